@@ -21,7 +21,7 @@ def run_of(name: str, **options: Any) -> dict[str, Any]:
     }
 
 
-def test_a_callback_that_raises_is_told_once(tmp_path: Path) -> None:
+def test_failing_callback_is_reported_once(tmp_path: Path) -> None:
     config = write(tmp_path, run_of("Fails", where="update", nth=3))
     ended = arena(tmp_path, "train", config, "--run-dir", "run")
     assert ended.code == 1, ended.err
@@ -31,7 +31,7 @@ def test_a_callback_that_raises_is_told_once(tmp_path: Path) -> None:
     assert "MPI_ABORT" not in ended.err
 
 
-def test_a_callback_ends_the_run_in_good_order(tmp_path: Path) -> None:
+def test_callback_stop_ends_the_run_normally(tmp_path: Path) -> None:
     config = write(tmp_path, run_of("Stops", where="update", nth=3))
     ended = arena(tmp_path, "train", config, "--run-dir", "run")
     assert ended.code == 0, ended.err

@@ -73,7 +73,7 @@ def newest_boundary(run: Path) -> int:
     return max((int(path.stem) for path in run.glob("boundaries/[0-9]*.json")), default=0)
 
 
-def test_a_run_whose_processes_were_all_killed_twice_leaves_the_bytes_of_one_that_was_not(tmp_path: Path) -> None:
+def test_run_killed_twice_is_bit_equal_after_resume(tmp_path: Path) -> None:
     config = write(tmp_path, duel(ticks=2400, every=300))
     run = tmp_path / "run"
     undisturbed = arena(tmp_path, "train", config, "--run-dir", "whole", "--ranks", "1")
@@ -94,7 +94,7 @@ def test_a_run_whose_processes_were_all_killed_twice_leaves_the_bytes_of_one_tha
     assert left_by(run) == left_by(tmp_path / "whole")
 
 
-def test_a_script_of_one_file_in_two_matches_goes_on_after_a_kill_to_the_same_curves(tmp_path: Path) -> None:
+def test_single_file_script_resumes_to_the_same_curves(tmp_path: Path) -> None:
     """As it is: it knows nothing of the arena, imports torch when it runs, and its workers never meet."""
     blue = {
         "algorithm": "scripts:Script",
@@ -125,7 +125,7 @@ def test_a_script_of_one_file_in_two_matches_goes_on_after_a_kill_to_the_same_cu
     assert left_by(tmp_path / "run") == expected
 
 
-def test_a_run_that_goes_on_in_another_packing_leaves_the_same_bytes(tmp_path: Path) -> None:
+def test_run_resumed_in_another_packing_is_bit_equal(tmp_path: Path) -> None:
     learners = {name: {"algorithm": "learners:OfManyRows"} for name in ("blue", "red")}
     config = write(tmp_path, duel(ticks=400, every=100, **learners))
     for ranks in (1, 3, 6, 7):

@@ -66,7 +66,7 @@ def random_batch(a2c: A2C, *, count: int = 50, masked: bool = False) -> Batch:
         return Batch(tuple(leaves), mask, actions, policy.log_prob(actions), values, advantages, returns)
 
 
-def test_what_is_measured_are_the_parts_of_the_papers_loss() -> None:
+def test_metrics_are_the_terms_of_the_papers_loss() -> None:
     a2c = worker(ScriptedEnv(VECTOR, CHOICE), **WEIGHTED)
     batch = random_batch(a2c)
     measured = a2c.backward(batch)
@@ -89,7 +89,7 @@ def test_what_is_measured_are_the_parts_of_the_papers_loss() -> None:
     ids=str,
 )
 @pytest.mark.parametrize("observation_space", [VECTOR, spaces.Box(0, 255, (12, 12, 3), np.uint8)], ids=str)
-def test_the_gradient_by_hand_is_autograds(observation_space: Any, action_space: Any, masked: bool) -> None:
+def test_closed_form_gradient_equals_autograd(observation_space: Any, action_space: Any, masked: bool) -> None:
     a2c = worker(ScriptedEnv(observation_space, action_space), **WEIGHTED)
     batch = random_batch(a2c, masked=masked and a2c.head.mask_size > 0)
     a2c.optimizer.zero_grad()
@@ -152,13 +152,13 @@ def test_a_state_of_something_else_is_refused_by_name() -> None:
         worker(ScriptedEnv(VECTOR, CHOICE)).load_state_dict({"q_values": 1})
 
 
-def test_options_that_only_ppo_has_are_none_of_a2cs() -> None:
+def test_options_of_ppo_alone_are_refused() -> None:
     with pytest.raises(TypeError, match="clip_range"):
         A2C.Options(clip_range=0.2)
 
 
 @pytest.mark.parametrize("memory", [{}, {"recurrent": "gru", "hidden_size": 16}], ids=["plain", "gru"])
-def test_learns_to_play_what_it_sees(memory: dict[str, Any]) -> None:
+def test_learns_to_act_on_observations(memory: dict[str, Any]) -> None:
     def env(ticks: int) -> ScriptedEnv:
         def matching(observations: Any, actions: Any) -> Any:
             return (observations == actions).astype(np.float64)

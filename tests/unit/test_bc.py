@@ -64,7 +64,7 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("space", ACTIONS, ids=lambda space: type(space).__name__)
-def test_what_was_recorded_is_what_is_learned_from(space: Any, tmp_path: Path) -> None:
+def test_demonstrations_equal_the_recorded_samples(space: Any, tmp_path: Path) -> None:
     home, head = record(tmp_path / "data", SEEN, space, drawn(space)), action_head(space)
     found = demonstrations(open_dataset(home), None, SEEN, head, space)
     (part,) = open_dataset(home).matches[0].parts()
@@ -116,7 +116,7 @@ class Board:
         return self.published[-1] if self.published else None
 
 
-def test_without_a_barrier_the_root_learns_and_the_others_take_up_what_they_have_heard_of(
+def test_without_a_barrier_workers_load_the_newest_weights_of_the_root(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def meets(*_: Any) -> None:
@@ -135,7 +135,7 @@ def test_without_a_barrier_the_root_learns_and_the_others_take_up_what_they_have
     np.testing.assert_array_equal(flat_weights(first.network), flat_weights(other.network))
 
 
-def test_the_deviation_of_box_actions_is_not_learned_and_the_mean_is_played(tmp_path: Path) -> None:
+def test_box_actions_are_the_learned_mean_without_deviation(tmp_path: Path) -> None:
     space = spaces.Box(-5, 5, (2,), np.float32)
     home = record(tmp_path / "data", SEEN, space, lambda seen: np.float32(seen @ RULE[:2].T))
     env = ScriptedEnv(SEEN, space, ticks=400)
@@ -152,7 +152,7 @@ def test_the_deviation_of_box_actions_is_not_learned_and_the_mean_is_played(tmp_
 @pytest.mark.parametrize(
     ("space", "name"), [(CHOICE, "agreement"), (ACTIONS[3], "distance")], ids=lambda value: str(value)
 )
-def test_how_alike_the_actions_are_has_a_name_that_says_what_it_is(space: Any, name: str, tmp_path: Path) -> None:
+def test_similarity_metric_is_agreement_or_distance(space: Any, name: str, tmp_path: Path) -> None:
     bc = worker(record(tmp_path / "data", SEEN, space, drawn(space)), space)
     with pytest.raises(BudgetReached):
         bc.run()
@@ -160,13 +160,13 @@ def test_how_alike_the_actions_are_has_a_name_that_says_what_it_is(space: Any, n
 
 
 @pytest.mark.parametrize(("option", "value"), [("max_grad_norm", 0), ("adam_epsilon", 0)])
-def test_what_would_stop_learning_is_refused(option: str, value: Any) -> None:
+def test_options_without_learning_are_refused(option: str, value: Any) -> None:
     with pytest.raises(ConfigError, match="more than 0") as caught:
         registry.decode_options(BehaviorCloning, {"data": "runs/x", option: value}, path="")
     assert caught.value.path == f"options.{option}"
 
 
-def test_a_rule_is_imitated(tmp_path: Path) -> None:
+def test_scripted_rule_is_imitated(tmp_path: Path) -> None:
     home = record(tmp_path / "data", SEEN, CHOICE, rule, ticks=500)
     bc = trained(home, ticks=50, gradient_steps=100, batch_size=128, hidden_sizes=(64, 64), learning_rate=3e-3)
     new = np.random.default_rng(9).uniform(-1, 1, (1000, 3)).astype(np.float32)
@@ -175,7 +175,7 @@ def test_a_rule_is_imitated(tmp_path: Path) -> None:
     assert bc.group.logged[-1]["loss"] < bc.group.logged[0]["loss"]
 
 
-def test_masks_are_kept_and_what_they_forbid_teaches_nothing(tmp_path: Path) -> None:
+def test_forbidden_actions_have_no_gradient(tmp_path: Path) -> None:
     def masks(tick: int) -> Any:
         return np.eye(4, dtype=np.int8)[[tick % 4] * 4] | np.eye(4, dtype=np.int8)[[0] * 4]
 
@@ -187,7 +187,7 @@ def test_masks_are_kept_and_what_they_forbid_teaches_nothing(tmp_path: Path) -> 
     assert not found.masks[:, [1, 2]].any()
 
 
-def test_shares_are_everything_once(data: Path) -> None:
+def test_shares_of_the_data_are_disjoint_and_complete(data: Path) -> None:
     record(data, SEEN, CHOICE, rule, ticks=7, match=1, policy="red", seed=3)
     samples, head = open_dataset(data), action_head(CHOICE)
     whole = demonstrations(samples, None, SEEN, head, CHOICE)
@@ -201,7 +201,7 @@ def test_shares_are_everything_once(data: Path) -> None:
 
 
 @pytest.mark.parametrize("sync", ["gradients", "samples"])
-def test_workers_that_share_the_data_learn_as_one_that_has_all(sync: str, data: Path) -> None:
+def test_workers_with_shares_equal_one_worker_with_all_data(sync: str, data: Path) -> None:
     everything = {"batch_size": 200, "ticks": 20, "hidden_sizes": (8,)}
     one = flat_weights(trained(data, **everything).network)
     three = together(3, lambda group: trained(data, group, **everything), sync=sync)
@@ -211,7 +211,7 @@ def test_workers_that_share_the_data_learn_as_one_that_has_all(sync: str, data: 
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])  # the loss of what is infinite is finite, its gradient is not
-def test_data_that_are_no_numbers_stop_it_before_the_weights_are(value: float, data: Path, tmp_path: Path) -> None:
+def test_data_that_are_not_finite_stop_before_the_update(value: float, data: Path, tmp_path: Path) -> None:
     home = record(tmp_path / "spoilt", spaces.Box(-np.inf, np.inf, (3,), np.float32), CHOICE, rule)
     path = next(home.rglob("*.npz"))
     with np.load(path) as part:
@@ -226,7 +226,7 @@ def test_data_that_are_no_numbers_stop_it_before_the_weights_are(value: float, d
     assert np.array_equal(flat_weights(bc.network), before)
 
 
-def test_who_only_plays_needs_no_data(data: Path, tmp_path: Path) -> None:
+def test_frozen_policy_needs_no_data(data: Path, tmp_path: Path) -> None:
     state = trained(data).state_dict()
     bc = worker(tmp_path / "gone")
     bc.load_state_dict(state)
@@ -235,7 +235,7 @@ def test_who_only_plays_needs_no_data(data: Path, tmp_path: Path) -> None:
         bc.run()
 
 
-def test_log_probabilities_are_those_that_are_learned(data: Path) -> None:
+def test_log_prob_is_the_quantity_in_the_loss(data: Path) -> None:
     bc = trained(data)
     batch = bc.demonstrations()
     actions = bc.head.to_env(batch.actions.numpy())
@@ -245,7 +245,7 @@ def test_log_probabilities_are_those_that_are_learned(data: Path) -> None:
     assert found.tolist() == expected.double().tolist()
 
 
-def test_the_probability_of_a_mean_that_is_always_played_is_not_told(tmp_path: Path) -> None:
+def test_log_prob_of_deterministic_box_actions_is_refused(tmp_path: Path) -> None:
     space = spaces.Box(-0.1, 0.1, (2,), np.float64)
     bc = worker(record(tmp_path, SEEN, space, drawn(space)), space)
     with pytest.raises(ConfigError, match=r"bc plays the mean of its Gaussian in Box.* one of ppo or a2c"):
@@ -269,7 +269,7 @@ def test_mistakes_are_refused_before_play_begins(options: dict[str, Any], words:
         BehaviorCloning.sizes(decoded, rows=4, ticks=40, workers=2)
 
 
-def test_data_of_other_spaces_are_refused_when_it_is_made(data: Path) -> None:
+def test_data_of_other_spaces_are_refused_at_construction(data: Path) -> None:
     with pytest.raises(ConfigError, match=r"options.data: .*samples of blue, but not with the spaces of this seat"):
         worker(data, spaces.Discrete(3))
     record(data, spaces.Discrete(9), CHOICE, lambda seen: np.full(4, 2), match=1, policy="blue")
@@ -279,7 +279,7 @@ def test_data_of_other_spaces_are_refused_when_it_is_made(data: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", ["network", "optimizer", "updates", "gradient_steps", "played"])
-def test_a_state_without_one_of_its_parts_is_refused_in_words(missing: str, data: Path) -> None:
+def test_state_without_one_of_its_parts_is_refused(missing: str, data: Path) -> None:
     bc = worker(data)
     state = bc.state_dict()
     del state[missing]

@@ -57,7 +57,7 @@ def test_an_entry_is_a_name_or_a_name_with_options() -> None:
     )
 
 
-def test_what_was_resolved_has_the_same_callbacks() -> None:
+def test_resolved_configuration_has_the_same_callbacks() -> None:
     config = parse_config({**DATA, "callbacks": ["a:B", {"class": "a:B", "options": {"x": [1]}}]}, source="test")
     again = parse_config(yaml.load(resolved_yaml(config), source="again"), source="test")
     assert again.callbacks == config.callbacks
@@ -102,13 +102,13 @@ WRONG: list[tuple[CallbackPlan, str]] = [
 
 
 @pytest.mark.parametrize(("plan", "words"), WRONG, ids=lambda value: getattr(value, "target", ""))
-def test_what_cannot_be_told_anything_is_refused(plan: CallbackPlan, words: str) -> None:
+def test_class_without_callback_methods_is_refused(plan: CallbackPlan, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         made([plan])
 
 
 @pytest.mark.parametrize("command", ["plan", "check", "train"])
-def test_a_mistake_is_told_before_anything_starts(
+def test_mistake_is_reported_before_the_start(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -139,7 +139,7 @@ def test_the_methods_that_are_called_are_those_of_the_base_class() -> None:
 # ------------------------------------------------------------------------------------------------ what they are told
 
 
-def test_callbacks_are_told_in_the_order_of_the_configuration() -> None:
+def test_callbacks_are_called_in_configuration_order() -> None:
     Callbacks([of("HearsAll", name="b"), of("HearsAll", name="a")], Stop().ask).round(0)
     assert NOTES == [("b", "round", 0), ("a", "round", 0)]
 
@@ -152,7 +152,7 @@ def test_a_run_starts_once(tmp_path: Path) -> None:
     assert note == ("start", (tmp_path, {"processes": 3}, False))
 
 
-def test_a_wish_to_end_is_passed_on_with_the_name_of_who_has_it() -> None:
+def test_stop_request_carries_the_name_of_its_callback() -> None:
     stop = Stop()
     told = Callbacks([of("HearsAll"), of("Stops", where="round", nth=2)], stop.ask)
     told.round(0)
@@ -162,7 +162,7 @@ def test_a_wish_to_end_is_passed_on_with_the_name_of_who_has_it() -> None:
 
 
 @pytest.mark.parametrize(("name", "words"), [("Fails", "ZeroDivisionError: fails at end"), ("Leaves", "SystemExit: 5")])
-def test_one_that_raises_is_named_and_later_ones_are_told_no_more(name: str, words: str) -> None:
+def test_callback_that_raises_is_named_and_later_ones_are_not_called(name: str, words: str) -> None:
     told = Callbacks([of(name, where="end"), of("HearsAll", name="later")], Stop().ask)
     with pytest.raises(CallbackFailed) as info:
         told.end()
@@ -192,7 +192,7 @@ def recorded(path: Path, told: Callbacks | None) -> RunFolder:
     return folder
 
 
-def test_a_callback_is_told_what_the_files_hold_when_they_hold_it(tmp_path: Path) -> None:
+def test_callback_is_called_after_the_files_are_written(tmp_path: Path) -> None:
     folder = recorded(tmp_path, Callbacks([of("HearsAll")], Stop().ask))
     assert [line for kind, line in NOTES if kind == "episode"] == list(JournalReader(folder.episodes))
     assert [line for kind, line in NOTES if kind == "update"] == list(JournalReader(folder.metrics))
@@ -201,9 +201,7 @@ def test_a_callback_is_told_what_the_files_hold_when_they_hold_it(tmp_path: Path
     assert NOTES[2][1]["loss"] is None
 
 
-def test_lines_become_mappings_for_those_alone_who_hear_of_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lines_are_decoded_only_for_callbacks_that_use_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[Any] = []
 
     def counting(line: Any) -> Mapping[str, Any]:
@@ -226,7 +224,7 @@ def test_an_object_need_not_be_derived_from_the_base_class() -> None:
     assert NOTES == [("update alone", 4)]
 
 
-def test_what_the_base_class_does_is_nothing() -> None:
+def test_base_class_methods_do_nothing() -> None:
     listener = Callback()
     for name in callbacks.METHODS:
         assert getattr(listener, name)(*range(getattr(Callback, name).__code__.co_argcount - 1)) is None

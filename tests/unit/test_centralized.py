@@ -188,7 +188,7 @@ def losses(learner: Any, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
 @pytest.mark.parametrize("shared", [True, False], ids=["shared", "own"])
 @pytest.mark.parametrize("case", ["numbers", "choices", "masked", "picture"])
 @both
-def test_the_gradients_by_hand_are_autograds(kind: Any, case: str, shared: bool, steady_noise: None) -> None:
+def test_closed_form_gradients_equal_autograd(kind: Any, case: str, shared: bool, steady_noise: None) -> None:
     space, actions = PICTURE if case == "picture" else VECTOR, NUMBERS if case == "numbers" else CHOICE
     more = {"output_penalty": 0.2} if kind is MADDPG else {}
     more |= {"gumbel_temperature": 0.7} if actions is CHOICE else {}
@@ -249,7 +249,7 @@ def test_an_actor_sees_its_own_alone(kind: Any, actions: Any, shared: bool) -> N
             assert changed.tolist() == [other == row for other in range(2 * E)]
 
 
-def test_a_shared_actor_knows_who_it_is() -> None:
+def test_shared_actor_gets_the_index_of_its_entity() -> None:
     learner = disturbed(worker(MADDPG))
     with torch.no_grad():
         outputs = learner.network([torch.ones(E, 3)])
@@ -301,7 +301,7 @@ def test_plays_and_learns_with_its_kinds_of_spaces(kind: Any, space: Any, action
 
 
 @both
-def test_entities_that_do_not_act_teach_nothing(kind: Any) -> None:
+def test_idle_entities_have_no_gradient(kind: Any) -> None:
     """Their observations are nan here: one of them in a minibatch would make every weight nan."""
     env = game(ticks=30, active=lambda tick: (np.arange(6) + tick) % 2 == 0)
     step, reset = env.step, env.reset
@@ -331,7 +331,7 @@ def test_joint_transitions_are_counted_per_lane(kind: Any) -> None:
 
 
 @both
-def test_entities_that_wait_may_see_choices_that_do_not_begin_with_zero(kind: Any) -> None:
+def test_waiting_entities_accept_choices_with_an_offset(kind: Any) -> None:
     def turns(tick: int) -> Any:
         return np.arange(2 * E) % E == tick % E
 
@@ -350,7 +350,7 @@ def test_the_budget_of_a_run_is_counted_in_lanes(kind: Any) -> None:
 
 
 @each_space
-def test_maddpg_explores_and_is_greedy_when_told(actions: Any) -> None:
+def test_maddpg_actor_is_greedy_on_request(actions: Any) -> None:
     noise = {"noise_std": 0.3} if actions is NUMBERS else {}
     learner = disturbed(worker(MADDPG, game(actions=actions), **noise))
     observations, infos = learner.env.reset()
@@ -398,7 +398,7 @@ def test_check_refuses_actions_that_are_neither_choices_nor_bounded_numbers(kind
     ],
 )
 @both
-def test_options_that_mean_nothing_are_refused(kind: Any, option: str, value: Any, message: str) -> None:
+def test_options_without_effect_are_refused(kind: Any, option: str, value: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         worker(kind, game(ticks=10), **{option: value}).run()  # 10 ticks of 2 lanes: 20 joint transitions
     assert caught.value.path == f"options.{option}"
@@ -416,7 +416,7 @@ def test_a_wrong_option_is_refused(kind: Any, option: str, value: Any, message: 
 
 
 @pytest.mark.parametrize(("wanted", "grows"), [(1.38, True), (-5.0, False)])
-def test_the_temperature_grows_as_long_as_there_is_less_entropy_than_wanted(wanted: float, grows: bool) -> None:
+def test_temperature_grows_while_entropy_is_below_target(wanted: float, grows: bool) -> None:
     learner = disturbed(worker(MASAC, game(actions=NUMBERS), target_entropy=wanted))
     batch, before = made_up(learner, 20), learner.alpha
     for _ in range(3):
@@ -432,7 +432,7 @@ def test_target_entropy_out_of_reach_is_refused(actions: Any, wanted: float) -> 
     assert caught.value.path == "options.target_entropy"
 
 
-def test_a_fixed_temperature_stays_and_has_no_optimizer() -> None:
+def test_fixed_temperature_has_no_optimizer() -> None:
     learner = trained(MASAC, game(ticks=12), ent_coef=0.2)
     assert learner.alpha == 0.2
     assert set(learner.optimizers) == {"critics", "actors"}

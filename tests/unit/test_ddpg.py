@@ -63,7 +63,7 @@ def losses(learner: DDPG, batch: Transitions) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("space", [VECTOR, PICTURE], ids=["numbers", "picture"])
-def test_the_gradients_by_hand_are_autograds(space: Any) -> None:
+def test_closed_form_gradients_equal_autograd(space: Any) -> None:
     learner = disturbed(worker(ScriptedEnv(space, NUMBERS)))
     batch = made_up(learner, 50)
     critic_loss, actor_loss = losses(learner, batch)
@@ -91,7 +91,7 @@ def test_a_target_is_the_reward_and_what_is_left_by_the_target_networks() -> Non
         assert targets[index].item() == pytest.approx(expected, abs=1e-5)
 
 
-def test_errors_are_what_priorities_want() -> None:
+def test_errors_are_the_priorities() -> None:
     learner = disturbed(worker())
     batch = made_up(learner, 20)
     _, errors = learner.backward(batch)
@@ -170,7 +170,7 @@ def test_check_refuses_actions_without_bounds_between_numbers(space: Any) -> Non
         DDPG.check(VECTOR, space)
 
 
-def test_an_actor_disturbs_nothing_and_is_greedy_when_told() -> None:
+def test_actor_has_no_side_effects_and_can_be_greedy() -> None:
     learner = disturbed(worker(noise_std=0.3))
     observations, infos = learner.env.reset()
     greedy, curious = learner.actor(greedy=True), learner.actor()

@@ -150,7 +150,7 @@ def test_torch_is_imported_below_policies_alone() -> None:
 
 
 @pytest.mark.parametrize("package", ["envs", "policies"])
-def test_the_arena_reaches_environments_and_algorithms_by_name_alone(package: str) -> None:
+def test_arena_imports_environments_and_algorithms_by_name(package: str) -> None:
     assert offences(inside="arena", of=package) == []
 
 

@@ -63,7 +63,7 @@ def test_where_there_is_one_equilibrium_it_is_that_of_the_linear_program(seed: i
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_copies_share_the_weight_of_one_and_change_nobodys_skill(seed: int) -> None:
+def test_copies_share_one_weight_and_change_no_skill(seed: int) -> None:
     payoffs = random_game(seed, players=5)
     once = nash_average(payoffs)
     origin = np.array([0, 1, 2, 3, 4, *np.random.default_rng(seed).integers(5, size=6)])
@@ -72,7 +72,7 @@ def test_copies_share_the_weight_of_one_and_change_nobodys_skill(seed: int) -> N
     np.testing.assert_allclose(found.strategy, (once.strategy / np.bincount(origin))[origin], **EXACT)
 
 
-def test_a_cycle_gives_no_weight_to_a_dominated_copy_of_one_of_it() -> None:
+def test_dominated_copy_in_a_cycle_has_weight_zero() -> None:
     payoffs = with_copies(ROCK_PAPER_SCISSORS, 0, 1, 2, 0)
     payoffs[3] -= 0.1  # the copy of rock does a little worse against all
     payoffs[:, 3] += 0.1

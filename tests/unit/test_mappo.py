@@ -53,7 +53,7 @@ def seen_by_critic(mappo: MAPPO, leaves: Any) -> Any:
     return mappo.network.encoder.parted(mappo.network.encoder(leaves)).critic.numpy()
 
 
-def test_the_critic_sees_all_entities_of_the_lane_who_of_them_acts_and_who_it_is_asked_about() -> None:
+def test_critic_input_is_all_entities_active_flags_and_index() -> None:
     def active(tick: int) -> Any:
         return np.array([True, tick != 2, True, True, True, tick < 5])
 
@@ -73,7 +73,7 @@ def test_the_critic_sees_all_entities_of_the_lane_who_of_them_acts_and_who_it_is
                 np.testing.assert_array_equal(found[t * L * E + lane * E + entity], np.float32(expected))
 
 
-def test_where_an_episode_is_cut_the_critic_sees_the_last_observations_of_all_that_were_cut_there() -> None:
+def test_truncated_episode_is_valued_from_all_final_observations() -> None:
     """Entity 1 has left its lane's game before; entity 2 of the second lane goes on where the others are cut."""
     env = game(length=4)
     env._active = lambda tick: np.array([True, False, True, True, True, True])
@@ -114,7 +114,7 @@ def test_an_actor_sees_its_own_row_alone() -> None:
 
 
 @pytest.mark.parametrize("space", [VECTOR, MIXED], ids=["numbers", "mixed"])
-def test_the_gradient_by_hand_is_autograds(space: Any) -> None:
+def test_closed_form_gradient_equals_autograd(space: Any) -> None:
     mappo = worker(game(space, active=lambda tick: np.arange(6) != tick % 6), ent_coef=0.3)
     batch = evaluate(played(mappo))
     for weight in mappo.network.parameters():
@@ -141,7 +141,7 @@ def test_a_team_of_one_entity_another_size_and_a_memory_are_refused() -> None:
         MAPPO.Options(recurrent="gru")
 
 
-def test_learns_what_only_the_others_observations_tell_the_value_of() -> None:
+def test_critic_learns_from_other_entities_observations() -> None:
     """The reward is what the next entity sees: no actor can change it, the critic alone can know it."""
 
     def reward(observations: Any, actions: Any) -> Any:

@@ -56,7 +56,7 @@ def env_of(group: ThreadGroup, **more: Any) -> ScriptedEnv:
 
 @pytest.mark.parametrize("sync", SYNCS)
 @pytest.mark.parametrize("workers", [1, 2, 3])
-def test_the_group_replays_what_the_intensity_says_at_any_number_of_workers(workers: int, sync: str) -> None:
+def test_replay_ratio_holds_for_any_number_of_workers(workers: int, sync: str) -> None:
     def work(group: ThreadGroup) -> Any:
         drawn: list[int] = []
         dqn = worker(env_of(group, rows=3, ticks=60), group, training_intensity=1.7)
@@ -146,7 +146,7 @@ def full_batch(group: ThreadGroup, fragments: list[NStepBatch], **options: Any) 
 
 
 @pytest.mark.parametrize("n_step", [1, 3])
-def test_gradients_and_samples_on_one_full_batch_equal_one_worker_on_the_pooled_data(n_step: int) -> None:
+def test_workers_on_one_full_batch_equal_one_worker(n_step: int) -> None:
     fragments: list[NStepBatch] = []
 
     def work(group: ThreadGroup) -> Any:
@@ -174,7 +174,7 @@ def test_gradients_and_samples_on_one_full_batch_equal_one_worker_on_the_pooled_
     assert np.abs(flat_weights(alone.network) - before).max() > 1e-3
 
 
-def test_rows_that_did_not_act_teach_nothing() -> None:
+def test_idle_rows_have_no_gradient() -> None:
     """Their observations are nan here: one of them in a minibatch would make every weight nan."""
     env = ScriptedEnv(VECTOR, CHOICE, rows=3, ticks=40, active=lambda tick: (np.arange(3) + tick) % 2 == 0)
     step, reset = env.step, env.reset
@@ -200,7 +200,7 @@ def test_rows_that_did_not_act_teach_nothing() -> None:
 
 
 @pytest.mark.parametrize(("tau", "interval"), [(1.0, 3), (0.25, 1)])
-def test_target_networks_follow_as_often_and_as_far_as_they_are_told(tau: float, interval: int) -> None:
+def test_target_networks_follow_interval_and_tau(tau: float, interval: int) -> None:
     dqn = worker(
         ScriptedEnv(VECTOR, CHOICE, ticks=20, reward=random_rewards(0)),
         tau=tau,
@@ -252,13 +252,13 @@ def test_lines_are_logged_and_states_offered_once_per_some_ticks() -> None:
     assert [line["collected"] for line in group.logged] == [48, 80, 128, 160]
 
 
-def test_before_it_learns_it_logs_what_there_is() -> None:
+def test_counts_are_logged_before_learning_starts() -> None:
     dqn = trained(ScriptedEnv(VECTOR, CHOICE, ticks=8, rows=4), learning_starts=31, log_every=2)
     assert "loss" not in dqn.group.logged[0]
     assert "loss" in dqn.group.logged[-1]
 
 
-def test_without_its_replay_a_policy_plays_on_and_waits_until_it_has_seen_enough() -> None:
+def test_lost_replay_is_refilled_before_learning() -> None:
     """As after a death: what the workers alone had is gone."""
     stored = trained(ScriptedEnv(VECTOR, CHOICE, ticks=20)).state_dict()
     fresh = worker(ScriptedEnv(VECTOR, CHOICE, ticks=10), learning_starts=24)
@@ -273,7 +273,7 @@ def test_without_its_replay_a_policy_plays_on_and_waits_until_it_has_seen_enough
     assert fresh.group_learner.gradient_steps == stored["gradient_steps"] + 6  # (40 - 16) * 2 / 8
 
 
-def test_a_group_that_loads_one_state_explores_on_streams_of_its_own() -> None:
+def test_loaded_group_has_separate_random_streams() -> None:
     stored = trained(ScriptedEnv(VECTOR, CHOICE, ticks=20)).state_dict()
 
     def work(group: ThreadGroup) -> Any:
@@ -357,7 +357,7 @@ def test_priorities_that_prefer_nothing_are_refused() -> None:
         worker(ScriptedEnv(VECTOR, CHOICE), prioritized=True, priority_alpha=0)
 
 
-def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ConfigError, match="no CUDA device"):
         DQN.check_options({"device": "cuda"})
@@ -371,14 +371,14 @@ def test_a_run_that_ends_before_it_would_learn_is_refused() -> None:
         DQN.sizes({"learning_starts": 80}, rows=4, ticks=10, workers=2)
 
 
-def test_a_replay_too_small_for_what_comes_between_two_meetings_is_refused() -> None:
+def test_replay_smaller_than_a_training_interval_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"options\.buffer_size: got 200, expected at least 240"):
         DQN.sizes(
             {"buffer_size": 200, "learning_starts": 10, "train_every": 10, "n_step": 2}, rows=5, ticks=1000, workers=2
         )
 
 
-def test_sizes_say_how_often_and_on_how_much_it_learns() -> None:
+def test_sizes_give_gradient_steps_and_batch() -> None:
     given = {"batch_size": 32, "training_intensity": 8, "learning_starts": 1000, "log_every": 100}
     assert DQN.sizes(given, rows=6, ticks=1000, workers=2) == {
         "samples per gradient step": 64,

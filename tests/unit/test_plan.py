@@ -254,7 +254,7 @@ def test_seats_that_do_not_cover_the_entities_once_are_refused(asked: tuple[Any,
 
 
 @pytest.mark.parametrize(("entities", "seats"), [(4, 162), (162, 4)])
-def test_what_is_wrong_with_many_seats_is_said_in_a_short_message(entities: int, seats: int) -> None:
+def test_many_wrong_seats_have_a_short_message(entities: int, seats: int) -> None:
     seated = [SeatPlan(index, "blue", (index,)) for index in range(seats)]
     with pytest.raises(ConfigError) as caught:
         resolve_entities(seated, tuple(f"walker_{index}" for index in range(entities)))
@@ -305,7 +305,7 @@ def test_a_seat_of_a_round_robin_has_the_round_robins_place() -> None:
     assert plan.matches[1].seat_path(1) == "matches[1].round_robin"
 
 
-def test_holding_a_plan_needs_neither_yaml_nor_msgspec_nor_mpi() -> None:
+def test_plan_imports_neither_yaml_nor_msgspec_nor_mpi() -> None:
     code = "import sys, arena.plan.plan; print([m for m in ('yaml', 'msgspec', 'mpi4py', 'torch') if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

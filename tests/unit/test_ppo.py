@@ -93,7 +93,7 @@ def random_batch(ppo: PPO, *, count: int = 50, masked: bool = False) -> Batch:
         )
 
 
-def test_what_is_measured_are_the_parts_of_equation_9_of_the_paper() -> None:
+def test_metrics_are_the_terms_of_equation_9() -> None:
     ppo = worker(ScriptedEnv(VECTOR, CHOICE), **STRICT)
     batch = random_batch(ppo)
     measured = ppo.backward(batch)
@@ -134,7 +134,7 @@ def loss(ppo: PPO, batch: Batch) -> torch.Tensor:
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("action_space", ACTIONS, ids=str)
 @pytest.mark.parametrize("observation_space", OBSERVATIONS, ids=str)
-def test_the_gradient_by_hand_is_autograds(
+def test_closed_form_gradient_equals_autograd(
     observation_space: Any, action_space: Any, masked: bool, options: dict[str, float]
 ) -> None:
     ppo = worker(ScriptedEnv(observation_space, action_space), hidden_sizes=(16, 8), **options)
@@ -149,7 +149,7 @@ def test_the_gradient_by_hand_is_autograds(
 
 
 @pytest.mark.parametrize("cut", [True, False])
-def test_a_cut_episode_is_worth_what_its_last_observation_promises(cut: bool) -> None:
+def test_truncated_episode_bootstraps_from_its_last_observation(cut: bool) -> None:
     env = ScriptedEnv(VECTOR, CHOICE, rows=2, length=3, cut=cut)
     ppo = worker(env, gamma=1.0, gae_lambda=0.0, n_steps=7)
     finals: list[Any] = []
@@ -216,7 +216,7 @@ def test_check_refuses_spaces_that_ppo_cannot_take(size: str) -> None:
         PPO.check(*pair)
 
 
-def test_rows_that_did_not_act_teach_nothing() -> None:
+def test_idle_rows_have_no_gradient() -> None:
     """Their observations are nan here: one of them in a minibatch would make every weight nan."""
     env = ScriptedEnv(VECTOR, CHOICE, rows=3, ticks=24, active=lambda tick: (np.arange(3) + tick) % 2 == 0)
     step, reset = env.step, env.reset
@@ -263,7 +263,7 @@ def unequal_env(group: ThreadGroup, **more: Any) -> ScriptedEnv:
 
 @pytest.mark.parametrize("target_kl", [None, 2e-5])
 @pytest.mark.parametrize("sync", ["gradients", "samples"])
-def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(sync: str, target_kl: float | None) -> None:
+def test_workers_on_one_full_batch_equal_one_worker(sync: str, target_kl: float | None) -> None:
     options = {"minibatch_size": 999, "n_epochs": 5, "learning_rate": 2e-3, "target_kl": target_kl, "ent_coef": 0.01}
 
     def work(group: ThreadGroup) -> tuple[Batch, Any]:
@@ -289,7 +289,7 @@ def test_an_update_stops_early_on_the_groups_divergence() -> None:
 
 
 @pytest.mark.parametrize("longest", [None, 0.5])
-def test_a_gradient_that_is_no_number_stops_the_worker_where_all_figures_are_finite(longest: float | None) -> None:
+def test_non_finite_gradient_with_finite_metrics_stops(longest: float | None) -> None:
     env = ScriptedEnv(spaces.Box(-np.inf, np.inf, (3,), np.float32), CHOICE, ticks=8, reward=random_rewards(0))
     sample = env.observation_space.sample
 
@@ -327,7 +327,7 @@ def test_a_stored_state_holds_arrays_and_plain_values_only() -> None:
     assert kinds(worker(ScriptedEnv(VECTOR, CHOICE)).state_dict()) == {np.ndarray, int}
 
 
-def test_workers_that_load_the_state_of_another_explore_on_streams_of_their_own() -> None:
+def test_loaded_workers_have_separate_random_streams() -> None:
     stored = trained(ScriptedEnv(VECTOR, CHOICE, ticks=8)).state_dict()
 
     def work(group: ThreadGroup) -> Any:
@@ -340,7 +340,7 @@ def test_workers_that_load_the_state_of_another_explore_on_streams_of_their_own(
     assert len({stream for _, stream in found}) == 3
 
 
-def test_a_rollout_that_the_end_of_a_leg_parts_is_kept_and_learned_from_in_the_next(
+def test_rollout_split_by_a_leg_is_learned_from(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     parted = trained(ScriptedEnv(VECTOR, CHOICE, ticks=13, reward=random_rewards(0)))
@@ -366,7 +366,7 @@ def test_a_rollout_that_the_end_of_a_leg_parts_is_kept_and_learned_from_in_the_n
     assert batch.size == 8 * rows
 
 
-def test_between_two_rollouts_a_worker_has_nothing_of_its_own() -> None:
+def test_worker_state_is_empty_between_rollouts() -> None:
     assert trained(ScriptedEnv(VECTOR, CHOICE, ticks=16)).worker_state_dict() == {}
     assert worker(ScriptedEnv(VECTOR, CHOICE)).worker_state_dict() == {}
 
@@ -384,7 +384,7 @@ def test_states_that_do_not_fit_are_refused() -> None:
         ppo.load_state_dict(worker(ScriptedEnv(VECTOR, CHOICE), hidden_sizes=(9,)).state_dict())
 
 
-def test_an_actor_plays_with_the_current_weights_and_disturbs_nothing() -> None:
+def test_actor_uses_current_weights_without_side_effects() -> None:
     ppo = worker(ScriptedEnv(VECTOR, CHOICE))
     observations, infos = ppo.env.reset()
     before = ppo.state_dict()
@@ -473,7 +473,7 @@ def equal_bits(observations: Any, actions: Any) -> Any:
     ],
     ids=["choice", "choices", "flags", "numbers"],
 )
-def test_learns_to_play_what_it_sees(space: Any, reward: Any, at_least: float) -> None:
+def test_learns_to_act_on_observations(space: Any, reward: Any, at_least: float) -> None:
     def env(ticks: int) -> ScriptedEnv:
         return ScriptedEnv(space, space, rows=16, ticks=ticks, length=50, reward=reward)
 

@@ -115,7 +115,7 @@ CASES = {
 
 @pytest.mark.parametrize("space", [VECTOR, PICTURE], ids=["vector", "picture"])
 @pytest.mark.parametrize("case", CASES)
-def test_the_gradients_by_hand_are_autograds(case: str, space: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_form_gradients_equal_autograd(case: str, space: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(soft_actions, "normal", steady)
     action_space, masked, losses = CASES[case]
     learner = disturbed(worker(ScriptedEnv(space, action_space)))
@@ -135,7 +135,7 @@ def test_the_gradients_by_hand_are_autograds(case: str, space: Any, monkeypatch:
     assert figures["actor_loss"] == pytest.approx(actor_loss.item(), rel=1e-4)
 
 
-def test_errors_are_what_priorities_want() -> None:
+def test_errors_are_the_priorities() -> None:
     learner = disturbed(worker(ScriptedEnv(VECTOR, CHOICE)))
     batch = made_up(learner, 20)
     _, errors = learner.backward(batch)
@@ -146,7 +146,7 @@ def test_errors_are_what_priorities_want() -> None:
 
 
 @pytest.mark.parametrize(("wanted", "grows"), [(1.38, True), (-50.0, False)])
-def test_the_temperature_grows_as_long_as_there_is_less_entropy_than_wanted(wanted: float, grows: bool) -> None:
+def test_temperature_grows_while_entropy_is_below_target(wanted: float, grows: bool) -> None:
     learner = disturbed(worker(target_entropy=wanted))
     batch, before = made_up(learner, 20), learner.alpha
     for _ in range(3):
@@ -179,7 +179,7 @@ def test_target_entropy_within_reach_is_accepted(actions: Any, wanted: float) ->
 
 
 @pytest.mark.parametrize("actions", [NUMBERS, CHOICE], ids=str)
-def test_the_values_are_told_as_they_are_however_far_away_the_targets(actions: Any) -> None:
+def test_logged_values_do_not_depend_on_the_targets(actions: Any) -> None:
     learner = disturbed(worker(ScriptedEnv(VECTOR, actions)))
     batch = made_up(learner, 20)
     far = batch._replace(rewards=batch.rewards + 1e9)
@@ -188,7 +188,7 @@ def test_the_values_are_told_as_they_are_however_far_away_the_targets(actions: A
     assert away == pytest.approx(near, rel=1e-5)
 
 
-def test_a_fixed_temperature_stays_and_has_no_optimizer() -> None:
+def test_fixed_temperature_has_no_optimizer() -> None:
     learner = trained(ScriptedEnv(VECTOR, NUMBERS, ticks=12, reward=random_rewards(0)), ent_coef=0.2)
     assert learner.group_learner.gradient_steps > 0
     assert learner.alpha == 0.2
@@ -231,7 +231,7 @@ def test_check_refuses_actions_that_are_neither_choices_nor_bounded_numbers(spac
         SAC.check(VECTOR, space)
 
 
-def test_an_actor_disturbs_nothing_and_is_greedy_when_told() -> None:
+def test_actor_has_no_side_effects_and_can_be_greedy() -> None:
     learner = disturbed(worker())
     observations, infos = learner.env.reset()
     greedy, curious = learner.actor(greedy=True), learner.actor()
@@ -266,7 +266,7 @@ def test_a_state_with_another_kind_of_temperature_is_refused() -> None:
     ],
     ids=str,
 )
-def test_options_that_mean_nothing_are_refused(options: dict[str, Any], place: str, message: str) -> None:
+def test_options_without_effect_are_refused(options: dict[str, Any], place: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         registry.decode_options(SAC, options, path="")
     assert caught.value.path == f"options.{place}"

@@ -32,7 +32,7 @@ class Seeded(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self.env.reset(seed=seed, options=options)
 
 
-def test_a_game_looks_as_in_the_librarys_own_environment() -> None:
+def test_environment_equals_the_librarys_own() -> None:
     makers = [lambda seed=seed: Seeded(seed) for seed in range(4)]
     env = gymnasium.vector.SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)
     streams = GlobalStreams(0)
@@ -136,7 +136,7 @@ def test_an_environment_that_resets_on_the_next_step_is_refused() -> None:
         Rows(env, GlobalStreams(0))
 
 
-def test_the_game_is_out_of_the_librarys_reach() -> None:
+def test_library_has_no_reference_to_the_game() -> None:
     rows = Rows(lanes_of(lambda: gymnasium.make("CartPole-v1"), 2, ticks=1), GlobalStreams(0))
     assert rows.env_is_wrapped(gymnasium.Wrapper) == [False, False]
     for call in (lambda: rows.set_attr("x", 1), lambda: rows.env_method("close")):

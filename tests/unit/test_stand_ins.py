@@ -129,7 +129,7 @@ def test_an_action_that_is_none_of_one_of_several_entities(tmp_path: Path, capsy
     assert "got 1, which is no action of Box" in refused(tmp_path, capsys, config)
 
 
-def test_masks_that_are_not_heeded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ignored_masks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     game = {"make": "test_stand_ins:masked"}
     config = configuration("sb3:DQN", {}, game, ["blue", "red"], ticks=9000, lanes=1)
     assert "policies.blue: this game has action masks" in refused(tmp_path, capsys, config)
@@ -196,7 +196,7 @@ def test_weights_that_fit_are_taken_on(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize("algorithm", ["dqn", "sb3:DQN"])
-def test_a_large_replay_is_not_made_to_try_an_algorithm_out(algorithm: str) -> None:
+def test_trial_instance_has_a_small_replay(algorithm: str) -> None:
     pictures = Box(0, 255, (84, 84, 4), np.uint8)
     options = {"buffer_size": 10**9, "learning_starts": 100}  # 50 TB and more
     env = SpecVectorEnv(pictures, CHOICE, rows=4)

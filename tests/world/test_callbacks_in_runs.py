@@ -54,7 +54,7 @@ def told(kind: str) -> list[Any]:
     return [note[1] for note in NOTES if note[0] == kind]
 
 
-def test_they_hear_of_everything_once_and_in_order(tmp_path: Path) -> None:
+def test_callbacks_are_called_once_and_in_order(tmp_path: Path) -> None:
     status, folder = played(duel("listeners:HearsAll"), tmp_path)
     assert status == 0
     assert told("episode") == list(JournalReader(folder.episodes))
@@ -69,7 +69,7 @@ def test_they_hear_of_everything_once_and_in_order(tmp_path: Path) -> None:
     assert (run.folder, run.resumed, run.plan["processes"]) == (folder.path, False, 1)
 
 
-def test_a_run_is_the_same_with_them_and_without(tmp_path: Path) -> None:
+def test_callbacks_do_not_change_the_run(tmp_path: Path) -> None:
     heard, silent = (
         played(duel(*callbacks), tmp_path / name)[1] for name, callbacks in (("a", ["listeners:HearsAll"]), ("b", []))
     )
@@ -79,7 +79,7 @@ def test_a_run_is_the_same_with_them_and_without(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("where", "nth"), [("start", 1), ("episode", 1), ("episode", 20), ("update", 12), ("checkpoint", 2)]
 )
-def test_one_that_stops_ends_the_run_in_good_order(
+def test_stopping_callback_ends_the_run_normally(
     where: str, nth: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     entry = {"class": "listeners:Stops", "options": {"where": where, "nth": nth}}
@@ -96,7 +96,7 @@ def test_one_that_stops_ends_the_run_in_good_order(
     assert words in capfd.readouterr().err
 
 
-def test_a_run_that_goes_on_says_so(tmp_path: Path) -> None:
+def test_resumed_run_is_announced_to_callbacks(tmp_path: Path) -> None:
     played(duel("listeners:HearsAll"), tmp_path)
     NOTES.clear()
     status, folder = played(duel("listeners:HearsAll", ticks=TICKS + LEG), tmp_path, resume=True)
@@ -109,7 +109,9 @@ def test_a_run_that_goes_on_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["start", "round", "episode", "update", "checkpoint", "end"])
-def test_one_that_fails_ends_the_run_with_its_name(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_callback_ends_the_run_and_is_named(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     failures: list[Failed] = []
     monkeypatch.setattr("arena.launch.console.tell", failures.append)
     entry = {"class": "listeners:Fails", "options": {"where": where}}
@@ -123,7 +125,7 @@ def test_one_that_fails_ends_the_run_with_its_name(where: str, tmp_path: Path, m
         assert next(iter(JournalReader(journal))) == told(where)[0], "it is on record"
 
 
-def test_an_evaluation_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluation_has_no_callbacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     blue = {"algorithm": "workers:Counts"}
     Path("c.yaml").write_text(yaml.dump(duel("listeners:HearsAll", policies={"blue": blue, "red": blue})))

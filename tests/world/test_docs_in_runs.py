@@ -162,14 +162,14 @@ def test_configuration_of_the_example_is_the_one_shown() -> None:
     assert yaml.safe_load(shown) == without
 
 
-def test_face_that_a_seat_cannot_give_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unavailable_face_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_files(tmp_path, readme.README)
     with visiting(tmp_path):
         assert main(["plan", "my_match.yaml", "--set", "matches[0].lanes=2"]) == 2
     assert "the seat cannot give the face that the algorithm wants" in capsys.readouterr().err
 
 
-def test_folder_that_is_taken_is_told_in_the_words_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_existing_folder_has_the_message_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copy(readme.ROOT / "configs" / "touchdown_2v2.yaml", tmp_path)
     (tmp_path / "runs" / "t").mkdir(parents=True)
     (tmp_path / "runs" / "t" / "config.yaml").touch()

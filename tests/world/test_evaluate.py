@@ -92,7 +92,7 @@ def test_a_configuration_has_no_checkpoints_not_even_a_last_one(
 
 
 @pytest.mark.parametrize("red", [ROCK, RANDOM], ids=["scripted", "random"])
-def test_where_all_games_are_alike_a_line_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str], red: Any) -> None:
+def test_identical_games_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str], red: Any) -> None:
     data = duel(
         envs={"game": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors", "rounds": 1}}},
         policies={"blue": ROCK, "red": red},
@@ -109,9 +109,7 @@ def test_where_all_games_are_alike_a_line_says_so(tmp_path: Path, capsys: pytest
 # what is played
 
 
-def test_lines_and_folders_say_who_was_evaluated_with_which_weights(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lines_and_folders_name_policies_and_checkpoints(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = evaluate(capsys, run, "--checkpoints", "first", "last", "20", "--against", "random")
     assert titles(lines) == [
         "blue at its first checkpoint against random",
@@ -136,7 +134,7 @@ def test_the_weights_are_those_of_the_checkpoint(run: Path, capsys: pytest.Captu
         assert checkpoint.load(load).state["count"] == ticks
 
 
-def test_the_log_says_which_roles_the_process_has_hosted(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_lists_the_roles_of_the_process(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     evaluate(capsys, run)
     first = (run / "evaluations" / "last" / "logs" / "rank-0000.log").read_text().splitlines()[0]
     assert " INFO arena: hosts root, environment of match 0 ('game'), worker of policy 'blue' in seat 0" in first
@@ -157,9 +155,7 @@ def test_a_configuration_is_evaluated_as_it_is(tmp_path: Path, capsys: pytest.Ca
     }
 
 
-def test_every_policy_plays_at_least_so_many_episodes_the_same_number_in_every_lane(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_lane_plays_the_same_number_of_episodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = duel(policies=dict.fromkeys(("a", "b", "c", "unseated"), RANDOM))
     data["matches"] = [
         {"env": "game", "seats": ["a", "b"], "lanes": 3},
@@ -212,9 +208,7 @@ def test_a_policy_that_is_the_opponent_keeps_its_own_checkpoint(
 # mistakes
 
 
-def test_scripted_as_opponent_needs_options_and_the_message_says_so(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_scripted_opponent_without_options_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     error = mistake(capsys, run, "--against", "scripted")
     assert "--against: the algorithm 'scripted' cannot take the other seats without options" in error
     assert "either `action` or `function`" in error
@@ -229,16 +223,14 @@ def test_scripted_as_opponent_needs_options_and_the_message_says_so(
         (["--checkpoints", "last", "7"], "--checkpoints: there is no checkpoint '7'; known: 0, "),
     ],
 )
-def test_a_mistake_on_the_command_line_is_told_before_anything_is_played(
+def test_command_line_mistake_is_reported_before_play(
     run: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     assert message in mistake(capsys, run, *arguments)
     assert not (run / "evaluations").exists()
 
 
-def test_a_policy_that_plays_alone_has_nobody_to_be_opposed_by(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_solo_policy_cannot_have_an_opponent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = duel(policies={"blue": RANDOM}, matches=[{"env": "game", "seats": ["blue", "blue"]}])
     with visiting(tmp_path):
         error = mistake(capsys, written(tmp_path, data), "--against", "random")
@@ -257,7 +249,7 @@ def test_a_policy_that_cannot_be_frozen_ends_with_one_message_and_no_folder(
     assert "policies.blue.algorithm: to play without learning an algorithm needs actor(); 'workers:Stepper'" in error
 
 
-def test_a_mistake_leaves_the_evaluations_of_others_alone(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistake_keeps_other_evaluations(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     evaluate(capsys, run)
     config = yaml.safe_load((run / "config.yaml").read_text())
     config["envs"]["game"]["idle_action"] = 99
@@ -280,7 +272,7 @@ def test_a_game_that_raises_ends_with_its_own_traceback_and_exit_1(
 
 
 @pytest.mark.parametrize(("given", "status"), [((), 130), ((signal.SIGTERM,), 143)], ids=["SIGINT", "SIGTERM"])
-def test_an_interrupt_is_told_in_a_sentence(
+def test_interrupt_is_reported_in_one_line(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

@@ -51,7 +51,7 @@ def test_workers_that_learn_without_meeting_end_the_run(after: int, tick: int, t
     assert "group.average_gradients" in failure.message and "`independent: true`" in failure.message
 
 
-def test_workers_that_meet_in_some_legs_go_on(tmp_path: Path) -> None:
+def test_workers_that_synchronize_in_some_legs_continue(tmp_path: Path) -> None:
     played = play(copies("OfManyRows", every=5), tmp_path)  # they meet every 7 ticks
     last = boundaries.last(played.folder)
     assert last is not None and last.tick == 200
@@ -65,13 +65,13 @@ def test_a_leg_that_is_cut_does_not_blame_workers_that_had_no_time_to_meet(tmp_p
     assert last is not None and 0 < last.tick < 10**6
 
 
-def test_one_worker_has_nobody_to_meet(tmp_path: Path) -> None:
+def test_single_worker_needs_no_synchronization(tmp_path: Path) -> None:
     data = copies("LearnsAlone")
     data["matches"][0]["copies"] = 1
     assert len(weights(play(data, tmp_path), "blue")) > 1
 
 
-def test_a_class_that_says_independent_asks_for_the_key_before_anything_is_played(
+def test_independent_class_needs_the_configuration_key(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -87,7 +87,7 @@ def test_a_class_that_says_independent_asks_for_the_key_before_anything_is_playe
 # ---------------------------------------------------------------------------------------------------- independent ones
 
 
-def test_each_independent_worker_goes_on_with_what_it_has_learned(tmp_path: Path) -> None:
+def test_independent_workers_resume_their_own_weights(tmp_path: Path) -> None:
     data = copies("LearnsAlone", independent=True)
     whole = play(data, tmp_path / "whole", given=True)
     blue = [weights(whole, f"blue#{number}") for number in range(2)]

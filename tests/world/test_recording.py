@@ -189,7 +189,7 @@ def test_a_reset_in_mid_episode_leaves_no_episode(tmp_path: Path) -> None:
     check_returns(played)
 
 
-def test_a_seat_that_nobody_plays_any_more_is_told_as_idle(tmp_path: Path) -> None:
+def test_abandoned_seat_is_recorded_as_idle(tmp_path: Path) -> None:
     leaves = {"algorithm": "odd_workers:Brittle", "options": {"leave": [7]}}
     data = run_of("games:Chance", "blue", "red", lanes=1, blue=leaves)
     played = play({**data, "checkpoint_every": 50}, tmp_path)
@@ -201,7 +201,7 @@ def test_a_seat_that_nobody_plays_any_more_is_told_as_idle(tmp_path: Path) -> No
     assert {(e.lane, e.number): e.idle_ticks for e in match.episodes("blue")} == idle
 
 
-def test_a_game_that_fails_and_is_made_anew_is_told_as_the_workers_saw_it(tmp_path: Path) -> None:
+def test_restarted_game_is_recorded_as_workers_saw_it(tmp_path: Path) -> None:
     Faulty.forget()
     data = run_of("faulty_games:Faulty", lanes=2, kwargs={"length": [5, 8]}, on_env_error="restart")
     played = play(data, tmp_path)
@@ -256,9 +256,7 @@ def test_two_halves_give_the_same_files_as_the_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ticks_of_part", [4096, 3])
-def test_a_run_that_broke_and_goes_on_has_the_same_files(
-    ticks_of_part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resumed_run_has_the_same_files(ticks_of_part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("arena.dataset.writer._MOST_TICKS", ticks_of_part)
     data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, ticks=100, blue=HOLDS)
     whole = play(data, tmp_path / "whole", given=True)
@@ -271,7 +269,7 @@ def test_a_run_that_broke_and_goes_on_has_the_same_files(
     assert files(parted) == files(whole)
 
 
-def test_nothing_is_forgotten_before_everybody_is_ready(tmp_path: Path) -> None:
+def test_records_are_cut_only_when_all_roles_are_ready(tmp_path: Path) -> None:
     data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, ticks=100, blue=FAILS)
     with pytest.raises(RoleFailed, match="brittle"):
         play(data, tmp_path, given=True)
@@ -338,7 +336,7 @@ def other_columns(path: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [damage, shorten, pickled, other_columns])
-def test_a_spoilt_part_is_named(spoil: Callable[[Path], None], tmp_path: Path) -> None:
+def test_damaged_part_is_named(spoil: Callable[[Path], None], tmp_path: Path) -> None:
     played = play(run_of("games:Countdown"), tmp_path)
     path = played.folder.samples / "match-0000" / "000000000020.lane-0000.npz"
     spoil(path)
