@@ -110,7 +110,7 @@ def test_a_game_that_hangs_among_other_roles_of_its_process_is_named(ranks: str,
 
 @pytest.mark.parametrize("way", ["sleep", "hold_lock"])
 def test_a_callback_that_hangs_where_the_root_is_alone_is_named(way: str, tmp_path: Path) -> None:
-    ended = train(tmp_path, duel(LONG, callbacks=[{"class": "hanging:HangingListener", "options": {"way": way}}]))
+    ended = train(tmp_path, duel(LONG, callbacks=[{"class": "hanging:HangingCallback", "options": {"way": way}}]))
     assert ended.code == 1, ended.err
     assert ended.err.startswith("arena: the run has ended: nothing has moved for "), ended.err
     assert "root (rank 0) has not come back from one call" in ended.err

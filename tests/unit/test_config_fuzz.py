@@ -22,7 +22,7 @@ import envs.adapters
 from arena.cli.main import main
 from mutated_configs import mutant
 from run_cli import arena
-from working_folder import visiting
+from working_folder import working_directory
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 SOURCES = sorted([*CONFIGS.glob("*.yaml"), *CONFIGS.glob("examples/*/*.yaml")])
@@ -84,7 +84,7 @@ def shown(content: bytes) -> str:
 def at_home(request: pytest.FixtureRequest) -> Iterator[Path]:
     """A configuration, in the folder that holds the modules that it names."""
     source: Path = request.param
-    with visiting(source.parent), warnings.catch_warnings():
+    with working_directory(source.parent), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield source
 

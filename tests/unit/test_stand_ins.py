@@ -16,7 +16,7 @@ from arena.config import yaml
 from arena.preflight.stubs import SpecVectorEnv, StubGroup, from_spaces
 from arena.records import checkpoint
 from recorded_samples import record
-from working_folder import visiting
+from working_folder import working_directory
 
 SEEN, CHOICE = Box(-1, 1, (4,), np.float32), Discrete(5)
 DUEL: dict[str, Any] = {"make": "touchdown"}
@@ -50,7 +50,7 @@ def refused(
     (folder / "match.yaml").write_text(yaml.dump(config))
     said = set()
     for command in commands or ("plan", "check"):
-        with visiting(folder):
+        with working_directory(folder):
             assert main([command, "match.yaml"]) == 2
         said.add(capsys.readouterr().err)
     (words,) = said
@@ -190,7 +190,7 @@ def test_weights_that_fit_are_taken_on(tmp_path: Path, capsys: pytest.CaptureFix
     load = kept(tmp_path, "sac", hidden_sizes=[8])
     config = configuration("sac", {"hidden_sizes": [8]}, DUEL, ["blue", "red"], ticks=90000, lanes=3, load=load)
     (tmp_path / "match.yaml").write_text(yaml.dump(config))
-    with visiting(tmp_path):
+    with working_directory(tmp_path):
         assert main(["check", "match.yaml"]) == 0
     assert "begins with" in capsys.readouterr().out
 

@@ -55,7 +55,7 @@ def told(kind: str) -> list[Any]:
 
 
 def test_callbacks_are_called_once_and_in_order(tmp_path: Path) -> None:
-    status, folder = played(duel("listeners:HearsAll"), tmp_path)
+    status, folder = played(duel("recorders:RecordsAll"), tmp_path)
     assert status == 0
     assert told("episode") == list(JournalReader(folder.episodes))
     assert told("update") == list(JournalReader(folder.metrics))
@@ -71,7 +71,7 @@ def test_callbacks_are_called_once_and_in_order(tmp_path: Path) -> None:
 
 def test_callbacks_do_not_change_the_run(tmp_path: Path) -> None:
     heard, silent = (
-        played(duel(*callbacks), tmp_path / name)[1] for name, callbacks in (("a", ["listeners:HearsAll"]), ("b", []))
+        played(duel(*callbacks), tmp_path / name)[1] for name, callbacks in (("a", ["recorders:RecordsAll"]), ("b", []))
     )
     assert heard.episodes.read_bytes() == silent.episodes.read_bytes()
 
@@ -82,7 +82,7 @@ def test_callbacks_do_not_change_the_run(tmp_path: Path) -> None:
 def test_stopping_callback_ends_the_run_normally(
     where: str, nth: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    entry = {"class": "listeners:Stops", "options": {"where": where, "nth": nth}}
+    entry = {"class": "recorders:Stops", "options": {"where": where, "nth": nth}}
     status, folder = played(duel(entry, ticks=100_000, checkpoint_every=50_000 if nth != 2 else LEG), tmp_path)
     found = boundary.newest(folder)
     assert found is not None
@@ -92,14 +92,14 @@ def test_stopping_callback_ends_the_run_normally(
     assert told("checkpoint")[-1] == found.tick
     assert [note[0] for note in NOTES][-1] == "end"
     assert told("round") == []
-    words = f"stopped at tick {found.tick}, asked to stop by callback listeners:Stops; --resume goes on from there"
+    words = f"stopped at tick {found.tick}, asked to stop by callback recorders:Stops; --resume goes on from there"
     assert words in capfd.readouterr().err
 
 
 def test_resumed_run_is_announced_to_callbacks(tmp_path: Path) -> None:
-    played(duel("listeners:HearsAll"), tmp_path)
+    played(duel("recorders:RecordsAll"), tmp_path)
     NOTES.clear()
-    status, folder = played(duel("listeners:HearsAll", ticks=TICKS + LEG), tmp_path, resume=True)
+    status, folder = played(duel("recorders:RecordsAll", ticks=TICKS + LEG), tmp_path, resume=True)
     assert status == 0
     (run,) = told("start")
     assert run.resumed
@@ -114,11 +114,11 @@ def test_failing_callback_ends_the_run_and_is_named(
 ) -> None:
     failures: list[Failed] = []
     monkeypatch.setattr("arena.launch.console.tell", failures.append)
-    entry = {"class": "listeners:Fails", "options": {"where": where}}
+    entry = {"class": "recorders:Fails", "options": {"where": where}}
     status, folder = played(duel(entry), tmp_path)
     assert status == 1
     (failure,) = failures
-    assert failure.who == "callback listeners:Fails"
+    assert failure.who == "callback recorders:Fails"
     assert failure.message.endswith(f"ZeroDivisionError: fails at {where}")
     if where in ("episode", "update"):
         journal = folder.episodes if where == "episode" else folder.metrics
@@ -128,7 +128,7 @@ def test_failing_callback_ends_the_run_and_is_named(
 def test_evaluation_has_no_callbacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     blue = {"algorithm": "workers:Counts"}
-    Path("c.yaml").write_text(yaml.dump(duel("listeners:HearsAll", policies={"blue": blue, "red": blue})))
+    Path("c.yaml").write_text(yaml.dump(duel("recorders:RecordsAll", policies={"blue": blue, "red": blue})))
     assert main(["train", "c.yaml", "--ranks", "1", "--run-dir", "run"]) == 0
     NOTES.clear()
     assert main(["evaluate", "run", "--episodes", "4"]) == 0

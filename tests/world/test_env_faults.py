@@ -97,7 +97,7 @@ def test_invalid_value_of_a_game_reaches_no_worker_after_restart(fault: str, tmp
 
 
 def test_lanes_have_match_wide_numbers_in_errors(tmp_path: Path) -> None:
-    player = {"algorithm": "block_workers:Swallows"}
+    player = {"algorithm": "block_workers:IgnoresBudget"}
     data = alone(on_env_error="stop", fault="nan reward", lanes=4, at=2, faulty=[4], player=player)
     data["matches"][0]["pipeline"] = 2
     with pytest.raises(RoleFailed, match="in lane 3 on tick 2 the reward nan; expected a finite number"):

@@ -15,7 +15,7 @@ from arena.cli.main import main
 from arena.records import checkpoint
 from arena.records.journal import JournalReader
 from in_process import play
-from working_folder import visiting
+from working_folder import working_directory
 
 COUNTS = {"algorithm": "workers:Counts"}
 RANDOM = {"algorithm": "random"}
@@ -99,7 +99,7 @@ def test_identical_games_are_reported(tmp_path: Path, capsys: pytest.CaptureFixt
     )
     data["matches"][0]["lanes"] = 5
     path = written(tmp_path, data)
-    with visiting(tmp_path):
+    with working_directory(tmp_path):
         *_, said = evaluate(capsys, path, "--episodes", "10")
         sampled = evaluate(capsys, path, "--episodes", "10", "--sample")
     assert (said.startswith("all games between blue and red were alike") and "--sample" in said) is (red is ROCK)
@@ -142,7 +142,7 @@ def test_log_lists_the_roles_of_the_process(run: Path, capsys: pytest.CaptureFix
 
 def test_a_configuration_is_evaluated_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, duel())
-    with visiting(tmp_path):
+    with working_directory(tmp_path):
         assert titles(evaluate(capsys, path)) == ["blue, as configured", "red, as configured"]
         assert titles(evaluate(capsys, path, "--against", "random")) == [
             "blue, as configured, against random",
@@ -232,7 +232,7 @@ def test_command_line_mistake_is_reported_before_play(
 
 def test_solo_policy_cannot_have_an_opponent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = duel(policies={"blue": RANDOM}, matches=[{"env": "game", "seats": ["blue", "blue"]}])
-    with visiting(tmp_path):
+    with working_directory(tmp_path):
         error = mistake(capsys, written(tmp_path, data), "--against", "random")
         assert not Path("runs").exists()
     assert "--against: blue has no match with seats of others: there is no other seat to oppose from" in error
@@ -243,7 +243,7 @@ def test_a_policy_that_cannot_be_frozen_ends_with_one_message_and_no_folder(
 ) -> None:
     data = duel(policies={"blue": {"algorithm": "workers:Stepper"}, "red": RANDOM})
     data["matches"][0]["lanes"] = 1
-    with visiting(tmp_path):
+    with working_directory(tmp_path):
         error = mistake(capsys, written(tmp_path, data))
         assert not Path("runs").exists()
     assert "policies.blue.algorithm: to play without learning an algorithm needs actor(); 'workers:Stepper'" in error
@@ -263,7 +263,7 @@ def test_a_game_that_raises_ends_with_its_own_traceback_and_exit_1(
 ) -> None:
     data = duel(envs={"game": {"make": "games:Raises", "kwargs": {"where": "step"}}}, policies={"blue": RANDOM})
     data["matches"] = [{"env": "game", "seats": ["blue"]}]
-    with visiting(tmp_path):
+    with working_directory(tmp_path):
         assert main(["evaluate", written(tmp_path, data)]) == 1
     error = capsys.readouterr().err
     assert error.startswith("arena: the run has ended: environment of match 0")
@@ -287,7 +287,7 @@ def test_interrupt_is_reported_in_one_line(
         ("arena.launch.lead.Root.record", "what was played is in runs/duel-evaluation"),
         ("arena.launch.lead.Root.gather", "before play began"),
     ):
-        with monkeypatch.context() as patch, visiting(tmp_path):
+        with monkeypatch.context() as patch, working_directory(tmp_path):
             patch.setattr(place, interrupted)
             assert main(["evaluate", written(tmp_path, duel())]) == status
         error = capsys.readouterr().err

@@ -139,7 +139,7 @@ def test_match_ends_when_all_seats_have_left(tmp_path: Path) -> None:
 
 
 def test_budget_reached_is_raised_again_if_ignored(tmp_path: Path) -> None:
-    played = play(solo("games:Countdown", "workers:Swallows", ticks=12), tmp_path)
+    played = play(solo("games:Countdown", "workers:IgnoresBudget", ticks=12), tmp_path)
     assert played.notes == [12, 12, 12]
 
 

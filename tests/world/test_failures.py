@@ -87,7 +87,7 @@ def test_failing_frozen_policy_is_reported_with_policy_and_seat(where: str, tmp_
     check_told_once(failure, f"ZeroDivisionError: fails at {where}", "worker of policy 'blue'")
 
 
-@pytest.mark.parametrize(("how", "words"), [("exit", "SystemExit: 5"), ("wordless", "WordlessError")])
+@pytest.mark.parametrize(("how", "words"), [("exit", "SystemExit: 5"), ("unprintable", "UnprintableError")])
 def test_exit_or_empty_error_ends_the_run(how: str, words: str, tmp_path: Path) -> None:
     failure = failure_in(run_of(blue={"algorithm": "faulty_workers:Ends", "options": {"how": how}}), tmp_path)
     assert failure.exit_code == 1

@@ -60,7 +60,7 @@ def test_workers_that_synchronize_in_some_legs_continue(tmp_path: Path) -> None:
 
 def test_a_leg_that_is_cut_does_not_blame_workers_that_had_no_time_to_meet(tmp_path: Path) -> None:
     data = copies("LearnsAlone", every=10**6) | {"ticks": 10**6}
-    data["callbacks"] = [{"class": "listeners:Stops", "options": {"where": "episode"}}]
+    data["callbacks"] = [{"class": "recorders:Stops", "options": {"where": "episode"}}]
     last = boundaries.last(play(data, tmp_path).folder)
     assert last is not None and 0 < last.tick < 10**6
 
@@ -76,12 +76,12 @@ def test_independent_class_needs_the_configuration_key(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RoleFailed) as found:
-        play(copies("SaysAlone"), tmp_path)
+        play(copies("DeclaresIndependent"), tmp_path)
     assert found.value.failure.exit_code == 2
-    assert "policies.blue: the policy has 2 workers, and SaysAlone says" in found.value.failure.message
-    assert main(["check", write(tmp_path, copies("SaysAlone"))]) == 2
+    assert "policies.blue: the policy has 2 workers, and DeclaresIndependent says" in found.value.failure.message
+    assert main(["check", write(tmp_path, copies("DeclaresIndependent"))]) == 2
     assert capsys.readouterr().err == f"arena: error: config.yaml: {found.value.failure.message}\n"
-    assert play(copies("SaysAlone", independent=True), tmp_path).updates
+    assert play(copies("DeclaresIndependent", independent=True), tmp_path).updates
 
 
 # ---------------------------------------------------------------------------------------------------- independent ones
@@ -103,8 +103,8 @@ def test_independent_workers_resume_their_own_weights(tmp_path: Path) -> None:
 
 
 def test_independent_workers_are_players_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = copies("SaysAlone", independent=True)
-    data["policies"]["blue"] = {"algorithm": "learners:MeetsItself", "independent": True}
+    data = copies("DeclaresIndependent", independent=True)
+    data["policies"]["blue"] = {"algorithm": "learners:PlaysPastSelves", "independent": True}
     played = play(data, tmp_path)
     players = {tuple(seat["policy"] for seat in episode["seats"]) for episode in played.episodes}
     assert players == {("blue#0", "red"), ("blue#1", "red")}

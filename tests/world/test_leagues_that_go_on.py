@@ -30,7 +30,7 @@ from in_process import NOTES
 from learners import MEETS_EVERY
 
 TICKS = 20  # of a round
-LEARNER = {"algorithm": "learners:MeetsItself"}
+LEARNER = {"algorithm": "learners:PlaysPastSelves"}
 
 
 def prepared(data: dict[str, Any], path: Path, *, resume: bool = False, ranks: int = 1) -> Run:

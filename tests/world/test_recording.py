@@ -19,12 +19,12 @@ from faulty_games import Faulty
 from full_disk import full_above
 from in_process import Played, play
 
-WITNESS = {"algorithm": "witness_worker:Witness"}
+RECORDS = {"algorithm": "recording_worker:Records"}
 RANDOM = {"algorithm": "random"}
 SEEDED = {"seed": 5, "checkpoint_every": 20, "record": "samples"}
 
 
-def run_of(make: str, *seats: Any, ticks: int = 50, lanes: int = 3, blue: Any = WITNESS, **more: Any) -> dict[str, Any]:
+def run_of(make: str, *seats: Any, ticks: int = 50, lanes: int = 3, blue: Any = RECORDS, **more: Any) -> dict[str, Any]:
     """Legs of 20 ticks."""
     kwargs = more.pop("kwargs", {})
     match = {"env": "game", "seats": list(seats or ["blue"]), "lanes": lanes, **more.pop("match", {})}
@@ -33,7 +33,7 @@ def run_of(make: str, *seats: Any, ticks: int = 50, lanes: int = 3, blue: Any = 
         **SEEDED,
         "ticks": ticks,
         "envs": envs,
-        "policies": {"blue": blue, "red": WITNESS},
+        "policies": {"blue": blue, "red": RECORDS},
         "matches": [match],
         **more,
     }
@@ -53,7 +53,7 @@ def recorded(played: Played, entity: int) -> Iterator[tuple[Part, int, int]]:
         yield part, t, lane
 
 
-def witnessed(played: Played, policy: str, position: int) -> Iterator[tuple[Any, ...]]:
+def noted(played: Played, policy: str, position: int) -> Iterator[tuple[Any, ...]]:
     """The same as the worker of a policy has told it, of one of its entities: a tuple per row."""
     for name, entities, seen, infos, actions, told in played.notes:
         if name == policy:
@@ -66,7 +66,7 @@ def check_rows(played: Played, *, entity: int, policy: str, position: int = 0, s
     """Compares all that one entity saw and did to the bit; how many rows there were."""
     observation_space, action_space = spaces
     count = 0
-    pairs = zip(recorded(played, entity), witnessed(played, policy, position), strict=True)
+    pairs = zip(recorded(played, entity), noted(played, policy, position), strict=True)
     for (part, t, lane), (row, seen, infos, actions, told) in pairs:
         for leaf, array in zip(part.observations[entity], flatten(observation_space, seen), strict=True):
             assert leaf[t, lane].tobytes() == array[row].tobytes()
@@ -121,7 +121,7 @@ def check_returns(played: Played) -> list[Episode]:
 
 
 def test_observations_of_every_kind_come_back_to_the_bit(tmp_path: Path) -> None:
-    blue = {"algorithm": "witness_worker:Witness"}
+    blue = {"algorithm": "recording_worker:Records"}
     played = play(run_of("games:Rich", blue=blue), tmp_path)
     assert check_rows(played, entity=0, policy="blue", spaces=spaces_of(played)) == 50 * 3
     episodes = check_returns(played)

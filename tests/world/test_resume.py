@@ -437,7 +437,7 @@ def test_early_end_of_a_worker_is_reported_once(tmp_path: Path) -> None:
     assert line in played.shown
 
 
-@pytest.mark.parametrize("blue", [COUNTS, RANDOM, {"algorithm": "workers:Swallows"}])
+@pytest.mark.parametrize("blue", [COUNTS, RANDOM, {"algorithm": "workers:IgnoresBudget"}])
 def test_end_of_the_budget_is_not_reported(blue: Any, tmp_path: Path) -> None:
     assert "has returned" not in play(duel(ticks=40, blue=blue, lanes=1), tmp_path).shown
 

@@ -185,7 +185,7 @@ def test_every_round_starts_with_a_line_of_pairings(tmp_path: Path) -> None:
 def past_selves(**more: Any) -> dict[str, Any]:
     """Two learners that meet only their past selves, in rounds of two legs."""
     meets = {"matchmaking": {**DUEL, "rule": {"past_selves": {"self": 0.0}}}}
-    policies = {"one": {"algorithm": "learners:MeetsItself"}, "two": {"algorithm": "learners:MeetsItself"}}
+    policies = {"one": {"algorithm": "learners:PlaysPastSelves"}, "two": {"algorithm": "learners:PlaysPastSelves"}}
     return {**league(meets, policies=policies, rounds=4, **more), "checkpoint_every": TICKS // 2}
 
 
