@@ -82,6 +82,7 @@ def test_metrics_are_the_terms_of_the_papers_loss() -> None:
     np.testing.assert_allclose(measured.numpy(), total / batch.size, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize(
     "action_space",
@@ -157,6 +158,7 @@ def test_options_of_ppo_alone_are_refused() -> None:
         A2C.Options(clip_range=0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", [{}, {"recurrent": "gru", "hidden_size": 16}], ids=["plain", "gru"])
 def test_learns_to_act_on_observations(memory: dict[str, Any]) -> None:
     def env(ticks: int) -> ScriptedEnv:

@@ -166,6 +166,7 @@ def test_options_without_learning_are_refused(option: str, value: Any) -> None:
     assert caught.value.path == f"options.{option}"
 
 
+@pytest.mark.slow
 def test_scripted_rule_is_imitated(tmp_path: Path) -> None:
     home = record(tmp_path / "data", SEEN, CHOICE, rule, ticks=500)
     bc = trained(home, ticks=50, gradient_steps=100, batch_size=128, hidden_sizes=(64, 64), learning_rate=3e-3)

@@ -78,6 +78,7 @@ trees = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(state=trees)
 def test_state_round_trip_is_bit_exact(tmp_path: Path, state: Any) -> None:

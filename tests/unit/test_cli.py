@@ -376,6 +376,7 @@ def test_check_reports_progress_on_a_slow_game(
     assert lines[0] == "environment game: still being made and checked, after 0.01 s\n"
 
 
+@pytest.mark.slow
 def test_environments_with_equal_arguments_are_made_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     seats = ["red"] * 4
     matches = [{"env": "game", "seats": seats, "copies": 3}, {"env": "game", "seats": seats}]
@@ -384,6 +385,7 @@ def test_environments_with_equal_arguments_are_made_once(folder: Path, capsys: p
     assert capsys.readouterr().out.count("environment game") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
@@ -630,6 +632,7 @@ def test_python_m_arena_is_the_command_line(folder: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_user_modules_do_not_shadow_the_standard_library(folder: Path) -> None:
     for name in ("random", "struct", "numpy"):
         (folder / f"{name}.py").write_text("raise RuntimeError('the user's')")
@@ -641,6 +644,7 @@ def test_user_modules_do_not_shadow_the_standard_library(folder: Path) -> None:
 # output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["plan"], ["plan", "--json", "--set", "matches[0].copies=40"], ["check"]])
 def test_failing_stdout_is_reported_in_one_line(folder: Path, command: list[str]) -> None:
     found = python_into("/dev/full", "-m", "arena", command[0], write(folder), *command[1:])
@@ -669,6 +673,7 @@ def recorded(folder: Path) -> None:
     assert python("-m", "arena", "train", "duel.yaml", "--ranks", "1", "--run-dir", "run").returncode == 0
 
 
+@pytest.mark.slow
 def test_failing_stdout_of_every_command_is_reported(folder: Path) -> None:
     recorded(folder)
     words = "arena: failed: the output cannot be written: No space left on device\n"
@@ -677,6 +682,7 @@ def test_failing_stdout_of_every_command_is_reported(folder: Path) -> None:
         assert (found.returncode, found.stderr) == (1, words), command
 
 
+@pytest.mark.slow
 def test_closed_stdout_is_silent_and_work_is_done(folder: Path) -> None:
     recorded(folder)
     for command in (["replay", "run", "--verify"], ["watch", "run"], ["evaluate", "duel.yaml", "--episodes", "2"]):
@@ -725,6 +731,7 @@ def test_broken_pipe_does_not_end_the_games(folder: Path, command: list[str], fo
     assert len((folder / "runs" / folder_of_run / "episodes.jsonl").read_text().splitlines()) == 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["plan", "duel.yaml"], ["list", "--markdown", "ppo"]])
 def test_printing_command_ends_quietly_on_a_broken_pipe(folder: Path, command: list[str]) -> None:
     write(folder, **DUEL)

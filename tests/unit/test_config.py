@@ -312,6 +312,7 @@ def configurations(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @given(configurations())
 def test_the_resolved_yaml_loads_to_an_equal_configuration(data: dict[str, Any]) -> None:
     config = parse_config(data, source="drawn.yaml")
@@ -334,6 +335,7 @@ odd_values = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(place=st.sampled_from(_places(VALID)), value=odd_values, remove=st.booleans())
 def test_a_mutated_configuration_raises_nothing_but_configuration_errors(

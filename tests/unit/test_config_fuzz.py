@@ -117,6 +117,7 @@ def test_mistaken_file_is_planned_or_refused(at_home: Path, files: int, tmp_path
     assert files == FEW or min(found[0], found[2]) > 20, "many files are valid, many are refused"
 
 
+@pytest.mark.slow
 def test_mistaken_file_in_its_own_process_exits_with_0_or_2(tmp_path: Path) -> None:
     for seed in range(PROCESSES):
         source = SOURCES[seed % len(SOURCES)]

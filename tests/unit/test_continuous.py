@@ -139,6 +139,7 @@ def test_noise_has_its_deviation_and_autocorrelation(theta: float) -> None:
         assert np.corrcoef(seen[0], seen[lag])[0, 1] == pytest.approx((1 - theta) ** lag, abs=0.03)
 
 
+@pytest.mark.slow
 def test_noise_is_independent_per_number_and_row() -> None:
     seen = process(ActionNoise(2, 2, std=1.0, theta=0.2, generator=draw()), 20_000).reshape(-1, 4)
     np.testing.assert_allclose(np.corrcoef(seen.T), np.eye(4), atol=0.1)

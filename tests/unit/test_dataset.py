@@ -267,6 +267,7 @@ def refused(home: Path) -> str:
     return str(home)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Reading `.npy`")  # in the style of Python 2
 @settings(max_examples=100)
 @given(data=st.data())
@@ -305,6 +306,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(data=st.data())
 def test_mutated_manifest_is_read_or_refused(data: st.DataObject) -> None:

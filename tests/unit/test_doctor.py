@@ -69,6 +69,7 @@ def test_only_a_problem_makes_exit_1_on_the_console_and_as_json(
     assert [(one["subject"], one["level"]) for one in told] == [(f.subject, f.level.value) for f in findings]
 
 
+@pytest.mark.slow
 def test_a_program_that_does_not_end_is_ended() -> None:
     answer = ask(["sh", "-c", "echo here; exec sleep 600"], seconds=3.0)
     assert (answer.code, answer.out) == (None, "here\n")
@@ -329,6 +330,7 @@ def test_torch_that_is_broken_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> N
     assert list(torch.gpu()) == []
 
 
+@pytest.mark.slow
 def test_the_doctors_own_process_needs_neither_torch_nor_mpi() -> None:
     program = (
         "import sys; from arena.cli import doctor; from arena.cli.doctor import torch, memory, storage\n"

@@ -187,6 +187,7 @@ def play(seed: int, rows: int, n_step: int, ticks: int = 40) -> tuple[NStepBuild
     return lived, [transition for life in lives for transition in life.known]
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6), rows=st.integers(1, 4), n_step=st.integers(1, 4))
 def test_transitions_equal_a_slow_reference(seed: int, rows: int, n_step: int) -> None:
     lived, expected = play(seed, rows, n_step)

@@ -127,6 +127,7 @@ def test_a_member_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     assert "a zip file of something else" in refused(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_zip_bomb_is_refused_before_unpacking(tmp_path: Path, method: int) -> None:
     path = written(tmp_path / "x.ckpt", None, [bytes(GIBIBYTE // 8)], compression=method, sealed=False)
@@ -205,6 +206,7 @@ def test_a_structure_that_is_nested_without_end_is_refused(tmp_path: Path) -> No
     assert "RecursionError" in refused(tmp_path / "x.ckpt")
 
 
+@pytest.mark.slow
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_mutated_checkpoint_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:

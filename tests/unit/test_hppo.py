@@ -327,6 +327,7 @@ def test_wrong_options_are_refused() -> None:
 # ----------------------------------------------------------------------------------------------------------- learning
 
 
+@pytest.mark.slow
 def test_learns_options_and_actions() -> None:
     """One who sees its own row can play it; the manager has nothing to add, and must not be in the way."""
 
@@ -347,6 +348,7 @@ def test_learns_options_and_actions() -> None:
     assert np.mean(rewards) >= 0.95
 
 
+@pytest.mark.slow
 def test_the_manager_learns_which_option_pays() -> None:
     """The worker's weights stand still, and it plays a choice of its own in each option; choice 2 pays."""
     reward = lambda observations, actions: (actions == 2).astype(np.float64)  # noqa: E731

@@ -37,7 +37,8 @@ def test_unobserved_time_is_limited_to_two_checks() -> None:
 
 
 WATCHED = """
-import os, re, subprocess, sys, time
+import os, re, signal, subprocess, sys, time
+signal.signal(signal.SIGHUP, hangup)
 from arena.launch.exit_signal import ExitSignal
 exit_signal = ExitSignal()
 program = "from arena.launch.watchdog_process import main; main(%d, %d, 2.0)" % (os.getpid(), exit_signal.number)
@@ -51,14 +52,15 @@ def in_a_game():
 """
 
 
-def watched(program: str) -> tuple[subprocess.Popen[str], int]:
-    """A process that is watched, and the number of the one that watches."""
-    command = [sys.executable, "-c", WATCHED + program]
+def watched(program: str, hangup: str = "SIG_DFL") -> tuple[subprocess.Popen[str], int]:
+    """A process that is watched, and the number of the one that watches; with a handler of SIGHUP, as `nohup` sets."""
+    command = [sys.executable, "-c", WATCHED.replace("hangup", f"signal.{hangup}") + program]
     child = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert child.stdout is not None
     return child, int(child.stdout.readline())
 
 
+@pytest.mark.slow
 def test_process_that_holds_the_gil_exits_with_1_and_a_stack() -> None:
     child, _ = watched("in_a_game()")
     _, err = child.communicate(timeout=100)
@@ -67,14 +69,15 @@ def test_process_that_holds_the_gil_exits_with_1_and_a_stack() -> None:
     assert "in in_a_game" in err
 
 
-def test_ends_if_sighup_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules[__name__], "WATCHED", f"import signal; signal.signal(1, signal.SIG_IGN)\n{WATCHED}")
-    child, _ = watched("in_a_game()")
+@pytest.mark.slow
+def test_ends_if_sighup_is_ignored() -> None:
+    child, _ = watched("in_a_game()", hangup="SIG_IGN")
     _, err = child.communicate(timeout=100)
     assert child.returncode == signal.SIGRTMAX - 6
     assert "in in_a_game" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("held", ["", "subprocess.Popen(['sleep', '5'], pass_fds=[judge.stdin.fileno()])\n"])
 @pytest.mark.parametrize("way", ["os._exit(3)", "os.kill(os.getpid(), 9)"])
 def test_ends_silently_with_its_process(held: str, way: str) -> None:
@@ -86,6 +89,7 @@ def test_ends_silently_with_its_process(held: str, way: str) -> None:
     wait_for(lambda: not Path(f"/proc/{judge}").exists())
 
 
+@pytest.mark.slow
 def test_signal_handler_is_restored() -> None:
     child, _ = watched("exit_signal.disarm(); judge.kill(); os.kill(os.getpid(), exit_signal.number)")
     child.communicate()

@@ -140,6 +140,7 @@ def test_the_rules_see_the_whole_tree_and_all_ways_to_import() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_mpi_is_known_in_one_module() -> None:
     assert {found.split(",")[0] for found in offences(inside=PACKAGES, of="mpi4py")} == {MPI_MODULE}
 

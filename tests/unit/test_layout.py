@@ -84,6 +84,7 @@ def test_a_request_without_actions_is_its_header_alone(layout: SeatLayout) -> No
     assert (read.kind, written.header_bytes) == (RequestKind.LEAVE, 8)
 
 
+@pytest.mark.slow
 @QUICK
 @given(layouts(), SEEDS, st.floats(0, 1))
 def test_reply_is_read_from_its_message_bytes_alone(layout: SeatLayout, seed: int, share: float) -> None:

@@ -86,6 +86,7 @@ def circle(games: int = 96) -> Results:
     return results
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lanes", [1, 4, 16])
 def test_rock_paper_scissors_and_chance_all_meet_and_are_not_ordered(lanes: int) -> None:
     for seed in range(3):
@@ -157,6 +158,7 @@ def test_mirrored_players_are_never_ordered(seed: int) -> None:
     assert max(abs(row.elo) for row in tournament.seen[-1].rows) < 30
 
 
+@pytest.mark.slow
 def test_order_of_a_cycle_is_rarely_decided_with_few_closing_games() -> None:
     def chances(first: int, second: int) -> np.ndarray:
         return np.array([CIRCLE[first, second], 0.0, CIRCLE[second, first]])
@@ -209,6 +211,7 @@ def test_the_sides_that_a_pair_had_are_no_contradiction() -> None:
     assert not found_in(results)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("players", "chances", "lanes", "elo"),
     [

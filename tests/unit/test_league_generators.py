@@ -82,6 +82,7 @@ def test_knockout_takes_log2_rounds(size: int) -> None:
     assert max(first, second) == "abcdefgh"[size - 1]
 
 
+@pytest.mark.slow
 @given(st.permutations("abcdefgh"), st.integers(2, 8))
 def test_all_but_the_winner_of_a_knockout_lose_once(order: list[str], size: int) -> None:
     config = league(entry("knockout", policies=order[:size]), rounds=9)

@@ -112,6 +112,7 @@ def certify(payoffs: Floats) -> None:
     assert all(ever_played(payoffs, player) <= 1e-7 for player in np.flatnonzero(strategy == 0))
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(st.integers(1, 8), st.data())
 def test_no_equilibrium_of_a_game_full_of_ties_has_a_larger_entropy(players: int, data: st.DataObject) -> None:

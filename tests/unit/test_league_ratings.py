@@ -301,6 +301,7 @@ def strongly_connected(beaten: np.ndarray) -> bool:
     return bool(connected_components(csr_array(beaten), connection="strong")[0] == 1)
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 1), min_size=12, max_size=12))
 @settings(max_examples=150)
 def test_maximum_exists_if_wins_are_strongly_connected(cells: list[int]) -> None:
@@ -333,6 +334,7 @@ def _stops(results: Results) -> bool:
     return bool(np.linalg.eigvalsh(problem.hessian(at)).min() > 1e-6)
 
 
+@pytest.mark.slow
 def test_with_draws_a_maximum_exists_if_the_likelihood_converges() -> None:
     cases = list(with_draws())
     found = [davidson.has_maximum(davidson.games_of(results, "abc")) for results, _ in cases]

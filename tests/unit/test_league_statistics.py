@@ -26,6 +26,7 @@ from simulated_leagues import entry, league, played
 LEAGUES = 80
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nu", [0.0, 0.5])
 @pytest.mark.parametrize("covered", [leagues.ratings_covered, leagues.payoffs_covered])
 def test_intervals_cover_in_95_of_100_cases(covered: Callable[[Truth, Results], list[bool]], nu: float) -> None:
@@ -74,6 +75,7 @@ def promoted(*, better_by: float, both_sides: bool, seed: int) -> bool:
     return sum(len(made.snapshots) for made in played(config, play).rounds) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("both_sides", [False, True])
 def test_gate_error_is_below_5_percent_with_a_side_advantage(both_sides: bool) -> None:
     count = 60
@@ -81,12 +83,14 @@ def test_gate_error_is_below_5_percent_with_a_side_advantage(both_sides: bool) -
     assert wrong <= count * 0.05 + 3 * (count * 0.05 * 0.95) ** 0.5
 
 
+@pytest.mark.slow
 def test_better_policies_pass_the_gate_with_a_side_advantage() -> None:
     count = 40
     right = sum(promoted(better_by=60, both_sides=False, seed=seed) for seed in range(count))
     assert right >= count * 0.95 - 3 * (count * 0.05 * 0.95) ** 0.5
 
 
+@pytest.mark.slow
 def test_order_takes_a_quarter_of_a_round_robins_games() -> None:
     rng, count = np.random.default_rng(13), 24
     found = [

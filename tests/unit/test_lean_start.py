@@ -49,6 +49,7 @@ def loaded_after(program: str, cwd: Path = ROOT) -> set[str]:
     return set(done.stdout.rpartition("loaded:")[2].split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("role", "other", "adapter"),
     [("worker", "environment", "policies.random"), ("environment", "worker", "envs.adapters")],

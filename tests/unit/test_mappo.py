@@ -141,6 +141,7 @@ def test_a_team_of_one_entity_another_size_and_a_memory_are_refused() -> None:
         MAPPO.Options(recurrent="gru")
 
 
+@pytest.mark.slow
 def test_critic_learns_from_other_entities_observations() -> None:
     """The reward is what the next entity sees: no actor can change it, the critic alone can know it."""
 

@@ -152,6 +152,7 @@ def test_observations_without_a_number_are_refused() -> None:
         network(spaces.Dict())
 
 
+@pytest.mark.slow
 def test_a_network_is_made_and_moved_without_torchs_compiler() -> None:
     """Its import takes a quarter of a second of every worker's start, and 35 MB."""
     program = """if True:

@@ -99,6 +99,7 @@ def test_actions_are_random_until_the_group_has_collected_enough() -> None:
     assert together(2, work) == [list(range(6, 21))] * 2  # 2 workers with 2 rows have 24 transitions after 6 ticks
 
 
+@pytest.mark.slow
 def test_the_replay_of_the_group_is_as_large_at_any_number_of_workers() -> None:
     def work(group: ThreadGroup) -> Any:
         dqn = trained(env_of(group, rows=2, ticks=200), group, buffer_size=90)
@@ -145,6 +146,7 @@ def full_batch(group: ThreadGroup, fragments: list[NStepBatch], **options: Any) 
     return dqn
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_step", [1, 3])
 def test_workers_on_one_full_batch_equal_one_worker(n_step: int) -> None:
     fragments: list[NStepBatch] = []

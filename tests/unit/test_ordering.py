@@ -44,6 +44,7 @@ def stories(draw: st.DrawFn, end: int = 12) -> list[Told]:
     return [told[match].pop(0) for match in order]
 
 
+@pytest.mark.slow
 @given(stories())
 def test_output_is_the_input_sorted_by_tick_match_and_lane(story: list[Told]) -> None:
     order = InOrder({part.match: 0 for part in story})

@@ -63,6 +63,7 @@ def packed(draw: st.DrawFn) -> tuple[Config, int]:
     return config, draw(st.integers(1, make_plan(config).processes - 1))
 
 
+@pytest.mark.slow
 @given(packed())
 def test_every_role_is_on_one_rank_the_root_on_rank_0_and_no_rank_is_idle(given: tuple[Config, int]) -> None:
     config, ranks = given
@@ -75,6 +76,7 @@ def test_every_role_is_on_one_rank_the_root_on_rank_0_and_no_rank_is_idle(given:
     assert plan.idle_ranks == ()
 
 
+@pytest.mark.slow
 @given(packed())
 def test_role_order_does_not_depend_on_ranks(given: tuple[Config, int]) -> None:
     config, ranks = given
@@ -88,6 +90,7 @@ def test_role_order_does_not_depend_on_ranks(given: tuple[Config, int]) -> None:
     assert all([order[role] for role in roles] == sorted(order[role] for role in roles) for roles in plan.ranks)
 
 
+@pytest.mark.slow
 @given(packed())
 def test_the_heaviest_rank_has_its_share_and_at_most_one_role_more_or_a_quarter(given: tuple[Config, int]) -> None:
     config, ranks = given
@@ -96,6 +99,7 @@ def test_the_heaviest_rank_has_its_share_and_at_most_one_role_more_or_a_quarter(
     assert max(loads) <= 1.25 * (sum(loads) / ranks + 3)
 
 
+@pytest.mark.slow
 @given(packed())
 def test_match_is_on_neighboring_ranks(given: tuple[Config, int]) -> None:
     config, ranks = given
@@ -105,6 +109,7 @@ def test_match_is_on_neighboring_ranks(given: tuple[Config, int]) -> None:
         assert used == set(range(min(used), max(used) + 1))
 
 
+@pytest.mark.slow
 @given(packed())
 def test_packing_is_deterministic(given: tuple[Config, int]) -> None:
     config, ranks = given

@@ -93,6 +93,7 @@ def test_both_sides_plays_each_pairing_from_either_side() -> None:
     assert [[seat.policy for seat in match.seats] for match in plan.matches] == [["red", "blue"], ["blue", "red"]]
 
 
+@pytest.mark.slow
 @given(configurations, st.one_of(st.none(), st.integers(1, 90)))
 def test_every_role_is_hosted_exactly_once(config: Config, ranks: int | None) -> None:
     plan = make_plan(config, ranks=ranks)
@@ -110,6 +111,7 @@ def test_every_role_is_hosted_exactly_once(config: Config, ranks: int | None) ->
     assert workers == sorted((role.match, role.seat) for role in plan.roles(RoleKind.WORKER))
 
 
+@pytest.mark.slow
 @given(configurations, st.integers(2, 90))
 def test_env_kwargs_stay_with_their_own_match_under_copies_and_scale(config: Config, ranks: int) -> None:
     plan = make_plan(config, ranks=ranks)
@@ -122,6 +124,7 @@ def test_env_kwargs_stay_with_their_own_match_under_copies_and_scale(config: Con
     assert set(copies.values()) == {1}  # numbered on, never twice
 
 
+@pytest.mark.slow
 @given(configurations, st.integers(2, 90))
 def test_scale_fills_the_ranks_with_whole_repetitions(config: Config, ranks: int) -> None:
     once = make_plan(config).processes - 1

@@ -53,6 +53,7 @@ def test_memory_is_that_of_what_each_process_hosts() -> None:
     assert predict(apart, found(apart), cores=2).memory == (20, 24, 120, 20)
 
 
+@pytest.mark.slow
 def test_the_probe_plays_the_first_match_without_torch_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probing, "_SECONDS", 0.05)
     plan = plan_of(3, max_steps=20)

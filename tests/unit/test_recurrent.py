@@ -420,6 +420,7 @@ class Echo(ScriptedEnv):
         return right
 
 
+@pytest.mark.slow
 def test_memory_task_needs_recurrence(kind: str) -> None:
     rates = []
     for memory in ({"hidden_size": 16, "sequence_length": 20}, PLAIN):

@@ -568,6 +568,7 @@ def test_every_algorithm_of_the_library_is_a_member() -> None:
 # ------------------------------------------------------------------------------------------------------------ learning
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["PPO", "DQN"])
 def test_learns_to_act_on_observations(name: str) -> None:
     def env(ticks: int) -> ScriptedEnv:

@@ -105,6 +105,7 @@ def leagues(draw: st.DrawFn) -> League:
     return league(*held, ticks=draw(st.integers(1, 4)))
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(leagues())
 def test_the_criterion_agrees_with_a_search_through_all_games_and_cadences(held: League) -> None:
@@ -213,6 +214,7 @@ def test_cycle_is_described_by_its_waits_with_a_remedy() -> None:
     assert proof.refusal.splitlines()[-1] == proof.lines[-1]
 
 
+@pytest.mark.slow
 def test_a_league_of_a_thousand_matches_is_decided_by_looking_at_each_line_once() -> None:
     row = [chr(0x4E00 + number) + chr(0x4E01 + number) for number in range(1000)]  # neither large nor small letters
     groups = {

@@ -39,6 +39,7 @@ def test_an_empty_tree_has_nothing_to_draw() -> None:
         tree.find(np.zeros(1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 def test_find_equals_a_linear_search(size: int) -> None:
     tree, values = filled(size)
