@@ -14,7 +14,6 @@ from operator import attrgetter
 
 from arena.diagnostics.profile import stopwatch
 from arena.plan.plan import MatchPlan, Role, RoleKind
-from arena.records.metrics import EpisodeRecord
 from arena.roles.environment.lane_block import LaneBlock
 from arena.roles.environment.restart import RestartLimit
 from arena.roles.protocol import Done, Go, Progress, Ready, Stopping
@@ -93,7 +92,8 @@ class Environment:
         self._report(last=True)
         for block in self._blocks:  # before Done: an error while closing a game is an error of the run
             block.close()
-        done = Done(self._role, self.tick, self._stopwatch.profile(), episodes=self._episodes)
+        episodes = tuple(count for block in self._blocks for count in block.episodes)
+        done = Done(self._role, self.tick, self._stopwatch.profile(), episodes=episodes)
         self._endpoint.send(0, Tag.TO_ROOT, pack(done))
 
     def _stop_at(self, _: int, data: Bytes) -> None:
@@ -114,22 +114,14 @@ class Environment:
             block.play_until(go.until)
 
     @property
-    def _episodes(self) -> tuple[int, ...]:
-        return tuple(count for block in self._blocks for count in block.episodes)
-
-    @property
     def tick(self) -> int:
         """Ticks played by all lanes."""
         return min(block.tick for block in self._blocks)
 
     def _report(self, *, last: bool = False) -> None:
         self._reported = time.monotonic()
-        progress = Progress(self._match.match, self.tick, self._finished(), last=last)
-        self._endpoint.send(0, Tag.TO_ROOT, pack(progress))
-
-    def _finished(self) -> tuple[EpisodeRecord, ...]:
-        """Returns the episodes that have ended since the last call."""
         finished = sorted((record for block in self._blocks for record in block.finished), key=attrgetter("tick"))
         for block in self._blocks:
             block.finished.clear()
-        return tuple(finished)
+        progress = Progress(self._match.match, self.tick, tuple(finished), last=last)
+        self._endpoint.send(0, Tag.TO_ROOT, pack(progress))

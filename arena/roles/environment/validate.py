@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from arena.errors import GameError
 from arena.game.api import Frame, Interface, Step
-from arena.game.spaces import Leaf, flatten, keeps_values, leaves_of
+from arena.game.spaces import flatten, keeps_values, leaves_of
 
 _isfinite, _count_nonzero = np.isfinite, np.count_nonzero  # faster than `all` for few numbers
 _FLOAT, _BOOL = np.dtype(np.float64), np.dtype(np.bool_)
@@ -36,7 +36,7 @@ class StepValidator:
         self._leaves = [leaves_of(space) for space in interface.observation_spaces]
         self._size = sum(lanes * int(np.prod(leaf.shape)) for leaves in self._leaves for leaf in leaves)
         # Per entity, shape and dtype of its observations; empty where the fast test does not apply.
-        plain = not any(interface.mask_sizes) and all(map(_is_array, self._leaves))
+        plain = not any(interface.mask_sizes) and all(len(of) == 1 and not of[0].path for of in self._leaves)
         self._kinds = [((lanes, *leaves[0].shape), leaves[0].dtype) for leaves in self._leaves] if plain else []
 
     def check_step(self, step: Step) -> None:
@@ -125,8 +125,12 @@ class StepValidator:
             if array.shape != shape or not keeps_values(array, leaf.dtype):
                 expected = f"expected {leaf.dtype} {shape} for the space {space}"
                 raise self._error(entity, f"observations{part} as {_described(array)}; {expected}")
-            if not _is_finite(array):
-                self._check_finite(entity, f"the observation{part}", array, lanes)
+            if _is_finite(array):
+                continue
+            finite = np.isfinite(array).reshape(len(array), -1).all(axis=1)
+            for lane in np.flatnonzero(lanes & ~finite).tolist():
+                found = f"the observation{part} {_shortened(array[lane])}; expected finite numbers"
+                raise self._error(entity, found, lane)
 
     def _parts(self, entity: int, observed: Any) -> list[NDArray[Any]]:
         space = self._interface.observation_spaces[entity]
@@ -135,11 +139,6 @@ class StepValidator:
         except (KeyError, IndexError, TypeError, ValueError) as error:
             found = f"observations as {_described(observed)}; expected a batch of the space {space}"
             raise self._error(entity, found) from error
-
-    def _check_finite(self, entity: int, what: str, array: NDArray[Any], lanes: NDArray[np.bool_]) -> None:
-        finite = np.isfinite(array).reshape(len(array), -1).all(axis=1)
-        for lane in np.flatnonzero(lanes & ~finite).tolist():
-            raise self._error(entity, f"{what} {_shortened(array[lane])}; expected finite numbers", lane)
 
     def _check_mask(self, entity: int, mask: Any) -> None:
         size = self._interface.mask_sizes[entity]
@@ -151,11 +150,6 @@ class StepValidator:
 
     def _error(self, entity: int, found: str, lane: int | None = None) -> GameError:
         return GameError(found, entity=self._interface.entities[entity], lane=lane)
-
-
-def _is_array(leaves: Sequence[Leaf]) -> bool:
-    """Whether a space's samples are single arrays."""
-    return len(leaves) == 1 and not leaves[0].path
 
 
 def _is_finite(array: NDArray[Any]) -> bool:

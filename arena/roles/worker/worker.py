@@ -145,15 +145,11 @@ class Worker:
             face = seat_face(algorithm, self._spaces, lanes=self._match.lanes)
         self._env = make_proxy(face, self._seats)
         with located(inside=self._path):
-            self._check_sizes(algorithm)
+            if self._spec.has_sizes and not self._policy.frozen:  # it may refuse a number of ticks that is too small
+                learners = learners_of(algorithm, self._run.plan, self._policy)
+                rows = next(learner.rows for learner in learners if self._group.rank in learner.workers)
+                algorithm.sizes(self._options, rows=rows, ticks=self._run.plan.horizon, workers=len(learners))
             return algorithm(self._env, self._group, ticks=self._run.plan.horizon, **self._options)
-
-    def _check_sizes(self, algorithm: type[Any]) -> None:
-        """Lets a learning algorithm refuse a number of ticks that is too small for it."""
-        if self._spec.has_sizes and not self._policy.frozen:
-            learners = learners_of(algorithm, self._run.plan, self._policy)
-            rows = next(learner.rows for learner in learners if self._group.rank in learner.workers)
-            algorithm.sizes(self._options, rows=rows, ticks=self._run.plan.horizon, workers=len(learners))
 
     def _restore(self) -> None:
         """Loads the policy's checkpoint, if it has one: the root of the group reads it and broadcasts it."""
@@ -176,7 +172,8 @@ class Worker:
     def _ready(self) -> None:
         if not self._was_ready:
             self._was_ready = True
-            self._endpoint.send(0, Tag.TO_ROOT, pack(Ready(self._role, self._resumable, self._spec.sync_on)))
+            resumable = not self._learns or self._spec.resumable  # the next leg can continue from its state
+            self._endpoint.send(0, Tag.TO_ROOT, pack(Ready(self._role, resumable, self._spec.sync_on)))
 
     def work(self) -> None:
         """Runs the algorithm until its `run` returns or the leg is over, then leaves seats and group."""
@@ -243,11 +240,6 @@ class Worker:
         """Whether the policy writes checkpoints."""
         return not self._policy.frozen and self._spec.saves
 
-    @property
-    def _resumable(self) -> bool:
-        """Whether the algorithm can continue in the next leg: it does not learn, or it saves and loads its state."""
-        return not self._learns or self._spec.resumable
-
     def _learned_alone(self) -> bytes | None:
         """A digest of the worker's state if the group had no collective call in this leg; the root compares them."""
         apart = self._group.size > 1 and not self._group.calls and not self._group.exchanges and not self._has_left
@@ -263,7 +255,8 @@ class Worker:
         The writer of the group writes the state when it leaves. The group's root leaves last, so its state is final. If
         the root does not play this leg, the first worker that plays writes, also if the group had no collective call.
         """
-        first = self._first
+        playing = (rank for rank, worker in enumerate(self._policy.workers) if worker not in self._run.leg.left)
+        first = next(playing, 0)
         writes = self._group.is_writer or self._group.rank == first
         if self._keeps and writes and not self._group.is_root:
             self._saving.save(self._algorithm.state_dict(), boundary=self._end)
@@ -274,12 +267,6 @@ class Worker:
         if self._keeps and self._spec.saves_worker:
             self._saving.save_own(self._role, self._algorithm.worker_state_dict(), boundary=self._end)
         return self._saving.newest if self._keeps else None
-
-    @property
-    def _first(self) -> int:
-        """The group rank of the first worker whose `run` had not returned before this leg; 0 if all had."""
-        playing = (rank for rank, worker in enumerate(self._policy.workers) if worker not in self._run.leg.left)
-        return next(playing, 0)
 
     @property
     def _end(self) -> int:
