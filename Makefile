@@ -12,7 +12,7 @@ BENCHMARKS := accounting tick_overhead many_processes image_game ppo_touchdown g
 BENCH ?=
 RUN := runs/touchdown-2v2-$(shell date +%Y%m%d-%H%M%S)
 
-.PHONY: run test test-long check lint types reference diagrams docs browser bench bench-learning bench-peers clean
+.PHONY: run test test-fast test-long check lint types reference diagrams docs browser bench bench-learning bench-peers clean
 
 run: $(READY)
 	$(BIN)/arena train configs/touchdown_2v2.yaml --run-dir $(RUN)
@@ -20,6 +20,9 @@ run: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest --numprocesses auto
+
+test-fast: $(READY)
+	$(BIN)/python -m pytest --numprocesses auto -m "not slow and not long" tests/unit tests/contract
 
 test-long: $(READY)
 	$(BIN)/python -m pytest --numprocesses auto -m long

@@ -32,7 +32,7 @@ def returns(config: dict[str, Any], path: Path) -> dict[str, float]:
     return {name: statistics.fmean(values) for name, values in found.items()}
 
 
-def test_the_best_of_a_population_is_as_good_as_the_median_of_plain_runs_and_its_worst_better(tmp_path: Path) -> None:
+def test_evolution_improves_the_worst_and_keeps_the_best(tmp_path: Path) -> None:
     shipped = yaml_text.load(CONFIG.read_text(), source=CONFIG.name)
     population = returns({**shipped, "rounds": ROUNDS, "ticks": TICKS}, tmp_path / "population")
     alone = {key: value for key, value in shipped.items() if key not in ("rounds", "league")}

@@ -17,24 +17,24 @@ def run_of(name: str, **options: Any) -> dict[str, Any]:
         "envs": {"game": {"make": "games:Countdown"}},
         "policies": {"blue": {"algorithm": "workers:Counts"}},
         "matches": [{"env": "game", "seats": ["blue"], "copies": 2, "lanes": 2}],
-        "callbacks": [{"class": f"listeners:{name}", "options": options}],
+        "callbacks": [{"class": f"recorders:{name}", "options": options}],
     }
 
 
-def test_a_callback_that_raises_is_told_once(tmp_path: Path) -> None:
+def test_failing_callback_is_reported_once(tmp_path: Path) -> None:
     config = write(tmp_path, run_of("Fails", where="update", nth=3))
     ended = arena(tmp_path, "train", config, "--run-dir", "run")
     assert ended.code == 1, ended.err
     assert ended.err.count("Traceback") == 1, ended.err
-    assert "arena: the run has ended: callback listeners:Fails\n" in ended.err
+    assert "arena: the run has ended: callback recorders:Fails\n" in ended.err
     assert ended.err.count("ZeroDivisionError: fails at update") == 1, ended.err
     assert "MPI_ABORT" not in ended.err
 
 
-def test_a_callback_ends_the_run_in_good_order(tmp_path: Path) -> None:
+def test_callback_stop_ends_the_run_normally(tmp_path: Path) -> None:
     config = write(tmp_path, run_of("Stops", where="update", nth=3))
     ended = arena(tmp_path, "train", config, "--run-dir", "run")
     assert ended.code == 0, ended.err
-    assert "asked to stop by callback listeners:Stops; --resume goes on from there" in ended.err
+    assert "asked to stop by callback recorders:Stops; --resume goes on from there" in ended.err
     newest = max((tmp_path / "run" / "boundaries").iterdir())
     assert 0 < json.loads(newest.read_text())["tick"] < 1_000_000

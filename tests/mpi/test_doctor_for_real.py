@@ -28,7 +28,7 @@ MPI.COMM_WORLD.Barrier()
 """
 
 
-def test_this_machine_is_ready_and_nothing_is_left_of_the_trials(tmp_path: Path) -> None:
+def test_this_machine_passes_and_trials_leave_nothing(tmp_path: Path) -> None:
     ended = arena(tmp_path, "doctor", "--json")
     found = {one["subject"]: one for one in json.loads(ended.out)}
     assert ended.code == 0, ended.out

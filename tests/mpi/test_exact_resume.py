@@ -55,11 +55,11 @@ def processes_in(cwd: Path) -> list[int]:
             if os.path.realpath(entry / "cwd") == os.path.realpath(cwd):
                 found.append(int(entry.name))
         except OSError:
-            continue  # gone, or somebody else's
+            continue  # gone, or of another user
     return found
 
 
-def kill_everybody(cwd: Path) -> int:
+def kill_all(cwd: Path) -> int:
     """SIGKILL to all processes at once: none is to see another one die. How many there were."""
     victims = processes_in(cwd)
     for number in (signal.SIGSTOP, signal.SIGKILL):
@@ -73,7 +73,7 @@ def newest_boundary(run: Path) -> int:
     return max((int(path.stem) for path in run.glob("boundaries/[0-9]*.json")), default=0)
 
 
-def test_a_run_whose_processes_were_all_killed_twice_leaves_the_bytes_of_one_that_was_not(tmp_path: Path) -> None:
+def test_run_killed_twice_is_bit_equal_after_resume(tmp_path: Path) -> None:
     config = write(tmp_path, duel(ticks=2400, every=300))
     run = tmp_path / "run"
     undisturbed = arena(tmp_path, "train", config, "--run-dir", "whole", "--ranks", "1")
@@ -85,7 +85,7 @@ def test_a_run_whose_processes_were_all_killed_twice_leaves_the_bytes_of_one_tha
         size = lines.stat().st_size
         wait_for(lambda: lines.stat().st_size > size)  # noqa: B023 - waits here: the next leg is under way
         assert process.poll() is None, "it is still playing"
-        assert kill_everybody(tmp_path) >= 8
+        assert kill_all(tmp_path) >= 8
         assert finish(process).code != 0
         assert reached <= newest_boundary(run) < 2400
     ended = arena(tmp_path, "train", config, "--run-dir", "run", "--resume")
@@ -94,7 +94,7 @@ def test_a_run_whose_processes_were_all_killed_twice_leaves_the_bytes_of_one_tha
     assert left_by(run) == left_by(tmp_path / "whole")
 
 
-def test_a_script_of_one_file_in_two_matches_goes_on_after_a_kill_to_the_same_curves(tmp_path: Path) -> None:
+def test_single_file_script_resumes_to_the_same_curves(tmp_path: Path) -> None:
     """As it is: it knows nothing of the arena, imports torch when it runs, and its workers never meet."""
     blue = {
         "algorithm": "scripts:Script",
@@ -116,7 +116,7 @@ def test_a_script_of_one_file_in_two_matches_goes_on_after_a_kill_to_the_same_cu
     (tmp_path / "halt").write_text("700")
     process = start([*ARENA, *command, "--run-dir", "run"], tmp_path)
     wait_for(lambda: newest_boundary(tmp_path / "run") >= 600, timeout=200)
-    assert kill_everybody(tmp_path) >= 3
+    assert kill_all(tmp_path) >= 3
     assert finish(process).code != 0
     (tmp_path / "halt").unlink()
     ended = arena(tmp_path, *command, "--run-dir", "run", "--resume")
@@ -125,7 +125,7 @@ def test_a_script_of_one_file_in_two_matches_goes_on_after_a_kill_to_the_same_cu
     assert left_by(tmp_path / "run") == expected
 
 
-def test_a_run_that_goes_on_in_another_packing_leaves_the_same_bytes(tmp_path: Path) -> None:
+def test_run_resumed_in_another_packing_is_bit_equal(tmp_path: Path) -> None:
     learners = {name: {"algorithm": "learners:OfManyRows"} for name in ("blue", "red")}
     config = write(tmp_path, duel(ticks=400, every=100, **learners))
     for ranks in (1, 3, 6, 7):
@@ -150,7 +150,7 @@ def test_the_processes_of_a_run_hold_no_more_descriptors_after_hundreds_of_legs(
         wait_for(lambda legs=legs: newest_boundary(tmp_path / "run") >= 7 * legs, timeout=200)
         held.append(descriptors(tmp_path))
     assert process.poll() is None
-    kill_everybody(tmp_path)
+    kill_all(tmp_path)
     finish(process)
     assert len(held[0]) == len(held[1]) >= 8
     assert max(late - early for early, late in zip(*held, strict=True)) <= 6, (

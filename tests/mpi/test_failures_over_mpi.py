@@ -1,4 +1,4 @@
-"""Real processes that fail: exit 1 soon, one message with one traceback at most, and nobody is left."""
+"""Real processes that fail: exit 1 soon, one message with one traceback at most, no process left."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def check_told_once(ended: Ended, words: str, who: str) -> None:
 
 
 @pytest.mark.parametrize("where", ["init", "step", "first checkpoint", "checkpoint", "load"])
-def test_an_algorithm_that_raises_is_told_once(where: str, tmp_path: Path) -> None:
+def test_failing_algorithm_is_reported_once(where: str, tmp_path: Path) -> None:
     ended = ending_of(tmp_path, run_of(blue={"algorithm": f"faulty_workers:{name_of(where)}"}))
     check_told_once(ended, f"ZeroDivisionError: fails at {where}", "worker of policy 'blue' in seat 0 of match")
 
@@ -65,7 +65,7 @@ def test_an_algorithm_that_asks_for_the_end_of_its_process_ends_the_run(tmp_path
 
 
 @pytest.mark.parametrize("how", ["_exit", "_exit 0", "segv"])
-def test_a_process_that_is_gone_without_a_word_ends_the_run(how: str, tmp_path: Path) -> None:
+def test_silently_ended_process_ends_the_run(how: str, tmp_path: Path) -> None:
     ended = ending_of(tmp_path, run_of(blue={"algorithm": "faulty_workers:Ends", "options": {"how": how}}))
     assert ended.code == 1, ended
     assert "Traceback" not in ended.err, ended.err
@@ -78,7 +78,7 @@ def test_a_process_that_is_gone_without_a_word_ends_the_run(how: str, tmp_path: 
     ("fault", "words"),
     [("raise", "RuntimeError: the game cannot be stepped"), ("exit", "SystemExit: 3")],
 )
-def test_a_game_that_raises_is_told_once(fault: str, words: str, tmp_path: Path) -> None:
+def test_failing_game_is_reported_once(fault: str, words: str, tmp_path: Path) -> None:
     env = {"make": "faulty_games:Faulty", "kwargs": {"fault": fault}}
     ended = ending_of(tmp_path, run_of(env=env))
     assert ended.code == 1, ended.err
@@ -87,7 +87,7 @@ def test_a_game_that_raises_is_told_once(fault: str, words: str, tmp_path: Path)
     assert "environment of match" in ended.err
 
 
-def test_a_simulator_that_is_killed_is_started_anew_and_the_run_says_so(tmp_path: Path) -> None:
+def test_killed_simulator_is_restarted_and_reported(tmp_path: Path) -> None:
     env = {"make": "faulty_games:External", "kwargs": {"dies_at": 33}}
     ended = ending_of(tmp_path, run_of(env=env, on_env_error="restart", checkpoint_every=60))
     assert ended.code == 0, ended.err
@@ -103,7 +103,7 @@ def test_a_simulator_does_not_outlive_the_run_that_fails_with_it(tmp_path: Path)
     assert ended.err.count("Traceback") == 1, ended.err
 
 
-def test_a_root_whose_disk_is_full_ends_the_run_in_a_sentence(tmp_path: Path) -> None:
+def test_full_disk_of_the_root_ends_the_run_with_a_message(tmp_path: Path) -> None:
     program = [sys.executable, str(TESTS / "faulty_root.py")]
     config = write(tmp_path, run_of(ticks=10**6))
     ended = by_hand(tmp_path, 5, "train", config, "--run-dir", "run", program=program, timeout=SOON, FLUSHES="9")
@@ -111,7 +111,7 @@ def test_a_root_whose_disk_is_full_ends_the_run_in_a_sentence(tmp_path: Path) ->
     assert checkpoint.load(tmp_path / "run" / "checkpoints" / "blue").ticks > 0
 
 
-def test_a_run_in_one_process_on_a_full_disk_ends_in_a_sentence_and_goes_on_when_there_is_space(tmp_path: Path) -> None:
+def test_full_disk_in_one_process_ends_the_run_and_resume_works(tmp_path: Path) -> None:
     config = write(tmp_path, run_of(ticks=2000, blue={"algorithm": "workers:Counts"}))
     command = [*ARENA, "train", config, "--run-dir", "run", "--ranks", "1"]
     full = finish(start(["bash", "-c", f"ulimit -f 16; exec {' '.join(command)}"], tmp_path), timeout=SOON)
@@ -121,14 +121,14 @@ def test_a_run_in_one_process_on_a_full_disk_ends_in_a_sentence_and_goes_on_when
     assert episodes(tmp_path / "run")[-1]
 
 
-def test_a_worker_whose_disk_is_full_ends_the_run_in_a_sentence(tmp_path: Path) -> None:
+def test_full_disk_of_a_worker_ends_the_run_with_a_message(tmp_path: Path) -> None:
     data = run_of(ticks=10**6, checkpoint_every=500, blue={"algorithm": "faulty_workers:GrowsOnASmallDisk"})
     ended = ending_of(tmp_path, data)
     check_sentence(ended, ".ckpt cannot be written: File too large")
     assert checkpoint.load(tmp_path / "run" / "checkpoints" / "blue").ticks > 0
 
 
-def test_a_run_whose_folder_is_deleted_ends_in_a_sentence_and_does_not_bring_it_back(tmp_path: Path) -> None:
+def test_deleted_run_folder_ends_the_run_and_stays_deleted(tmp_path: Path) -> None:
     config = write(tmp_path, run_of(ticks=10**9, checkpoint_every=10**8))
     process = start([*ARENA, "train", config, "--run-dir", "run"], tmp_path)
     journal = tmp_path / "run" / "episodes.jsonl"
@@ -145,7 +145,7 @@ def check_sentence(ended: Ended, words: str) -> None:
     assert ended.err.count("arena: the run has ended") == 1, ended.err
 
 
-def test_a_folder_that_nobody_may_write_into_is_a_mistake(tmp_path: Path) -> None:
+def test_unwritable_folder_is_refused(tmp_path: Path) -> None:
     ended = arena(tmp_path, "train", write(tmp_path, run_of()), "--run-dir", "/proc/run", timeout=SOON)
     assert ended.code == 2, ended.err
     assert "the run folder cannot be made" in ended.err

@@ -1,4 +1,4 @@
-"""A group's averages have the same bits over every transport, wherever its members run, and whoever leaves."""
+"""A group's averages have the same bits over every transport, wherever its members run, and whichever member leaves."""
 
 from __future__ import annotations
 
@@ -65,9 +65,7 @@ def test_averages_are_the_same_to_the_bit_on_two_nodes(elsewhere: str, expected:
 
 
 @pytest.mark.parametrize(("reduce", "sums"), [("fast", [1, 2, 3]), ("ordered", [0, 0, 0])])
-def test_mpi_sums_the_gradients_if_and_only_if_the_configuration_says_so(
-    reduce: str, sums: list[int], tmp_path: Path
-) -> None:
+def test_mpi_sums_gradients_only_if_configured(reduce: str, sums: list[int], tmp_path: Path) -> None:
     config = write(tmp_path, learners("odd_workers:SumsByMpi", reduce=reduce))
     ended = arena(tmp_path, "train", config, "--run-dir", "run")
     assert ended.code == 0, ended.err
@@ -76,7 +74,7 @@ def test_mpi_sums_the_gradients_if_and_only_if_the_configuration_says_so(
 
 
 @pytest.mark.parametrize("transport", ["auto", "mpi"])
-def test_workers_that_sum_as_mpi_likes_hold_equal_weights(transport: str, tmp_path: Path) -> None:
+def test_workers_that_reduce_in_any_order_hold_equal_weights(transport: str, tmp_path: Path) -> None:
     options = {"n_steps": 10, "minibatch_size": 5, "check_every": 1}
     config = write(tmp_path, {**learners("ppo", options=options, reduce="fast"), "transport": transport})
     ended = arena(tmp_path, "train", config, "--run-dir", "fast")

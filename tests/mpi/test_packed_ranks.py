@@ -55,7 +55,7 @@ def train(folder: Path, config: str, ranks: int | None) -> tuple[Ended, Path]:
     return arena(folder, "train", config, "--run-dir", run, *asked), folder / run
 
 
-def test_two_groups_learn_the_same_weights_from_the_same_games_on_1_3_6_and_11_ranks(tmp_path: Path) -> None:
+def test_weights_are_equal_on_1_3_6_and_11_ranks(tmp_path: Path) -> None:
     config = write(tmp_path, teams())
     hashes, games, said = set(), set(), []
     for ranks in (1, 3, 6, None):
@@ -75,7 +75,7 @@ def test_two_groups_learn_the_same_weights_from_the_same_games_on_1_3_6_and_11_r
     ]
 
 
-def test_ten_matches_learn_the_same_weights_on_3_and_31_ranks(tmp_path: Path) -> None:
+def test_weights_are_equal_on_3_and_31_ranks(tmp_path: Path) -> None:
     config = write(tmp_path, teams(copies=10, size=1, red={"algorithm": "random"}))
     (few, in_few), (many, in_many) = (train(tmp_path, config, ranks) for ranks in (3, 31))
     assert (few.code, many.code) == (0, 0), few.err + many.err
@@ -105,9 +105,7 @@ def test_messages_over_mpi_alone_change_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ranks", [2, 5])
 @pytest.mark.parametrize("where", ["init", "late", "state"])
-def test_a_worker_that_raises_among_others_ends_everything_with_one_traceback(
-    where: str, ranks: int, tmp_path: Path
-) -> None:
+def test_failing_worker_on_a_shared_rank_gives_one_traceback(where: str, ranks: int, tmp_path: Path) -> None:
     data = teams(size=1, copies=3, red={"algorithm": "random"})
     data["policies"]["blue"] = {"algorithm": "odd_workers:Fails", "options": {"where": where}}
     ended = arena(tmp_path, "train", write(tmp_path, data), "--ranks", str(ranks))
@@ -118,7 +116,7 @@ def test_a_worker_that_raises_among_others_ends_everything_with_one_traceback(
 
 
 @pytest.mark.parametrize("where", ["reset", "step"])
-def test_a_game_that_raises_among_others_ends_everything_with_one_traceback(where: str, tmp_path: Path) -> None:
+def test_failing_game_on_a_shared_rank_gives_one_traceback(where: str, tmp_path: Path) -> None:
     data = teams()
     data["envs"] = {"game": {"make": "games:Raises", "kwargs": {"where": where}}}
     data["policies"] = {"blue": {"algorithm": "random"}}
@@ -129,7 +127,7 @@ def test_a_game_that_raises_among_others_ends_everything_with_one_traceback(wher
     assert "environment of match" in ended.err
 
 
-def test_a_signal_ends_roles_that_share_a_rank_with_the_root_and_keeps_what_was_played(tmp_path: Path) -> None:
+def test_signal_ends_roles_on_the_roots_rank_and_keeps_records(tmp_path: Path) -> None:
     data = {**teams(size=1, red={"algorithm": "random"}), "ticks": 10**9}
     data["policies"]["blue"] = {"algorithm": "random"}
     command = [*ARENA, "train", write(tmp_path, data), "--run-dir", "run", "--ranks", "2"]

@@ -38,7 +38,7 @@ def open_to_others(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("ranks", ["1", "4"])
-def test_a_run_its_resumption_and_its_evaluation_are_their_owners_alone(ranks: str, tmp_path: Path) -> None:
+def test_files_of_run_resume_and_evaluation_are_private(ranks: str, tmp_path: Path) -> None:
     config = write(tmp_path, DUEL)
     before = {*tmp_path.iterdir(), tmp_path / "run"}
     arena(tmp_path, "train", config, "--ranks", ranks, "--run-dir", "run", "--profile")

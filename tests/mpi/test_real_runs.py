@@ -35,7 +35,7 @@ def duel(blue: Any = None, *, ticks: int = 200, env: Any = None, copies: int = 1
     }
 
 
-def test_two_learning_teams_play_the_same_games_under_mpirun_by_hand_by_itself_and_in_one_process(
+def test_run_is_equal_under_all_ways_to_start(
     tmp_path: Path,
 ) -> None:
     config = str(CONFIGS / "touchdown_2v2.yaml")
@@ -169,7 +169,7 @@ def test_a_signal_ends_everything_and_keeps_what_was_played(number: signal.Signa
 
 
 @pytest.mark.parametrize("victim", ["launcher", "mpirun", "worker"])
-def test_a_killed_process_takes_all_others_with_it_where_they_are_not_to_go_on(victim: str, tmp_path: Path) -> None:
+def test_killed_process_ends_all_without_fault_tolerance(victim: str, tmp_path: Path) -> None:
     config = write(tmp_path, {**duel(ticks=10**9), "fault_tolerance": "off"})
     process = start([*ARENA, "train", config, "--run-dir", "run"], tmp_path)
     journal = tmp_path / "run" / "episodes.jsonl"

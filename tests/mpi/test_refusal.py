@@ -1,4 +1,4 @@
-"""A run that can deadlock is refused before anybody plays, however it is started."""
+"""A run that can deadlock is refused before play, however it is started."""
 
 from __future__ import annotations
 
@@ -128,9 +128,7 @@ def refused(way: str, folder: Path, data: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_seats_of_the_evaluation_that_cannot_be_taken_are_refused_before_anybody_trains(
-    way: str, tmp_path: Path
-) -> None:
+def test_unfit_evaluation_seats_are_refused_before_training(way: str, tmp_path: Path) -> None:
     data = duel(PPO, evaluation={"every": 16, "seats": ["red", "blue"]})
     data["envs"]["game"]["kwargs"]["red_obs"] = "image"
     assert "config.yaml: evaluation.seats[1]: policy 'blue' (ppo): observes Box(0, 255" in refused(way, tmp_path, data)
@@ -161,7 +159,7 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "old"
 
 
-def test_samples_that_are_damaged_are_refused_before_anybody_trains(old: Path, tmp_path: Path) -> None:
+def test_damaged_samples_are_refused_before_training(old: Path, tmp_path: Path) -> None:
     shutil.copytree(old, tmp_path / "old")
     (part,) = (tmp_path / "old").rglob("*.npz")
     part.write_bytes(part.read_bytes()[:-100])
@@ -184,7 +182,7 @@ def test_samples_that_are_damaged_are_refused_before_anybody_trains(old: Path, t
     ],
     ids=["another algorithm", "not the library's", "another size"],
 )
-def test_a_checkpoint_that_does_not_fit_is_refused_before_anybody_trains(
+def test_unfit_checkpoint_is_refused_before_training(
     blue: dict[str, Any], words: str, old: Path, tmp_path: Path
 ) -> None:
     told = refused("one process", tmp_path, duel({**blue, "load": str(old)}))

@@ -55,7 +55,7 @@ def ranks_in(cwd: Path) -> dict[int, int]:
                     parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
                     found[int(entry.name)] = parent, int(held.split(RANK)[1].split(b"\0")[0])
         except OSError:
-            continue  # gone, or somebody else's
+            continue  # gone, or of another user
     return {rank: process for process, (parent, rank) in found.items() if parent not in found}
 
 
@@ -95,7 +95,7 @@ def check(run: Path, config: dict[str, Any]) -> list[dict[str, Any]]:
     [[(3,)], [(1,)], [(0,)], [(2, 5)], [(0, 1, 2)], [(6,), (0,)], [(0, 3), (4,)]],
     ids=["worker", "environment", "root", "both of a policy", "root and a match", "twice", "root, then another"],
 )
-def test_the_others_go_on(victims: list[tuple[int, ...]], tmp_path: Path) -> None:
+def test_survivors_continue_the_run(victims: list[tuple[int, ...]], tmp_path: Path) -> None:
     ended = killed(tmp_path, duel(), *victims)
     assert ended.code == 0, ended.err
     repairs = check(tmp_path / "run", duel())
@@ -107,7 +107,7 @@ def test_the_others_go_on(victims: list[tuple[int, ...]], tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("red", [{"n_steps": 48}, None], ids=["ppo", "a2c"])
-def test_groups_that_meet_at_different_ticks_go_on(red: dict[str, Any] | None, tmp_path: Path) -> None:
+def test_groups_with_different_intervals_continue(red: dict[str, Any] | None, tmp_path: Path) -> None:
     other = {"algorithm": "a2c"} if red is None else {**PPO, "options": {**PPO["options"], **red}}
     config = duel(policies={"blue": {**PPO, "options": {**PPO["options"], "n_steps": 128}}, "red": other})
     config["matches"][0]["copies"] = 3
@@ -120,12 +120,12 @@ def test_groups_that_meet_at_different_ticks_go_on(red: dict[str, Any] | None, t
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_random_runs_survive_random_deaths(seed: int) -> None:
+def test_random_runs_survive_random_kills(seed: int) -> None:
     found = chaos(seed, root=seed % 2 == 0)
     assert equal(found), (found, random_run(seed))
 
 
-def test_a_group_over_a_team_goes_on(tmp_path: Path) -> None:
+def test_group_over_a_team_continues(tmp_path: Path) -> None:
     options = {"n_steps": 25, "minibatch_size": 300, "hidden_sizes": [16], "normalize_observations": True}
     config = duel(
         envs={"game": {"make": "pettingzoo:mpe2.simple_spread_v3", "kwargs": {"N": 2, "max_cycles": 28}}},
@@ -138,13 +138,13 @@ def test_a_group_over_a_team_goes_on(tmp_path: Path) -> None:
     assert ended.err == ""
 
 
-def test_a_death_before_anybody_has_played(tmp_path: Path) -> None:
+def test_failure_before_play_is_repaired(tmp_path: Path) -> None:
     ended = killed(tmp_path, duel(), (0, 2), when="start")
     assert ended.code == 0, ended.err
     check(tmp_path / "run", duel())
 
 
-def test_a_spare_takes_the_place(tmp_path: Path) -> None:
+def test_spare_replaces_a_failed_rank(tmp_path: Path) -> None:
     config = duel(spares=1)
     ended = killed(tmp_path, config, (3,))
     assert ended.code == 0, ended.err
@@ -152,7 +152,7 @@ def test_a_spare_takes_the_place(tmp_path: Path) -> None:
     assert "what it did is now on rank 6" in repair["done"]
 
 
-def test_packed_ranks_go_on_too(tmp_path: Path) -> None:
+def test_packed_ranks_continue(tmp_path: Path) -> None:
     process = start([*ARENA, "train", write(tmp_path, duel()), "--run-dir", "run", "--ranks", "3"], tmp_path)
     wait_for(lambda: seen(tmp_path / "run", "updates", 0))
     os.kill(ranks_in(tmp_path)[1], signal.SIGKILL)
@@ -166,7 +166,7 @@ def test_packed_ranks_go_on_too(tmp_path: Path) -> None:
     [([(3,)], 1000, 300), ([(0, 2), (4,)], 1000, 300), ([(0,)], 3000, 1500)],  # the last is not to end before the death
     ids=["worker", "two, then another", "the last"],
 )
-def test_a_death_during_an_evaluation(
+def test_failure_during_an_evaluation_is_repaired(
     victims: list[tuple[int, ...]], every: int, episodes: int, tmp_path: Path
 ) -> None:
     config = duel(evaluation={"every": every, "episodes": episodes})
@@ -196,7 +196,7 @@ def test_a_lost_learner_without_a_state_ends_the_run(tmp_path: Path) -> None:
     assert "Traceback" not in ended.err
 
 
-def test_with_fault_tolerance_off_a_death_ends_the_run_and_it_can_be_resumed(tmp_path: Path) -> None:
+def test_without_fault_tolerance_a_failure_ends_a_resumable_run(tmp_path: Path) -> None:
     config = duel(fault_tolerance="off")
     ended = killed(tmp_path, config, (3,))
     assert ended.code == 1
@@ -204,13 +204,13 @@ def test_with_fault_tolerance_off_a_death_ends_the_run_and_it_can_be_resumed(tmp
     assert arena(tmp_path, "train", "config.yaml", "--run-dir", "run", "--resume").code == 0
 
 
-def test_fault_tolerance_that_is_asked_for_and_not_there_is_refused(tmp_path: Path) -> None:
+def test_unavailable_fault_tolerance_is_refused(tmp_path: Path) -> None:
     ended = arena(tmp_path, "train", write(tmp_path, duel()), "--ranks", "1", "--set", "fault_tolerance=on")
     assert ended.code == 2
     assert "fault_tolerance: found on, but this MPI ends all processes when one dies" in ended.err
 
 
-def test_it_is_refused_for_a_learner_that_cannot_be_saved(tmp_path: Path) -> None:
+def test_fault_tolerance_is_refused_for_an_unsavable_learner(tmp_path: Path) -> None:
     config = duel(policies={"blue": {"algorithm": "odd_workers:Forgetful"}, "red": PPO}, fault_tolerance="on")
     config["matches"][0]["lanes"] = 1
     ended = arena(tmp_path, "train", write(tmp_path, config), "--run-dir", "run")
@@ -218,7 +218,7 @@ def test_it_is_refused_for_a_learner_that_cannot_be_saved(tmp_path: Path) -> Non
     assert "what 'blue' learns would be lost with its process" in ended.err
 
 
-def test_a_process_that_dies_of_itself_again_and_again_ends_the_run(tmp_path: Path) -> None:
+def test_repeatedly_failing_process_ends_the_run(tmp_path: Path) -> None:
     crash = {"algorithm": "odd_workers:Crashes"}
     config = duel(policies={"blue": crash, "red": {"algorithm": "random"}}, spares=6)
     config["matches"][0] |= {"copies": 1}
@@ -229,9 +229,7 @@ def test_a_process_that_dies_of_itself_again_and_again_ends_the_run(tmp_path: Pa
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 0)])
 @pytest.mark.parametrize("ranks", ["7", "1"])
-def test_a_signal_saves_a_boundary_from_which_the_run_goes_on(
-    number: signal.Signals, status: int, ranks: str, tmp_path: Path
-) -> None:
+def test_signal_saves_a_boundary_that_resumes(number: signal.Signals, status: int, ranks: str, tmp_path: Path) -> None:
     config = duel(ticks=200000, checkpoint_every=100000)
     command = [*ARENA, "train", write(tmp_path, config), "--run-dir", "run", "--ranks", ranks]
     process: subprocess.Popen[str] = start(command, tmp_path)
@@ -251,14 +249,14 @@ def test_a_signal_saves_a_boundary_from_which_the_run_goes_on(
     assert not (tmp_path / "run" / "faults.jsonl").exists()
 
 
-def test_an_interrupt_before_anybody_plays_leaves_no_folder(tmp_path: Path) -> None:
+def test_interrupt_before_play_leaves_no_folder(tmp_path: Path) -> None:
     config = duel(policies={"blue": {"algorithm": "odd_workers:SlowToBuild"}, "red": PPO})
     process = start([*ARENA, "train", write(tmp_path, config), "--run-dir", "run"], tmp_path)
     wait_for(lambda: seen(tmp_path / "run", "start", 0))
     process.send_signal(signal.SIGINT)
     ended = finish(process)
     assert ended.code == 130
-    assert "before anybody has played" in ended.err
+    assert "before play began" in ended.err
     assert not (tmp_path / "run").exists()
 
 
@@ -275,7 +273,7 @@ def test_two_runs_do_not_write_into_one_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("victim", [1, 0], ids=["environment", "root"])
 @pytest.mark.parametrize("record", ["samples", "replays"])
-def test_what_is_recorded_is_that_of_the_undisturbed_run(record: str, victim: int, tmp_path: Path) -> None:
+def test_records_equal_those_of_an_undisturbed_run(record: str, victim: int, tmp_path: Path) -> None:
     config = duel(record=record)
     ended = killed(tmp_path, config, (victim,))
     assert ended.code == 0, ended.err

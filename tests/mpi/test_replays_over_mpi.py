@@ -48,7 +48,7 @@ def process_of(rank: int, cwd: Path) -> int:
                 if RANK in held and int(held.split(RANK)[1].split(b"\0")[0]) == rank:
                     return int(entry.name)
         except OSError:
-            continue  # gone, or somebody else's
+            continue  # gone, or of another user
     raise AssertionError(f"there is no rank {rank}")
 
 
@@ -66,7 +66,7 @@ def check(run: Path) -> tuple[MatchReplays, float]:
     return match, len(there) / len(lines)
 
 
-def test_a_match_whose_environment_dies_is_played_again_from_the_boundary(tmp_path: Path) -> None:
+def test_match_of_a_failed_environment_is_replayed_from_the_boundary(tmp_path: Path) -> None:
     process = start([*ARENA, "train", write(tmp_path, slow()), "--run-dir", "run"], tmp_path)
     wait_for(lambda: recorded(tmp_path / "run") or process.poll() is not None)
     os.kill(process_of(1, tmp_path), signal.SIGKILL)
@@ -77,7 +77,7 @@ def test_a_match_whose_environment_dies_is_played_again_from_the_boundary(tmp_pa
     assert share == 1
 
 
-def test_a_run_that_is_killed_as_a_whole_leaves_what_it_has_written_and_is_whole_when_resumed(tmp_path: Path) -> None:
+def test_replays_of_a_killed_run_are_complete_after_resume(tmp_path: Path) -> None:
     config = slow(checkpoint_every=500)
     process = start([*ARENA, "train", write(tmp_path, config), "--ranks", "1", "--run-dir", "run"], tmp_path)
     wait_for(lambda: len(recorded(tmp_path / "run")) > 1 or process.poll() is not None)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_exact_resume import kill_everybody, left_by, newest_boundary
+from test_exact_resume import kill_all, left_by, newest_boundary
 from test_repair_over_mpi import ranks_in
 
 from arena.records.journal import JournalReader
@@ -38,7 +38,7 @@ def league(*, ticks: int = TICKS, rounds: int = ROUNDS, rule: Any = "past_selves
         "rounds": rounds,
         "checkpoint_every": ticks // 2,
         "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 20}}},
-        "policies": {name: {"algorithm": "learners:MeetsItself"} for name in ("blue", "red")},
+        "policies": {name: {"algorithm": "learners:PlaysPastSelves"} for name in ("blue", "red")},
         "matches": [
             {
                 "matchmaking": {
@@ -77,7 +77,7 @@ def test_a_league_is_the_same_on_any_number_of_processes(tmp_path: Path) -> None
         assert everything(tmp_path / f"on-{ranks}") == expected
 
 
-def test_a_league_whose_processes_were_all_killed_leaves_the_bytes_of_one_that_was_not(tmp_path: Path) -> None:
+def test_killed_and_resumed_league_is_bit_equal(tmp_path: Path) -> None:
     config = write(tmp_path, league(ticks=1500, rule=ONLY_PAST))
     assert arena(tmp_path, "train", config, "--run-dir", "whole", "--ranks", "1").code == 0
     run = tmp_path / "run"
@@ -85,7 +85,7 @@ def test_a_league_whose_processes_were_all_killed_leaves_the_bytes_of_one_that_w
         process = start([*ARENA, "train", config, "--run-dir", "run", "--ranks", "3", *resume], tmp_path)
         wait_for(lambda reached=reached: newest_boundary(run) >= reached)
         assert process.poll() is None, "it is still playing"
-        assert kill_everybody(tmp_path) >= 4
+        assert kill_all(tmp_path) >= 4
         assert finish(process).code != 0
     ended = arena(tmp_path, "train", config, "--run-dir", "run", "--ranks", "2", "--resume")
     assert ended.code == 0, ended.err
@@ -94,7 +94,7 @@ def test_a_league_whose_processes_were_all_killed_leaves_the_bytes_of_one_that_w
 
 
 @pytest.mark.parametrize("victim", [0, 2])
-def test_a_league_goes_on_without_a_process_that_has_died(tmp_path: Path, victim: int) -> None:
+def test_league_continues_without_a_failed_process(tmp_path: Path, victim: int) -> None:
     config = write(tmp_path, league(ticks=1500))
     process = start([*ARENA, "train", config, "--run-dir", "run", "--ranks", "4"], tmp_path)
     wait_for(lambda: newest_boundary(tmp_path / "run") >= 1500)

@@ -11,7 +11,7 @@ from arena.records.journal import JournalReader
 from run_cli import TESTS, arena, by_hand, left_behind, wait_for, write
 
 
-def test_a_round_whose_planner_has_died_is_the_same_round(tmp_path: Path) -> None:
+def test_round_replanned_after_a_failure_is_the_same(tmp_path: Path) -> None:
     names = ["one", "two", "three", "four"]
     meets = {"env": "game", "policies": names[:2], "rule": {"past_selves": {"self": 0.0}}, "lanes": 2}
     data = {
@@ -21,7 +21,7 @@ def test_a_round_whose_planner_has_died_is_the_same_round(tmp_path: Path) -> Non
         "rounds": 4,
         "checkpoint_every": 30,  # no divisor of a round
         "envs": {"game": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors", "rounds": 4}}},
-        "policies": {name: {"algorithm": "learners:MeetsItself"} for name in names},
+        "policies": {name: {"algorithm": "learners:PlaysPastSelves"} for name in names},
         "matches": [{"knockout": {"env": "game", "policies": names, "lanes": 2}}, {"matchmaking": meets}],
         "league": {"evolution": {"share": 0.5}},
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from test_exact_resume import kill_everybody, newest_boundary
+from test_exact_resume import kill_all, newest_boundary
 
 from run_cli import ARENA, arena, episodes, finish, left_behind, start, wait_for, write
 
@@ -34,12 +34,12 @@ def test_a_tournament_is_the_same_on_any_number_of_processes(tmp_path: Path) -> 
     assert not left_behind(tmp_path)
 
 
-def test_a_tournament_whose_processes_were_all_killed_goes_on_as_if_they_had_not_been(tmp_path: Path) -> None:
+def test_killed_and_resumed_tournament_is_bit_equal(tmp_path: Path) -> None:
     budget = ["tournament", write(tmp_path, CONFIG), "--episodes", "8000", "--elo", "0.1"]
     process = start([*ARENA, *budget, "--ranks", "3", "--run-dir", "broken"], tmp_path)
     wait_for(lambda: newest_boundary(tmp_path / "broken") > 0)
     assert process.poll() is None, "it is still playing"
-    assert kill_everybody(tmp_path) >= 4
+    assert kill_all(tmp_path) >= 4
     assert finish(process).code != 0
     ended = arena(tmp_path, *budget, "--ranks", "1", "--run-dir", "broken", "--resume")
     assert ended.code == 0, ended.err
@@ -48,7 +48,7 @@ def test_a_tournament_whose_processes_were_all_killed_goes_on_as_if_they_had_not
         assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
-def test_a_mistake_is_told_once_before_any_process_starts(tmp_path: Path) -> None:
+def test_mistake_is_reported_once_before_any_process_starts(tmp_path: Path) -> None:
     ended = arena(tmp_path, "tournament", write(tmp_path, CONFIG), "--players", "one,two", "--ranks", "3")
     assert ended.code == 2
     assert ended.err.count("there is no player 'two'") == 1

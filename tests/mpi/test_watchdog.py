@@ -1,4 +1,4 @@
-"""Whoever hangs is named, wherever and however, and the run ends with exit 1; whoever is slow goes on."""
+"""A role that hangs is named, wherever it runs, and the run ends with exit 1; a slow role continues."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def train(folder: Path, data: dict[str, Any], *arguments: str) -> Ended:
 
 
 def assert_named(ended: Ended, *words: str) -> None:
-    """The run has ended because of somebody, which was said once."""
+    """The run has ended because of one role, which was reported once."""
     assert ended.code == 1, ended.err
     assert ended.err.count("arena: the run has ended: ") == 1, ended.err
     for expected in words:
@@ -83,7 +83,7 @@ def test_a_game_that_hangs_is_named_though_another_match_moves(way: str, tmp_pat
 
 
 @pytest.mark.parametrize("where", ["make", "reset"])
-def test_a_game_that_hangs_before_anybody_is_ready_is_named(where: str, tmp_path: Path) -> None:
+def test_game_that_hangs_at_the_start_is_named(where: str, tmp_path: Path) -> None:
     ended = train(tmp_path, hangs("sleep", where))
     assert_named(ended, "environment of match 1 ('game') (rank 3) has not come back", f'self.at("{where}")')
 
@@ -110,7 +110,7 @@ def test_a_game_that_hangs_among_other_roles_of_its_process_is_named(ranks: str,
 
 @pytest.mark.parametrize("way", ["sleep", "hold_lock"])
 def test_a_callback_that_hangs_where_the_root_is_alone_is_named(way: str, tmp_path: Path) -> None:
-    ended = train(tmp_path, duel(LONG, callbacks=[{"class": "hanging:HangingListener", "options": {"way": way}}]))
+    ended = train(tmp_path, duel(LONG, callbacks=[{"class": "hanging:HangingCallback", "options": {"way": way}}]))
     assert ended.code == 1, ended.err
     assert ended.err.startswith("arena: the run has ended: nothing has moved for "), ended.err
     assert "root (rank 0) has not come back from one call" in ended.err
@@ -118,9 +118,7 @@ def test_a_callback_that_hangs_where_the_root_is_alone_is_named(way: str, tmp_pa
 
 
 @pytest.mark.parametrize(("ranks", "transport"), [("7", "auto"), ("7", "mpi"), ("3", "auto")])
-def test_a_circle_of_waits_is_told_with_what_each_waits_for_and_where(
-    ranks: str, transport: str, tmp_path: Path
-) -> None:
+def test_cyclic_wait_is_reported_with_every_wait(ranks: str, transport: str, tmp_path: Path) -> None:
     ended = train(tmp_path, circle(transport=transport), "--ranks", ranks)
     assert_named(ended, "nothing has moved for ", "6 roles wait in a circle")
     lines = [line for line in ended.err.splitlines() if " waits for " in line]
@@ -131,21 +129,23 @@ def test_a_circle_of_waits_is_told_with_what_each_waits_for_and_where(
     assert ended.err.count("self.env.step(0)") == 2
 
 
-def test_a_circle_in_one_process_is_told_at_once(tmp_path: Path) -> None:
+def test_cyclic_wait_in_one_process_is_reported_at_once(tmp_path: Path) -> None:
     ended = train(tmp_path, circle(watchdog_s=60.0), "--ranks", "1")
     assert_named(ended, "every role waits for another one, 6 of them in a circle:", "self.group.mean(1.0)")
 
 
 @pytest.mark.parametrize("elsewhere", ["3", "3,4"])
-def test_on_another_node_who_hangs_is_named_and_a_neighbor_there_sees_the_stack(elsewhere: str, tmp_path: Path) -> None:
+def test_hanging_role_on_another_node_is_named_with_its_stack(elsewhere: str, tmp_path: Path) -> None:
     program, config = [sys.executable, str(TESTS / "cli_on_other_node.py")], write(tmp_path, hangs("hold_lock"))
     ended = by_hand(tmp_path, 5, "train", config, "--run-dir", "run", program=program, RANKS_ELSEWHERE=elsewhere)
     assert "environment of match 1 ('game') (rank 3) has not come back from one call for " in ended.err
-    assert ("in hold_lock\n" in ended.err) == (elsewhere == "3,4"), "a process alone on its node is seen by nobody"
+    assert ("in hold_lock\n" in ended.err) == (elsewhere == "3,4"), (
+        "a process alone on its node has no neighbor that sees it"
+    )
 
 
 @pytest.mark.parametrize("ranks", ["1", "3", "5"])
-def test_a_slow_but_living_run_is_not_ended(ranks: str, tmp_path: Path) -> None:
+def test_slow_run_is_not_ended(ranks: str, tmp_path: Path) -> None:
     player = {"algorithm": "hanging:SlowPlayer", "options": {"seconds": 0.4, "often": 4}}
     data = duel({"make": "hanging:Slow", "kwargs": {"seconds": 0.4, "often": 4}}, player, ticks=20)
     data["matches"] = [{"env": "game", "seats": ["blue"], "copies": 2}]
@@ -154,7 +154,7 @@ def test_a_slow_but_living_run_is_not_ended(ranks: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ranks", ["1", "3"])
-def test_a_run_that_was_paused_for_longer_than_the_limit_goes_on(ranks: str, tmp_path: Path) -> None:
+def test_run_paused_beyond_the_limit_continues(ranks: str, tmp_path: Path) -> None:
     """With one rank it alone is paused, else all that the run has started, and its launcher."""
     data = duel({"make": "hanging:Slow", "kwargs": {"seconds": 0.02, "often": 200}}, ticks=200)
     data["matches"] = [{"env": "game", "seats": ["blue"], "copies": 2}]
@@ -180,7 +180,7 @@ def test_a_call_may_take_longer_where_env_timeout_s_says_so(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("calls", "ranks"), [("reset", 1), ("reset", 3), ("group", 1), ("group", 5)])
-def test_workers_that_are_busy_without_a_tick_are_told_and_go_on(calls: str, ranks: int, tmp_path: Path) -> None:
+def test_busy_workers_are_reported_and_continue(calls: str, ranks: int, tmp_path: Path) -> None:
     data = {
         "ticks": 50,
         "watchdog_s": 0.2,

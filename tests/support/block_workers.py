@@ -75,7 +75,7 @@ class LeavesPending(Rows):
             block.step_async(self.still(block))
 
 
-class Swallows(Rows):
+class IgnoresBudget(Rows):
     """Catches BudgetReached several times before it gives up."""
 
     def run(self) -> None:
@@ -88,7 +88,7 @@ class Swallows(Rows):
                 NOTES.append(self.env.ticks)
 
 
-class SwallowsInTurns(Rows):
+class IgnoresBudgetPerBlock(Rows):
     """Plays in turns to the end of the first block, goes on with the second one and with the whole."""
 
     def run(self) -> None:
@@ -114,7 +114,7 @@ class SwallowsInTurns(Rows):
 
 
 class Calls(Rows):
-    """Does what it is told: `s0` and `w0` are step_async and step_wait of block 0, `step` a step of all."""
+    """Calls what its option lists: `s0` and `w0` are step_async and step_wait of block 0, `step` a step of all."""
 
     def __init__(self, env: Any, group: Any, *, ticks: int, calls: Sequence[str]) -> None:
         super().__init__(env, group, ticks=ticks)

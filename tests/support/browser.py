@@ -1,4 +1,4 @@
-"""A real Chromium without a screen, for tests of pages. CI has one; a developer without it is told what to install."""
+"""A real Chromium without a screen, for tests of pages. CI has one; without it the error says what to install."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Sheet:
 def opened(
     browser: Browser, address: str, *, size: tuple[int, int] = DESK, scheme: Scheme = "light"
 ) -> Iterator[Sheet]:
-    """A page in a window of this size; what is narrower than a hand is a phone, with touch."""
+    """A page in a window of this size; a narrow one is a phone, with touch."""
     width, height = size
     phone = width < 500
     context = browser.new_context(

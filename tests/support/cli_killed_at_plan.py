@@ -1,4 +1,4 @@
-"""The command line, whose root is killed when it has planned the next round, before it has told anybody."""
+"""The command line; its root is killed between planning the next round and telling the other ranks."""
 
 from __future__ import annotations
 

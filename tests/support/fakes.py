@@ -45,7 +45,7 @@ class ThreadGroup:
         self.teams = tuple(tuple(range(first, first + team_size)) for first in range(0, self.size, team_size))
         self.team = self.teams[rank // team_size]
         self.rows: int | None = None  # each worker takes its own for the most
-        self.async_samples: Any = None  # nobody goes on without the others
+        self.async_samples: Any = None  # every update is a barrier
         self.logged: list[dict[str, float]] = []
         self.saved: list[Any] = []
         self.called: list[str] = []

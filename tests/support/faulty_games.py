@@ -148,9 +148,9 @@ class Transposed:
         from arena.game.api import Step
 
         self.steps += 1
-        nobody = np.zeros((self.lanes, 2), np.bool_)
+        none = np.zeros((self.lanes, 2), np.bool_)
         rewards = np.zeros((self.lanes, 2)) if self.steps < 3 else np.zeros((2, self.lanes))
-        return Step(self.frame(), rewards, nobody, nobody)
+        return Step(self.frame(), rewards, none, none)
 
     def render(self) -> None:
         return None

@@ -1,3 +1,3 @@
-"""A module of somebody else that cannot be imported."""
+"""A module of a user that cannot be imported."""
 
 raise ZeroDivisionError("fails at import")

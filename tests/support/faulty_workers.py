@@ -51,8 +51,8 @@ class ResetsWithSeed(Player):
                 self.env.reset()
 
 
-class WordlessError(Exception):
-    """Cannot even say what it is."""
+class UnprintableError(Exception):
+    """An error whose `str` raises."""
 
     def __str__(self) -> str:
         raise RuntimeError("no words")
@@ -133,7 +133,7 @@ for _where in (*WORKER_PLACES, *ACTOR_PLACES, ""):
 
 
 class Ends(Player):
-    """Ends its process, or its part of it, in mid-run: `exit`, `wordless`, `_exit`, `_exit 0`, `segv`."""
+    """Ends its process, or its part of it, in mid-run: `exit`, `unprintable`, `_exit`, `_exit 0`, `segv`."""
 
     face = "vector"
 
@@ -150,8 +150,8 @@ class Ends(Player):
     def end(self) -> None:
         if self.how == "exit":
             sys.exit(5)
-        if self.how == "wordless":
-            raise WordlessError
+        if self.how == "unprintable":
+            raise UnprintableError
         if self.how.startswith("_exit"):
             os._exit(0 if self.how.endswith("0") else 7)
         os.kill(os.getpid(), signal.SIGSEGV)

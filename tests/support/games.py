@@ -133,7 +133,7 @@ class Chance(Dropout):
 
 
 class Narrow(ParallelEnv[str, Any, Any]):
-    """Everybody sees a number of its own, which grows with every step and says which of three choices is forbidden.
+    """Each entity sees a number of its own, which grows with every step and says which of three choices is forbidden.
 
     Pays nothing. All are truncated after `length` steps.
     """

@@ -1,4 +1,4 @@
-"""Games, worker algorithms and callbacks that do not come back, or not soon, each in its own way."""
+"""Games, worker algorithms and callbacks that hang or are slow."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from workers import Player
 
 
 def spin() -> None:
-    """Python for ever."""
+    """An endless loop in Python."""
     while True:
         pass
 
 
 def sleep() -> None:
-    """Not awake for ever, and no alarm changes that."""
+    """An endless sleep that no alarm interrupts."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
     while True:
         time.sleep(3600)
 
 
 def hold_lock() -> None:
-    """C code that keeps Python's lock: a regular expression that tries two to the power of forty ways."""
+    """C code that holds the GIL: a regular expression that tries two to the power of forty ways."""
     re.match(r"(a+)+$", "a" * 40 + "b")
 
 
 def burn() -> None:
-    """C code that gives Python's lock away."""
+    """C code that releases the GIL."""
     hashlib.pbkdf2_hmac("sha256", b"a", b"b", 2**31 - 1)
 
 
@@ -96,7 +96,7 @@ class HangingPlayer(Player):
 
 
 class SlowPlayer(Player):
-    """Thinks long before some of its steps, the whole group at once."""
+    """Computes long before some of its steps, the whole group at once."""
 
     def __init__(self, env: Any, group: Any, *, ticks: int, seconds: float = 0.5, often: int = 4) -> None:
         super().__init__(env, group, ticks=ticks)
@@ -112,7 +112,7 @@ class SlowPlayer(Player):
                 self.env.reset()
 
 
-class HangingListener:
+class HangingCallback:
     """A callback that hangs when the run begins."""
 
     def __init__(self, *, way: str) -> None:

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from in_process import NOTES
-from learners import MeetsItself
+from learners import PlaysPastSelves
 
 BYTES = 2**18
 """Of the weights."""
 
 
-class Heavy(MeetsItself):
-    """The first one of policy `p0` notes how much memory Python has given out when everybody is ready."""
+class Heavy(PlaysPastSelves):
+    """The first one of policy `p0` notes how much memory Python has given out when all ranks are ready."""
 
     def __init__(self, env: Any, group: Any, *, ticks: int) -> None:
         super().__init__(env, group, ticks=ticks)

@@ -1,4 +1,4 @@
-"""Run folders of leagues that nobody has played: results drawn from known strengths, written as a run writes them."""
+"""Run folders of simulated leagues: results drawn from known strengths, written as a run writes them."""
 
 from __future__ import annotations
 

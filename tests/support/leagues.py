@@ -160,7 +160,7 @@ Condition = Callable[[], bool]
 
 
 def naive_run(league: League) -> list[int]:
-    """Plays a league of `AtTicks` and `AtEpisodes` as one would at first: a barrier waits for all, nobody leaves.
+    """Plays a league of `AtTicks` and `AtEpisodes` in the simplest way: a barrier waits for all workers.
 
     Returns:
         The ticks that each match has played when nothing moves any more.

@@ -1,4 +1,4 @@
-"""Learners of every face whose weights tell of all that they have seen, drawn and agreed on."""
+"""Learners of every face whose weights depend on all their observations, draws and collectives."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DECAY = 0.97
 
 
 class Learner(Player):
-    """Plays at random, and meets its group every few ticks.
+    """Plays at random, and synchronizes with its group every few ticks.
 
     What the policy has is `weights`; what it has seen since the group has met last is the worker's own.
 
@@ -139,8 +139,8 @@ class LearnsAlone(OfManyRows):
             self.seen.clear()
 
 
-class SaysAlone(LearnsAlone):
-    """The same, and its class says so."""
+class DeclaresIndependent(LearnsAlone):
+    """The same, with `independent` in its class."""
 
     independent = True
 
@@ -169,8 +169,8 @@ class HoldsMemory(OfManyRows):
         super().run()
 
 
-class MeetsItself(OfManyRows):
-    """One whose past selves can play: what they do follows from the weights."""
+class PlaysPastSelves(OfManyRows):
+    """A learner whose past selves can play: their actions depend on the weights."""
 
     def actor(self) -> Any:
         space, choice = self.env.single_action_space, int(abs(self.weights).sum() * 1e6)

@@ -48,22 +48,6 @@ def disturb(*modules: nn.Module) -> None:
                 weight.add_(0.5 * inputs**-0.5 * torch.randn(weight.shape, generator=draw))
 
 
-def parts(batch: Transitions, *sizes: int) -> list[Transitions]:
-    """A minibatch cut into some."""
-    columns = [None if field is None else torch.split(field, sizes) for field in batch if not isinstance(field, tuple)]
-    names = [name for name, field in zip(batch._fields, batch, strict=True) if not isinstance(field, tuple)]
-    cut = []
-    for index in range(len(sizes)):
-        plain = {name: None if column is None else column[index] for name, column in zip(names, columns, strict=True)}
-        leaves = {
-            name: tuple(torch.split(leaf, sizes)[index] for leaf in field)
-            for name, field in zip(batch._fields, batch, strict=True)
-            if isinstance(field, tuple)
-        }
-        cut.append(Transitions(**plain, **leaves))
-    return cut
-
-
 def assert_gradients(module: nn.Module, expected: tuple[Tensor, ...]) -> None:
     """Compares `grad` of all weights of a module with what it should be, to a part of the largest one."""
     for parameter, gradient in zip(module.parameters(), expected, strict=True):

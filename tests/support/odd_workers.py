@@ -83,7 +83,7 @@ class Disagrees(Player):
 
 
 class PerEpisode(Player):
-    """Meets its group after every episode of its own: with others in the game that can wait in a circle."""
+    """Synchronizes after each of its episodes, which can deadlock."""
 
     def run(self) -> None:
         while True:
@@ -122,7 +122,7 @@ class Brittle(Counts):
 
 
 class Refuses(Player):
-    """Finds a mistake of the user when it is built."""
+    """Raises ConfigError when it is built."""
 
     def __init__(self, env: Any, group: Any, *, ticks: int) -> None:
         super().__init__(env, group, ticks=ticks)
@@ -132,7 +132,7 @@ class Refuses(Player):
 
 
 class Forgetful(Player):
-    """Learns, as far as anybody can tell, but has no state; writes its history down."""
+    """Learns, but has no state; writes its history down."""
 
     def run(self) -> None:
         while True:
@@ -214,7 +214,7 @@ class Averages(Player):
 
 
 class Crashes(Player):
-    """Its process dies on its fiftieth step, every time."""
+    """Its process is killed on its fiftieth step, every time."""
 
     face = "vector"
     schedule = "ticks"
@@ -232,7 +232,7 @@ class Crashes(Player):
 
 
 class SlowToBuild(Player):
-    """Takes its time before it is ready."""
+    """Its construction takes long."""
 
     face = "vector"
     schedule = "ticks"

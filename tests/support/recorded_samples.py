@@ -44,23 +44,23 @@ def record(
     writer = SampleWriter(home, Manifest(match, "game", (entity,)), range(lanes))
     drawn = batch_space(observation_space, lanes)
     drawn.seed(seed)
-    everybody, nobody = np.ones((lanes, 1), np.bool_), np.zeros((lanes, 1), np.bool_)
+    all_of_them, none = np.ones((lanes, 1), np.bool_), np.zeros((lanes, 1), np.bool_)
     seen: Any = drawn.sample()
 
     def frame(number: int) -> Frame:
-        return Frame([seen], everybody, [masks(number) if masks else None])
+        return Frame([seen], all_of_them, [masks(number) if masks else None])
 
-    writer.begin(frame(0), everybody[:, 0])
+    writer.begin(frame(0), all_of_them[:, 0])
     for number in range(1, ticks + 1):
         actions = act(seen) if masks is None else act(seen, masks(number - 1))
         paid = np.zeros(lanes) if reward is None else reward(seen, actions)
         over = number % length == 0
         seen = drawn.sample()
-        step = Step(frame(number), paid[:, None], everybody if over else nobody, nobody)
+        step = Step(frame(number), paid[:, None], all_of_them if over else none, none)
         episodes = np.full(lanes, (number - 1) // length)
-        writer.add(number, [actions], step, idle=(), episodes=episodes, cut=nobody[:, 0])
+        writer.add(number, [actions], step, idle=(), episodes=episodes, cut=none[:, 0])
         if over:
             seen = drawn.sample()
-            writer.begin(frame(number), everybody[:, 0])
+            writer.begin(frame(number), all_of_them[:, 0])
     writer.flush()
     return home

@@ -103,7 +103,7 @@ def living(cwd: Path) -> list[int]:
     """The processes that live in this folder."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # gone, or somebody else's
+        with suppress(OSError):  # gone, or of another user
             if os.path.realpath(entry / "cwd") == os.path.realpath(cwd):
                 found.append(int(entry.name))
     return found

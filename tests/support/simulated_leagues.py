@@ -1,4 +1,4 @@
-"""Leagues in which nobody plays: games are drawn from known strengths, or end as the stronger one likes."""
+"""Simulated leagues: games are drawn from known strengths, or the stronger player wins."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Play = Callable[[str, str, int], Score]
 
 
 def league(*matches: Mapping[str, Any], players: str = "abcdefgh", **keys: Any) -> Config:
-    """A configuration whose policies learn, but `random`, which nobody has to name."""
+    """A configuration whose policies learn, except `random`."""
     policies: dict[str, Any] = {name: {"algorithm": "ppo", "options": {"learning_rate": 1e-3}} for name in players}
     data = {
         "ticks": 100,
@@ -36,7 +36,7 @@ def entry(kind: str, **keys: Any) -> dict[str, Any]:
 
 
 def stronger(first: str, second: str, copies: int) -> Score:
-    """Who comes later in the alphabet wins all games; who is nobody's better draws."""
+    """The player that comes later in the alphabet wins all games; equal letters draw."""
     if first[0] == second[0]:
         return Score(draws=copies)
     return Score(wins=copies) if first > second else Score(losses=copies)

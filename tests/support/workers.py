@@ -198,7 +198,7 @@ class ResetsOften(Player):
             NOTES.append(self.env.ticks)
 
 
-class Swallows(Player):
+class IgnoresBudget(Player):
     """Catches BudgetReached several times before it gives up."""
 
     def run(self) -> None:

@@ -1,4 +1,4 @@
-"""Working in a folder that has modules of its own, as a user does who types `arena` there."""
+"""The current directory of a test: a folder with its own modules, as of a user that runs `arena` there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 
 @contextmanager
-def visiting(folder: Path) -> Iterator[None]:
+def working_directory(folder: Path) -> Iterator[None]:
     """The current directory is `folder`; the modules that it has are forgotten before and after."""
     names = [path.stem for path in folder.glob("*.py")]
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""A2C: the maths against slow formulas, one step per rollout, groups against one worker, state that goes on."""
+"""A2C: the maths against slow formulas, one step per rollout, groups against one worker, options."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
 from arena.errors import BudgetReached, ConfigError
-from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from fakes import ScriptedEnv, ThreadGroup, solo_group
 from learning_steps import evaluate, learn, play
 from policies.a2c import A2C
-from policies.common.rollout import Batch, from_samples, to_leaves, to_samples
+from policies.common.rollout import Batch, to_leaves
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 CHOICE = spaces.Discrete(4)
@@ -66,7 +66,7 @@ def random_batch(a2c: A2C, *, count: int = 50, masked: bool = False) -> Batch:
         return Batch(tuple(leaves), mask, actions, policy.log_prob(actions), values, advantages, returns)
 
 
-def test_what_is_measured_are_the_parts_of_the_papers_loss() -> None:
+def test_metrics_are_the_terms_of_the_papers_loss() -> None:
     a2c = worker(ScriptedEnv(VECTOR, CHOICE), **WEIGHTED)
     batch = random_batch(a2c)
     measured = a2c.backward(batch)
@@ -82,6 +82,7 @@ def test_what_is_measured_are_the_parts_of_the_papers_loss() -> None:
     np.testing.assert_allclose(measured.numpy(), total / batch.size, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize(
     "action_space",
@@ -89,7 +90,7 @@ def test_what_is_measured_are_the_parts_of_the_papers_loss() -> None:
     ids=str,
 )
 @pytest.mark.parametrize("observation_space", [VECTOR, spaces.Box(0, 255, (12, 12, 3), np.uint8)], ids=str)
-def test_the_gradient_by_hand_is_autograds(observation_space: Any, action_space: Any, masked: bool) -> None:
+def test_closed_form_gradient_equals_autograd(observation_space: Any, action_space: Any, masked: bool) -> None:
     a2c = worker(ScriptedEnv(observation_space, action_space), **WEIGHTED)
     batch = random_batch(a2c, masked=masked and a2c.head.mask_size > 0)
     a2c.optimizer.zero_grad()
@@ -144,64 +145,7 @@ def test_advantages_are_as_they_are_unless_they_are_to_be_normalized() -> None:
     assert found[0] > 4
 
 
-# ------------------------------------------------------------------------------------------------------------ groups
-
-
-def unequal_env(group: ThreadGroup, **more: Any) -> ScriptedEnv:
-    """Workers with 3, 5, ... rows that see different things."""
-    rank = group.rank
-    return ScriptedEnv(VECTOR, CHOICE, rows=3 + 2 * rank, seed=rank, length=7, reward=random_rewards(rank), **more)
-
-
-@pytest.mark.parametrize("sync", ["gradients", "samples"])
-def test_workers_equal_one_worker_on_the_pooled_data(sync: str) -> None:
-    options = {"learning_rate": 2e-3, "ent_coef": 0.01}
-
-    def work(group: ThreadGroup) -> tuple[Batch, Any, Any]:
-        a2c = worker(unequal_env(group), group, **options)
-        batch = seen(a2c)
-        figures = learn(a2c, batch)
-        return batch, flat_weights(a2c.network), figures
-
-    (first, mine, figures), (second, yours, same) = together(2, work, sync=sync)
-    alone = worker(ScriptedEnv(VECTOR, CHOICE), **options)
-    expected = learn(alone, from_samples([to_samples(first), to_samples(second)]))
-    assert np.array_equal(mine, yours)
-    np.testing.assert_allclose(mine, flat_weights(alone.network), atol=1e-6, rtol=0)
-    assert figures == same == pytest.approx(expected, abs=1e-5)
-
-
-@pytest.mark.parametrize("sync", ["gradients", "samples"])
-def test_workers_stay_equal_through_a_run_also_where_one_never_acts(sync: str) -> None:
-    def work(group: ThreadGroup) -> Any:
-        idle = group.rank == 2
-        env = unequal_env(group, ticks=24, active=(lambda tick: np.zeros(7, np.bool_)) if idle else None)
-        a2c = trained(env, group, check_every=1)
-        return flat_weights(a2c.network), a2c.updates
-
-    found = together(3, work, sync=sync)
-    assert all(np.array_equal(weights, found[0][0]) and updates == 4 for weights, updates in found)
-
-
-# ---------------------------------------------------------------------------------------------------- state, failures
-
-
-def test_a_stored_state_goes_on_to_the_same_bits() -> None:
-    def more(a2c: A2C) -> Any:
-        new = worker(ScriptedEnv(VECTOR, CHOICE))  # each leg of a run has random streams of its own
-        a2c.generator, a2c.rollout = new.generator, new.rollout
-        a2c.env = ScriptedEnv(VECTOR, CHOICE, ticks=18, seed=5, reward=random_rewards(5))
-        with pytest.raises(BudgetReached):
-            a2c.run()
-        return a2c.state_dict()
-
-    a2c = trained(ScriptedEnv(VECTOR, CHOICE, ticks=18, reward=random_rewards(0)), learning_rate_schedule="linear")
-    stored = a2c.state_dict()
-    fresh = worker(ScriptedEnv(VECTOR, CHOICE, ticks=18), learning_rate_schedule="linear")
-    fresh.load_state_dict(stored)
-    assert all_equal(fresh.state_dict(), stored)
-    assert all_equal(more(fresh), more(a2c))
-    assert not all_equal(stored, a2c.state_dict())
+# ------------------------------------------------------------------------------------------------- state, options
 
 
 def test_a_state_of_something_else_is_refused_by_name() -> None:
@@ -209,27 +153,14 @@ def test_a_state_of_something_else_is_refused_by_name() -> None:
         worker(ScriptedEnv(VECTOR, CHOICE)).load_state_dict({"q_values": 1})
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_a_loss_that_is_no_number_stops_the_worker_before_its_weights_are_lost(value: float) -> None:
-    env = ScriptedEnv(VECTOR, CHOICE, ticks=12, reward=lambda observations, actions: np.full(4, value))
-    a2c = worker(env)
-    with pytest.raises(FloatingPointError, match="policy 'blue': update 1 measured"):
-        a2c.run()
-    assert np.isfinite(flat_weights(a2c.network)).all()
-
-
-def test_sizes_tell_what_a_run_will_be() -> None:
-    sizes = A2C.sizes({"n_steps": 5}, rows=8, ticks=1000, workers=4)
-    assert sizes == {"samples per update": 160, "updates per run": 200}
-
-
-def test_options_that_only_ppo_has_are_none_of_a2cs() -> None:
+def test_options_of_ppo_alone_are_refused() -> None:
     with pytest.raises(TypeError, match="clip_range"):
         A2C.Options(clip_range=0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", [{}, {"recurrent": "gru", "hidden_size": 16}], ids=["plain", "gru"])
-def test_learns_to_play_what_it_sees(memory: dict[str, Any]) -> None:
+def test_learns_to_act_on_observations(memory: dict[str, Any]) -> None:
     def env(ticks: int) -> ScriptedEnv:
         def matching(observations: Any, actions: Any) -> Any:
             return (observations == actions).astype(np.float64)

@@ -58,7 +58,7 @@ def test_every_optimizer_has_the_epsilon_of_the_options(algorithm: str) -> None:
         assert {optimizer.epsilon for optimizer in optimizers} == {expected}
 
 
-def test_becoming_views_leaves_the_weights_as_they_were() -> None:
+def test_flattening_keeps_the_weights() -> None:
     net = module()
     Adam(net, epsilon=1e-8)
     for left, right in zip(net.parameters(), module().parameters(), strict=True):
@@ -72,7 +72,7 @@ def test_loading_weights_into_the_module_writes_into_the_vector() -> None:
     assert adam.vector.detach().sum() == 2 * sum(parameter.numel() for parameter in net.parameters())
 
 
-def test_a_gradient_put_in_its_place_by_others_is_the_one_stepped_on() -> None:
+def test_step_uses_a_gradient_set_from_outside() -> None:
     net = module()
     adam = Adam(net, epsilon=1e-8)
     for _ in range(2):

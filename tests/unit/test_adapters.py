@@ -211,14 +211,14 @@ class OfOldGym(Ticking):
         return observation, reward, over, info
 
 
-def test_a_game_of_the_old_interface_is_told_what_a_step_gives() -> None:
+def test_old_step_interface_is_refused_with_the_expected_values() -> None:
     env = adapt(OfOldGym, {}, 1)
     env.reset(ONE)
     with pytest.raises(GameError, match=r"4 values from step\(\); Gymnasium's gives 5: observation, reward, term"):
         env.step([np.zeros((1, 1), np.float32)])
 
 
-def test_a_reset_that_gives_the_observation_alone_is_told_what_it_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reset_without_infos_is_refused_with_the_expected_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Ticking, "reset", lambda self, **_: np.zeros(1, np.float32))
     with pytest.raises(GameError, match=r"one ndarray from reset\(\); Gymnasium's gives 2: observation, info"):
         adapt(Ticking, {}, 1).reset(ONE)
@@ -413,7 +413,7 @@ def test_the_agent_to_move_sees_the_board_with_its_own_stones_and_mask() -> None
         frame = env.step([np.array([column])] * 2).frame
 
 
-def test_an_illegal_move_loses_as_pettingzoo_says(recwarn: pytest.WarningsRecorder) -> None:
+def test_illegal_move_loses_as_in_pettingzoo(recwarn: pytest.WarningsRecorder) -> None:
     env = adapt(tictactoe(), {}, 1)
     env.reset(ONE, [0])
     env.step([np.array([4]), np.array([0])])

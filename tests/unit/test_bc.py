@@ -1,4 +1,4 @@
-"""Behavior cloning: the loss by formula, groups against one worker, and somebody who is imitated."""
+"""Behavior cloning: the loss by formula, groups against one worker, and a rule that is imitated."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from gymnasium.vector.utils import batch_space
 from arena import registry
 from arena.dataset.reader import open_dataset
 from arena.errors import BudgetReached, ConfigError
-from arena.records.state_codec import decode, encode
-from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from fakes import ScriptedEnv, ThreadGroup, flat_weights, solo_group, together
 from policies.bc import BehaviorCloning
 from policies.common.rollout import to_leaves
 from policies.networks.heads import action_head
@@ -65,7 +64,7 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("space", ACTIONS, ids=lambda space: type(space).__name__)
-def test_what_was_recorded_is_what_is_learned_from(space: Any, tmp_path: Path) -> None:
+def test_demonstrations_equal_the_recorded_samples(space: Any, tmp_path: Path) -> None:
     home, head = record(tmp_path / "data", SEEN, space, drawn(space)), action_head(space)
     found = demonstrations(open_dataset(home), None, SEEN, head, space)
     (part,) = open_dataset(home).matches[0].parts()
@@ -105,7 +104,7 @@ def by_formula(space: Any, outputs: Any, actions: Any) -> float:
 
 
 class Board:
-    """Where a root leaves its weights for another worker to find; nobody waits for anybody."""
+    """Where a root leaves its weights for another worker to find, without a barrier."""
 
     def __init__(self) -> None:
         self.published: list[Any] = []
@@ -117,7 +116,7 @@ class Board:
         return self.published[-1] if self.published else None
 
 
-def test_without_a_barrier_the_root_learns_and_the_others_take_up_what_they_have_heard_of(
+def test_without_a_barrier_workers_load_the_newest_weights_of_the_root(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def meets(*_: Any) -> None:
@@ -136,7 +135,7 @@ def test_without_a_barrier_the_root_learns_and_the_others_take_up_what_they_have
     np.testing.assert_array_equal(flat_weights(first.network), flat_weights(other.network))
 
 
-def test_the_deviation_of_box_actions_is_not_learned_and_the_mean_is_played(tmp_path: Path) -> None:
+def test_box_actions_are_the_learned_mean_without_deviation(tmp_path: Path) -> None:
     space = spaces.Box(-5, 5, (2,), np.float32)
     home = record(tmp_path / "data", SEEN, space, lambda seen: np.float32(seen @ RULE[:2].T))
     env = ScriptedEnv(SEEN, space, ticks=400)
@@ -153,7 +152,7 @@ def test_the_deviation_of_box_actions_is_not_learned_and_the_mean_is_played(tmp_
 @pytest.mark.parametrize(
     ("space", "name"), [(CHOICE, "agreement"), (ACTIONS[3], "distance")], ids=lambda value: str(value)
 )
-def test_how_alike_the_actions_are_has_a_name_that_says_what_it_is(space: Any, name: str, tmp_path: Path) -> None:
+def test_similarity_metric_is_agreement_or_distance(space: Any, name: str, tmp_path: Path) -> None:
     bc = worker(record(tmp_path / "data", SEEN, space, drawn(space)), space)
     with pytest.raises(BudgetReached):
         bc.run()
@@ -161,13 +160,14 @@ def test_how_alike_the_actions_are_has_a_name_that_says_what_it_is(space: Any, n
 
 
 @pytest.mark.parametrize(("option", "value"), [("max_grad_norm", 0), ("adam_epsilon", 0)])
-def test_what_would_stop_learning_is_refused(option: str, value: Any) -> None:
+def test_options_without_learning_are_refused(option: str, value: Any) -> None:
     with pytest.raises(ConfigError, match="more than 0") as caught:
         registry.decode_options(BehaviorCloning, {"data": "runs/x", option: value}, path="")
     assert caught.value.path == f"options.{option}"
 
 
-def test_a_rule_is_imitated(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_scripted_rule_is_imitated(tmp_path: Path) -> None:
     home = record(tmp_path / "data", SEEN, CHOICE, rule, ticks=500)
     bc = trained(home, ticks=50, gradient_steps=100, batch_size=128, hidden_sizes=(64, 64), learning_rate=3e-3)
     new = np.random.default_rng(9).uniform(-1, 1, (1000, 3)).astype(np.float32)
@@ -176,7 +176,7 @@ def test_a_rule_is_imitated(tmp_path: Path) -> None:
     assert bc.group.logged[-1]["loss"] < bc.group.logged[0]["loss"]
 
 
-def test_masks_are_kept_and_what_they_forbid_teaches_nothing(tmp_path: Path) -> None:
+def test_forbidden_actions_have_no_gradient(tmp_path: Path) -> None:
     def masks(tick: int) -> Any:
         return np.eye(4, dtype=np.int8)[[tick % 4] * 4] | np.eye(4, dtype=np.int8)[[0] * 4]
 
@@ -188,7 +188,7 @@ def test_masks_are_kept_and_what_they_forbid_teaches_nothing(tmp_path: Path) -> 
     assert not found.masks[:, [1, 2]].any()
 
 
-def test_shares_are_everything_once(data: Path) -> None:
+def test_shares_of_the_data_are_disjoint_and_complete(data: Path) -> None:
     record(data, SEEN, CHOICE, rule, ticks=7, match=1, policy="red", seed=3)
     samples, head = open_dataset(data), action_head(CHOICE)
     whole = demonstrations(samples, None, SEEN, head, CHOICE)
@@ -202,7 +202,7 @@ def test_shares_are_everything_once(data: Path) -> None:
 
 
 @pytest.mark.parametrize("sync", ["gradients", "samples"])
-def test_workers_that_share_the_data_learn_as_one_that_has_all(sync: str, data: Path) -> None:
+def test_workers_with_shares_equal_one_worker_with_all_data(sync: str, data: Path) -> None:
     everything = {"batch_size": 200, "ticks": 20, "hidden_sizes": (8,)}
     one = flat_weights(trained(data, **everything).network)
     three = together(3, lambda group: trained(data, group, **everything), sync=sync)
@@ -211,27 +211,8 @@ def test_workers_that_share_the_data_learn_as_one_that_has_all(sync: str, data: 
         assert each.gradient_steps == 12
 
 
-def test_a_worker_without_a_share_weighs_nothing(tmp_path: Path) -> None:
-    home = record(tmp_path / "data", SEEN, CHOICE, rule, ticks=1, lanes=1)
-    one = flat_weights(trained(home).network)
-    for each in together(2, lambda group: trained(home, group)):
-        np.testing.assert_allclose(flat_weights(each.network), one, atol=1e-6)
-
-
-def test_a_state_goes_on_in_the_middle_of_a_block(data: Path) -> None:
-    bc = trained(data, ticks=13)
-    assert (bc.updates, bc.gradient_steps, bc.played) == (2, 6, 3)
-    state = decode(*encode(bc.state_dict()))
-    other = worker(data)
-    other.load_state_dict(state)
-    assert all_equal(other.state_dict(), state)
-    with pytest.raises(BudgetReached):
-        other.run()
-    assert (other.updates, other.played) == (2 + (3 + 40) // 5, (3 + 40) % 5)
-
-
 @pytest.mark.parametrize("value", [np.nan, np.inf])  # the loss of what is infinite is finite, its gradient is not
-def test_data_that_are_no_numbers_stop_it_before_the_weights_are(value: float, data: Path, tmp_path: Path) -> None:
+def test_data_that_are_not_finite_stop_before_the_update(value: float, data: Path, tmp_path: Path) -> None:
     home = record(tmp_path / "spoilt", spaces.Box(-np.inf, np.inf, (3,), np.float32), CHOICE, rule)
     path = next(home.rglob("*.npz"))
     with np.load(path) as part:
@@ -246,7 +227,7 @@ def test_data_that_are_no_numbers_stop_it_before_the_weights_are(value: float, d
     assert np.array_equal(flat_weights(bc.network), before)
 
 
-def test_who_only_plays_needs_no_data(data: Path, tmp_path: Path) -> None:
+def test_frozen_policy_needs_no_data(data: Path, tmp_path: Path) -> None:
     state = trained(data).state_dict()
     bc = worker(tmp_path / "gone")
     bc.load_state_dict(state)
@@ -255,7 +236,7 @@ def test_who_only_plays_needs_no_data(data: Path, tmp_path: Path) -> None:
         bc.run()
 
 
-def test_log_probabilities_are_those_that_are_learned(data: Path) -> None:
+def test_log_prob_is_the_quantity_in_the_loss(data: Path) -> None:
     bc = trained(data)
     batch = bc.demonstrations()
     actions = bc.head.to_env(batch.actions.numpy())
@@ -265,7 +246,7 @@ def test_log_probabilities_are_those_that_are_learned(data: Path) -> None:
     assert found.tolist() == expected.double().tolist()
 
 
-def test_the_probability_of_a_mean_that_is_always_played_is_not_told(tmp_path: Path) -> None:
+def test_log_prob_of_deterministic_box_actions_is_refused(tmp_path: Path) -> None:
     space = spaces.Box(-0.1, 0.1, (2,), np.float64)
     bc = worker(record(tmp_path, SEEN, space, drawn(space)), space)
     with pytest.raises(ConfigError, match=r"bc plays the mean of its Gaussian in Box.* one of ppo or a2c"):
@@ -283,13 +264,13 @@ def test_the_probability_of_a_mean_that_is_always_played_is_not_told(tmp_path: P
         ({"device": "gpu"}, r"options.device: found 'gpu'"),
     ],
 )
-def test_mistakes_are_told_before_anybody_plays(options: dict[str, Any], words: str, data: Path) -> None:
+def test_mistakes_are_refused_before_play_begins(options: dict[str, Any], words: str, data: Path) -> None:
     with pytest.raises(ConfigError, match=words):
         decoded = registry.decode_options(BehaviorCloning, {**SMALL, "data": str(data), **options}, path="")
         BehaviorCloning.sizes(decoded, rows=4, ticks=40, workers=2)
 
 
-def test_data_of_other_spaces_are_refused_when_it_is_made(data: Path) -> None:
+def test_data_of_other_spaces_are_refused_at_construction(data: Path) -> None:
     with pytest.raises(ConfigError, match=r"options.data: .*samples of blue, but not with the spaces of this seat"):
         worker(data, spaces.Discrete(3))
     record(data, spaces.Discrete(9), CHOICE, lambda seen: np.full(4, 2), match=1, policy="blue")
@@ -298,18 +279,8 @@ def test_data_of_other_spaces_are_refused_when_it_is_made(data: Path) -> None:
     assert worker(data).demonstrations().size == 200, "of those who saw the same"
 
 
-def test_the_plan_is_told_its_sizes(data: Path) -> None:
-    assert BehaviorCloning.sizes({**SMALL, "data": str(data)}, rows=4, ticks=40, workers=2) == {
-        "samples per gradient step": 16,
-        "gradient steps per run": 8 * 3,
-        "lines of metrics per run": 8,
-    }
-    bc = trained(data, ticks=43)
-    assert (len(bc.group.logged), bc.gradient_steps) == (8, 8 * 3)
-
-
 @pytest.mark.parametrize("missing", ["network", "optimizer", "updates", "gradient_steps", "played"])
-def test_a_state_without_one_of_its_parts_is_refused_in_words(missing: str, data: Path) -> None:
+def test_state_without_one_of_its_parts_is_refused(missing: str, data: Path) -> None:
     bc = worker(data)
     state = bc.state_dict()
     del state[missing]

@@ -39,7 +39,7 @@ def test_the_peer_has_as_many_environments_as_all_copies_together() -> None:
     assert key_of(ROWS["cartpole-ppo-4x4"], ARENA) == "cartpole-ppo-4x4"
 
 
-def test_a_row_promises_the_return_and_the_cpu_seconds_of_the_peer() -> None:
+def test_row_claims_the_return_and_cpu_seconds_of_the_peer() -> None:
     rows = {
         "cartpole-ppo-4": {ARENA: {"1": result(400, 10), "2": result(300, 30)}, SB3: {"1": result(350, 20)}},
         "cartpole-ppo-1x4": {ARENA: {"1": result(200, 30)}},
@@ -53,14 +53,14 @@ def test_a_row_promises_the_return_and_the_cpu_seconds_of_the_peer() -> None:
     }
 
 
-def test_nothing_is_promised_where_the_peer_learns_nothing() -> None:
+def test_no_claim_if_the_peer_learns_nothing() -> None:
     rows = {"cartpole-dqn-16": {ARENA: {"1": result(9, 99)}, SB3: {"1": result(10, 1)}}}
     data = content(rows)
     assert data["promises"] == []
     assert len(data["cases"]) == 2
 
 
-def test_what_is_there_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_existing_results_are_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[tuple[str, str, int]] = []
 
     def measure(row: Any, side: str, seed: int) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def test_cases_take_turns() -> None:
     assert measured.summary("b", "t").values == (2, 4, 6)
 
 
-def test_a_case_that_is_not_available_is_asked_once_and_says_why() -> None:
+def test_unavailable_case_is_tried_once_and_gives_its_reason() -> None:
     asked: list[int] = []
 
     def missing() -> Sample:
@@ -98,11 +98,11 @@ def test_a_figure_of_many_cases_is_made_turn_by_turn() -> None:
 
 
 @pytest.mark.parametrize(("at_most", "median", "holds"), [(True, 1.5, True), (True, 1.6, False), (False, 1.4, False)])
-def test_the_median_decides_over_a_promise(at_most: bool, median: float, holds: bool) -> None:
+def test_claim_is_decided_by_the_median(at_most: bool, median: float, holds: bool) -> None:
     assert Promise("a claim", Summary((0.0, median, 99.0)), 1.5, at_most).holds is holds
 
 
-def test_what_could_not_be_measured_neither_holds_nor_breaks() -> None:
+def test_claim_without_a_measurement_is_undecided() -> None:
     promise = Promise("a claim", Summary(()), 1.5, at_most=True)
     assert promise.holds is None
     assert promise.line()["measured"]["median"] is None
@@ -133,7 +133,7 @@ def written(folder: Path, *arguments: str) -> dict[str, Any]:
     return found
 
 
-def test_a_result_says_what_was_measured_on_what(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_result_names_measurement_and_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = written(tmp_path)
     assert data["repeats"] == 5 and data["quick"] is False
     assert data["cases"]["a"]["t"] == {"median": 2.0, "min": 2.0, "max": 2.0, "values": [2.0] * 5}
@@ -143,7 +143,7 @@ def test_a_result_says_what_was_measured_on_what(tmp_path: Path, capsys: pytest.
     assert "| t | at most 1 | 2 (2 .. 2) | **no** |" in capsys.readouterr().out
 
 
-def test_a_quick_run_has_one_turn_and_says_that_it_is_quick(tmp_path: Path) -> None:
+def test_quick_run_has_one_turn_and_is_marked(tmp_path: Path) -> None:
     data = written(tmp_path, "--quick")
     assert data["repeats"] == 1 and data["quick"] is True
 
@@ -169,12 +169,12 @@ def test_stamps_are_of_the_first_and_every_nth_count(tmp_path: Path) -> None:
     assert progress.reached is None
 
 
-def test_who_counts_nothing_writes_nothing(tmp_path: Path) -> None:
+def test_process_without_counts_writes_no_file(tmp_path: Path) -> None:
     stamps.Stamps(tmp_path).write()
     assert stamps.read(tmp_path) == []
 
 
-def test_a_window_is_when_everybody_is_at_work() -> None:
+def test_window_is_the_time_in_which_all_processes_work() -> None:
     early = stamps.Progress([0.0, 10.0], [0, 100])  # 10 per second
     late = stamps.Progress([5.0, 15.0], [0, 200])  # 20 per second
     found = stamps.window([early, late], skip=0.0)
@@ -188,7 +188,7 @@ def test_the_first_part_of_a_window_can_be_left_out() -> None:
     assert stamps.window([slow_start], skip=0.2).rate == pytest.approx(10.0)
 
 
-def test_no_common_window_is_an_error_that_says_what_to_do() -> None:
+def test_missing_common_window_is_an_error_with_a_remedy() -> None:
     with pytest.raises(ValueError, match=r"began 1\.00 s after .* use more ticks"):
         stamps.window([stamps.Progress([0.0, 1.0], [1, 2]), stamps.Progress([2.0, 3.0], [1, 2])])
 
@@ -208,7 +208,7 @@ def test_a_process_may_have_any_name() -> None:
     assert line == processes.Line(parent=7, seconds=(14 + 15) * tick, started=22, state="S")
 
 
-def test_descendants_are_those_below_and_nobody_else() -> None:
+def test_descendants_are_children_at_all_depths_only() -> None:
     parents = {1: 0, 2: 1, 3: 2, 4: 1, 5: 4}
     table = {number: processes.Line(parent, 0.0, 0, "S") for number, parent in parents.items()}
     assert sorted(processes.descendants(2, table)) == [2, 3]
@@ -269,7 +269,7 @@ def test_the_empty_game_is_a_game() -> None:
     assert second.terminated.all() and not second.frame.active.any()
 
 
-def test_lanes_of_the_learning_game_begin_anew_and_keep_their_last_observations() -> None:
+def test_lanes_of_the_learning_game_reset_and_keep_final_observations() -> None:
     games = by_file("games")
     env = games.VersusRandom(lanes=8, seed=3)
     assert env.reset().shape == (8, 4)

@@ -45,7 +45,7 @@ def result(score: float, cpu: float, theirs: float | None = None, **changes: Any
 # ------------------------------------------------------------------------------------------------------- the figures
 
 
-def test_a_figure_is_the_mean_over_the_episodes_that_say_something() -> None:
+def test_figure_is_the_mean_over_finished_episodes() -> None:
     lines = [line(4.0, 6.0), line(1.0), {"tick": 1, "seats": []}]
     assert figure(Goal("", 0, returns("p")), lines) == 3.0
 
@@ -84,28 +84,28 @@ def test_results_of_single_rows_and_seeds_come_together(tmp_path: Path) -> None:
     assert any("480 480" in text for text in harness.table(data))
 
 
-def test_a_seed_that_is_measured_again_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
+def test_newer_result_of_a_seed_replaces_the_older(tmp_path: Path) -> None:
     Results(tmp_path).add("cartpole-ppo", 1, result(1.0, 2.0))
     data = Results(tmp_path).add("cartpole-ppo", 1, result(3.0, 4.0))
     assert data["cases"]["cartpole-ppo"]["return"]["values"] == [3.0]
     assert data["promises"][0]["holds"] is False
-    assert len(data["promises"]) == 1, "nobody was measured beside it"
+    assert len(data["promises"]) == 1, "no other library was measured beside it"
 
 
-def test_a_row_that_cannot_be_measured_says_why(tmp_path: Path) -> None:
+def test_row_that_cannot_be_measured_gives_its_reason(tmp_path: Path) -> None:
     Results(tmp_path).add("cartpole-ppo", 1, result(1.0, 2.0))
     data = Results(tmp_path).add("lunarlander-ppo", 1, "needs the module Box2D")
     assert data["unavailable"] == {"lunarlander-ppo": "needs the module Box2D"}
     assert list(data["curves"]) == ["cartpole-ppo"]
 
 
-def test_what_was_measured_elsewhere_stays_where_a_row_cannot_be_measured(tmp_path: Path) -> None:
+def test_results_from_elsewhere_stay_if_a_row_cannot_be_measured(tmp_path: Path) -> None:
     Results(tmp_path).add("lunarlander-ppo", 1, result(1.0, 2.0))
     data = Results(tmp_path).add("lunarlander-ppo", 2, "needs the module Box2D")
     assert (data["unavailable"], list(data["rows"]["lunarlander-ppo"])) == ({}, ["1"])
 
 
-def test_results_of_other_numbers_of_steps_than_the_newest_are_kept_and_do_not_count(tmp_path: Path) -> None:
+def test_results_of_other_step_counts_are_kept_but_not_counted(tmp_path: Path) -> None:
     results = Results(tmp_path)
     results.add("cartpole-ppo", 1, result(1.0, 2.0, steps=5_000, begun=10))
     results.add("cartpole-ppo", 2, result(400.0, 3.0, begun=12))
@@ -135,7 +135,7 @@ def test_the_library_is_given_the_arenas_epsilon(name: str, epsilon: float) -> N
     assert (told["policy_kwargs"]["optimizer_kwargs"], options.adam_epsilon) == ({"eps": epsilon}, epsilon)
 
 
-def test_a_seed_that_fails_is_told_and_the_others_go_on(
+def test_failing_seed_is_reported_and_the_others_continue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def measure(row: Any, seed: int, *, peers: bool) -> Any:
@@ -188,7 +188,7 @@ def test_a_mistake_in_a_row_would_be_found() -> None:
         registry.decode_options(registry.algorithm("ppo"), {"n_step": 1}, path="p")
 
 
-def test_two_poles_stand_and_fall_apart_from_each_other() -> None:
+def test_two_poles_are_independent() -> None:
     game = TwoCartPoles()
     seen, _ = game.reset(seed=1)
     assert (seen["pole_0"] != seen["pole_1"]).any()

@@ -57,7 +57,7 @@ def newest(folder: RunFolder) -> int | None:
     return None if found is None else found.tick
 
 
-def test_a_boundary_comes_back_as_it_was_written(folder: RunFolder) -> None:
+def test_boundary_round_trip_is_exact(folder: RunFolder) -> None:
     boundary.save(folder, FULL)
     (path,) = folder.boundaries.iterdir()
     assert path.name == "000000000040.json"
@@ -66,7 +66,7 @@ def test_a_boundary_comes_back_as_it_was_written(folder: RunFolder) -> None:
     assert stat.S_IMODE(folder.boundaries.stat().st_mode) == 0o700
 
 
-def test_a_leg_begins_where_the_boundary_says(folder: RunFolder) -> None:
+def test_leg_starts_at_its_boundary(folder: RunFolder) -> None:
     assert leg_at(FULL, folder) == Leg(
         start=40,
         episodes={(0, 1): 7, (2, 0): 3},
@@ -77,14 +77,14 @@ def test_a_leg_begins_where_the_boundary_says(folder: RunFolder) -> None:
     )
 
 
-def test_the_newest_three_stay(folder: RunFolder) -> None:
+def test_three_newest_boundaries_are_kept(folder: RunFolder) -> None:
     for tick in (10, 20, 30, 40, 50):
         leg(folder, tick)
     assert sorted(path.name for path in folder.boundaries.iterdir()) == [f"{n:012d}.json" for n in (30, 40, 50)]
     assert newest(folder) == 50
 
 
-def test_the_newest_tick_is_told_by_the_names_of_files_and_others_are_none(folder: RunFolder) -> None:
+def test_newest_tick_is_read_from_file_names(folder: RunFolder) -> None:
     assert boundary.newest_tick(folder) is None
     for tick in (20, 100):
         boundary.save(folder, Boundary(tick=tick))
@@ -93,7 +93,7 @@ def test_the_newest_tick_is_told_by_the_names_of_files_and_others_are_none(folde
     assert boundary.last(folder) == Boundary(tick=100)
 
 
-def test_without_any_there_is_none(folder: RunFolder) -> None:
+def test_newest_is_none_in_an_empty_folder(folder: RunFolder) -> None:
     assert boundary.newest(folder) is None
 
 
@@ -129,9 +129,7 @@ PARTS = {
         ("own state", flip),
     ],
 )
-def test_one_of_which_something_is_not_whole_is_passed_over_for_an_older_one(
-    part: str, harm: Any, folder: RunFolder
-) -> None:
+def test_incomplete_boundary_is_skipped_for_an_older_one(part: str, harm: Any, folder: RunFolder) -> None:
     for tick in (10, 20, 30, 40):
         leg(folder, tick, own=True)
     assert newest(folder) == 40
@@ -150,7 +148,7 @@ def test_a_file_of_anything_else_is_no_boundary(tmp_path_factory: pytest.TempPat
     assert newest(folder) == 10
 
 
-def test_one_of_a_newer_arena_is_not_passed_over_silently(folder: RunFolder) -> None:
+def test_boundary_of_a_newer_version_is_refused(folder: RunFolder) -> None:
     leg(folder, 10)
     path = leg(folder, 20)
     path.write_text(json.dumps({**json.loads(path.read_text()), "version": 2}))
@@ -158,7 +156,7 @@ def test_one_of_a_newer_arena_is_not_passed_over_silently(folder: RunFolder) -> 
         boundary.newest(folder)
 
 
-def test_journals_are_cut_to_the_bytes_that_they_had(folder: RunFolder) -> None:
+def test_journals_are_cut_to_their_recorded_length(folder: RunFolder) -> None:
     leg(folder, 10)
     before = folder.episodes.read_bytes()
     line(folder, 15)
@@ -170,7 +168,7 @@ def test_journals_are_cut_to_the_bytes_that_they_had(folder: RunFolder) -> None:
     assert not folder.metrics.exists(), "what was not there is not made"
 
 
-def test_a_run_that_goes_on_forgets_newer_boundaries(folder: RunFolder) -> None:
+def test_resume_removes_newer_boundaries(folder: RunFolder) -> None:
     for tick in (10, 20, 30):
         leg(folder, tick)
     boundary.discard_after(folder, 20)

@@ -22,7 +22,7 @@ from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
 from arena.records.recorder import Recorder
 from arena.run.stop import Stop
 from in_process import NOTES
-from listeners import HearsAll
+from recorders import RecordsAll
 
 DATA: dict[str, Any] = {
     "name": "test",
@@ -43,7 +43,7 @@ def planned(*entries: Any) -> tuple[CallbackPlan, ...]:
 
 
 def of(name: str, /, **options: Any) -> CallbackPlan:
-    return CallbackPlan(f"listeners:{name}", options)
+    return CallbackPlan(f"recorders:{name}", options)
 
 
 # --------------------------------------------------------------------------------------------- the configuration
@@ -57,7 +57,7 @@ def test_an_entry_is_a_name_or_a_name_with_options() -> None:
     )
 
 
-def test_what_was_resolved_has_the_same_callbacks() -> None:
+def test_resolved_configuration_has_the_same_callbacks() -> None:
     config = parse_config({**DATA, "callbacks": ["a:B", {"class": "a:B", "options": {"x": [1]}}]}, source="test")
     again = parse_config(yaml.load(resolved_yaml(config), source="again"), source="test")
     assert again.callbacks == config.callbacks
@@ -85,16 +85,19 @@ def test_an_entry_of_another_form_is_refused(entry: Any, path: str, words: str) 
 # ------------------------------------------------------------------------------------------- before anything starts
 
 WRONG: list[tuple[CallbackPlan, str]] = [
-    (CallbackPlan("listener:HearsAll"), r"callbacks\[0\]: .*no module 'listener'"),
-    (CallbackPlan("listeners:HearAll"), r"callbacks\[0\]: .*did you mean 'HearsAll'"),
-    (CallbackPlan("HearsAll"), r"callbacks\[0\]: 'HearsAll' is not of the form"),
-    (CallbackPlan("listeners:NOTES"), r"callbacks\[0\]: .* is a list; it has to be a class"),
-    (of("Misspelt"), r"callbacks\[0\]: Misspelt.on_epsiode\(\) is never called; did you mean 'on_episode'"),
-    (of("Deaf"), r"callbacks\[0\]: Deaf has no method that is ever called; known: on_start, on_round"),
+    (CallbackPlan("listener:RecordsAll"), r"callbacks\[0\]: .*no module 'listener'"),
+    (CallbackPlan("recorders:RecordAll"), r"callbacks\[0\]: .*did you mean 'RecordsAll'"),
+    (CallbackPlan("RecordsAll"), r"callbacks\[0\]: 'RecordsAll' is not of the form"),
+    (CallbackPlan("recorders:NOTES"), r"callbacks\[0\]: .* is a list; it has to be a class"),
+    (of("Misspelled"), r"callbacks\[0\]: Misspelled.on_epsiode\(\) is never called; did you mean 'on_episode'"),
+    (
+        of("Empty"),
+        r"callbacks\[0\]: Empty has no method that is ever called; known: on_start, on_round",
+    ),
     (of("TakesOther"), r"callbacks\[0\]: TakesOther.on_update cannot be called with \(line\): .*'number'"),
-    (of("HearsAll", nam="x"), r"callbacks\[0\].options: .*'nam'; did you mean 'name'"),
+    (of("RecordsAll", nam="x"), r"callbacks\[0\].options: .*'nam'; did you mean 'name'"),
     (of("Stops"), r"callbacks\[0\].options: .*missing.*'where'.* It takes: where, nth"),
-    (of("HearsUpdates", x=1), r"callbacks\[0\].options: .*'x'.* It takes: none"),
+    (of("RecordsUpdates", x=1), r"callbacks\[0\].options: .*'x'.* It takes: none"),
     (of("RefusesOptions", error="config"), r"callbacks\[0\].options: RefusesOptions: not like this"),
     (of("RefusesOptions", error="value"), r"callbacks\[0\].options: RefusesOptions: ValueError: not like this \(.*py"),
     (of("RefusesOptions", error="other"), r"callbacks\[0\].options: RefusesOptions: ZeroDivisionError: not like"),
@@ -102,20 +105,20 @@ WRONG: list[tuple[CallbackPlan, str]] = [
 
 
 @pytest.mark.parametrize(("plan", "words"), WRONG, ids=lambda value: getattr(value, "target", ""))
-def test_what_cannot_be_told_anything_is_refused(plan: CallbackPlan, words: str) -> None:
+def test_class_without_callback_methods_is_refused(plan: CallbackPlan, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         made([plan])
 
 
 @pytest.mark.parametrize("command", ["plan", "check", "train"])
-def test_a_mistake_is_told_before_anything_starts(
+def test_mistake_is_reported_before_the_start(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "c.yaml").write_text(yaml.dump({**DATA, "callbacks": ["listeners:Misspelt"]}))
+    (tmp_path / "c.yaml").write_text(yaml.dump({**DATA, "callbacks": ["recorders:Misspelled"]}))
     assert main([command, "c.yaml"]) == 2
     told = capsys.readouterr().err
-    assert "c.yaml: callbacks[0]: Misspelt.on_epsiode() is never called; did you mean 'on_episode'?" in told
+    assert "c.yaml: callbacks[0]: Misspelled.on_epsiode() is never called; did you mean 'on_episode'?" in told
     assert not (tmp_path / "runs").exists()
 
 
@@ -123,10 +126,10 @@ def test_a_check_names_the_callbacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    entry = {"class": "listeners:HearsAll", "options": {"name": "a"}}
+    entry = {"class": "recorders:RecordsAll", "options": {"name": "a"}}
     (tmp_path / "c.yaml").write_text(yaml.dump({**DATA, "callbacks": [entry]}))
     assert main(["check", "c.yaml"]) == 0
-    assert "callback listeners:HearsAll: 1 option\n" in capsys.readouterr().out
+    assert "callback recorders:RecordsAll: 1 option\n" in capsys.readouterr().out
     assert NOTES == []
 
 
@@ -139,34 +142,34 @@ def test_the_methods_that_are_called_are_those_of_the_base_class() -> None:
 # ------------------------------------------------------------------------------------------------ what they are told
 
 
-def test_callbacks_are_told_in_the_order_of_the_configuration() -> None:
-    Callbacks([of("HearsAll", name="b"), of("HearsAll", name="a")], Stop().ask).round(0)
+def test_callbacks_are_called_in_configuration_order() -> None:
+    Callbacks([of("RecordsAll", name="b"), of("RecordsAll", name="a")], Stop().ask).round(0)
     assert NOTES == [("b", "round", 0), ("a", "round", 0)]
 
 
 def test_a_run_starts_once(tmp_path: Path) -> None:
-    told = Callbacks([of("HearsAll")], Stop().ask)
+    told = Callbacks([of("RecordsAll")], Stop().ask)
     for resumed in (False, True):
         told.start(tmp_path, lambda: {"processes": 3}, resumed=resumed)
     (note,) = NOTES
     assert note == ("start", (tmp_path, {"processes": 3}, False))
 
 
-def test_a_wish_to_end_is_passed_on_with_the_name_of_who_has_it() -> None:
+def test_stop_request_carries_the_name_of_its_callback() -> None:
     stop = Stop()
-    told = Callbacks([of("HearsAll"), of("Stops", where="round", nth=2)], stop.ask)
+    told = Callbacks([of("RecordsAll"), of("Stops", where="round", nth=2)], stop.ask)
     told.round(0)
     assert not stop.wanted
     told.round(1)
-    assert (stop.wanted, stop.status, stop.words) == (True, 0, "asked to stop by callback listeners:Stops")
+    assert (stop.wanted, stop.status, stop.words) == (True, 0, "asked to stop by callback recorders:Stops")
 
 
 @pytest.mark.parametrize(("name", "words"), [("Fails", "ZeroDivisionError: fails at end"), ("Leaves", "SystemExit: 5")])
-def test_one_that_raises_is_named_and_later_ones_are_told_no_more(name: str, words: str) -> None:
-    told = Callbacks([of(name, where="end"), of("HearsAll", name="later")], Stop().ask)
+def test_callback_that_raises_is_named_and_later_ones_are_not_called(name: str, words: str) -> None:
+    told = Callbacks([of(name, where="end"), of("RecordsAll", name="later")], Stop().ask)
     with pytest.raises(CallbackFailed) as info:
         told.end()
-    assert info.value.who == f"callback listeners:{name}"
+    assert info.value.who == f"callback recorders:{name}"
     assert info.value.trace.endswith(words)
     assert info.value.trace.count("Traceback") == 1
     assert NOTES == [("end",)]
@@ -192,8 +195,8 @@ def recorded(path: Path, told: Callbacks | None) -> RunFolder:
     return folder
 
 
-def test_a_callback_is_told_what_the_files_hold_when_they_hold_it(tmp_path: Path) -> None:
-    folder = recorded(tmp_path, Callbacks([of("HearsAll")], Stop().ask))
+def test_callback_is_called_after_the_files_are_written(tmp_path: Path) -> None:
+    folder = recorded(tmp_path, Callbacks([of("RecordsAll")], Stop().ask))
     assert [line for kind, line in NOTES if kind == "episode"] == list(JournalReader(folder.episodes))
     assert [line for kind, line in NOTES if kind == "update"] == list(JournalReader(folder.metrics))
     assert [kind for kind, _ in NOTES] == ["episode", "episode", "update"]
@@ -201,9 +204,7 @@ def test_a_callback_is_told_what_the_files_hold_when_they_hold_it(tmp_path: Path
     assert NOTES[2][1]["loss"] is None
 
 
-def test_lines_become_mappings_for_those_alone_who_hear_of_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lines_are_decoded_only_for_callbacks_that_use_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[Any] = []
 
     def counting(line: Any) -> Mapping[str, Any]:
@@ -214,20 +215,20 @@ def test_lines_become_mappings_for_those_alone_who_hear_of_them(
     recorded(tmp_path, None)
     recorded(tmp_path / "b", Callbacks([], Stop().ask))
     assert read == []
-    told = Callbacks([of("HearsUpdates")], Stop().ask)
+    told = Callbacks([of("RecordsUpdates")], Stop().ask)
     assert (told.hears_episodes, told.hears_updates) == (False, True)
 
 
 def test_an_object_need_not_be_derived_from_the_base_class() -> None:
-    told = Callbacks([of("HearsUpdates")], Stop().ask)
+    told = Callbacks([of("RecordsUpdates")], Stop().ask)
     told.update({"update": 4})
     told.round(0)
     told.end()
     assert NOTES == [("update alone", 4)]
 
 
-def test_what_the_base_class_does_is_nothing() -> None:
+def test_base_class_methods_do_nothing() -> None:
     listener = Callback()
     for name in callbacks.METHODS:
         assert getattr(listener, name)(*range(getattr(Callback, name).__code__.co_argcount - 1)) is None
-    assert HearsAll()._wants_end is False
+    assert RecordsAll()._wants_end is False

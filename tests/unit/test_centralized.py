@@ -13,9 +13,8 @@ from torch import Tensor
 
 from arena import registry
 from arena.errors import BudgetReached, ConfigError
-from arena.records.state_codec import decode, encode
-from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
-from minibatches import assert_gradients, disturb, parts
+from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group
+from minibatches import assert_gradients, disturb
 from policies.common.replay import Transitions
 from policies.common.rollout import to_leaves
 from policies.maddpg import MADDPG
@@ -189,7 +188,7 @@ def losses(learner: Any, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
 @pytest.mark.parametrize("shared", [True, False], ids=["shared", "own"])
 @pytest.mark.parametrize("case", ["numbers", "choices", "masked", "picture"])
 @both
-def test_the_gradients_by_hand_are_autograds(kind: Any, case: str, shared: bool, steady_noise: None) -> None:
+def test_closed_form_gradients_equal_autograd(kind: Any, case: str, shared: bool, steady_noise: None) -> None:
     space, actions = PICTURE if case == "picture" else VECTOR, NUMBERS if case == "numbers" else CHOICE
     more = {"output_penalty": 0.2} if kind is MADDPG else {}
     more |= {"gumbel_temperature": 0.7} if actions is CHOICE else {}
@@ -215,7 +214,7 @@ def test_the_gradients_by_hand_are_autograds(kind: Any, case: str, shared: bool,
 
 @both
 @each_space
-def test_critics_see_what_everybody_sees_and_does(kind: Any, actions: Any) -> None:
+def test_critics_see_observations_and_actions_of_all_entities(kind: Any, actions: Any) -> None:
     learner = disturbed(worker(kind, game(actions=actions)))
     batch, critics = made_up(learner, 1), learner.network.critics
     batch.observations[-1].fill_(1)
@@ -250,7 +249,7 @@ def test_an_actor_sees_its_own_alone(kind: Any, actions: Any, shared: bool) -> N
             assert changed.tolist() == [other == row for other in range(2 * E)]
 
 
-def test_a_shared_actor_knows_who_it_is() -> None:
+def test_shared_actor_gets_the_index_of_its_entity() -> None:
     learner = disturbed(worker(MADDPG))
     with torch.no_grad():
         outputs = learner.network([torch.ones(E, 3)])
@@ -258,7 +257,7 @@ def test_a_shared_actor_knows_who_it_is() -> None:
 
 
 @both
-def test_what_somebody_sees_and_does_who_does_not_act_changes_nothing(kind: Any, steady_noise: None) -> None:
+def test_entity_that_does_not_act_changes_nothing(kind: Any, steady_noise: None) -> None:
     learner = disturbed(worker(kind))
     batch = made_up(learner, 40)
     silent, silent_then = batch.observations[-1] == 0, batch.next_observations[-1] == 0
@@ -302,16 +301,7 @@ def test_plays_and_learns_with_its_kinds_of_spaces(kind: Any, space: Any, action
 
 
 @both
-def test_a_forbidden_action_is_never_played(kind: Any) -> None:
-    masks = np.array([[1, 0, 1, 0], [0, 0, 0, 1], [0, 1, 1, 1]] * 2, np.int8)
-    env = game(actions=spaces.Discrete(4), ticks=40, masks=lambda tick: np.roll(masks, tick, axis=1))
-    trained(kind, env)
-    for tick, actions in enumerate(env.actions):
-        assert np.roll(masks, tick, axis=1)[np.arange(6), actions].all()
-
-
-@both
-def test_entities_that_do_not_act_teach_nothing(kind: Any) -> None:
+def test_idle_entities_have_no_gradient(kind: Any) -> None:
     """Their observations are nan here: one of them in a minibatch would make every weight nan."""
     env = game(ticks=30, active=lambda tick: (np.arange(6) + tick) % 2 == 0)
     step, reset = env.step, env.reset
@@ -341,7 +331,7 @@ def test_joint_transitions_are_counted_per_lane(kind: Any) -> None:
 
 
 @both
-def test_entities_that_wait_may_see_choices_that_do_not_begin_with_zero(kind: Any) -> None:
+def test_waiting_entities_accept_choices_with_an_offset(kind: Any) -> None:
     def turns(tick: int) -> Any:
         return np.arange(2 * E) % E == tick % E
 
@@ -360,7 +350,7 @@ def test_the_budget_of_a_run_is_counted_in_lanes(kind: Any) -> None:
 
 
 @each_space
-def test_maddpg_explores_and_is_greedy_when_told(actions: Any) -> None:
+def test_maddpg_actor_is_greedy_on_request(actions: Any) -> None:
     noise = {"noise_std": 0.3} if actions is NUMBERS else {}
     learner = disturbed(worker(MADDPG, game(actions=actions), **noise))
     observations, infos = learner.env.reset()
@@ -373,82 +363,7 @@ def test_maddpg_explores_and_is_greedy_when_told(actions: Any) -> None:
     assert all_equal(before, learner.state_dict())
 
 
-# ------------------------------------------------------------------------------------------------------------ groups
-
-
-@both
-@each_space
-def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(
-    kind: Any, actions: Any, steady_noise: None
-) -> None:
-    alone = disturbed(worker(kind, game(actions=actions)))
-    batch = made_up(alone, 50)
-
-    def work(group: ThreadGroup) -> Any:
-        learner = disturbed(worker(kind, game(actions=actions), group))
-        figures = [learner.update(parts(batch, 30, 20)[group.rank])[0] for _ in range(3)]
-        return flat_weights(learner.network), figures, group.called
-
-    (mine, my_figures, called), (yours, your_figures, _) = together(2, work)
-    expected = [alone.update(batch)[0] for _ in range(3)]
-    assert called.count("average") == 3  # one exchange for all that is learned
-    assert np.array_equal(mine, yours)
-    assert my_figures == your_figures
-    np.testing.assert_allclose(mine, flat_weights(alone.network), atol=1e-6, rtol=0)
-    assert my_figures[-1]["critic_loss"] == pytest.approx(expected[-1]["critic_loss"], abs=1e-4)
-
-
-@pytest.mark.parametrize("sync", ["gradients", "samples"])
-@both
-def test_workers_with_unequal_lanes_stay_equal_through_a_run(kind: Any, sync: str) -> None:
-    def work(group: ThreadGroup) -> Any:
-        env = game(lanes=1 + 2 * group.rank, seed=group.rank, ticks=12, reward=random_rewards(1))
-        learner = trained(kind, env, group, normalize_observations=True)
-        return (
-            flat_weights(learner.network),
-            learner.group_learner.gradient_steps,
-            learner.intensity.state_dict(),
-            group.called,
-        )
-
-    first, second = together(2, work, sync=sync)
-    assert np.array_equal(first[0], second[0])
-    assert first[1:] == second[1:]
-    assert first[1] > 0
-
-
-@both
-def test_a_loss_that_is_no_number_stops_the_worker_before_its_weights_are_lost(kind: Any) -> None:
-    learner = disturbed(worker(kind))
-    batch, before = made_up(learner, 20), flat_weights(learner.network)
-    with pytest.raises(FloatingPointError, match="policy 'blue'"):
-        learner.update(batch._replace(rewards=batch.rewards * np.inf))
-    assert np.array_equal(flat_weights(learner.network), before)
-
-
 # --------------------------------------------------------------------------------------------------- state and options
-
-
-@both
-def test_a_stored_state_goes_on_to_the_same_bits(kind: Any) -> None:
-    options = {"n_step": 2, "prioritized": True, "normalize_observations": True, "train_every": 4}
-
-    def more(learner: Any) -> Any:
-        new = worker(kind, **options)  # each leg of a run has random streams of its own
-        learner.generator.set_state(new.generator.get_state())
-        learner.group_learner._generator = new.group_learner._generator
-        learner.env = game(ticks=15, seed=5, reward=random_rewards(5))
-        with pytest.raises(BudgetReached):
-            learner.run()
-        return learner.state_dict(), learner.worker_state_dict()
-
-    learner = trained(kind, game(ticks=33, reward=random_rewards(0)), **options)
-    stored, own = decode(*encode(learner.state_dict())), decode(*encode(learner.worker_state_dict()))
-    resumed = worker(kind, game(ticks=33), **options)
-    resumed.load_state_dict(stored)
-    resumed.load_worker_state_dict(own)
-    assert all_equal(resumed.state_dict(), learner.state_dict())
-    assert all_equal(more(resumed), more(learner))
 
 
 @pytest.mark.parametrize(("other", "entities"), [({}, 2), ({"shared_actor": True}, E)], ids=["entities", "actors"])
@@ -483,7 +398,7 @@ def test_check_refuses_actions_that_are_neither_choices_nor_bounded_numbers(kind
     ],
 )
 @both
-def test_options_that_mean_nothing_are_refused(kind: Any, option: str, value: Any, message: str) -> None:
+def test_options_without_effect_are_refused(kind: Any, option: str, value: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         worker(kind, game(ticks=10), **{option: value}).run()  # 10 ticks of 2 lanes: 20 joint transitions
     assert caught.value.path == f"options.{option}"
@@ -501,7 +416,7 @@ def test_a_wrong_option_is_refused(kind: Any, option: str, value: Any, message: 
 
 
 @pytest.mark.parametrize(("wanted", "grows"), [(1.38, True), (-5.0, False)])
-def test_the_temperature_grows_as_long_as_there_is_less_entropy_than_wanted(wanted: float, grows: bool) -> None:
+def test_temperature_grows_while_entropy_is_below_target(wanted: float, grows: bool) -> None:
     learner = disturbed(worker(MASAC, game(actions=NUMBERS), target_entropy=wanted))
     batch, before = made_up(learner, 20), learner.alpha
     for _ in range(3):
@@ -511,13 +426,13 @@ def test_the_temperature_grows_as_long_as_there_is_less_entropy_than_wanted(want
 
 
 @pytest.mark.parametrize(("actions", "wanted"), [(CHOICE, 1.39), (CHOICE, -1.0), (NUMBERS, 1.39)], ids=str)
-def test_an_entropy_that_nobody_has_is_refused(actions: Any, wanted: float) -> None:
+def test_target_entropy_out_of_reach_is_refused(actions: Any, wanted: float) -> None:
     with pytest.raises(ConfigError, match=r"than 1\.386") as caught:
         worker(MASAC, game(actions=actions), target_entropy=wanted)
     assert caught.value.path == "options.target_entropy"
 
 
-def test_a_fixed_temperature_stays_and_has_no_optimizer() -> None:
+def test_fixed_temperature_has_no_optimizer() -> None:
     learner = trained(MASAC, game(ticks=12), ent_coef=0.2)
     assert learner.alpha == 0.2
     assert set(learner.optimizers) == {"critics", "actors"}

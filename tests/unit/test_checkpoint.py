@@ -78,14 +78,15 @@ trees = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(state=trees)
-def test_any_state_comes_back_bit_for_bit(tmp_path: Path, state: Any) -> None:
+def test_state_round_trip_is_bit_exact(tmp_path: Path, state: Any) -> None:
     loaded = checkpoint.load(save(tmp_path, state))
     assert bits(loaded.state) == bits(state)
 
 
-def test_what_a_checkpoint_says_of_itself_comes_back(tmp_path: Path) -> None:
+def test_header_round_trip_is_exact(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path / "blue", {"w": 1}, policy="blue", algorithm="ppo", ticks=1200, update=7)
     assert path.name == "000000001200.ckpt"
     assert checkpoint.load(path) == checkpoint.Checkpoint({"w": 1}, "blue", "ppo", 1200, 7, 1200)
@@ -123,7 +124,7 @@ class Point(NamedTuple):
     y: float
 
 
-def test_ordered_dicts_and_named_tuples_come_back_as_plain_ones(tmp_path: Path) -> None:
+def test_ordered_dicts_and_named_tuples_become_plain(tmp_path: Path) -> None:
     loaded = checkpoint.load(save(tmp_path, OrderedDict(b=Point(1, 2.0), a=0))).state
     assert bits(loaded) == bits({"b": (1, 2.0), "a": 0})
     assert type(loaded["b"]) is tuple
@@ -141,7 +142,7 @@ def test_ordered_dicts_and_named_tuples_come_back_as_plain_ones(tmp_path: Path) 
     ],
     ids=["bfloat16", "function", "objects", "tuple-key", "bool-key", "bytes"],
 )
-def test_what_cannot_be_kept_is_named_by_its_place(tmp_path: Path, state: Any, message: str) -> None:
+def test_value_that_cannot_be_stored_is_named_by_its_path(tmp_path: Path, state: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         save(tmp_path, state)
     assert list(tmp_path.iterdir()) == []
@@ -158,7 +159,7 @@ def test_checkpoints_are_private(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_the_newest_and_the_very_first_are_kept(tmp_path: Path) -> None:
+def test_newest_and_first_checkpoints_are_kept(tmp_path: Path) -> None:
     for ticks in range(0, 1000, 100):
         save(tmp_path, ticks, ticks=ticks)
     assert names(tmp_path) == [0, 700, 800, 900]
@@ -167,7 +168,7 @@ def test_the_newest_and_the_very_first_are_kept(tmp_path: Path) -> None:
     assert names(tmp_path) == [0, 1000]
 
 
-def test_what_was_just_written_stays_even_beside_newer_files(tmp_path: Path) -> None:
+def test_file_just_written_is_kept_beside_newer_files(tmp_path: Path) -> None:
     for ticks in (0, 700, 800, 900, 500):
         save(tmp_path, ticks=ticks)
     assert names(tmp_path) == [0, 500, 700, 800, 900]
@@ -190,14 +191,14 @@ def own_names(folder: Path) -> list[str]:
     return sorted(path.name for path in checkpoint.own_files(folder))
 
 
-def test_the_file_is_named_by_its_boundary_and_says_its_ticks(tmp_path: Path) -> None:
+def test_file_name_is_its_boundary_and_header_has_ticks(tmp_path: Path) -> None:
     put(tmp_path / "blue", 40, late=-5)
     (path,) = checkpoint.list_checkpoints(tmp_path / "blue")
     assert path == checkpoint.path_of(tmp_path / "blue", 40)
     assert (checkpoint.load(path).boundary, checkpoint.load(path).ticks) == (40, 35)
 
 
-def test_what_a_worker_alone_has_lies_beside_the_policys_and_is_not_taken_for_it(tmp_path: Path) -> None:
+def test_worker_state_file_is_not_taken_for_a_checkpoint(tmp_path: Path) -> None:
     put(tmp_path, 40)
     path = put_own(tmp_path, 40, (3, 1), {"replay": np.arange(3)})
     assert path.name == "000000000040.match-3-seat-1.ckpt"
@@ -209,7 +210,7 @@ def test_what_a_worker_alone_has_lies_beside_the_policys_and_is_not_taken_for_it
     assert checkpoint.own_files(tmp_path, 4) == []
 
 
-def test_what_workers_alone_have_goes_with_the_checkpoints_of_its_boundary(tmp_path: Path) -> None:
+def test_worker_states_are_removed_with_their_boundary(tmp_path: Path) -> None:
     for boundary in (0, 10, 20, 30, 40):
         put_own(tmp_path, boundary)
         put(tmp_path, boundary)
@@ -218,7 +219,7 @@ def test_what_workers_alone_have_goes_with_the_checkpoints_of_its_boundary(tmp_p
 
 
 @pytest.mark.parametrize("boundary", [33, 40, 50])
-def test_a_save_leaves_what_another_worker_is_just_writing(tmp_path: Path, boundary: int) -> None:
+def test_save_leaves_temporary_files_of_other_workers(tmp_path: Path, boundary: int) -> None:
     being_written = part_of(checkpoint.own_path_of(tmp_path, boundary, (0, 1)))
     left_by_a_kill = part_of(checkpoint.path_of(tmp_path, 30))
     for path in (being_written, left_by_a_kill):
@@ -228,7 +229,7 @@ def test_a_save_leaves_what_another_worker_is_just_writing(tmp_path: Path, bound
     assert not left_by_a_kill.exists()
 
 
-def test_a_run_that_goes_on_finds_nothing_unfinished(tmp_path: Path) -> None:
+def test_resume_removes_temporary_files(tmp_path: Path) -> None:
     put(tmp_path, 40)
     own = put_own(tmp_path, 40)
     for path in (own, checkpoint.path_of(tmp_path, 40), checkpoint.path_of(tmp_path, 50), tmp_path / "other.ckpt"):
@@ -237,7 +238,7 @@ def test_a_run_that_goes_on_finds_nothing_unfinished(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["000000000040.ckpt", own.name]
 
 
-def test_a_run_that_goes_on_from_a_tick_discards_what_is_newer(tmp_path: Path) -> None:
+def test_resume_removes_checkpoints_after_its_tick(tmp_path: Path) -> None:
     for ticks in (0, 10, 20, 30):
         save(tmp_path, ticks, ticks=ticks)
         put_own(tmp_path, ticks)
@@ -298,7 +299,7 @@ def test_a_kill_at_any_step_leaves_a_loadable_checkpoint(tmp_path: Path, clean: 
     assert step >= 5, "open, fsync, replace, fsync of the folder, removal of an old one"
 
 
-def test_a_full_disk_raises_and_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_raises_and_keeps_older_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(tmp_path, "old", ticks=1)
 
     def full(_: int) -> None:
@@ -344,7 +345,7 @@ def test_a_file_cut_at_any_byte_is_damaged_and_the_one_before_it_is_used(
         assert newest.name in caplog.text
 
 
-def test_a_flipped_bit_anywhere_is_found_or_harmless(tmp_path: Path) -> None:
+def test_flipped_bit_is_detected_or_harmless(tmp_path: Path) -> None:
     state = {"w": np.arange(4.0), "n": [1, (2.5, "x")]}
     path = save(tmp_path, state, ticks=2)
     content = path.read_bytes()
@@ -380,7 +381,7 @@ def test_a_newer_format_is_refused_with_both_versions(tmp_path: Path) -> None:
     [{}, {"version": "1"}, {"version": 1, "state": {"pickle": "x"}}, {"version": 1, "state": {"array": 0}}, []],
     ids=str,
 )
-def test_a_strange_header_is_an_error_and_nothing_else(tmp_path: Path, header: Any) -> None:
+def test_malformed_header_raises_only_checkpoint_error(tmp_path: Path, header: Any) -> None:
     path = tmp_path / "x.ckpt"
     rewritten(path, header)
     with pytest.raises(ConfigError, match=r"x\.ckpt: is not a checkpoint"):
@@ -416,11 +417,11 @@ def test_a_load_setting_may_name_a_file_a_policy_folder_or_a_run_folder(tmp_path
     folder.parent.mkdir()
     path = save(folder)
     assert checkpoint.find(path, "blue") == path
-    assert checkpoint.find(folder, "anybody") == folder
+    assert checkpoint.find(folder, "any policy") == folder
     assert checkpoint.find(tmp_path, "blue") == folder
 
 
-def test_a_load_setting_that_finds_nothing_says_what_there_is(tmp_path: Path) -> None:
+def test_load_setting_without_a_match_lists_checkpoints(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     save(tmp_path / "checkpoints" / "blue")
     with pytest.raises(ConfigError, match=r"policy 'bleu' in this run; did you mean 'blue'\? known: blue; .*/blue"):

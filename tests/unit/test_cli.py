@@ -188,9 +188,7 @@ def test_plan_shows_ranks_entities_sizes_schedule_and_the_command(
     )
 
 
-def test_plan_shows_the_circle_in_which_a_run_can_deadlock_wait_by_wait(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_plan_shows_the_waits_of_a_possible_deadlock(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", write(folder)]) == 0
     schedule = next(part for part in capsys.readouterr().out.split("\n\n") if part.startswith("schedule: "))
     assert schedule.splitlines() == [
@@ -215,7 +213,7 @@ def test_plan_for_one_rank_or_with_idle_ones(folder: Path, capsys: pytest.Captur
     assert "7 = 1 root + 1 environment + 3 workers + 2 idle" in out
 
 
-def test_plan_tells_spares_from_ranks_that_are_too_many(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_distinguishes_spares_from_surplus_ranks(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", write(folder, spares=2)]) == 0
     out = capsys.readouterr().out
     assert "\n5     spare\n6     spare\n" in out
@@ -232,7 +230,7 @@ def test_plan_tells_spares_from_ranks_that_are_too_many(folder: Path, capsys: py
     assert "spare" not in capsys.readouterr().out
 
 
-def test_plan_for_few_ranks_says_what_each_of_them_hosts(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_for_few_ranks_lists_hosted_roles(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", write(folder), "--set", "matches[0].copies=3", "--ranks", "3"]) == 0
     out = capsys.readouterr().out
     packing = next(part for part in out.split("\n\n") if part.startswith("processes"))
@@ -247,7 +245,7 @@ def test_plan_for_few_ranks_says_what_each_of_them_hosts(folder: Path, capsys: p
     assert [line.split()[0] for line in out.splitlines()[1:14]] == ["0"] * 5 + ["1"] * 4 + ["2"] * 4
 
 
-def test_plan_says_which_ranks_are_on_which_host(
+def test_plan_maps_ranks_to_hosts(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = ["host a: 3 ranks, 0 to 2: 1 root, 1 environment, 1 worker", "host b: 2 ranks, 3 to 4: 2 workers"]
@@ -259,7 +257,7 @@ def test_plan_says_which_ranks_are_on_which_host(
     assert "\n".join(expected) in capsys.readouterr().out
 
 
-def test_plan_says_when_there_are_too_few_hosts_and_refuses_those_that_the_user_says(
+def test_plan_warns_of_too_few_hosts_and_checks_given_ones(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "2 hosts with 2 slots in all cannot take 5 processes" in error_of(
@@ -294,7 +292,7 @@ def test_plan_prints_a_drawing_with_every_role_once(folder: Path, capsys: pytest
 # check
 
 
-def test_check_says_one_line_for_each_thing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_prints_one_line_per_item(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", write(folder)]) == 0
     out = capsys.readouterr().out.splitlines()
     assert out == [
@@ -332,7 +330,7 @@ def checked(folder: Path, make: str, capsys: pytest.CaptureFixture[str]) -> list
     return [line for line in captured.out.splitlines() if "environment game" in line]
 
 
-def test_check_compares_two_games_that_were_made_anew(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_compares_two_new_games(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (line,) = checked(folder, "own:Remembers", capsys)
     assert line.endswith("keeps the interface")
 
@@ -349,15 +347,13 @@ def test_check_warns_of_a_game_that_is_not_repeatable_and_of_its_cost(
     )
 
 
-def test_check_warns_of_a_game_that_needs_a_screen_and_names_render(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_warns_of_a_game_whose_render_fails(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, warning = checked(folder, "own:NoScreen", capsys)
     assert warning.startswith("warning: environment game: render() raised RuntimeError: No available video device; ")
     assert warning.endswith("It can be trained on, but there are no pictures of it in videos and in the report")
 
 
-def test_check_says_that_a_slow_game_is_still_checked(
+def test_check_reports_progress_on_a_slow_game(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = threading.Event()
@@ -380,7 +376,8 @@ def test_check_says_that_a_slow_game_is_still_checked(
     assert lines[0] == "environment game: still being made and checked, after 0.01 s\n"
 
 
-def test_environments_that_are_made_alike_are_made_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.slow
+def test_environments_with_equal_arguments_are_made_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     seats = ["red"] * 4
     matches = [{"env": "game", "seats": seats, "copies": 3}, {"env": "game", "seats": seats}]
     matches.append({"env": "game", "seats": seats, "env_kwargs": {"max_steps": 5}})
@@ -388,6 +385,7 @@ def test_environments_that_are_made_alike_are_made_once(folder: Path, capsys: py
     assert capsys.readouterr().out.count("environment game") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
@@ -469,7 +467,7 @@ def test_environments_that_are_made_alike_are_made_once(folder: Path, capsys: py
     ],
 )
 @pytest.mark.parametrize("command", ["plan", "check"])
-def test_what_only_the_game_or_the_algorithm_can_tell_is_refused(
+def test_mistakes_known_to_game_or_algorithm_are_refused(
     folder: Path, capsys: pytest.CaptureFixture[str], command: str, overrides: list[str], message: str
 ) -> None:
     sets = [part for override in overrides for part in ("--set", override)]
@@ -575,7 +573,7 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
     assert f"usage: arena {command}" in capsys.readouterr().out
 
 
-def test_train_and_evaluate_hand_their_arguments_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_train_and_evaluate_pass_their_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[Any] = []
 
     def start(rank0: Any, processes: Any, **_: Any) -> int:
@@ -634,7 +632,8 @@ def test_python_m_arena_is_the_command_line(folder: Path) -> None:
     )
 
 
-def test_a_users_modules_do_not_take_the_place_of_pythons_own(folder: Path) -> None:
+@pytest.mark.slow
+def test_user_modules_do_not_shadow_the_standard_library(folder: Path) -> None:
     for name in ("random", "struct", "numpy"):
         (folder / f"{name}.py").write_text("raise RuntimeError('the user's')")
     found = python("-m", "arena", "check", write(folder))
@@ -645,8 +644,9 @@ def test_a_users_modules_do_not_take_the_place_of_pythons_own(folder: Path) -> N
 # output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["plan"], ["plan", "--json", "--set", "matches[0].copies=40"], ["check"]])
-def test_an_output_that_takes_no_more_is_told_in_a_sentence(folder: Path, command: list[str]) -> None:
+def test_failing_stdout_is_reported_in_one_line(folder: Path, command: list[str]) -> None:
     found = python_into("/dev/full", "-m", "arena", command[0], write(folder), *command[1:])
     assert found.returncode == 1
     assert found.stderr == "arena: failed: the output cannot be written: No space left on device\n"
@@ -654,14 +654,14 @@ def test_an_output_that_takes_no_more_is_told_in_a_sentence(folder: Path, comman
 
 @pytest.mark.parametrize("asked", [["--help"], ["--version"], ["tournament", "--help"]])
 @pytest.mark.parametrize("unbuffered", [[], ["-u"]])
-def test_help_that_cannot_be_written_is_told_too(asked: list[str], unbuffered: list[str]) -> None:
+def test_failing_stdout_of_help_is_reported(asked: list[str], unbuffered: list[str]) -> None:
     found = python_into("/dev/full", *unbuffered, "-m", "arena", *asked)
     assert found.returncode == 1
     assert found.stderr == "arena: failed: the output cannot be written: No space left on device\n"
 
 
 @pytest.mark.parametrize("mistake", [["plan", "nope.yaml"], ["plan"], ["plan", "x.yaml", "--nope"]])
-def test_a_mistake_that_cannot_be_told_ends_with_its_exit_code(folder: Path, mistake: list[str]) -> None:
+def test_exit_code_is_kept_if_stderr_fails(folder: Path, mistake: list[str]) -> None:
     with open("/dev/full", "w") as full:
         assert subprocess.run([sys.executable, "-m", "arena", *mistake], stderr=full, env=ENVIRONMENT).returncode == 2
 
@@ -673,7 +673,8 @@ def recorded(folder: Path) -> None:
     assert python("-m", "arena", "train", "duel.yaml", "--ranks", "1", "--run-dir", "run").returncode == 0
 
 
-def test_what_reads_a_run_or_plays_says_so_as_well(folder: Path) -> None:
+@pytest.mark.slow
+def test_failing_stdout_of_every_command_is_reported(folder: Path) -> None:
     recorded(folder)
     words = "arena: failed: the output cannot be written: No space left on device\n"
     for command in (["replay", "run"], ["watch", "run"], ["tournament", "duel.yaml", "--episodes", "8"]):
@@ -681,7 +682,8 @@ def test_what_reads_a_run_or_plays_says_so_as_well(folder: Path) -> None:
         assert (found.returncode, found.stderr) == (1, words), command
 
 
-def test_where_stdout_is_closed_nothing_is_said_and_all_is_done(folder: Path) -> None:
+@pytest.mark.slow
+def test_closed_stdout_is_silent_and_work_is_done(folder: Path) -> None:
     recorded(folder)
     for command in (["replay", "run", "--verify"], ["watch", "run"], ["evaluate", "duel.yaml", "--episodes", "2"]):
         closed = ["sh", "-c", '"$@" >&-', "sh", sys.executable, "-m", "arena", *command]
@@ -723,23 +725,20 @@ DUEL = {
     ("command", "folder_of_run"),
     [(["train", "--ranks", "1"], "duel"), (["evaluate", "--episodes", "10"], "duel-evaluation")],
 )
-def test_games_whose_reader_has_left_are_played_to_their_end(
-    folder: Path, command: list[str], folder_of_run: str
-) -> None:
+def test_broken_pipe_does_not_end_the_games(folder: Path, command: list[str], folder_of_run: str) -> None:
     name, *options = command
     assert unread("-m", "arena", name, write(folder, **DUEL), *options) == (0, "")
     assert len((folder / "runs" / folder_of_run / "episodes.jsonl").read_text().splitlines()) == 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["plan", "duel.yaml"], ["list", "--markdown", "ppo"]])
-def test_a_command_that_only_prints_ends_quietly_with_its_reader(folder: Path, command: list[str]) -> None:
+def test_printing_command_ends_quietly_on_a_broken_pipe(folder: Path, command: list[str]) -> None:
     write(folder, **DUEL)
     assert unread("-m", "arena", *command) == (141, "")
 
 
-def test_a_place_for_records_that_is_taken_is_a_mistake_and_found_before_anybody_plays(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_occupied_record_folder_is_refused_before_play(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "run").mkdir()
     Path(write(folder)).rename(folder / "run" / "config.yaml")
     checkpoints = folder / "run" / "checkpoints"
@@ -750,7 +749,7 @@ def test_a_place_for_records_that_is_taken_is_a_mistake_and_found_before_anybody
     assert said == "run/evaluations cannot be written: File exists. What was written before stays"
 
 
-def test_an_unknown_option_is_told_the_nearest_with_the_usage_of_its_command(
+def test_unknown_option_names_the_nearest_and_the_usage(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit) as caught:
@@ -770,7 +769,7 @@ def test_an_unknown_option_is_told_the_nearest_with_the_usage_of_its_command(
         ("pettingzoo.classic.rps_v2", "a game of PettingZoo is written 'pettingzoo:classic.rps_v2'"),
     ],
 )
-def test_a_game_of_another_library_is_told_how_it_is_written(
+def test_game_of_another_library_names_the_prefix(
     folder: Path, capsys: pytest.CaptureFixture[str], make: str, words: str
 ) -> None:
     assert words in error_of(capsys, "plan", write(folder, envs={"game": {"make": make}}))
@@ -782,7 +781,7 @@ def test_the_nearest_game_of_gymnasium_is_suggested_once(folder: Path, capsys: p
     assert told.endswith(": Environment `cartpole` doesn't exist. Did you mean 'CartPole-v1'?")
 
 
-def test_plan_says_when_policies_are_evaluated_and_who_plays(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_shows_evaluations_and_their_policies(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     policies = {"blue": {"algorithm": "random"}, "red": {"algorithm": "random"}}
     seats = ["blue", ["red", "red"], "blue"]
     evaluation = {"every": 40, "episodes": 5, "seats": seats}
@@ -802,7 +801,7 @@ def test_plan_says_when_policies_are_evaluated_and_who_plays(folder: Path, capsy
         *(["replay"], ["report"]),
     ],
 )
-def test_a_run_folder_that_is_none_is_called_the_same_by_every_command(
+def test_missing_run_folder_has_one_message_in_every_command(
     command: list[str], there: bool, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if there:

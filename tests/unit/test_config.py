@@ -66,7 +66,7 @@ def refusal(action: Callable[[], object]) -> ConfigError | None:
 # What is read
 
 
-def test_defaults_are_those_that_the_reference_names() -> None:
+def test_defaults_equal_the_reference() -> None:
     config = parse({key: value for key, value in VALID.items() if key != "name"})
     assert (config.name, config.seed, config.rounds, config.scale) == ("duel", 0, 1, False)
     assert config.checkpoint_every == 10_000
@@ -158,7 +158,7 @@ def test_the_name_of_an_independent_worker_is_not_taken_by_another_policy() -> N
     assert list(parse(data).policies) == ["blue#0", "blue#1", "red", "blue#2"]
 
 
-def test_the_data_given_is_not_changed() -> None:
+def test_input_data_is_not_changed() -> None:
     before = copy.deepcopy(VALID)
     parse(VALID, "policies.blue.options.learning_rate=1", "matches[0].lanes=2", "envs.game.kwargs.more=1")
     assert before == VALID
@@ -172,7 +172,7 @@ def test_the_shipped_configurations_are_valid(path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "processes"), [("touchdown_2v2", 6), ("touchdown_1v1", 13), ("round_robin_4x5", 151)])
-def test_the_shipped_examples_need_the_processes_that_they_say(name: str, processes: int) -> None:
+def test_shipped_examples_need_the_documented_processes(name: str, processes: int) -> None:
     assert make_plan(load_config(CONFIGS / f"{name}.yaml")).processes == processes
 
 
@@ -242,7 +242,7 @@ def test_the_roles_are_counted_as_they_are_written_out() -> None:
 
 
 @pytest.mark.parametrize("value", ["0", "-1", ".nan", ".inf", "1e9", "null", "soon"])
-def test_a_time_that_no_clock_can_wait_for_is_refused(value: str) -> None:
+def test_time_beyond_the_clock_is_refused(value: str) -> None:
     assert error_of(VALID, f"watchdog_s={value}").path == "watchdog_s"
 
 
@@ -251,7 +251,7 @@ def test_numbers_that_a_float_cannot_hold_are_refused() -> None:
     assert error_of(VALID, f"ticks={2**53}").path == "ticks"
 
 
-def test_a_file_without_end_is_not_read_to_its_end(tmp_path: Path) -> None:
+def test_endless_file_is_refused(tmp_path: Path) -> None:
     assert "longer than 100000 bytes" in str(refusal(lambda: load_config("/dev/zero")))
     (tmp_path / "x.yaml").write_bytes(b"#" * 100_001)
     assert "longer than 100000 bytes" in str(refusal(lambda: load_config(tmp_path / "x.yaml")))
@@ -312,6 +312,7 @@ def configurations(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @given(configurations())
 def test_the_resolved_yaml_loads_to_an_equal_configuration(data: dict[str, Any]) -> None:
     config = parse_config(data, source="drawn.yaml")
@@ -334,6 +335,7 @@ odd_values = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(place=st.sampled_from(_places(VALID)), value=odd_values, remove=st.booleans())
 def test_a_mutated_configuration_raises_nothing_but_configuration_errors(
@@ -484,7 +486,7 @@ def test_a_missing_file_is_named_with_the_nearest_one(tmp_path: Path) -> None:
         (b"ticks: 3\nticks: 4\n", "given twice"),
     ],
 )
-def test_a_file_that_holds_no_configuration_says_why(tmp_path: Path, content: bytes, message: str) -> None:
+def test_file_without_a_configuration_gives_its_reason(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "bad.yaml"
     path.write_bytes(content)
     with pytest.raises(ConfigError, match=message) as caught:
@@ -555,7 +557,7 @@ def test_a_float_with_a_fraction_or_out_of_range_is_no_integer() -> None:
     assert "found inf" in str(error_of(VALID, "ticks=.inf").message)
 
 
-def test_a_mistaken_key_that_an_override_made_is_told_once() -> None:
+def test_wrong_key_of_an_override_is_reported_once() -> None:
     error = str(error_of(VALID, "polices.blue=1"))
     assert error.startswith("--set polices.blue=1: polices: unknown key 'polices'; did you mean 'policies'?")
     assert error.count("did you mean") == 1
@@ -565,7 +567,7 @@ def test_a_name_that_is_not_close_is_not_suggested() -> None:
     assert "unknown policy 'green'; known: " in str(error_of(VALID, "matches[0].seats[1]=green"))
 
 
-def test_an_override_repairs_what_the_file_has_wrong() -> None:
+def test_override_replaces_a_wrong_value_of_the_file() -> None:
     assert parse(changed(["ticks"], 0), "ticks=6").ticks == 6
 
 

@@ -22,7 +22,7 @@ import envs.adapters
 from arena.cli.main import main
 from mutated_configs import mutant
 from run_cli import arena
-from working_folder import visiting
+from working_folder import working_directory
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 SOURCES = sorted([*CONFIGS.glob("*.yaml"), *CONFIGS.glob("examples/*/*.yaml")])
@@ -84,7 +84,7 @@ def shown(content: bytes) -> str:
 def at_home(request: pytest.FixtureRequest) -> Iterator[Path]:
     """A configuration, in the folder that holds the modules that it names."""
     source: Path = request.param
-    with visiting(source.parent), warnings.catch_warnings():
+    with working_directory(source.parent), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield source
 
@@ -117,6 +117,7 @@ def test_mistaken_file_is_planned_or_refused(at_home: Path, files: int, tmp_path
     assert files == FEW or min(found[0], found[2]) > 20, "many files are valid, many are refused"
 
 
+@pytest.mark.slow
 def test_mistaken_file_in_its_own_process_exits_with_0_or_2(tmp_path: Path) -> None:
     for seed in range(PROCESSES):
         source = SOURCES[seed % len(SOURCES)]

@@ -35,7 +35,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("space", ODD, ids=str)
-def test_actions_from_end_to_end_stay_in_the_bounds_and_reach_them(space: spaces.Box) -> None:
+def test_actions_reach_and_never_exceed_the_bounds(space: spaces.Box) -> None:
     box = UnitBox(space)
     assert box.shape == (box.outputs,) == (int(np.prod(space.shape)),)
     for value, bound in ((-1.0, space.low), (1.0, space.high)):
@@ -65,7 +65,7 @@ def test_the_middle_of_the_actions_is_the_middle_of_the_bounds() -> None:
     ],
     ids=str,
 )
-def test_spaces_without_an_inside_are_refused(space: Any, message: str) -> None:
+def test_degenerate_bounds_are_refused(space: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         UnitBox(space)
 
@@ -99,12 +99,12 @@ def test_the_density_is_finite_where_tanh_has_rounded_to_one() -> None:
     assert squashed.log_prob(noise).tolist() == pytest.approx([exact, exact], rel=1e-6)
 
 
-def test_deviations_have_a_least_and_a_greatest() -> None:
+def test_deviations_are_bounded() -> None:
     squashed = SquashedGaussian(torch.tensor([[0.0, 0.0, -50.0, 9.0]]))
     assert squashed.log_std.tolist() == [[-20.0, 2.0]]
 
 
-def test_the_gradient_by_hand_is_autograds() -> None:
+def test_closed_form_gradient_equals_autograd() -> None:
     outputs = 2 * numbers(40, 6)
     outputs[:4, 3:] += 30  # some deviations are clamped
     outputs.requires_grad_()
@@ -132,19 +132,20 @@ def process(noise: ActionNoise, ticks: int) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.parametrize("theta", [0.15, 0.5, 1.0])
-def test_noise_has_its_deviation_on_every_tick_and_forgets_as_told(theta: float) -> None:
+def test_noise_has_its_deviation_and_autocorrelation(theta: float) -> None:
     seen = process(ActionNoise(20_000, 1, std=0.4, theta=theta, generator=draw()), 6)[:, :, 0]
     np.testing.assert_allclose(seen.std(1), 0.4, rtol=0.03)
     for lag in range(1, 6):
         assert np.corrcoef(seen[0], seen[lag])[0, 1] == pytest.approx((1 - theta) ** lag, abs=0.03)
 
 
-def test_numbers_and_rows_have_noise_of_their_own() -> None:
+@pytest.mark.slow
+def test_noise_is_independent_per_number_and_row() -> None:
     seen = process(ActionNoise(2, 2, std=1.0, theta=0.2, generator=draw()), 20_000).reshape(-1, 4)
     np.testing.assert_allclose(np.corrcoef(seen.T), np.eye(4), atol=0.1)
 
 
-def test_noise_begins_anew_in_the_rows_whose_episode_has_ended() -> None:
+def test_noise_is_reset_at_the_end_of_an_episode() -> None:
     noise = ActionNoise(20_000, 1, std=1.0, theta=0.1, generator=draw())
     ended = np.arange(20_000) < 10_000
     before = noise.draw()[:, 0].numpy()

@@ -94,7 +94,7 @@ def test_cover_keeps_the_contract(options: dict[str, Any]) -> None:
     check_batched_env(Cover(lanes=3, **options), ticks=40)
 
 
-def test_a_wrong_option_says_what_is_allowed() -> None:
+def test_wrong_option_lists_allowed_values() -> None:
     with pytest.raises(ConfigError, match="players: got 0, expected a whole number of at least 1"):
         Cover(lanes=1, players=0)
 

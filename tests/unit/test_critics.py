@@ -15,7 +15,6 @@ from policies.common.rollout import to_leaves
 from policies.networks.critics import Critics
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
-PICTURE = spaces.Dict(a=spaces.Box(0, 255, (8, 8, 3), np.uint8), b=VECTOR)
 COUNT, ROWS = 2, 20
 
 
@@ -49,7 +48,7 @@ def gradients(module: torch.nn.Module) -> list[Tensor]:
 
 
 @pytest.mark.parametrize(("actions", "outputs"), [(2, 1), (0, 4)])
-def test_the_way_back_to_the_weights_is_autograds(actions: int, outputs: int) -> None:
+def test_weight_gradients_equal_autograd(actions: int, outputs: int) -> None:
     made, leaves = critics(VECTOR, actions=actions, outputs=outputs), seen(VECTOR)
     by_value = numbers(COUNT, ROWS, outputs)
     given = numbers(ROWS, actions) if actions else None
@@ -68,7 +67,7 @@ def test_the_way_back_to_the_weights_is_autograds(actions: int, outputs: int) ->
 
 
 @pytest.mark.parametrize("first", [False, True])
-def test_the_way_back_to_the_actions_is_autograds_and_passes_the_weights(first: bool) -> None:
+def test_action_gradients_equal_autograd_without_weights(first: bool) -> None:
     made, features = critics(VECTOR), numbers(ROWS, 3)
     count = 1 if first else COUNT
     actions, by_value = numbers(ROWS, 2).requires_grad_(), numbers(count, ROWS, 1)
@@ -82,6 +81,6 @@ def test_the_way_back_to_the_actions_is_autograds_and_passes_the_weights(first: 
     assert gradients(made) == []
 
 
-def test_critics_begin_as_different_as_they_can() -> None:
+def test_critics_have_different_initial_weights() -> None:
     one, other = critics(VECTOR)(numbers(ROWS, 3), numbers(ROWS, 2, seed=6)).squeeze(-1).detach()
     assert np.corrcoef(one, other)[0, 1] < 0.9

@@ -76,7 +76,7 @@ def test_the_columns_hold_what_was_added(tmp_path: Path) -> None:
 
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=6), st.integers(0, 30), st.integers(1, 9))
 @settings(max_examples=25)
-def test_what_is_cut_at_a_tick_is_as_if_it_had_never_been_played(legs: list[int], until: int, size: int) -> None:
+def test_cut_at_a_tick_equals_never_played(legs: list[int], until: int, size: int) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         patch.setattr("arena.dataset.writer._MOST_TICKS", size)
         home, start = Path(name), 0
@@ -98,7 +98,7 @@ def test_samples_are_cut_and_unfinished_files_removed(tmp_path: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["000000000000.lane-0002.npz", MANIFEST]
 
 
-def test_episodes_do_not_go_on_over_ticks_that_are_missing(tmp_path: Path) -> None:
+def test_missing_ticks_split_episodes(tmp_path: Path) -> None:
     for first, last in ((1, 4), (7, 9)):
         played(tmp_path, first, last, at=9, ends=((1, 1), (1, 1)))
     assert {tuple(episode.tick) for episode in match_of(tmp_path).episodes()} == {(7, 8, 9)}
@@ -164,7 +164,7 @@ def test_a_manifest_that_is_no_manifest_is_refused(text: str, tmp_path: Path) ->
         open_dataset(tmp_path)
 
 
-def test_where_nothing_was_recorded_the_remedy_is_told(tmp_path: Path) -> None:
+def test_missing_samples_name_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="`record: samples`"):
         open_dataset(tmp_path)
     played(tmp_path / "samples" if (tmp_path / "samples").mkdir() is None else tmp_path, 1, 1)
@@ -213,7 +213,7 @@ def test_columns_that_do_not_fit_are_refused(change: dict[str, Any], tmp_path: P
     assert caught.value.source == str(path)
 
 
-def test_choices_of_those_who_did_not_act_are_none(tmp_path: Path) -> None:
+def test_actions_of_idle_rows_are_none(tmp_path: Path) -> None:
     played(tmp_path, 1, 3)
     path = folder_of(tmp_path, 3) / "000000000000.lane-0002.npz"
     resting = {"0/action/0": np.full((3, 2), 9), "active": np.zeros((3, 2, 2), np.bool_)}
@@ -238,7 +238,7 @@ def test_columns_are_found_by_their_names_whatever_their_order(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["0x.lane-0y.npz", "00.lane-.npz", "000000000000.lane-0002.old.npz", "٣.lane-٣.npz"])
-def test_files_of_other_names_are_none_of_the_parts(name: str, tmp_path: Path) -> None:
+def test_files_of_other_names_are_ignored(name: str, tmp_path: Path) -> None:
     played(tmp_path, 1, 3)
     (folder_of(tmp_path, 3) / name).write_bytes(b"")
     assert ticks(tmp_path) == [[1, 2, 3]]
@@ -267,10 +267,11 @@ def refused(home: Path) -> str:
     return str(home)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Reading `.npy`")  # in the style of Python 2
 @settings(max_examples=100)
 @given(data=st.data())
-def test_whatever_is_changed_in_a_part_it_is_read_or_refused(data: st.DataObject) -> None:
+def test_mutated_part_is_read_or_refused(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
         played(home, 1, 3, at=2, ends=((1, 1), (0, 1)))
@@ -305,9 +306,10 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(data=st.data())
-def test_whatever_is_changed_in_a_manifest_it_is_read_or_refused(data: st.DataObject) -> None:
+def test_mutated_manifest_is_read_or_refused(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
         played(home, 1, 1)
@@ -327,9 +329,7 @@ class Bomb:
         return os.system, ("touch exploded",)
 
 
-def test_no_code_is_run_and_no_memory_taken_that_the_file_has_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_malicious_file_runs_no_code_and_allocates_no_excess(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     played(tmp_path, 1, 3)
     path = folder_of(tmp_path, 3) / "000000000000.lane-0002.npz"

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from arena import registry
 from arena.errors import BudgetReached, ConfigError
-from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
-from minibatches import assert_gradients, disturb, made_up, parts
+from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group
+from minibatches import assert_gradients, disturb, made_up
 from policies.common.replay import Transitions
 from policies.ddpg import DDPG
 
@@ -63,7 +63,7 @@ def losses(learner: DDPG, batch: Transitions) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("space", [VECTOR, PICTURE], ids=["numbers", "picture"])
-def test_the_gradients_by_hand_are_autograds(space: Any) -> None:
+def test_closed_form_gradients_equal_autograd(space: Any) -> None:
     learner = disturbed(worker(ScriptedEnv(space, NUMBERS)))
     batch = made_up(learner, 50)
     critic_loss, actor_loss = losses(learner, batch)
@@ -91,7 +91,7 @@ def test_a_target_is_the_reward_and_what_is_left_by_the_target_networks() -> Non
         assert targets[index].item() == pytest.approx(expected, abs=1e-5)
 
 
-def test_errors_are_what_priorities_want() -> None:
+def test_errors_are_the_priorities() -> None:
     learner = disturbed(worker())
     batch = made_up(learner, 20)
     _, errors = learner.backward(batch)
@@ -170,7 +170,7 @@ def test_check_refuses_actions_without_bounds_between_numbers(space: Any) -> Non
         DDPG.check(VECTOR, space)
 
 
-def test_an_actor_disturbs_nothing_and_is_greedy_when_told() -> None:
+def test_actor_has_no_side_effects_and_can_be_greedy() -> None:
     learner = disturbed(worker(noise_std=0.3))
     observations, infos = learner.env.reset()
     greedy, curious = learner.actor(greedy=True), learner.actor()
@@ -182,94 +182,7 @@ def test_an_actor_disturbs_nothing_and_is_greedy_when_told() -> None:
     assert all_equal(before, learner.state_dict())
 
 
-# ------------------------------------------------------------------------------------------------------------ groups
-
-
-def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data() -> None:
-    alone = disturbed(worker())
-    batch = made_up(alone, 50)
-
-    def work(group: ThreadGroup) -> Any:
-        learner = disturbed(worker(group=group))
-        figures = [learner.update(parts(batch, 30, 20)[group.rank])[0] for _ in range(3)]
-        return flat_weights(learner.network), figures, group.called
-
-    (mine, my_figures, called), (yours, your_figures, _) = together(2, work)
-    expected = [alone.update(batch)[0] for _ in range(3)]
-    assert called.count("average") == 3  # one exchange for actor and critic
-    assert np.array_equal(mine, yours)
-    assert my_figures == your_figures
-    np.testing.assert_allclose(mine, flat_weights(alone.network), atol=1e-6, rtol=0)
-    assert my_figures[-1] == pytest.approx(expected[-1], abs=1e-5)
-
-
-def test_a_worker_with_an_empty_minibatch_takes_part_and_counts_for_nothing() -> None:
-    alone = disturbed(worker())
-    batch = made_up(alone, 50)
-
-    def work(group: ThreadGroup) -> Any:
-        learner = disturbed(worker(group=group))
-        learner.update(parts(batch, 50, 0)[group.rank])
-        return flat_weights(learner.network)
-
-    mine, yours = together(2, work)
-    alone.update(batch)
-    assert np.array_equal(mine, yours)
-    np.testing.assert_allclose(mine, flat_weights(alone.network), atol=1e-6, rtol=0)
-
-
-@pytest.mark.parametrize("sync", ["gradients", "samples"])
-def test_workers_with_unequal_rows_stay_equal_through_a_run(sync: str) -> None:
-    def work(group: ThreadGroup) -> Any:
-        env = ScriptedEnv(VECTOR, NUMBERS, rows=1 + 2 * group.rank, seed=group.rank, ticks=12, reward=random_rewards(1))
-        learner = trained(env, group)
-        return flat_weights(learner.network), learner.group_learner.gradient_steps, group.called
-
-    first, second = together(2, work, sync=sync)
-    assert np.array_equal(first[0], second[0])
-    assert first[1:] == second[1:]
-    assert first[1] > 0
-
-
-def test_a_loss_that_is_no_number_stops_the_worker_before_its_weights_are_lost() -> None:
-    env = ScriptedEnv(VECTOR, NUMBERS, ticks=20, reward=lambda observations, actions: np.full(4, np.nan))
-    learner = worker(env)
-    with pytest.raises(FloatingPointError, match="policy 'blue'"):
-        learner.run()
-    assert np.isfinite(flat_weights(learner.network)).all()
-
-
-def test_a_gradient_that_is_no_number_stops_the_worker_before_any_weight_is_lost() -> None:
-    learner = disturbed(worker())
-    batch, before = made_up(learner, 10), flat_weights(learner.network)
-    spoilt = learner.optimizers["actor"]
-    average = learner.group_learner.average
-
-    def spoil(*given: Any, **more: Any) -> Any:
-        figures = average(*given, **more)
-        spoilt.gradient[3] = np.inf
-        return figures
-
-    learner.group_learner.average = spoil  # type: ignore[method-assign]
-    with pytest.raises(FloatingPointError, match="policy 'blue'"):
-        learner.update(batch)
-    assert np.array_equal(flat_weights(learner.network), before)
-
-
-# ------------------------------------------------------------------------------------------------------------- state
-
-
-def test_a_stored_state_holds_networks_targets_and_optimizers() -> None:
-    learner = trained(ScriptedEnv(VECTOR, NUMBERS, ticks=12, reward=random_rewards(0)))
-    stored = learner.state_dict()
-    fresh = worker(ScriptedEnv(VECTOR, NUMBERS))
-    assert not all_equal(fresh.state_dict(), stored)
-    fresh.load_state_dict(stored)
-    assert all_equal(fresh.state_dict(), stored)
-    batch = made_up(learner, 20)
-    for one in (learner, fresh):
-        one.update(batch)
-    assert np.array_equal(flat_weights(fresh.network), flat_weights(learner.network))
+# ------------------------------------------------------------------------------------------------------------ options
 
 
 @pytest.mark.parametrize(

@@ -94,9 +94,7 @@ def replayed(algorithm: Any, *, rows: int, workers: int = 1, **options: Any) -> 
 
 @pytest.mark.parametrize("algorithm", [SAC, TD3, DDPG])
 @pytest.mark.parametrize(("rows", "intensity"), [(1, 256), (4, 91), (16, 32), (10_000, 1)])
-def test_one_row_has_a_gradient_step_per_tick_and_more_rows_less_than_in_proportion(
-    algorithm: Any, rows: int, intensity: int
-) -> None:
+def test_gradient_steps_grow_sublinearly_with_rows(algorithm: Any, rows: int, intensity: int) -> None:
     assert replayed(algorithm, rows=rows) == (intensity, 256)
 
 

@@ -58,7 +58,7 @@ def test_the_rounds_of_a_league_have_its_past_selves() -> None:
     assert "@500" in shown
 
 
-def test_the_roles_of_the_dead_are_somewhere() -> None:
+def test_roles_of_failed_ranks_are_rehosted() -> None:
     shown = words("legs").split("\n")
     assert "rank 3: died" in shown
     assert shown.count("blue_1") == 2

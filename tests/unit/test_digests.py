@@ -112,7 +112,7 @@ def test_digests_differ_from_a_change_to_the_end_of_its_episode(change: str) -> 
     assert np.argwhere(differs).tolist() == [[3, 1], [4, 1], [5, 1]]
 
 
-def test_what_is_seen_first_counts_and_a_new_episode_begins_anew() -> None:
+def test_digest_includes_the_first_observation_and_resets_per_episode() -> None:
     made = Digests(GAME, 4, actions=ACTIONS)
     first, played = story()
     begun = made.begin(first, ALL_LANES)

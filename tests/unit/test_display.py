@@ -87,7 +87,7 @@ def test_a_last_state_that_was_just_printed_is_not_printed_again() -> None:
     assert screen.fresh() == ""
 
 
-def test_where_nobody_knows_how_many_ticks_there_are_none_are_left() -> None:
+def test_unknown_number_of_ticks_shows_no_remaining_time() -> None:
     clock, screen, board = Clock(), Screen(), Scoreboard(["blue"])
     plain = make_display(screen, terminal=False, total_ticks=None, colors={}, clock=clock)
     plain.start()
@@ -101,7 +101,7 @@ def test_where_nobody_knows_how_many_ticks_there_are_none_are_left() -> None:
     assert "/" not in told.replace("ticks/s", "")
 
 
-def test_a_display_that_was_never_updated_says_nothing() -> None:
+def test_display_without_updates_prints_nothing() -> None:
     screen = Screen()
     display = PlainDisplay(screen, total_ticks=10)
     display.start()
@@ -160,7 +160,7 @@ def test_a_message_is_shown_as_it_is(terminal: bool) -> None:
     assert "[red]checkpoint[/] saved: matches[0]\n" in screen.fresh()
 
 
-def test_names_that_look_like_markup_are_names() -> None:
+def test_names_with_markup_are_escaped() -> None:
     screen, board = Screen(), Scoreboard(["[bold]"])
     board.update(UpdateRecord("[bold]", 1, 1, 1, 0.1, {"[x]_loss": 0.5}))
     display = LiveDisplay(screen, total_ticks=10, colors={}, width=80)
@@ -199,7 +199,7 @@ def test_many_calls_in_a_second_keep_the_rate_small_and_right() -> None:
     assert len(rate._points) <= 60
 
 
-def test_the_summary_tells_how_each_policy_began_and_ended() -> None:
+def test_summary_has_first_and_last_games_of_each_policy() -> None:
     board = Scoreboard(["blue", "red", "idle"])
     play(board, 12, "win")
     play(board, 88, "loss")
@@ -214,7 +214,7 @@ def test_the_summary_tells_how_each_policy_began_and_ended() -> None:
     ]
 
 
-def test_the_summary_of_a_short_run_claims_no_change() -> None:
+def test_summary_of_a_short_run_shows_no_change() -> None:
     board = Scoreboard()
     play(board, 1, "win")
     assert summary_lines(board, "x")[1:] == ["blue  won 100 % of its 1 game", "red   won 0 % of its 1 game"]
@@ -227,7 +227,7 @@ def test_first_and_last_games_of_the_summary_do_not_overlap() -> None:
     assert summary_lines(board, "x")[1] == "blue  won 0 % of its first 15 games, 100 % of its last 15"
 
 
-def test_the_summary_of_a_game_without_winners_tells_returns() -> None:
+def test_summary_of_a_game_without_winners_shows_returns() -> None:
     board = Scoreboard()
     play(board, 100, None, gain=21.25)
     play(board, 100, None, gain=480.0)

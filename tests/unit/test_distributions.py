@@ -67,7 +67,7 @@ def test_log_probabilities_and_entropies_are_those_of_torch(make: Callable[[], B
     torch.testing.assert_close(both.ours.entropy(), both.theirs.entropy())
 
 
-def test_gradients_by_hand_are_autograds() -> None:
+def test_closed_form_gradients_equal_autograd() -> None:
     outputs, log_std = (
         numbers(7, 9).double(),
         torch.tensor([-1.0, 0.0, 1.5] * 3, dtype=torch.float64, requires_grad=True),
@@ -173,7 +173,7 @@ ACTION_SPACES = [
 
 
 @pytest.mark.parametrize("space", ACTION_SPACES, ids=str)
-def test_what_a_head_samples_is_an_action_of_the_space(space: spaces.Space[np.ndarray]) -> None:
+def test_sampled_actions_are_in_the_space(space: spaces.Space[np.ndarray]) -> None:
     head = action_head(space)
     policy = head.distribution(5 * numbers(50, head.outputs), None)
     for actions in (policy.sample(head.noise(1, 50, seeded())[0]), policy.mode()):

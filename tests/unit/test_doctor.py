@@ -41,7 +41,7 @@ def test_a_finding_is_one_line_whatever_was_found() -> None:
     assert ok("pidfd", "works").line == "ok       pidfd: works"
 
 
-def test_a_check_that_fails_is_a_problem_and_the_others_go_on() -> None:
+def test_failing_check_is_a_problem_and_others_continue() -> None:
     def broken_thing() -> Iterator[Finding]:
         yield ok("first", "fine")
         raise OSError(errno.EIO, "Input/output error")
@@ -69,6 +69,7 @@ def test_only_a_problem_makes_exit_1_on_the_console_and_as_json(
     assert [(one["subject"], one["level"]) for one in told] == [(f.subject, f.level.value) for f in findings]
 
 
+@pytest.mark.slow
 def test_a_program_that_does_not_end_is_ended() -> None:
     answer = ask(["sh", "-c", "echo here; exec sleep 600"], seconds=3.0)
     assert (answer.code, answer.out) == (None, "here\n")
@@ -127,7 +128,7 @@ def test_a_package_that_is_missing_is_a_problem_with_the_command_that_helps(monk
     ],
     ids=["together", "alone", "one lost", "refused", "stuck"],
 )
-def test_processes_that_do_not_meet_are_a_problem_that_says_why(answer: Answer, level: str, words: str) -> None:
+def test_processes_that_cannot_communicate_are_a_problem(answer: Answer, level: str, words: str) -> None:
     found = mpi.meeting("3 processes", 3, answer)
     assert found.level == level
     assert words in found.found
@@ -137,11 +138,11 @@ def test_processes_that_do_not_meet_are_a_problem_that_says_why(answer: Answer, 
     ("out", "level"),
     [("one of 2\none of 2\n", "ok"), ("one of 2\n", "warning"), ("one of 3\n" * 2, "warning"), ("", "warning")],
 )
-def test_a_run_heals_itself_if_all_who_were_left_have_met(out: str, level: str) -> None:
+def test_repair_works_if_all_survivors_communicate(out: str, level: str) -> None:
     assert mpi.survival(Answer(None, out, "killed")).level == level
 
 
-def test_without_mpi_each_trial_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_mpi_each_trial_names_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
     found = list(doctor.examine_machine([mpi.launcher, mpi.few_processes, mpi.a_death]))
@@ -244,7 +245,7 @@ def test_few_open_files_are_a_problem(limits: tuple[int, int], level: str, monke
 # --- storage ------------------------------------------------------------------------------------------------------
 
 
-def test_the_place_of_the_runs_is_tried_and_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_folder_is_tested_and_left_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert storage.place() == tmp_path
     assert {finding.level for finding in (*storage.writing(), *storage.clocks())} == {Level.OK}
@@ -270,7 +271,7 @@ def test_a_place_without_locks_is_a_warning(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(("free", "level"), [(MIB, "problem"), (500 * MIB, "warning"), (5 * GIB, "ok")])
-def test_little_room_is_said_in_time(free: int, level: str) -> None:
+def test_low_disk_space_is_a_warning(free: int, level: str) -> None:
     assert storage.space_finding(Path("runs"), free).level == level
 
 
@@ -329,6 +330,7 @@ def test_torch_that_is_broken_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> N
     assert list(torch.gpu()) == []
 
 
+@pytest.mark.slow
 def test_the_doctors_own_process_needs_neither_torch_nor_mpi() -> None:
     program = (
         "import sys; from arena.cli import doctor; from arena.cli.doctor import torch, memory, storage\n"
@@ -342,5 +344,5 @@ def test_the_doctors_own_process_needs_neither_torch_nor_mpi() -> None:
     assert (done.returncode, done.stdout) == (0, "\n"), done.stderr
 
 
-def test_every_check_looks_at_something_of_its_own() -> None:
+def test_checks_are_distinct() -> None:
     assert max(Counter(doctor.CHECKS).values()) == 1

@@ -94,7 +94,7 @@ def test_lengths_and_returns_are_the_sums_over_the_ticks_of_the_episode(lanes: i
     assert episodes.episodes.tolist() == finished
 
 
-def test_lanes_that_end_on_one_tick_are_each_their_own_episode() -> None:
+def test_lanes_that_end_on_one_tick_are_separate_episodes() -> None:
     episodes = account(lanes=3)
     episodes.tick(step([[1, 2], [3, 4], [5, 6]], np.zeros((3, 2))))
     over, _ = episodes.tick(step([[1, 1]] * 3, [[1, 1], [0, 0], [1, 1]]))
@@ -112,7 +112,7 @@ def test_lanes_that_end_on_one_tick_are_each_their_own_episode() -> None:
     ]
 
 
-def test_a_lane_is_over_when_each_of_its_entities_has_ended_on_whatever_tick() -> None:
+def test_lane_ends_when_all_entities_have_ended() -> None:
     episodes = account()
     assert not episodes.tick(step([[0, 0]], [[1, 0]]))[0].any()
     assert not episodes.tick(GOES_ON)[0].any()
@@ -139,7 +139,7 @@ def test_idle_ticks_count_where_the_seat_should_have_acted() -> None:
     assert idle == [[2, 1], [0, 0], [1, 0]]
 
 
-def test_nothing_of_an_episode_is_left_in_the_next() -> None:
+def test_episodes_share_no_state() -> None:
     episodes = account()
     episodes.add_idle(0, np.ones((1, 1), np.bool_))
     episodes.tick(step([[5, -5]], [[1, 0]], [[0, 1]], [[{"outcome": "win"}, {"outcome": "loss"}]]))
@@ -150,7 +150,7 @@ def test_nothing_of_an_episode_is_left_in_the_next() -> None:
     assert [(seat.return_, seat.idle_ticks, seat.outcome) for seat in record.seats] == [(0.5, 0, None), (1.0, 0, None)]
 
 
-def test_a_restarted_lane_forgets_its_unfinished_episode_and_only_that() -> None:
+def test_restarted_lane_drops_only_its_unfinished_episode() -> None:
     episodes = account(lanes=2)
     said = [[{"outcome": "loss"}, {}]] * 2
     episodes.tick(step([[1, 0], [2, 0]], [[1, 0], [1, 0]], infos=said))
@@ -161,19 +161,19 @@ def test_a_restarted_lane_forgets_its_unfinished_episode_and_only_that() -> None
     assert (second.episode, second.length, second.seats[0].return_, second.seats[0].outcome) == (0, 2, 6.0, "loss")
 
 
-def test_what_the_game_says_of_the_outcome_counts_before_the_returns() -> None:
+def test_outcome_of_the_game_precedes_the_returns() -> None:
     episodes = account()
     episodes.tick(step([[1, -1]], [[1, 1]], infos=[[{"outcome": "loss"}, {"outcome": "win"}]]))
     assert outcomes(episodes) == ["loss", "win"]
 
 
-def test_without_a_word_two_sided_returns_decide() -> None:
+def test_without_an_outcome_two_sided_returns_decide() -> None:
     episodes = account()
     episodes.tick(step([[1, -1]], [[1, 1]], infos=[[{"score": 3}, {}]]))
     assert outcomes(episodes) == ["win", "loss"]
 
 
-def test_the_outcome_is_what_is_said_on_the_tick_on_which_the_entity_ends() -> None:
+def test_outcome_is_read_on_the_tick_of_the_entitys_end() -> None:
     episodes = account()
     episodes.tick(step([[0, 0]], [[0, 0]], infos=[[{"outcome": "loss"}, {"outcome": "loss"}]]))  # not yet
     episodes.tick(step([[0, 0]], [[1, 0]], infos=[[{"outcome": "win"}, {}]]))
@@ -181,14 +181,14 @@ def test_the_outcome_is_what_is_said_on_the_tick_on_which_the_entity_ends() -> N
     assert outcomes(episodes) == ["win", "loss"]
 
 
-def test_a_seat_of_several_entities_has_the_first_outcome_that_is_said_of_one_of_them() -> None:
+def test_seat_takes_the_first_outcome_of_its_entities() -> None:
     episodes = account(((0, 1), (2,)))
     infos = [[{}, {"outcome": "win"}, {"outcome": "loss"}]]
     episodes.tick(step([[0, 0, 0]], [[1, 1, 1]], infos=infos))
     assert outcomes(episodes) == ["win", "loss"]
 
 
-def test_what_was_said_of_a_second_entity_is_not_the_outcome_of_the_next_episode() -> None:
+def test_outcome_does_not_leak_into_the_next_episode() -> None:
     episodes = account(((0, 1), (2,)))
     infos = [[{"outcome": "win"}, {"outcome": "win"}, {"outcome": "loss"}]]
     episodes.tick(step([[0, 0, 0]], [[1, 1, 1]], infos=infos))
@@ -198,19 +198,19 @@ def test_what_was_said_of_a_second_entity_is_not_the_outcome_of_the_next_episode
 
 
 @pytest.mark.parametrize("said", [np.zeros(3), 1, None, {"winner": "blue"}, "blue"])
-def test_another_meaning_of_the_word_outcome_is_not_heard(said: Any) -> None:
+def test_outcome_of_another_type_is_ignored(said: Any) -> None:
     episodes = account()
     episodes.tick(step([[1, -1]], [[1, 1]], infos=[[{"outcome": said}, {}]]))
     assert outcomes(episodes) == ["win", "loss"]
 
 
-def test_the_return_of_a_seat_with_many_entities_has_the_same_bits_however_many_lanes_end_at_once() -> None:
+def test_return_of_a_seat_is_bit_equal_for_any_number_of_ends() -> None:
     lanes, entities = 5, 19
     rewards = np.random.default_rng(1).standard_normal((lanes, entities)) * 10.0 ** np.arange(entities)
     together, apart = (account([tuple(range(entities))], lanes) for _ in range(2))
-    everybody = np.ones((lanes, entities), np.bool_)
+    all_rows = np.ones((lanes, entities), np.bool_)
     for episodes in (together, apart):
-        episodes.tick(step(rewards, everybody))
+        episodes.tick(step(rewards, all_rows))
     at_once = [record.seats[0].return_ for record in together.finish(np.ones(lanes, np.bool_), 1)]
     assert at_once == [finish_one(apart, lane, 1).seats[0].return_ for lane in range(lanes)]
     assert at_once == [float(row.mean()) for row in rewards]
@@ -228,7 +228,7 @@ def cut_tick(episodes: EpisodeTracker, last: Step) -> tuple[Step, list[EpisodeRe
     return told, episodes.finish(over, 9)
 
 
-def test_the_end_of_a_leg_truncates_everybody_who_goes_on_and_such_an_episode_has_no_outcome() -> None:
+def test_end_of_a_leg_truncates_and_gives_no_outcome() -> None:
     episodes = account(lanes=2)
     episodes.tick(step([[1, -1], [2, -2]], np.zeros((2, 2))))
     told, records = cut_tick(episodes, step([[1, -1], [0, 0]], np.zeros((2, 2))))
@@ -239,7 +239,7 @@ def test_the_end_of_a_leg_truncates_everybody_who_goes_on_and_such_an_episode_ha
     assert [seat.outcome for record in records for seat in record.seats] == [None] * 4, "two-sided, but not decided"
 
 
-def test_what_the_game_says_of_an_episode_that_was_cut_does_not_count() -> None:
+def test_outcome_of_a_cut_episode_is_ignored() -> None:
     episodes = account()
     episodes.tick(step([[0, 0]], [[1, 0]], infos=[[{"outcome": "loss"}, {}]]))
     _, (record,) = cut_tick(episodes, step([[0, 0]], [[0, 0]], infos=[[{}, {"outcome": "win"}]]))
@@ -263,7 +263,7 @@ def test_a_truncation_of_the_game_itself_is_no_cut() -> None:
     assert (record.cut, record.truncated, record.seats[0].outcome) == (False, True, "win")
 
 
-def test_who_had_ended_before_is_not_truncated_by_the_end_of_the_leg() -> None:
+def test_ended_entities_are_not_truncated_at_the_end_of_a_leg() -> None:
     episodes = account()
     episodes.tick(step([[0, 0]], [[1, 0]]))
     told, (record,) = cut_tick(episodes, step([[0, 3]], [[0, 0]]))
@@ -271,7 +271,7 @@ def test_who_had_ended_before_is_not_truncated_by_the_end_of_the_leg() -> None:
     assert (record.cut, record.terminated, record.truncated, record.length) == (True, True, True, 2)
 
 
-def test_an_episode_whose_last_entity_ends_on_the_last_tick_is_whole_though_others_ended_before() -> None:
+def test_episode_that_ends_on_the_last_tick_is_complete() -> None:
     episodes = account()
     episodes.tick(step([[1, 0]], [[1, 0]]))
     told, (record,) = cut_tick(episodes, step([[0, -1]], [[0, 1]]))
@@ -281,9 +281,7 @@ def test_an_episode_whose_last_entity_ends_on_the_last_tick_is_whole_though_othe
 
 @settings(max_examples=50)
 @given(st.integers(0, 2**32), st.integers(1, 4), st.integers(1, 12))
-def test_the_lengths_of_a_lanes_episodes_are_the_ticks_of_the_leg_wherever_it_ends(
-    seed: int, lanes: int, ticks: int
-) -> None:
+def test_lengths_of_a_lanes_episodes_sum_to_the_ticks(seed: int, lanes: int, ticks: int) -> None:
     rng = np.random.default_rng(seed)
     episodes, lengths = account(lanes=lanes), np.zeros(lanes, int)
     for tick in range(1, ticks + 1):

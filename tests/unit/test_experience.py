@@ -79,11 +79,11 @@ def chain(ends: str, n_step: int) -> list[Transition]:
 
 
 @pytest.mark.parametrize("ends", ["t", "b"])
-def test_a_chain_that_terminates_is_worth_its_rewards_alone(ends: str) -> None:
+def test_terminated_chain_has_no_bootstrap(ends: str) -> None:
     assert sorted(chain(ends, 2)) == [(0, 10, 1 + 2 / 2, 0.25, 2), (1, 11, 2 + 4 / 2, 0, 1), (2, 12, 4, 0, 2)]
 
 
-def test_a_chain_that_is_cut_is_followed_by_its_last_observation() -> None:
+def test_truncated_chain_bootstraps_from_its_last_observation() -> None:
     assert sorted(chain("c", 1)) == [(0, 10, 1, 0.5, 1), (1, 11, 2, 0.5, 2), (2, 12, 4, 0.5, 9)]
     assert sorted(chain("c", 2)) == [(0, 10, 2, 0.25, 2), (1, 11, 4, 0.25, 9), (2, 12, 4, 0.5, 9)]
     assert sorted(chain("c", 9)) == [(0, 10, 3, 0.125, 9), (1, 11, 4, 0.25, 9), (2, 12, 4, 0.5, 9)]
@@ -108,7 +108,7 @@ def test_in_turns_the_rewards_between_two_moves_belong_to_the_first() -> None:
     assert sorted(transitions(lived.cut())) == [(0, 10, 0.5, 0.5, 2), (2, 12, 1, 0, 2), (101, 11, -1, 0, 101)]
 
 
-def test_masks_are_those_of_the_sight_and_a_last_one_allows_everything() -> None:
+def test_missing_final_mask_allows_all_actions() -> None:
     lived = experience(1, mask_size=2)
     lived.begin(column(0), {"action_mask": np.array([[1, 0]], np.int8)})
     tick(lived, [0], column(1), [0], "-", {"action_mask": np.array([[0, 1]], np.int8)})
@@ -119,7 +119,7 @@ def test_masks_are_those_of_the_sight_and_a_last_one_allows_everything() -> None
     assert fragment.masks.tolist() == [[True, False], [False, True], [True, True], [False, False]]
 
 
-def test_a_game_that_tells_what_was_allowed_in_the_end_is_heard() -> None:
+def test_final_mask_of_the_game_is_used() -> None:
     lived = experience(1, mask_size=2)
     mask = {"action_mask": np.array([[1, 1]], np.int8)}
     lived.begin(column(0), mask)
@@ -187,8 +187,9 @@ def play(seed: int, rows: int, n_step: int, ticks: int = 40) -> tuple[NStepBuild
     return lived, [transition for life in lives for transition in life.known]
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6), rows=st.integers(1, 4), n_step=st.integers(1, 4))
-def test_what_random_games_teach_is_what_a_slow_record_says(seed: int, rows: int, n_step: int) -> None:
+def test_transitions_equal_a_slow_reference(seed: int, rows: int, n_step: int) -> None:
     lived, expected = play(seed, rows, n_step)
     assert sorted(transitions(lived.cut())) == sorted(expected)
 
@@ -213,7 +214,7 @@ def test_fragments_cut_at_any_tick_are_one_when_joined() -> None:
         assert torch.equal(torch.cat([cut[index] for cut in cuts]), joined[index])
 
 
-def test_what_was_not_cut_goes_on_in_the_next_leg() -> None:
+def test_open_transitions_continue_in_the_next_leg() -> None:
     first, second = experience(1), experience(1)
     first.begin(column(0), {})
     tick(first, [3], column(1), [1], "-", {})
@@ -226,7 +227,7 @@ def test_what_was_not_cut_goes_on_in_the_next_leg() -> None:
     assert second.cut().first == 6
 
 
-def test_samples_of_a_fragment_come_back_as_they_were() -> None:
+def test_fragment_samples_round_trip_is_exact() -> None:
     lived, _ = play(5, 3, 2)
     fragment = lived.cut()
     back = NStepBatch.from_samples(decode(*encode(fragment.to_samples())))

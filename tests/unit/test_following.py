@@ -65,7 +65,7 @@ def test_a_resumed_run_is_counted_from_its_beginning(folder: RunFolder) -> None:
     assert episodes == {name: score.episodes for name, score in fresh.scoreboard.policies.items()}
 
 
-def test_rounds_and_faults_are_told_when_they_come(folder: RunFolder) -> None:
+def test_rounds_and_faults_are_printed_as_they_occur(folder: RunFolder) -> None:
     whole = folder.rounds.read_text().splitlines(keepends=True)
     run = followed(folder)
     folder.rounds.write_text(whole[0])
@@ -106,7 +106,7 @@ def test_ticks_are_those_of_all_matches_of_all_rounds(folder: RunFolder) -> None
     assert (run.done, run.total) == (1000, 1000 + 3 * 2000), "three matches from tick 1000 on"
 
 
-def test_of_the_rounds_before_the_first_look_only_the_newest_is_told(folder: RunFolder) -> None:
+def test_only_the_newest_earlier_round_is_printed(folder: RunFolder) -> None:
     assert [words[:7] for words in followed(folder).look() if words.startswith("round")] == ["round 2"]
 
 
@@ -117,7 +117,7 @@ def test_policies_that_play_in_evaluations_alone_are_not_listed(folder: RunFolde
     assert list(followed(folder).scoreboard.shown) == ["p0", "p1"]
 
 
-def test_rounds_that_are_planned_again_are_told_again_and_those_before_them_are_not(folder: RunFolder) -> None:
+def test_replanned_rounds_are_printed_again(folder: RunFolder) -> None:
     planned = [json.loads(line) for line in folder.rounds.read_text().splitlines()]
 
     def told(run: FollowedRun, *rounds: dict[str, Any]) -> list[str]:
@@ -188,7 +188,7 @@ def test_a_run_that_has_ended_is_shown_once(folder: RunFolder, capsys: pytest.Ca
         ('{"pid": 1}', UNBOUNDED_TICKS, "the run was killed at tick 3000"),
     ],
 )
-def test_it_says_how_the_run_has_ended(
+def test_end_of_the_run_is_printed(
     folder: RunFolder, capsys: pytest.CaptureFixture[str], lock: str, ticks: int, said: str
 ) -> None:
     folder.config.write_text(folder.config.read_text().replace("ticks: 1000", f"ticks: {ticks}"))
@@ -200,8 +200,8 @@ def test_it_says_how_the_run_has_ended(
 
 
 @pytest.mark.parametrize(("looks", "waits"), [([True, False, True, False], 7), ([False], 4)])
-def test_a_lock_that_is_free_for_a_moment_does_not_end_it(folder: RunFolder, looks: list[bool], waits: int) -> None:
-    """As while a run is repaired whose root has died, or taken up again; five looks later nobody will come."""
+def test_briefly_free_lock_does_not_end_following(folder: RunFolder, looks: list[bool], waits: int) -> None:
+    """As while a run is repaired whose root has died, or taken up again; after five checks the run counts as ended."""
     folder.config.write_text(folder.config.read_text().replace("ticks: 1000", "ticks: 2000"))
     waited: list[float] = []
     answers = iter(looks)
@@ -209,8 +209,8 @@ def test_a_lock_that_is_free_for_a_moment_does_not_end_it(folder: RunFolder, loo
     assert len(waited) == waits
 
 
-def test_a_run_that_is_being_taken_up_again_is_followed(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nobody has its lock yet when the watching begins."""
+def test_run_during_a_resume_is_followed(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its lock is not held yet when the watching begins."""
     folder.config.write_text(folder.config.read_text().replace("ticks: 1000", "ticks: 2000"))
     looks, told = iter([False, False, True, True]), list[str]()
 
@@ -224,9 +224,7 @@ def test_a_run_that_is_being_taken_up_again_is_followed(folder: RunFolder, capsy
     assert "the run has ended early" in capsys.readouterr().out
 
 
-def test_it_looks_until_nobody_writes_any_more_and_then_once_more(
-    folder: RunFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_reads_once_more_after_the_writer_has_ended(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     whole = folder.episodes.read_bytes()
     folder.episodes.write_bytes(b"")
     waited: list[float] = []
@@ -249,7 +247,7 @@ def test_ctrl_c_ends_it_quietly(folder: RunFolder, capsys: pytest.CaptureFixture
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_what_is_damaged_is_exit_2(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_file_exits_with_2(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     folder.episodes.write_text('{"round": 0}\n')
     assert main(["watch", str(folder.path)]) == 2
     assert "another version" in capsys.readouterr().err
@@ -284,7 +282,7 @@ def test_rounds_of_another_version_or_without_their_first_are_refused(
         ("faults.jsonl", '"kind"', '"sort"'),
     ],
 )
-def test_what_is_damaged_is_named_with_its_file(
+def test_damaged_file_is_named(
     folder: RunFolder, name: str, before: str, after: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = folder.path / name
@@ -293,7 +291,7 @@ def test_what_is_damaged_is_named_with_its_file(
     assert capsys.readouterr().err.startswith(f"arena: error: {path}: is damaged, or of another version of the arena: ")
 
 
-def test_a_run_that_is_taken_up_again_with_more_ticks_and_matches_is_counted_by_its_new_plan(folder: RunFolder) -> None:
+def test_resumed_run_is_counted_by_its_new_plan(folder: RunFolder) -> None:
     folder.rounds.unlink()
     folder.config.write_text(folder.config.read_text().replace("rounds: 3", "rounds: 1"))
     run = followed(folder)
@@ -309,13 +307,13 @@ def test_a_run_that_is_taken_up_again_with_more_ticks_and_matches_is_counted_by_
     assert run.condition is RunStatus.ENDED_EARLY
 
 
-def test_a_folder_is_held_while_somebody_has_its_lock(tmp_path: Path) -> None:
+def test_folder_is_in_use_while_it_is_locked(tmp_path: Path) -> None:
     assert not is_held(tmp_path)
     with RunLock.take(tmp_path):
         assert is_held(tmp_path)
     assert not is_held(tmp_path)
 
 
-def test_what_a_killed_run_has_left_in_its_lock_holds_nothing(tmp_path: Path) -> None:
+def test_lock_file_of_a_killed_run_is_free(tmp_path: Path) -> None:
     (tmp_path / "lock").write_text('{"pid": 1}')
     assert not is_held(tmp_path)

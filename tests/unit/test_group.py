@@ -124,7 +124,7 @@ def averaged_somewhere(members: Sequence[int]) -> set[bytes]:
     return set(together(work, members))
 
 
-def test_averages_are_bit_equal_wherever_the_members_run() -> None:
+def test_averages_are_bit_equal_in_any_placement() -> None:
     places = [(0, 1, 2, 3, 4), (0, 1, 2, 3, 4), (4, 3, 2, 1, 0), (7, 2, 9, 0, 5)]
     assert len(set.union(*(averaged_somewhere(members) for members in places))) == 1
 
@@ -158,7 +158,7 @@ def average_one(parts: Sequence[tuple[float | None, float, float]]) -> list[tupl
     return together(work, range(len(parts)))
 
 
-def test_members_count_by_their_weight() -> None:
+def test_average_is_weighted() -> None:
     assert average_one([(1.0, 1.0, 10.0), (5.0, 3.0, 50.0)]) == [(4.0, 40.0)] * 2
 
 
@@ -366,7 +366,7 @@ def test_shared_areas_replace_messages_for_updates_that_fit() -> None:
 
 @pytest.mark.parametrize("nodes", [[0, 0, 0], [0, 1, 0], [0, 1, 1]])
 @pytest.mark.parametrize(("usual", "other"), [(2, 3), (40000, 3), (3, 40000)])
-def test_different_sizes_are_an_error_that_members_survive(nodes: list[int], usual: int, other: int) -> None:
+def test_different_sizes_are_an_error_and_the_group_continues(nodes: list[int], usual: int, other: int) -> None:
     def work(group: Group, _: OnNode) -> str:
         for turn in range(2):
             average_of(group, turn, usual)
@@ -380,7 +380,7 @@ def test_different_sizes_are_an_error_that_members_survive(nodes: list[int], usu
     assert somewhere(work, nodes) == [expected] * 3
 
 
-def test_a_long_value_travels_as_a_message() -> None:
+def test_long_value_is_sent_as_a_message() -> None:
     def work(group: Group, _: OnNode) -> Any:
         first = group.mean(group.rank)
         shared, pooled = group.broadcast_object(b"x" * 10**5), group.pool(b"y" * 10**5 if group.rank else b"")
@@ -645,7 +645,7 @@ def test_a_team_pools_when_others_have_left_the_root_too() -> None:
     assert together(work, range(5), teams=TEAMS) == [None, [1], None, [3, 4], [3, 4]]
 
 
-def test_a_team_of_which_one_has_left_is_an_error_that_says_so() -> None:
+def test_incomplete_team_is_an_error() -> None:
     def work(group: Group) -> str | None:
         if group.rank == 3:
             return None
@@ -677,7 +677,7 @@ def test_a_member_that_has_left_takes_part_in_nothing() -> None:
     assert together(work) == ["policy 'blue': average was called after the worker had left"] * 3
 
 
-def test_the_members_may_leave_in_every_order() -> None:
+def test_members_may_leave_in_any_order() -> None:
     for order in itertools.permutations(range(3)):
         assert together(lambda group, order=order: [group.mean(1.0) for _ in range(order[group.rank])]) == [
             [1.0] * order[rank] for rank in range(3)
@@ -718,7 +718,7 @@ def test_different_collectives_are_an_error_also_when_the_root_has_left() -> Non
     assert set(said) == {"policy 'blue': the workers called different collectives: worker 1 pool, worker 2 moments"}
 
 
-def test_only_the_roots_numbers_and_states_are_written_down() -> None:
+def test_only_the_root_logs_and_saves() -> None:
     notes: dict[int, list[Any]] = {0: [], 1: []}
 
     def main(endpoint: RoleEndpoint) -> None:

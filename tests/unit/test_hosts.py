@@ -36,7 +36,7 @@ def test_outside_of_an_allocation_there_are_no_hosts() -> None:
     ("nodes", "tasks"),
     [("n[1-3]", "2"), ("n[1-", "1"), ("n[a]", "1"), ("n 1", "1"), ("n1", "x"), ("n1", "1(x)"), ("n[1-999999999]", "1")],
 )
-def test_what_slurm_does_not_write_is_an_error_that_shows_it(nodes: str, tasks: str) -> None:
+def test_malformed_host_list_is_refused_and_shown(nodes: str, tasks: str) -> None:
     with pytest.raises(ConfigError, match="SLURM_JOB_NODELIST="):
         slurm(nodes, tasks)
 

@@ -14,7 +14,7 @@ from arena.errors import BudgetReached, ConfigError
 from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
 from learning_steps import evaluate, learn, play
-from policies.common.rollout import Batch, from_samples, to_samples
+from policies.common.rollout import Batch
 from policies.hppo import HPPO, UNDECIDED
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
@@ -74,7 +74,7 @@ def test_an_option_counts_the_rows_own_actions() -> None:
     assert odd.tolist() == [1, 5, 9]
 
 
-def test_an_option_goes_on_in_the_next_rollout() -> None:
+def test_option_continues_in_the_next_rollout() -> None:
     hppo = played(worker(game(length=99), n_steps=6))
     before = hppo.rollout.options[-1].copy()
     hppo.rollout.advance()
@@ -87,7 +87,7 @@ def test_an_option_goes_on_in_the_next_rollout() -> None:
 
 
 @pytest.mark.parametrize("cut", [True, False])
-def test_an_option_is_worth_its_rewards_and_what_comes_after_it_discounted_by_what_it_has_lasted(cut: bool) -> None:
+def test_option_return_is_discounted_by_its_duration(cut: bool) -> None:
     hppo = disturbed(worker(game(cut=cut), gamma=0.9, gae_lambda=0.0, n_steps=11))
     rollout = played(hppo).rollout
     batch = evaluate(hppo)
@@ -139,7 +139,7 @@ def test_the_options_of_a_chain_that_pays_1_by_hand() -> None:
     assert returns_of(longest) == pytest.approx({0: 2.875, 4: 2.875, 8: 2.875})
 
 
-def test_looking_ahead_to_the_end_an_options_return_is_the_discounted_sum_of_all_rewards() -> None:
+def test_with_lambda_1_option_return_is_the_discounted_sum() -> None:
     hppo = played(disturbed(worker(game(cut=False), gamma=0.9, gae_lambda=1.0)))
     rewards, found = hppo.rollout.rewards[:, 0], returns_of(hppo)
     sums = {t: sum(0.9 ** (u - t) * rewards[u] for u in range(t, 6 if t < 6 else 12)) for t in (0, 4, 6, 10)}
@@ -155,7 +155,7 @@ def test_a_row_that_waits_discounts_its_options_by_its_own_actions() -> None:
     assert returns_of(played(valued(hppo, 16.0))) == pytest.approx({0: 7.0, 2: 6.5, 4: 7.0})
 
 
-def test_an_option_that_the_end_of_a_leg_cuts_counts_what_it_has_lasted() -> None:
+def test_option_cut_by_a_leg_keeps_its_duration() -> None:
     """The leg ends after 6 ticks, which cut all episodes; the rest of the rollout is played in the next one."""
     first = valued(worker(game(**ONES, ticks=6), **BY_HAND, gae_lambda=0.0), 16.0)
     with pytest.raises(BudgetReached):
@@ -166,7 +166,7 @@ def test_an_option_that_the_end_of_a_leg_cuts_counts_what_it_has_lasted() -> Non
     assert returns_of(played(second)) == pytest.approx({0: 2.875, 4: 5.5, 6: 2.875})
 
 
-def test_the_worker_values_the_option_that_it_plays_and_before_one_is_picked_the_mean_over_all() -> None:
+def test_worker_value_is_of_its_option_or_the_mean() -> None:
     hppo = disturbed(worker(game(length=5), gamma=1.0, gae_lambda=0.0, n_steps=8))
     rollout = played(hppo).rollout
     returns = evaluate(hppo).returns.view(8, ROWS).numpy()
@@ -194,7 +194,7 @@ def test_the_worker_values_the_option_that_it_plays_and_before_one_is_picked_the
 # ---------------------------------------------------------------------------------------------------------- the maths
 
 
-def test_the_gradient_by_hand_is_autograds() -> None:
+def test_closed_form_gradient_equals_autograd() -> None:
     hppo = worker(ent_coef=0.3)
     batch = evaluate(played(hppo))
     disturbed(hppo)
@@ -209,7 +209,7 @@ def test_the_gradient_by_hand_is_autograds() -> None:
     *leaves, options = batch.observations
     own = loss(hppo.network, batch.observations, batch.actions, batch.log_probs, batch.advantages, batch.returns)
     made, log_probs, _, advantages, returns = batch.decisions.unbind(1)
-    # that nobody decides there makes no difference to what is computed, only to what is counted
+    # rows without a decision are computed as well; `made` leaves them out of the sum
     managers = loss(hppo.network.manager, leaves, options, log_probs, advantages, returns)
     (own.mean() + 4 * (managers * made).sum() / batch.size).backward()
     expected = hppo.optimizer.gradient.clone()
@@ -253,7 +253,7 @@ def test_the_managers_divergence_is_the_mean_over_all_workers_decisions() -> Non
     assert found > 0.01
 
 
-def test_an_update_stops_where_the_manager_alone_has_moved_too_far() -> None:
+def test_update_stops_on_the_managers_divergence() -> None:
     def learned(target_kl: float | None) -> HPPO:
         hppo = worker(target_kl=target_kl, minibatch_size=999, n_epochs=6)
         batch = evaluate(played(hppo))
@@ -267,7 +267,7 @@ def test_an_update_stops_where_the_manager_alone_has_moved_too_far() -> None:
     assert np.array_equal(flat_weights(learned(0.01).network.actor), flat_weights(worker().network.actor))
 
 
-def test_a_rollout_without_a_decision_that_is_over_has_no_divergence_of_the_manager() -> None:
+def test_rollout_without_completed_decisions_has_no_divergence() -> None:
     env = game(length=99, ticks=8)
     figures = trained(env, n_steps=4, option_ticks=4, gamma=0.9).group.logged
     assert all(np.isfinite(each["option_approx_kl"]) for each in figures)
@@ -278,38 +278,7 @@ def test_a_rollout_without_a_decision_that_is_over_has_no_divergence_of_the_mana
     assert first["option_policy_loss"] == 0
 
 
-@pytest.mark.parametrize("sync", ["gradients", "samples"])
-def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(sync: str) -> None:
-    options = {"minibatch_size": 999, "learning_rate": 2e-3}
-
-    def work(group: ThreadGroup) -> tuple[Batch, Any]:
-        hppo = worker(game(seed=group.rank, rows=3 + 2 * group.rank), group, **options)
-        batch = evaluate(played(hppo))
-        learn(hppo, batch)
-        return batch, flat_weights(hppo.network)
-
-    (first, mine), (second, yours) = together(2, work, sync=sync)
-    alone = worker(**options)
-    learn(alone, from_samples([to_samples(first), to_samples(second)]))
-    assert np.array_equal(mine, yours)
-    np.testing.assert_allclose(mine, flat_weights(alone.network), atol=1e-6, rtol=0)
-
-
 # -------------------------------------------------------------------------------------------------------------- state
-
-
-def test_a_stored_state_goes_on_to_the_same_bits() -> None:
-    def more(hppo: HPPO) -> Any:
-        hppo.env = game(seed=5, ticks=24)
-        hppo.generator, hppo.rollout = worker().generator, worker().rollout
-        with pytest.raises(BudgetReached):
-            hppo.run()
-        return hppo.state_dict()
-
-    hppo = trained(game(ticks=24))
-    fresh = worker()
-    fresh.load_state_dict(decode(*encode(hppo.state_dict())))
-    assert all_equal(more(fresh), more(hppo))
 
 
 def test_a_part_of_a_rollout_is_kept_with_its_options() -> None:
@@ -326,7 +295,7 @@ def test_a_part_of_a_rollout_is_kept_with_its_options() -> None:
     assert (fresh.rollout.course.options[6] == UNDECIDED).all()
 
 
-def test_an_actor_keeps_its_option_until_it_is_over_and_disturbs_nothing() -> None:
+def test_actor_keeps_its_option_and_has_no_side_effects() -> None:
     hppo = disturbed(worker(game(rows=2), n_options=3, option_ticks=3))
     observations, _ = hppo.env.reset()
     before = hppo.state_dict()
@@ -358,7 +327,8 @@ def test_wrong_options_are_refused() -> None:
 # ----------------------------------------------------------------------------------------------------------- learning
 
 
-def test_learns_to_pick_and_to_play() -> None:
+@pytest.mark.slow
+def test_learns_options_and_actions() -> None:
     """One who sees its own row can play it; the manager has nothing to add, and must not be in the way."""
 
     def matching(observations: Any, actions: Any) -> Any:
@@ -378,6 +348,7 @@ def test_learns_to_pick_and_to_play() -> None:
     assert np.mean(rewards) >= 0.95
 
 
+@pytest.mark.slow
 def test_the_manager_learns_which_option_pays() -> None:
     """The worker's weights stand still, and it plays a choice of its own in each option; choice 2 pays."""
     reward = lambda observations, actions: (actions == 2).astype(np.float64)  # noqa: E731
@@ -403,8 +374,3 @@ def test_the_manager_learns_which_option_pays() -> None:
         hppo.run()
     policy = hppo.network.manager.policy([torch.from_numpy(game().reset()[0])])
     assert policy.logits.softmax(-1)[:, 2].min() > 0.9
-
-
-def test_sizes_take_its_own_options() -> None:
-    sizes = HPPO.sizes(SMALL, rows=4, ticks=48, workers=2)
-    assert sizes == {"samples per update": 96, "updates per run": 4, "gradient steps per update": 12}

@@ -112,14 +112,14 @@ def test_a_standard_error_is_how_far_estimates_lie_apart() -> None:
         assert np.std(values) == pytest.approx(np.mean(errors), rel=0.2), name
 
 
-def test_per_decision_varies_less_than_ordinary_and_weighted_stays_within_the_returns() -> None:
+def test_per_decision_has_less_variance_and_weighted_is_bounded() -> None:
     found = [of_target(chain(seed, 30)) for seed in range(100)]
     assert np.std([e.per_decision.value for e in found]) < np.std([e.ordinary.value for e in found])
     assert all(0 <= e.weighted.value <= 8 for e in found)
     assert any(e.ordinary.value > 8 for e in found)
 
 
-def test_episodes_that_say_nothing_are_left_out_and_counted() -> None:
+def test_unusable_episodes_are_excluded_and_counted() -> None:
     useless = [episode([0], [99.0], cut=True), episode([0], [99.0], idle_ticks=1)]
     found = of_target([*useless, episode([0], [5.0])])
     assert (found.episodes, found.left_out, found.mean_return.value) == (1, 2, 5.0)
@@ -128,7 +128,7 @@ def test_episodes_that_say_nothing_are_left_out_and_counted() -> None:
         of_target(useless)
 
 
-def test_a_target_that_would_never_have_played_so_is_worth_nothing_by_that() -> None:
+def test_impossible_target_actions_have_weight_zero() -> None:
     found = estimate([episode([0], [5.0])], target=always(np.array([0.0, 0.5, 0.5])), behaviour=always(BEHAVIOUR))
     assert (found.ordinary.value, found.per_decision.value, found.effective_episodes) == (0.0, 0.0, 0.0)
     assert math.isnan(found.weighted.value)
@@ -146,7 +146,7 @@ def weighing(log_weight: float) -> Callable[..., Any]:
     return lambda observations, actions, masks: np.where(actions == 2, log_weight, 0.0)
 
 
-def test_what_pays_nothing_adds_nothing_however_large_its_weight() -> None:
+def test_zero_reward_adds_nothing_at_any_weight() -> None:
     episodes = [episode([0], [1.0]), episode([2], [0.0]), episode([0, 2], [3.0, 0.0])]
     found = estimate(episodes, target=weighing(800.0), behaviour=weighing(0.0))
     assert found.per_decision.value == pytest.approx(4 / 3), "1, nothing, and 3 before the large weight"
@@ -154,7 +154,7 @@ def test_what_pays_nothing_adds_nothing_however_large_its_weight() -> None:
     assert nothing.ordinary == nothing.per_decision == (0.0, 0.0)
 
 
-def test_what_is_paid_keeps_its_weight_beside_one_that_was_large_only_where_nothing_was_paid() -> None:
+def test_weight_of_a_zero_reward_does_not_affect_others() -> None:
     def target(observations: Any, actions: Any, masks: Any) -> Any:
         return np.array([0.0, -1000.0, 1000.0])[actions]
 
@@ -164,7 +164,7 @@ def test_what_is_paid_keeps_its_weight_beside_one_that_was_large_only_where_noth
     assert found.ordinary.value == (5 + 3 + 1) / 4
 
 
-def test_weights_beyond_all_bounds_give_infinities_of_the_right_sign_or_what_they_cancel_to() -> None:
+def test_overflowing_weights_give_signed_infinities() -> None:
     def of(*rewards: float) -> Estimates:
         episodes = [episode([2], [reward]) for reward in rewards]
         return estimate(episodes, target=weighing(900.0), behaviour=weighing(0.0))
@@ -178,7 +178,7 @@ def test_weights_beyond_all_bounds_give_infinities_of_the_right_sign_or_what_the
     assert large.ordinary == pytest.approx((expected, expected)), "two values, one of them 0 beside the other"
 
 
-def test_a_behaviour_that_cannot_have_played_this_is_refused() -> None:
+def test_impossible_behavior_policy_is_refused() -> None:
     impossible = always(np.array([0.5, 0.5, 0.0]))
     with pytest.raises(
         ConfigError, match="episode 0, entity 'one': the behaviour policy never takes the action of tick 2"
@@ -187,7 +187,7 @@ def test_a_behaviour_that_cannot_have_played_this_is_refused() -> None:
 
 
 @pytest.mark.parametrize("what", ["target", "ratio", "reward", "before", "shape"])
-def test_what_is_no_number_is_refused(what: str) -> None:
+def test_nan_is_refused(what: str) -> None:
     rewards = [math.nan] if what == "reward" else [1.0]
     before = math.inf if what == "before" else 0.0
     wrong = {

@@ -86,7 +86,7 @@ def test_rows_of_a_lane_become_one_transition() -> None:
     ]
 
 
-def test_a_lane_that_terminates_is_worth_nothing_and_one_that_is_cut_has_its_last_sight() -> None:
+def test_only_truncated_lanes_bootstrap() -> None:
     lived = experience(2, 2)
     lived.begin(column(0, 1, 2, 3), {})
     last = {0: 90, 1: 91, 2: 92, 3: 93}
@@ -111,7 +111,7 @@ def test_an_entity_that_is_out_is_masked_while_the_other_plays_on() -> None:
     ]
 
 
-def test_an_entity_that_is_cut_alone_keeps_what_it_would_have_been_worth() -> None:
+def test_entity_truncated_alone_bootstraps() -> None:
     lived = experience(1, 2)
     lived.begin(column(0, 1), {})
     tick(lived, [10, 11], column(50, 2), [1, 2], "c-", last={0: 90}, active=active(0, 1))
@@ -139,7 +139,7 @@ def test_several_rewards_are_summed_until_any_episode_ends() -> None:
     ]
 
 
-def test_in_turns_a_joint_transition_lasts_until_anybody_acts() -> None:
+def test_in_turns_a_joint_transition_ends_with_the_next_action() -> None:
     lived = experience(1, 2)
     lived.begin(column(0, 50), {"active": active(1, 0)})
     tick(lived, [10, 60], column(51, 52), [1, 0], "--", active=active(0, 0))
@@ -213,7 +213,7 @@ def test_all_kinds_of_observations_lie_side_by_side_and_survive_being_stored() -
     assert len(joint_space(MIXED, 3).spaces) == 2
 
 
-def test_where_nobody_looks_stands_what_the_space_has() -> None:
+def test_absent_observations_are_valid_samples() -> None:
     space = spaces.Tuple(
         [spaces.Discrete(3, start=5), spaces.MultiDiscrete([2, 4], start=[7, -9]), spaces.Box(-1, 1, (2,), np.float32)]
     )

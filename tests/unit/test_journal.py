@@ -36,7 +36,7 @@ def test_lines_come_back_in_order(path: Path) -> None:
     assert path.read_bytes().count(b"\n") == 5
 
 
-def test_a_second_writer_goes_on_where_the_first_ended(path: Path) -> None:
+def test_second_writer_appends(path: Path) -> None:
     write(path, {"tick": 1})
     write(path, {"tick": 2})
     assert list(JournalReader(path)) == [{"tick": 1}, {"tick": 2}]
@@ -63,12 +63,12 @@ def test_brackets_without_end_are_damage(path: Path) -> None:
             next(reading)
 
 
-def test_what_json_cannot_hold_is_refused_by_its_type(path: Path) -> None:
+def test_unserializable_value_is_refused_by_type(path: Path) -> None:
     with closing(Journal(path)) as journal, pytest.raises(TypeError, match="a PosixPath cannot be written"):
         journal.append({"a": Path()})
 
 
-def test_of_lines_that_are_given_together_all_are_written_or_none(path: Path) -> None:
+def test_lines_of_one_call_are_written_atomically(path: Path) -> None:
     with closing(Journal(path)) as journal:
         journal.extend([{"tick": 1}, {"tick": 2}])
         with pytest.raises(TypeError, match="a PosixPath cannot be written"):
@@ -149,13 +149,13 @@ def test_a_file_that_is_not_there_has_no_lines_and_is_not_made(path: Path) -> No
 
 
 @pytest.mark.parametrize("line", [{"name": "x"}, {"tick": None}, {"tick": "5"}])
-def test_lines_that_lack_what_decides_are_refused(path: Path, line: dict[str, Any]) -> None:
+def test_lines_without_required_keys_are_refused(path: Path, line: dict[str, Any]) -> None:
     write(path, {"tick": 1}, line)
     with pytest.raises(ConfigError, match=r"is damaged: .* in the line"):
         list(kept_lines(path, until(5)))
 
 
-def test_what_is_synced_is_in_the_file_and_the_disk_was_asked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sync_writes_and_calls_fsync(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[bytes] = []
     with closing(Journal(path)) as journal:
         journal.append({"tick": 1})

@@ -15,14 +15,14 @@ from run_cli import wait_for
 ROOT = str(Path(__file__).parents[2])
 
 
-def test_silence_lasts_from_look_to_look_until_it_is_broken() -> None:
+def test_silence_accumulates_until_progress() -> None:
     silence = Silence(100.0, look=1.0)
     assert [silence.look(now, stopped=False) for now in (101.0, 102.0, 102.5)] == [1.0, 2.0, 2.5]
     silence.seconds = 0.0
     assert silence.look(103.5, stopped=False) == 1.0
 
 
-def test_time_in_which_the_process_was_stopped_is_no_silence() -> None:
+def test_time_while_stopped_is_not_silence() -> None:
     silence = Silence(100.0, look=1.0)
     silence.look(101.0, stopped=False)
     assert [silence.look(now, stopped=True) for now in (102.0, 103.0, 900.0)] == [1.0] * 3
@@ -30,14 +30,15 @@ def test_time_in_which_the_process_was_stopped_is_no_silence() -> None:
     assert silence.look(902.0, stopped=False) == 2.0
 
 
-def test_time_in_which_nobody_looked_is_no_silence_but_for_two_looks() -> None:
+def test_unobserved_time_is_limited_to_two_checks() -> None:
     silence = Silence(100.0, look=1.0)
     assert silence.look(1000.0, stopped=False) == 2.0
     assert silence.look(1001.0, stopped=False) == 3.0
 
 
 WATCHED = """
-import os, re, subprocess, sys, time
+import os, re, signal, subprocess, sys, time
+signal.signal(signal.SIGHUP, hangup)
 from arena.launch.exit_signal import ExitSignal
 exit_signal = ExitSignal()
 program = "from arena.launch.watchdog_process import main; main(%d, %d, 2.0)" % (os.getpid(), exit_signal.number)
@@ -51,15 +52,16 @@ def in_a_game():
 """
 
 
-def watched(program: str) -> tuple[subprocess.Popen[str], int]:
-    """A process that is watched, and the number of the one that watches."""
-    command = [sys.executable, "-c", WATCHED + program]
+def watched(program: str, hangup: str = "SIG_DFL") -> tuple[subprocess.Popen[str], int]:
+    """A process that is watched, and the number of the one that watches; with a handler of SIGHUP, as `nohup` sets."""
+    command = [sys.executable, "-c", WATCHED.replace("hangup", f"signal.{hangup}") + program]
     child = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert child.stdout is not None
     return child, int(child.stdout.readline())
 
 
-def test_a_process_that_keeps_python_s_lock_exits_with_1_and_its_stack_is_told() -> None:
+@pytest.mark.slow
+def test_process_that_holds_the_gil_exits_with_1_and_a_stack() -> None:
     child, _ = watched("in_a_game()")
     _, err = child.communicate(timeout=100)
     assert child.returncode == 1
@@ -67,17 +69,18 @@ def test_a_process_that_keeps_python_s_lock_exits_with_1_and_its_stack_is_told()
     assert "in in_a_game" in err
 
 
-def test_where_hangups_are_ignored_it_ends_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules[__name__], "WATCHED", f"import signal; signal.signal(1, signal.SIG_IGN)\n{WATCHED}")
-    child, _ = watched("in_a_game()")
+@pytest.mark.slow
+def test_ends_if_sighup_is_ignored() -> None:
+    child, _ = watched("in_a_game()", hangup="SIG_IGN")
     _, err = child.communicate(timeout=100)
     assert child.returncode == signal.SIGRTMAX - 6
     assert "in in_a_game" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("held", ["", "subprocess.Popen(['sleep', '5'], pass_fds=[judge.stdin.fileno()])\n"])
 @pytest.mark.parametrize("way", ["os._exit(3)", "os.kill(os.getpid(), 9)"])
-def test_it_ends_without_a_word_when_the_process_does(held: str, way: str) -> None:
+def test_ends_silently_with_its_process(held: str, way: str) -> None:
     """Even if a child of that one keeps the pipe."""
     child, judge = watched(f"{held}{way}")
     _, err = child.communicate()
@@ -86,7 +89,8 @@ def test_it_ends_without_a_word_when_the_process_does(held: str, way: str) -> No
     wait_for(lambda: not Path(f"/proc/{judge}").exists())
 
 
-def test_the_signal_means_what_it_meant_when_the_watch_is_over() -> None:
+@pytest.mark.slow
+def test_signal_handler_is_restored() -> None:
     child, _ = watched("exit_signal.disarm(); judge.kill(); os.kill(os.getpid(), exit_signal.number)")
     child.communicate()
     assert child.returncode == -signal.SIGHUP

@@ -12,14 +12,14 @@ from arena.terminal.output import guarded_output
 
 
 @pytest.mark.parametrize("name", ["stdout", "stderr"])
-def test_a_stream_that_was_closed_before_python_began_stays_away(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_initially_closed_stream_stays_closed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, name, None)
     with guarded_output(lasts=True):
         assert getattr(sys, name) is None
     assert getattr(sys, name) is None
 
 
-def test_an_error_comes_out_and_the_streams_are_what_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_propagates_and_streams_are_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as unread:
@@ -30,7 +30,7 @@ def test_an_error_comes_out_and_the_streams_are_what_they_were(monkeypatch: pyte
         assert sys.stdout is unread
 
 
-def test_a_stream_that_holds_nothing_back_still_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unbuffered_stream_stays_unbuffered(monkeypatch: pytest.MonkeyPatch) -> None:
     """As with PYTHONUNBUFFERED: what was said last before a crash is read."""
     reading, writing = os.pipe()
     os.set_blocking(reading, False)

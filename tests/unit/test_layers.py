@@ -140,6 +140,7 @@ def test_the_rules_see_the_whole_tree_and_all_ways_to_import() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_mpi_is_known_in_one_module() -> None:
     assert {found.split(",")[0] for found in offences(inside=PACKAGES, of="mpi4py")} == {MPI_MODULE}
 
@@ -150,7 +151,7 @@ def test_torch_is_imported_below_policies_alone() -> None:
 
 
 @pytest.mark.parametrize("package", ["envs", "policies"])
-def test_the_arena_reaches_environments_and_algorithms_by_name_alone(package: str) -> None:
+def test_arena_imports_environments_and_algorithms_by_name(package: str) -> None:
     assert offences(inside="arena", of=package) == []
 
 

@@ -63,7 +63,7 @@ def told(view: RequestView | ReplyView, layout: SeatLayout, kind: str) -> list[A
 
 @QUICK
 @given(layouts(), SEEDS)
-def test_a_request_is_read_as_it_was_written(layout: SeatLayout, seed: int) -> None:
+def test_request_round_trip_is_exact(layout: SeatLayout, seed: int) -> None:
     rng = np.random.default_rng(seed)
     outbox, inbox = buffer_of(RequestView, layout), buffer_of(RequestView, layout)
     written, read = RequestView(layout, outbox), RequestView(layout, inbox)
@@ -84,6 +84,7 @@ def test_a_request_without_actions_is_its_header_alone(layout: SeatLayout) -> No
     assert (read.kind, written.header_bytes) == (RequestKind.LEAVE, 8)
 
 
+@pytest.mark.slow
 @QUICK
 @given(layouts(), SEEDS, st.floats(0, 1))
 def test_reply_is_read_from_its_message_bytes_alone(layout: SeatLayout, seed: int, share: float) -> None:
@@ -316,7 +317,7 @@ def test_seat_receives_no_byte_of_another_seat(ended: NDArray[np.bool_]) -> None
 
 @settings(max_examples=30)
 @given(ENDINGS, st.lists(st.integers(0, 255), min_size=4, max_size=4))
-def test_a_seats_bytes_are_the_same_whatever_the_others_see(ended: NDArray[np.bool_], others: list[int]) -> None:
+def test_bytes_of_a_seat_do_not_depend_on_other_seats(ended: NDArray[np.bool_], others: list[int]) -> None:
     for entities in SEATS:
         marks = tuple(MARKS[entity] if entity in entities else others[entity] for entity in range(4))
         mine = np.zeros_like(ended)
@@ -407,5 +408,5 @@ def test_idle_seat_plays_an_allowed_or_configured_action(chosen: int | None, exp
     assert [action.tolist() for action in port.idle_actions(chosen)] == [expected]
 
 
-def test_the_leaves_of_the_game_spaces_are_bytes_so_that_marks_show() -> None:
+def test_leaves_of_the_game_spaces_are_bytes() -> None:
     assert all(leaf.dtype.itemsize == 1 for space in GAME_SPACES for leaf in leaves_of(space))

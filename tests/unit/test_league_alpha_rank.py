@@ -37,7 +37,7 @@ def test_games_with_known_answers(payoffs: Any, shares: list[float]) -> None:
     np.testing.assert_allclose(alpha_rank((np.asarray(payoffs) + 1) / 2), shares, **EXACT)
 
 
-def test_a_cycle_above_the_others_takes_all_the_time() -> None:
+def test_dominating_cycle_has_all_the_mass() -> None:
     payoffs = np.ones((5, 5))
     payoffs[3:] = -1
     payoffs[:3, :3], payoffs[3:, 3:] = ROCK_PAPER_SCISSORS, [[0, 1], [-1, 0]]
@@ -63,7 +63,7 @@ def slow_alpha_rank(payoffs: Floats, *, alpha: float, population: int) -> Floats
 
 @settings(max_examples=40)
 @given(st.integers(2, 6), st.data())
-def test_the_limit_is_what_the_papers_equations_come_to_with_a_large_alpha(players: int, data: st.DataObject) -> None:
+def test_limit_equals_the_paper_at_large_alpha(players: int, data: st.DataObject) -> None:
     count = players * (players - 1) // 2
     results = data.draw(st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.5, 1.0]), min_size=count, max_size=count))
     payoffs = np.zeros((players, players))

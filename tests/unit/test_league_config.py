@@ -79,7 +79,7 @@ def test_a_generator_is_reached_by_set() -> None:
     assert rule_of(changed).past_selves.self_play == 0.25
 
 
-def test_an_override_goes_through_a_rule_that_is_only_named_and_refuses_what_the_rule_would() -> None:
+def test_override_expands_a_rule_given_by_name() -> None:
     short, path = entry("matchmaking", policies=["a"], rule="fictitious"), "matches[0].matchmaking.rule.fictitious.self"
     data = {**yaml.load(resolved_yaml(league(short)), source="x"), "matches": [short]}
     assert rule_of(parse_config(data, source="x", overrides=[f"{path}=0.25"])).fictitious.self_play == 0.25
@@ -88,7 +88,7 @@ def test_an_override_goes_through_a_rule_that_is_only_named_and_refuses_what_the
     assert (caught.value.path, caught.value.source) == (path, f"--set {path}=1.5")
 
 
-def test_those_are_snapshotted_who_learn_and_can_be_drawn_but_no_exploiters() -> None:
+def test_drawable_learners_are_snapshotted_except_exploiters() -> None:
     config = league(
         entry("matchmaking", policies=["a"], against=["b", "random"], rule="past_selves"),
         entry("matchmaking", policies=["c", "d"], rule={"exploiters": {"main": ["c"], "main_exploiters": ["d"]}}),
@@ -97,7 +97,7 @@ def test_those_are_snapshotted_who_learn_and_can_be_drawn_but_no_exploiters() ->
     assert snapshotted(config) == ("a", "b", "c")
 
 
-def test_those_evolve_who_play_and_learn_but_no_exploiters() -> None:
+def test_learning_players_evolve_except_exploiters() -> None:
     config = league(
         entry("round_robin", policies=["a", "b", "random"]),
         entry("matchmaking", policies=["c", "d"], rule={"exploiters": {"main": ["c"], "main_exploiters": ["d"]}}),
@@ -115,14 +115,14 @@ def test_those_evolve_who_play_and_learn_but_no_exploiters() -> None:
         entry("matchmaking", policies=["a"], against=["b", "c"], rule="uncertainty"),
     ],
 )
-def test_who_does_not_play_in_the_first_round_evolves_as_well(generator: Any) -> None:
+def test_policy_absent_in_round_1_evolves(generator: Any) -> None:
     config = league(generator, league={"evolution": {}})
     assert config.league is not None
     assert config.league.evolution is not None
     assert populations(config, config.league.evolution) == (("a", "b", "c"),)
 
 
-def test_who_may_be_a_snapshot_has_to_be_able_to_play_without_learning() -> None:
+def test_snapshots_must_be_able_to_play_frozen() -> None:
     plan = make_plan(league(exploiters(main=["a"], main_exploiters=["b"]), entry("round_robin", policies=["c", "d"])))
     assert {name for name, policy in plan.policies.items() if plan.acts(policy)} == {"a", "b"}
 
@@ -214,9 +214,6 @@ def test_a_knockout_of_two_is_a_match_and_needs_one_round() -> None:
     assert league(entry("knockout", policies=["a", "b"]), rounds=1).roles == 3
 
 
-PPO = {"algorithm": "ppo"}
-
-
 @pytest.mark.parametrize(
     ("rules", "path", "words"),
     [
@@ -303,7 +300,7 @@ def test_a_wrong_league_is_named_with_its_place(rules: Any, path: str, words: st
         ),
     ],
 )
-def test_what_a_rule_says_without_effect_is_refused(rule: Any, key: str, words: str) -> None:
+def test_rule_option_without_effect_is_refused(rule: Any, key: str, words: str) -> None:
     names = ["a", "b"] if "b" in str(rule) else ["a"]
     error = refused(entry("matchmaking", policies=names, rule=rule))
     assert error.path == f"matches[0].matchmaking.rule.{key}"
@@ -313,7 +310,7 @@ def test_what_a_rule_says_without_effect_is_refused(rule: Any, key: str, words: 
 @pytest.mark.parametrize(
     "reset", [{"after": 5, "beats": 1}, {"after": 6}, {"after": None}, {"after": 6, "beats": 1, "confidence": 0}]
 )
-def test_a_reset_that_may_come_is_taken(reset: Any) -> None:
+def test_reset_that_can_occur_is_accepted(reset: Any) -> None:
     rule = {"exploiters": {"main": ["a"], "main_exploiters": ["b"], "reset": reset}}
     assert rule_of(league(entry("matchmaking", policies=["a", "b"], rule=rule), rounds=6)).exploiters.reset
 
@@ -364,14 +361,9 @@ def test_window_is_refused_where_no_policy_learns() -> None:
     assert league(ROUND_ROBIN, league={"window": 2}).league is not None
 
 
-ALONE = [{"env": "game", "seats": [name]} for name in "ab"]
 DUEL = {"env": "game", "seats": ["a", "b"]}
 THREE_SIDES = {"env": "game", "seats": ["a", "b", "c"]}
-BESIDE = {"env": "game", "seats": ["c", "d"]}
-PAST_SELVES = entry("matchmaking", policies=["a", "b"], rule="past_selves")
 WITHOUT_ITSELF = entry("matchmaking", policies=["a"], against=["random"], rule={"past_selves": {"self": 0}})
-SELF_ALONE = entry("matchmaking", policies=["a", "b"], rule={"fictitious": {"self": 1}})
-SAME_TEAMS = {"env": "game", "seats": ["a", "b", "a", "b"], "sides": [[0, 1], [2, 3]]}
 PARTNERS = {**THREE_SIDES, "sides": [[0, 1], [2]]}  # a and b are never apart
 
 
@@ -441,7 +433,7 @@ def test_gate_without_enough_games_is_refused(keys: Any, rules: Any) -> None:
     assert "too few to show" in error.message
 
 
-def test_a_gate_is_taken_that_can_be_passed_by_winning_all_games_that_there_are() -> None:
+def test_gate_passable_by_winning_all_games_is_accepted() -> None:
     needed = math.ceil(math.log(1 / 0.05) / math.log(2 / (1 + 10 ** (-20 / 400))))  # in a row
     gate = {"snapshots": {"gate": {"elo": 20}}}
     assert needed % 2 == 0
@@ -449,7 +441,7 @@ def test_a_gate_is_taken_that_can_be_passed_by_winning_all_games_that_there_are(
     assert "most 52 games" in refused(MATCHMAKING, rounds=3, ticks=needed // 2 - 1, league=gate).message
 
 
-def test_an_order_is_not_decided_where_somebody_learns_who_plays_in_a_later_round() -> None:
+def test_order_needs_all_learners_in_every_round() -> None:
     policies = {name: {"algorithm": "ppo" if name == "c" else "random"} for name in "abc"}
     later = entry("matchmaking", policies=["a"], against=["b", "c"], rule="uncertainty")
     assert "'c' learns" in refused(later, policies=policies, league={"decided": {}}).message
@@ -466,7 +458,7 @@ def test_only_numbers_can_be_perturbed() -> None:
     assert error.path == "policies.a.options.recurrent"
 
 
-def test_where_an_algorithm_has_no_such_option_who_evolves_can_be_named() -> None:
+def test_perturbing_an_unset_option_suggests_naming_policies() -> None:
     ppo, dqn = {"algorithm": "ppo", "options": {"ent_coef": 0.01}}, {"algorithm": "dqn"}
     policies = {"a": ppo, "b": ppo, "c": dqn, "random": dqn}
     rule = {"perturb": {"ent_coef": [2]}}
@@ -498,7 +490,7 @@ def test_a_perturbation_that_changes_nothing_is_refused(value: float, perturb: A
     assert (error.path, "changes nothing" in error.message) == ("league.evolution.perturb.n", True)
 
 
-def test_a_perturbation_may_leave_some_as_they_are() -> None:
+def test_perturbation_may_have_factor_1() -> None:
     assert league(ROUND_ROBIN, **evolving([0.8, 1.25], a=2, b=8)).league is not None
 
 
@@ -522,7 +514,7 @@ def test_an_override_is_blamed_for_what_it_put_into_a_generator() -> None:
 # What is shown
 
 
-def test_what_later_rounds_depend_on_is_said_in_words() -> None:
+def test_later_rounds_are_described() -> None:
     config = league(ROUND_ROBIN, entry("knockout", policies=["a", "b", "c"]), MATCHMAKING, league=WHOLE)
     lines = rounds_lines(config)
     assert lines[0] == "rounds: 6 of 100 ticks each; this is the first, and none has more roles"
@@ -540,11 +532,11 @@ def test_one_snapshot_that_is_kept_is_no_plural(keep: int, words: str) -> None:
 
 
 @pytest.mark.parametrize(("elo", "warned"), [(100, False), (20, True)])
-def test_a_gate_that_asks_for_more_games_than_are_played_is_told(elo: float, warned: bool) -> None:
+def test_gate_with_too_many_games_is_reported(elo: float, warned: bool) -> None:
     config = league(MATCHMAKING, rounds=3, ticks=100, league={"snapshots": {"gate": {"elo": elo}}})
     words = "about 1639 games that are won or lost; a has 200 at most until it is asked for the last time"
     assert [words in line for line in gate_lines(config)] == [True] * warned
 
 
-def test_one_round_needs_no_words() -> None:
+def test_single_round_has_no_description() -> None:
     assert rounds_lines(league(ROUND_ROBIN, rounds=1)) == []

@@ -86,6 +86,7 @@ def circle(games: int = 96) -> Results:
     return results
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lanes", [1, 4, 16])
 def test_rock_paper_scissors_and_chance_all_meet_and_are_not_ordered(lanes: int) -> None:
     for seed in range(3):
@@ -130,7 +131,7 @@ def test_a_budget_that_ends_first_leaves_pairs_that_are_named() -> None:
     assert unmet_lines([], players=5) == []
 
 
-def test_a_circle_contradicts_every_order_and_is_named() -> None:
+def test_cycle_contradicts_every_order_and_is_named() -> None:
     found = found_in(circle())
     assert found
     for pair in found:
@@ -141,14 +142,14 @@ def test_a_circle_contradicts_every_order_and_is_named() -> None:
         assert 0.5 < pair.low < pair.high == 1
 
 
-def test_a_circle_has_no_order_that_is_decided() -> None:
+def test_cycle_has_no_decided_order() -> None:
     results = circle()
     assert not decided(results, "abc")
     assert not table(results, "abc", Rule(games=1000, error=0.05, elo=20)).decided
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_mirror_images_are_never_said_to_be_in_order_and_all_pairs_play_alike(seed: int) -> None:
+def test_mirrored_players_are_never_ordered(seed: int) -> None:
     tournament = Played(3, mirrored, seed, lanes=16, games=2000)
     assert not any(found.decided for found in tournament.seen)
     assert tournament.results.games > 2000 - 2 * 16
@@ -157,7 +158,8 @@ def test_mirror_images_are_never_said_to_be_in_order_and_all_pairs_play_alike(se
     assert max(abs(row.elo) for row in tournament.seen[-1].rows) < 30
 
 
-def test_the_order_of_a_circle_is_seldom_decided_though_the_pair_that_closes_it_plays_few_games() -> None:
+@pytest.mark.slow
+def test_order_of_a_cycle_is_rarely_decided_with_few_closing_games() -> None:
     def chances(first: int, second: int) -> np.ndarray:
         return np.array([CIRCLE[first, second], 0.0, CIRCLE[second, first]])
 
@@ -173,7 +175,7 @@ def hidden() -> Results:
     return results
 
 
-def test_a_pair_whose_own_games_contradict_the_order_keeps_it_open_and_plays_again() -> None:
+def test_contradicting_pair_keeps_the_order_open() -> None:
     rule, setting = Rule(1000, error=0.05, elo=20), MatchConfig(env="g", seats=("?", "?"), sides=((0,), (1,)))
     found = table(hidden(), "abc", rule)
     (pair,) = found.contradictions
@@ -192,7 +194,7 @@ def test_the_pair_that_keeps_an_order_open_is_named() -> None:
     assert line == "the order is not decided after 240 games: those of a and c contradict it"
 
 
-def test_a_pair_that_strengths_are_wrong_of_but_not_who_is_better_leaves_the_order_decided() -> None:
+def test_misfit_with_the_right_sign_leaves_the_order_decided() -> None:
     results = hidden()
     results.add_score(("a",), ("c",), Score(wins=20, losses=2))
     assert not found_in(results)
@@ -209,6 +211,7 @@ def test_the_sides_that_a_pair_had_are_no_contradiction() -> None:
     assert not found_in(results)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("players", "chances", "lanes", "elo"),
     [
@@ -225,7 +228,7 @@ def test_transitive_tournaments_come_to_an_end(players: int, chances: Chances, l
         assert tournament.results.games < 10_000
 
 
-def test_circles_of_less_than_the_difference_that_counts_contradict_nothing() -> None:
+def test_cycles_below_the_resolution_contradict_nothing() -> None:
     results = Results()
     for first, second in (("a", "b"), ("b", "c"), ("c", "a")):
         results.add_score((first,), (second,), Score(wins=53_000, losses=47_000))  # 21 Elo, where 0 are expected
@@ -234,7 +237,7 @@ def test_circles_of_less_than_the_difference_that_counts_contradict_nothing() ->
 
 
 @pytest.mark.parametrize("games", [(4000, 3640, 360), (400, 364, 36)])
-def test_luck_does_not_fit_strengths_and_leaves_the_order_as_it_is(games: tuple[int, int, int]) -> None:
+def test_luck_misfits_strengths_and_keeps_the_order(games: tuple[int, int, int]) -> None:
     count, won, lost = games
     results = Results()
     for first, second in (("a", "b"), ("b", "c")):
@@ -252,7 +255,7 @@ def test_a_tournament_of_a_game_with_luck_is_decided(seed: int) -> None:
     assert [row.player for row in tournament.seen[-1].rows] == ["p4", "p3", "p2", "p1", "p0"]
 
 
-def test_the_side_that_wins_contradicts_nothing_where_pairs_differ_in_what_it_is_worth() -> None:
+def test_pairwise_side_advantages_contradict_nothing() -> None:
     results = Results()
     for first, second in (("a", "b"), ("b", "a")):  # the first side wins; against c it does not matter
         results.add_score((first,), (second,), Score(wins=200), sided=True)
@@ -266,7 +269,7 @@ def test_without_games_nothing_is_contradicted() -> None:
     assert table(Results(), "abc", Rule(100, 0.05, 20)).unmet == [("a", "b"), ("a", "c"), ("b", "c")]
 
 
-def test_contradictions_are_said_with_their_scores_and_intervals_and_what_needs_no_order() -> None:
+def test_contradictions_are_printed_with_scores_and_intervals() -> None:
     found = found_in(circle())
     pairs, circles, remedy = contradiction_lines(found)
     low = f"{of_share(found[0].games, found[0].games)[0]:.1%}"

@@ -80,7 +80,7 @@ def test_all_of_kuhn_pokers_known_equilibria_are_found_unexploitable(bluffs: flo
     assert exploitability(kuhn_poker(), kuhn_family(bluffs)) == pytest.approx(0, abs=1e-6)
 
 
-def test_a_plan_without_bluffs_loses_in_kuhn_poker_to_who_folds_to_every_bet_of_it() -> None:
+def test_kuhn_poker_without_bluffs_loses_to_folding() -> None:
     honest = np.array([plan == ("check, then fold", "check, then fold", "bet") for plan in FIRST_PLANS], np.float64)
     # Who knows it folds all that is bet, bets all that is checked: 2 deals in 6 win 1, the others lose 1.
     assert exploitability(kuhn_poker(), honest) == pytest.approx(-1 / 18 - (2 - 4) / 6, abs=1e-6)
@@ -116,7 +116,7 @@ GAMES = npst.arrays(
 
 @settings(max_examples=60)
 @given(GAMES)
-def test_neither_player_of_any_game_gains_by_turning_away(payoffs: Floats) -> None:
+def test_no_player_gains_by_deviating(payoffs: Floats) -> None:
     worth, row, column = equilibrium(payoffs)
     assert min(row.min(), column.min()) >= 0
     np.testing.assert_allclose([row.sum(), column.sum()], 1, **EXACT)
@@ -174,22 +174,22 @@ def test_payoffs_that_are_known_leave_no_interval() -> None:
 
 @pytest.mark.parametrize("payoffs", [[], [[]], [1, 2], [[np.nan, 0], [0, 0]], [[np.inf]], np.zeros((2, 2, 2))])
 @pytest.mark.parametrize("measure", [equilibrium, value])
-def test_what_is_no_matrix_of_numbers_is_refused(measure: Callable[[Any], Any], payoffs: Any) -> None:
+def test_non_numeric_matrix_is_refused(measure: Callable[[Any], Any], payoffs: Any) -> None:
     with pytest.raises(ValueError, match="expected a matrix of finite numbers"):
         measure(payoffs)
 
 
 @pytest.mark.parametrize("strategy", [[1, 0], [0.5, 0.5, 0.5], [1.5, -0.5, 0], [np.nan, 0, 1], [[1, 0, 0]]])
-def test_what_are_no_probabilities_of_the_rows_is_refused(strategy: Any) -> None:
+def test_invalid_row_probabilities_are_refused(strategy: Any) -> None:
     with pytest.raises(ValueError, match="expected 3 probabilities"):
         exploitability(ROCK_PAPER_SCISSORS, strategy)
 
 
-def test_without_samples_there_is_nothing_to_say() -> None:
+def test_no_interval_without_samples() -> None:
     with pytest.raises(ValueError, match="draw at least one"):
         value_with_uncertainty(np.zeros((0, 3, 3)))
 
 
-def test_a_linear_program_without_a_solution_says_so() -> None:
+def test_infeasible_linear_program_raises() -> None:
     with pytest.raises(ArithmeticError, match="no solution of a linear program with 1 unknowns"):
         least(np.ones(1), rows=np.ones((1, 1)), limits=-1.0)

@@ -71,7 +71,7 @@ def game(run: Run, match: int, *, won: bool) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("window", [1, 5])
-def test_the_gate_looks_at_all_games_however_old_the_league_lets_them_be(tmp_path: Path, window: int) -> None:
+def test_gate_counts_games_outside_the_window(tmp_path: Path, window: int) -> None:
     run = begun(tmp_path / "run", window=window)
     sides: list[Counter[int]] = [Counter()]
     for _ in range(5):

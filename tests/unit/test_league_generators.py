@@ -74,7 +74,7 @@ def test_fixed_entries_are_the_same_in_every_round() -> None:
 
 
 @pytest.mark.parametrize("size", range(2, 9))
-def test_the_strongest_wins_a_knockout_after_the_logarithm_of_its_players_rounds(size: int) -> None:
+def test_knockout_takes_log2_rounds(size: int) -> None:
     config = league(entry("knockout", policies=list("abcdefgh"[:size])), rounds=9)
     rounds = played(config).rounds
     assert len(rounds) == math.ceil(math.log2(size))
@@ -82,21 +82,22 @@ def test_the_strongest_wins_a_knockout_after_the_logarithm_of_its_players_rounds
     assert max(first, second) == "abcdefgh"[size - 1]
 
 
+@pytest.mark.slow
 @given(st.permutations("abcdefgh"), st.integers(2, 8))
-def test_everybody_but_the_winner_of_a_knockout_loses_exactly_once(order: list[str], size: int) -> None:
+def test_all_but_the_winner_of_a_knockout_lose_once(order: list[str], size: int) -> None:
     config = league(entry("knockout", policies=order[:size]), rounds=9)
     found = played(config)
     losses = Counter(min(pair) for made in found.rounds for pair in pairs(made))
     assert losses == dict.fromkeys(sorted(order[:size])[:-1], 1)
 
 
-def test_nobody_has_a_second_bye_before_everybody_left_had_one() -> None:
+def test_second_bye_comes_after_all_had_one() -> None:
     found = played(league(entry("knockout", policies=list("abcde")), rounds=3))
     resting = [names[0] for made in found.rounds for names in made.pairings["matches[0].knockout"] if len(names) == 1]
     assert len(resting) == len(set(resting)) == 2
 
 
-def test_a_drawn_knockout_goes_to_the_higher_rating_and_of_equals_to_a_coin_that_falls_alike() -> None:
+def test_drawn_knockout_goes_to_the_rating_then_a_seeded_coin() -> None:
     def winner(results: Results, seed: int) -> str:
         config = league(entry("knockout", policies=["a", "b", "c", "d"]), rounds=2, seed=seed)
         results.add_score(("c",), ("d",), Score(wins=9))
@@ -114,7 +115,7 @@ def test_a_drawn_knockout_goes_to_the_higher_rating_and_of_equals_to_a_coin_that
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("by", ["points", "rating", "coin"])
-def test_the_champion_of_a_knockout_is_who_goes_on_when_other_matches_do(by: str, seed: int) -> None:
+def test_knockout_winner_continues_in_other_matches(by: str, seed: int) -> None:
     matches = entry("knockout", policies=["a", "b"]), entry("round_robin", policies=["c", "d"])
     config, results = league(*matches, rounds=3, seed=seed), Results()
     results.add_score(("a",), ("b",), Score(wins=by == "rating", draws=2))
@@ -130,7 +131,7 @@ def test_the_champion_of_a_knockout_is_who_goes_on_when_other_matches_do(by: str
     assert won.player == {"points": "b", "rating": "a"}.get(by, won.player)
 
 
-def test_players_that_rounding_alone_tells_apart_have_the_same_rating() -> None:
+def test_ratings_equal_up_to_rounding_are_equal() -> None:
     results = Results()
     for first, second in (("a", "b"), ("c", "d"), ("a", "c")):
         results.add_score((first,), (second,), Score(draws=10))
@@ -139,7 +140,7 @@ def test_players_that_rounding_alone_tells_apart_have_the_same_rating() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_who_wins_a_knockout_goes_on_even_if_it_becomes_a_copy_of_another_one(seed: int) -> None:
+def test_forked_knockout_winner_advances(seed: int) -> None:
     config = league(entry("knockout", policies=list("abcd")), rounds=2, seed=seed, league={"evolution": {}})
     games = [
         {place: encounters((loser,), (winner,), Score(2, 0, 8)) for place, (winner, loser) in enumerate(("ba", "dc"))}
@@ -150,7 +151,7 @@ def test_who_wins_a_knockout_goes_on_even_if_it_becomes_a_copy_of_another_one(se
     assert made.pairings["matches[0].knockout"] == (("b", "d"),)
 
 
-def test_a_league_goes_on_while_something_beside_the_knockout_is_played() -> None:
+def test_league_continues_while_other_matches_are_played() -> None:
     knockout = entry("knockout", policies=["a", "b"])
     alone, beside = league(knockout), league(knockout, entry("round_robin", policies=["a", "b"]))
     assert is_over(alone, [first_round(alone)], Results())
@@ -194,7 +195,7 @@ def test_a_swiss_tournament_pairs_winners_with_winners() -> None:
     }
 
 
-def test_points_of_a_swiss_tournament_are_of_all_rounds_however_few_games_count_for_ratings() -> None:
+def test_swiss_points_count_all_rounds_for_any_window() -> None:
     config = league(entry("swiss", policies=list("abcdefgh")), rounds=4)
     before = played(config).rounds[:3]
     games = [
@@ -235,7 +236,7 @@ def test_byes_of_a_swiss_tournament_go_round(size: int) -> None:
         entry("matchmaking", policies=["b"], against=["c", "a"], rule="uncertainty", both_sides=True),
     ],
 )
-def test_an_order_is_not_decided_while_nothing_is_known_of_one_that_does_not_play_now(generator: Any) -> None:
+def test_order_needs_games_of_absent_players(generator: Any) -> None:
     policies = {name: {"algorithm": "random"} for name in "abc"}
     config = league(generator, policies=policies, league={"decided": {"elo": 100}})
     results = Results()

@@ -1,4 +1,4 @@
-"""Whom learners meet: past selves, everybody by priority, mains and exploiters, who is least known."""
+"""Opponents of learners: past selves, all by priority, mains and exploiters, the least known."""
 
 from __future__ import annotations
 
@@ -52,9 +52,7 @@ LEARN = frozenset("abcdefgh")
 
 
 @given(st.lists(st.floats(0.01, 10), min_size=1, max_size=8), st.integers(1, 50), st.integers(0, 10**6))
-def test_everybody_is_drawn_as_often_as_its_share_says_to_within_one(
-    weights: list[float], count: int, seed: int
-) -> None:
+def test_draw_counts_match_shares_within_one(weights: list[float], count: int, seed: int) -> None:
     named = {str(place): weight for place, weight in enumerate(weights)}
     found = Counter(systematic(named, count, np.random.default_rng(seed)))
     assert found.total() == count
@@ -62,7 +60,7 @@ def test_everybody_is_drawn_as_often_as_its_share_says_to_within_one(
         assert abs(found[name] - count * weight / sum(weights)) < 1 + 1e-9
 
 
-def test_who_has_no_weight_is_never_drawn() -> None:
+def test_weight_zero_is_never_drawn() -> None:
     rng = np.random.default_rng(0)
     assert {name for _ in range(1000) for name in systematic({"x": 0.0, "y": 1.0, "z": 0.0}, 3, rng)} == {"y"}
 
@@ -81,32 +79,32 @@ def test_a_priority_is_the_mean_over_the_posterior(score: tuple[int, int, int], 
     )
 
 
-def test_who_was_never_met_has_the_priority_of_the_prior() -> None:
+def test_opponent_never_met_has_the_priority_of_the_prior() -> None:
     found = priorities(results_of(a_b=(50, 0, 0)), "a", ["b", "c"], weighting="hard")
     assert found["c"] == pytest.approx(0.375)  # of Beta(1/2, 1/2): 1/4 + 1/8
     assert found["b"] < 0.001
 
 
 @pytest.mark.parametrize(("wins", "expected"), [(9, False), (60, True)])
-def test_a_few_games_do_not_prove_that_somebody_is_beaten(wins: int, expected: bool) -> None:
+def test_few_games_do_not_establish_a_win(wins: int, expected: bool) -> None:
     results = results_of(a_b=(wins, 0, 1), a_c=(50, 0, 0))
     assert beats_all(results, "a", ["b", "c"], score=0.8, confidence=0.95) is expected
 
 
-def test_nobody_beats_nobody() -> None:
+def test_beats_all_is_false_without_opponents() -> None:
     assert not beats_all(Results(), "a", [], score=0.1, confidence=0.1)
 
 
 # Past selves
 
 
-def test_past_selves_are_met_alike_and_oneself_in_its_share() -> None:
+def test_past_selves_are_uniform_and_self_has_its_share() -> None:
     field = OpponentPool(Results(), {"a": ["a@100", "a@200"], "b": ["b@100"]}, LEARN)
     made = rule_of({"past_selves": {"self": 0.2}}, policies=["a"], copies=10)
     assert drawn(made, field, "a") == {"a": 2, "a@100": 4, "a@200": 4}
 
 
-def test_without_past_selves_one_plays_oneself() -> None:
+def test_self_play_without_past_selves() -> None:
     made = rule_of({"past_selves": {"self": 0.0}}, policies=["a"], copies=3)
     assert drawn(made, OpponentPool(Results(), {}, LEARN), "a") == {"a": 3}
 
@@ -134,7 +132,7 @@ def test_in_the_first_round_past_selves_are_those_of_others_that_do_not_learn(
 # Fictitious self-play
 
 
-def test_fictitious_self_play_meets_everybody_and_the_unbeaten_most() -> None:
+def test_fictitious_self_play_prefers_unbeaten_opponents() -> None:
     results = results_of(**{"a_a@100": (90, 0, 10), "a_b": (10, 0, 90), "a_b@100": (50, 0, 50), "a_random": (99, 0, 1)})
     field = OpponentPool(results, {"a": ["a@100"], "b": ["b@100"]}, LEARN)
     made = rule_of({"fictitious": {"self": 0.0}}, policies=["a", "b"], against=["random"], copies=1000)
@@ -145,7 +143,7 @@ def test_fictitious_self_play_meets_everybody_and_the_unbeaten_most() -> None:
 
 
 @pytest.mark.parametrize(("share", "expected"), [(1.0, {("a", "a"), ("b", "b")}), (0.5, {*product("ab", "ab")})])
-def test_who_is_to_meet_itself_alone_does_so_in_the_first_round(share: float, expected: Any) -> None:
+def test_pure_self_play_begins_in_round_1(share: float, expected: Any) -> None:
     config = league(entry("matchmaking", policies=["a", "b"], rule={"fictitious": {"self": share}}, copies=2))
     assert {match.seats for match in first_round(config).matches} == expected
 
@@ -163,7 +161,7 @@ def test_mains_meet_mains_in_their_share_and_else_snapshots() -> None:
     assert found["a@100"] + found["c@100"] == 65
 
 
-def test_a_main_exploiter_meets_the_mains_and_where_that_is_hopeless_snapshots_of_them() -> None:
+def test_main_exploiter_meets_mains_or_their_snapshots() -> None:
     snapshots = {"a": ["a@100", "a@200"], "c": ["c@100"]}
     made = rule_of(EXPLOITERS, policies=list("abcd"), copies=10)
     assert drawn(made, OpponentPool(Results(), snapshots, LEARN), "c") == {"a": 5, "b": 5}
@@ -184,7 +182,7 @@ def exploiters(**keys: Any) -> dict[str, Any]:
     return entry("matchmaking", policies=["a", "b", "c"], copies=2, rule={"exploiters": {**lists, **keys}})
 
 
-def test_exploiters_begin_anew_after_their_time_and_leave_a_snapshot() -> None:
+def test_exploiters_reset_after_their_time_and_leave_a_snapshot() -> None:
     config = league(exploiters(reset={"after": 2, "share": 0.0}), rounds=7)
     rounds = played(config, lambda *_: Score(draws=1)).rounds
     assert [made.resets for made in rounds] == [(), (), ("b",), (), ("b",), (), ("b",)]
@@ -192,7 +190,7 @@ def test_exploiters_begin_anew_after_their_time_and_leave_a_snapshot() -> None:
     assert joined == [set(), set(), {"b@200", "c@200"}, set(), {"b@400", "c@400"}, set(), {"b@600", "c@600"}]
 
 
-def test_an_exploiter_that_beats_the_mains_begins_anew_and_its_games_are_forgotten() -> None:
+def test_successful_exploiter_is_reset_with_its_games() -> None:
     config = league(exploiters(reset={"after": None, "share": 1.0}))
     results = results_of(a_b=(0, 0, 60), a_c=(0, 0, 60))
     made = next_round(config, [first_round(config)], results, {})
@@ -200,7 +198,7 @@ def test_an_exploiter_that_beats_the_mains_begins_anew_and_its_games_are_forgott
     assert set(made.snapshots) == {"a@100", "b@100"}
 
 
-def test_a_league_exploiter_has_to_beat_the_frozen_policies_that_it_meets_as_well() -> None:
+def test_league_exploiter_must_beat_frozen_policies_too() -> None:
     lists = {"main": ["a"], "league_exploiters": ["c"], "reset": {"after": None, "share": 1.0}}
     config = league(entry("matchmaking", policies=["a", "c"], against=["random"], rule={"exploiters": lists}))
     before = [first_round(config)]
@@ -213,7 +211,7 @@ def test_a_league_exploiter_has_to_beat_the_frozen_policies_that_it_meets_as_wel
 # Uncertainty
 
 
-def test_uncertainty_meets_those_who_are_close() -> None:
+def test_uncertainty_prefers_close_ratings() -> None:
     results = results_of(a_b=(30, 0, 30), a_c=(60, 0, 0), b_c=(60, 0, 0), c_d=(60, 0, 0))
     made = rule_of("uncertainty", policies=["a"], against=["b", "c", "d"], copies=1)
     assert drawn(made, OpponentPool(results, {}, LEARN), "a") == {"b": 1}
@@ -268,7 +266,7 @@ def test_by_spread_the_one_between_the_closest_neighbors_leaves() -> None:
     assert leaving(SnapshotsConfig(keep=3, keep_by="spread"), list(strengths), results) == ["a@200"]
 
 
-def test_a_snapshot_that_never_played_is_taken_to_lie_between_its_neighbors_in_time() -> None:
+def test_unplayed_snapshot_is_rated_between_its_neighbors() -> None:
     results = results_of(**{"a@100_zero": (50, 0, 50), "a@300_zero": (52, 0, 48), "a@400_zero": (90, 0, 10)})
     rule = SnapshotsConfig(keep=3, keep_by="spread")
     assert leaving(rule, ["a@100", "a@200", "a@300", "a@400"], results) == ["a@200"]
@@ -280,7 +278,7 @@ GATED = {"snapshots": {"gate": {"elo": 100}}}
 TESTED = entry("matchmaking", policies=["a"], rule={"past_selves": {"self": 1.0}}, copies=2)
 
 
-def test_a_gate_lets_the_better_join_and_nobody_else() -> None:
+def test_gate_admits_only_better_policies() -> None:
     config = league(TESTED, league=GATED)
     joined = played(config, by_elo({"a": 0}, np.random.default_rng(0), games=500)).rounds
     assert [made.snapshots for made in joined] == [(), ("a@100",), (), (), (), ()]
@@ -309,7 +307,7 @@ def after_three_rounds(*games: tuple[str, str, Score]) -> Round:
     return next_round(config, before, Results(), {}, found)
 
 
-def test_a_gate_looks_at_games_that_count_for_nothing_else() -> None:
+def test_gate_counts_unrated_games() -> None:
     made = after_three_rounds(("a@100", "a", Score(20, 0, 60)), ("a", "a@100", Score(60, 0, 20)))
     assert (made.snapshots, made.gates[0].games) == (("a@300",), 160)
 
@@ -337,9 +335,7 @@ def test_games_are_balanced_in_each_setting_by_itself() -> None:
 
 @pytest.mark.parametrize("both_sides", [False, True])
 @pytest.mark.parametrize("copies", [2, 5])
-def test_with_a_gate_a_learner_meets_its_newest_snapshot_from_both_sides_equally_often(
-    copies: int, both_sides: bool
-) -> None:
+def test_gated_learner_meets_its_snapshot_from_both_sides(copies: int, both_sides: bool) -> None:
     rule = {"past_selves": {"self": 0.0}}
     matchmaking = entry("matchmaking", policies=["a"], rule=rule, copies=copies, both_sides=both_sides)
     found = played(league(matchmaking, league=GATED, rounds=9), lambda *_: Score(draws=1)).rounds
@@ -351,7 +347,7 @@ def test_with_a_gate_a_learner_meets_its_newest_snapshot_from_both_sides_equally
     assert sum(first) == sum(second)
 
 
-def test_games_from_before_a_policy_became_a_copy_of_another_one_do_not_open_its_gate() -> None:
+def test_games_before_a_fork_do_not_count_for_the_gate() -> None:
     learners = entry("matchmaking", policies=["a", "b"], rule={"past_selves": {"self": 1.0}}, copies=2)
     config = league(learners, league={**GATED, "evolution": {"every": 3, "share": 0.5}})
     before = [first_round(config)]

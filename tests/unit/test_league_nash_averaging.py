@@ -63,7 +63,7 @@ def test_where_there_is_one_equilibrium_it_is_that_of_the_linear_program(seed: i
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_copies_share_the_weight_of_one_and_change_nobodys_skill(seed: int) -> None:
+def test_copies_share_one_weight_and_change_no_skill(seed: int) -> None:
     payoffs = random_game(seed, players=5)
     once = nash_average(payoffs)
     origin = np.array([0, 1, 2, 3, 4, *np.random.default_rng(seed).integers(5, size=6)])
@@ -72,9 +72,9 @@ def test_copies_share_the_weight_of_one_and_change_nobodys_skill(seed: int) -> N
     np.testing.assert_allclose(found.strategy, (once.strategy / np.bincount(origin))[origin], **EXACT)
 
 
-def test_a_cycle_gives_no_weight_to_a_dominated_copy_of_one_of_it() -> None:
+def test_dominated_copy_in_a_cycle_has_weight_zero() -> None:
     payoffs = with_copies(ROCK_PAPER_SCISSORS, 0, 1, 2, 0)
-    payoffs[3] -= 0.1  # the copy of rock does a little worse against everybody
+    payoffs[3] -= 0.1  # the copy of rock does a little worse against all
     payoffs[:, 3] += 0.1
     payoffs[3, 3] = 0
     found = nash_average(payoffs)
@@ -107,11 +107,12 @@ def certify(payoffs: Floats) -> None:
     strategy = nash_average(payoffs).strategy
     assert strategy.min() >= 0
     assert strategy.sum() == pytest.approx(1, abs=1e-9)
-    assert (payoffs @ strategy).max() <= 1e-7  # nobody beats it
+    assert (payoffs @ strategy).max() <= 1e-7  # no player beats it
     assert entropy_gap(payoffs, strategy) <= 1e-7
     assert all(ever_played(payoffs, player) <= 1e-7 for player in np.flatnonzero(strategy == 0))
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(st.integers(1, 8), st.data())
 def test_no_equilibrium_of_a_game_full_of_ties_has_a_larger_entropy(players: int, data: st.DataObject) -> None:

@@ -28,12 +28,12 @@ CLEAR = {"ab": (60, 0, 20), "ac": (60, 0, 20)}
 
 
 @pytest.mark.parametrize("wins", [11, 14, 30])
-def test_between_two_players_it_is_the_test_of_wald(wins: int) -> None:
+def test_two_players_are_compared_by_walds_test(wins: int) -> None:
     ratio = math.exp((wins - 10) * 50 / NAT)
     assert Standings(table(ab=(wins, 0, 10)), "ab", elo=50).wrong == pytest.approx(1 / (1 + ratio), rel=1e-6)
 
 
-def test_the_order_of_two_is_decided_at_the_difference_in_games_that_the_error_asks_for() -> None:
+def test_two_players_are_ordered_at_the_bound_of_the_error() -> None:
     needed = math.ceil(math.log(19) / (50 / NAT))  # 1 / (1 + r) <= 0.05
     assert not decided(table(ab=(9 + needed, 0, 10)), "ab", 0.05, elo=50)
     assert decided(table(ab=(10 + needed, 0, 10)), "ab", 0.05, elo=50)
@@ -46,7 +46,7 @@ def test_a_finer_resolution_takes_more_games() -> None:
     assert not decided(results, "ab", 0.05, elo=20)
 
 
-def test_how_many_draws_show_that_two_are_equal_is_the_test_of_wald() -> None:
+def test_equality_by_draws_is_walds_test() -> None:
     many = math.tanh(20 / NAT / 2)  # the share of games that, all of them won, scores as 20 Elo do without draws
     assert many == pytest.approx(2 / (1 + 10 ** (-20 / 400)) - 1)
     needed = math.ceil(math.log(19) / math.log((1 - many / 4) / (1 - many)))
@@ -60,13 +60,13 @@ def test_how_many_draws_show_that_two_are_equal_is_the_test_of_wald() -> None:
     assert lost.doubts[0] > standings.doubts[0]
 
 
-def test_many_draws_do_not_make_those_equal_who_decide_more_games_than_the_difference_asks_for() -> None:
+def test_many_draws_alone_do_not_show_equality() -> None:
     standings = Standings(table(ab=(100, 1800, 100)), "ab", elo=20)  # a tenth is decided; 20 Elo are 0.0575
     assert standings.equal == (False,)
     assert standings.wrong == pytest.approx(0.5)
 
 
-def test_it_is_seldom_said_that_two_are_equal_who_decide_as_many_games_as_the_difference_asks_for() -> None:
+def test_unequal_players_are_rarely_found_equal() -> None:
     many, rng, count = math.tanh(50 / NAT / 2), np.random.default_rng(0), 400
     won = np.cumsum(rng.random((count, 300)) < many, axis=1)
     ends = np.zeros((won.size, 3, 3))
@@ -85,20 +85,20 @@ def by_side(first: Score, second: Score) -> Results:
 
 
 @pytest.mark.parametrize("always", [Score(wins=200), Score(losses=200)])
-def test_two_of_whom_always_the_same_side_wins_are_equal(always: Score) -> None:
+def test_players_are_equal_if_the_side_decides(always: Score) -> None:
     standings = Standings(by_side(always, always), "ab", elo=20)
     assert standings.equal == (True,)
     many = math.tanh(20 / NAT / 2)
     assert standings.wrong == pytest.approx(1 / (1 + ((1 - many / 4) / (1 - many)) ** 200), rel=1e-6)
 
 
-def test_who_also_wins_from_the_worse_side_is_not_equal() -> None:
+def test_winner_from_both_sides_is_not_equal() -> None:
     seldom = Score(wins=180, losses=20)  # a tenth; 20 Elo are 0.0575
     assert Standings(by_side(Score(wins=200), seldom), "ab", elo=20).equal == (False,)
     assert Standings(by_side(Score(wins=200), Score()), "ab", elo=20).equal == (False,), "nothing is known of one side"
 
 
-def test_it_is_seldom_said_that_two_are_equal_of_whom_one_wins_as_often_from_the_worse_side() -> None:
+def test_winner_from_the_worse_side_is_rarely_found_equal() -> None:
     many, rng, count = math.tanh(50 / NAT / 2), np.random.default_rng(1), 400
     lost = np.cumsum(rng.random((count, 300)) < many, axis=1)
     played = np.arange(1, 301)
@@ -139,7 +139,7 @@ def test_one_pair_that_is_open_keeps_the_order_open() -> None:
     assert decided(table(**CLEAR, bc=(40, 0, 10)), "abc", elo=50)
 
 
-def test_doubts_are_those_of_neighbors_from_the_top() -> None:
+def test_uncertainties_are_of_neighbors_from_the_top() -> None:
     standings = Standings(table(**CLEAR, bc=(21, 0, 20)), "abc", elo=50)
     upper, lower = standings.doubts
     assert standings.order == ("a", "b", "c")
@@ -147,7 +147,7 @@ def test_doubts_are_those_of_neighbors_from_the_top() -> None:
     assert standings.wrong == pytest.approx(upper + lower)
 
 
-def test_many_games_of_a_pair_tell_more_than_one() -> None:
+def test_many_games_of_a_pair_reduce_uncertainty() -> None:
     results = table(ab=(50, 0, 40), bc=(80, 0, 20), ac=(85, 0, 15))
     once, often = Standings(results, "abc"), Standings(results, "abc")
     assert once.next_pair() == often.next_pair(games=400)
@@ -160,7 +160,7 @@ def test_a_pair_can_be_asked_for_with_one_player_in_it() -> None:
     assert "a" in Standings(results, "abc", elo=50).next_pair(of="a")
 
 
-def test_players_who_are_not_asked_for_count_for_what_they_say() -> None:
+def test_games_of_other_players_are_used() -> None:
     direct = Standings(table(ab=(20, 0, 12)), "ab", elo=50)
     over = Standings(table(ab=(20, 0, 12), ax=(30, 0, 10), bx=(10, 0, 30)), "ab", elo=50)
     assert over.order == ("a", "b")
@@ -172,17 +172,17 @@ def test_the_pair_that_is_open_is_played() -> None:
     assert set(most_informative(results, "abc", count=5, elo=50)) == {("b", "c")}
 
 
-def test_who_has_not_played_is_played() -> None:
+def test_unplayed_player_is_paired_first() -> None:
     results = table(ab=(90, 0, 10), ac=(99, 0, 1), bc=(90, 0, 10))
     assert "d" in most_informative(results, "abcd", elo=50)[0]
 
 
-def test_a_batch_is_spread_over_those_of_whom_nothing_is_known() -> None:
+def test_batch_is_spread_over_unplayed_players() -> None:
     met = Counter(name for pair in most_informative(Results(), "abcdef", count=6) for name in pair)
     assert set(met) == set("abcdef")
 
 
-def test_the_stronger_stands_first_in_a_pair_and_the_same_results_give_the_same_pairs() -> None:
+def test_pairs_are_deterministic_with_the_stronger_first() -> None:
     results = table(ab=(5, 2, 12), bc=(7, 0, 6), ac=(3, 3, 9))
     order = Standings(results, "abc").order
     pairs = most_informative(results, "abc", count=9)
@@ -190,7 +190,7 @@ def test_the_stronger_stands_first_in_a_pair_and_the_same_results_give_the_same_
     assert all(order.index(first) < order.index(second) for first, second in pairs)
 
 
-def test_games_lower_what_they_were_played_for() -> None:
+def test_games_reduce_the_uncertainty_of_their_pair() -> None:
     results = table(**{a + b: (6, 2, 4) for a, b in itertools.combinations("abcd", 2)})
     more = table(**{a + b: (30, 10, 20) for a, b in itertools.combinations("abcd", 2)})
     assert Standings(more, "abcd").wrong < Standings(results, "abcd").wrong
@@ -200,14 +200,14 @@ def test_games_lower_what_they_were_played_for() -> None:
     assert planned.wrong < before
 
 
-def test_pairs_are_the_same_however_many_are_weighed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_do_not_depend_on_the_chunk_size(monkeypatch: pytest.MonkeyPatch) -> None:
     results = table(ab=(5, 2, 12), bc=(7, 0, 6), ac=(3, 3, 9), cd=(2, 1, 2))
     pairs = most_informative(results, "abcdef", count=9)
     monkeypatch.setattr(ranking, "_AT_ONCE", 1)
     assert most_informative(results, "abcdef", count=9) == pairs
 
 
-def test_of_very_many_players_those_who_stand_near_each_other_are_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_players_are_compared_with_neighbors_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranking, "_WEIGHED", 2 * 6**2)
     standings = Standings(table(ab=(5, 2, 12), bc=(7, 0, 6), ac=(3, 3, 9), cd=(2, 1, 2)), "abcdef")
     places = [[standings.order.index(name) for name in standings.next_pair()] for _ in range(20)]

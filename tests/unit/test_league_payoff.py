@@ -39,7 +39,7 @@ def test_with_draws_an_entry_has_the_interval_of_its_posterior(score: tuple[int,
     assert [(drawn < low).mean(), (drawn > high).mean()] == pytest.approx([0.025, 0.025], abs=2e-3)
 
 
-def test_one_player_scores_what_the_other_does_not(results: Results) -> None:
+def test_scores_of_a_pair_sum_to_one(results: Results) -> None:
     found = payoff(results, ["a", "b", "c", "d"])
     assert found.mean + found.mean.T == pytest.approx(np.ones((4, 4)))
     assert found.low + found.high.T == pytest.approx(np.ones((4, 4)))
@@ -58,7 +58,7 @@ def test_players_stand_in_the_order_asked_for(results: Results) -> None:
     assert found.mean[0, 2] > 0.9
 
 
-def test_who_never_met_may_score_anything(results: Results) -> None:
+def test_pair_without_games_has_the_full_interval(results: Results) -> None:
     found = payoff(results, ["a", "c"])
     assert found.mean[0, 1] == 0.5
     assert found.low[0, 1] < 0.06

@@ -59,7 +59,7 @@ def test_without_draws_it_is_the_fixed_point_of_bradley_and_terry() -> None:
     assert fit(results).elo == pytest.approx(ELO * np.log(strength), abs=1e-3)
 
 
-def test_everybody_is_expected_to_score_what_it_has_scored() -> None:
+def test_expected_scores_equal_actual_scores() -> None:
     found = fit(FOUR)
     expected, scored = dict.fromkeys("abcd", 0.0), dict.fromkeys("abcd", 0.0)
     for ((a,), (b,)), score in FOUR.pairs().items():
@@ -141,7 +141,7 @@ def test_large_and_small_leagues_are_rated_alike(drawn: int, players: str, monke
     assert large.covariance == pytest.approx(small.covariance, abs=1e-9)
 
 
-def test_what_a_likelihood_takes_grows_with_the_pairs_that_have_met_and_not_with_all_that_there_are() -> None:
+def test_cost_of_the_likelihood_grows_with_met_pairs() -> None:
     players, rng = [f"p{number:04d}" for number in range(1000)], np.random.default_rng(0)
     results = Results()
     for first, second in rng.choice(1000, (3000, 2)).tolist():
@@ -188,7 +188,7 @@ def test_a_team_is_as_strong_as_its_members_are_in_the_mean() -> None:
     assert fit(mixed).difference("a", "b").value == pytest.approx(2 * 400 * math.log10(3), abs=1e-2)
 
 
-def test_mixed_teams_tell_the_members_apart() -> None:
+def test_mixed_teams_identify_their_members() -> None:
     truth = dict(zip("abcdef", (200, 120, 40, -40, -120, -200), strict=True))
     rng, results = np.random.default_rng(5), Results()
     for _ in range(4000):
@@ -216,7 +216,7 @@ def test_teams_that_differ_in_size_alone_are_equally_strong_to_the_bit() -> None
 # --- sides ----------------------------------------------------------------------------------------------------------
 
 
-def test_who_wins_from_the_better_side_alone_is_not_taken_for_better() -> None:
+def test_winning_from_the_better_side_does_not_rate_higher() -> None:
     results = Results()
     results.add(("a",), ("a",), "win", count=90)
     results.add(("a",), ("a",), "loss", count=10)
@@ -228,7 +228,7 @@ def test_who_wins_from_the_better_side_alone_is_not_taken_for_better() -> None:
     assert found.difference("a@1", "a").high < 200
 
 
-def test_where_everybody_keeps_to_one_side_its_worth_and_the_difference_are_unknown() -> None:
+def test_fixed_sides_leave_side_and_strength_unidentified() -> None:
     one_side, without = Results(), Results()
     one_side.add_score(("a",), ("b",), Score(wins=300, losses=100), sided=True)
     without.add_score(("a",), ("b",), Score(wins=300, losses=100))
@@ -249,7 +249,7 @@ def test_where_everybody_keeps_to_one_side_its_worth_and_the_difference_are_unkn
     ],
     ids=["a game", "never lost", "never lost, but drawn", "draws alone", "two groups"],
 )
-def test_where_strengths_could_move_without_end_a_weak_prior_holds_them(results: Results) -> None:
+def test_unbounded_strengths_get_a_weak_prior(results: Results) -> None:
     found = fit(results)
     assert found.prior
     assert np.isfinite(found.elo).all()
@@ -274,26 +274,26 @@ def test_draws_alone_make_equal() -> None:
 
 
 @pytest.mark.parametrize("draws", [1, 7, 64, 96, 240, 999])
-def test_equal_players_stand_by_name_whatever_rounding_makes_of_them(draws: int) -> None:
+def test_equal_players_are_sorted_by_name(draws: int) -> None:
     every = {first + second: (0, draws, 0) for first, second in itertools.combinations("abcdef", 2)}
     assert fit(table(**every)).order() == tuple("abcdef")
 
 
-def test_groups_that_never_met_are_far_less_sure_of_each_other_than_of_themselves() -> None:
+def test_intervals_between_unmet_groups_are_wide() -> None:
     found = fit(table(ab=(30, 0, 20), cd=(30, 0, 20)))
     inside, across = found.difference("a", "b"), found.difference("a", "c")
     assert across.high - across.low > 3 * (inside.high - inside.low)
     assert inside.low < across.value < inside.high
 
 
-def test_who_has_not_played_has_the_prior() -> None:
+def test_unplayed_player_has_the_prior() -> None:
     found = fit(Results(), players=["a"] * 2 + [f"p{number}" for number in range(99)])
     assert found.of("a").elo == 0
     assert found.of("a").high == pytest.approx(1.96 * 400 * math.sqrt(0.99), rel=1e-3)
     assert found.of("a").games == 0
 
 
-def test_nobody_is_nobody() -> None:
+def test_no_games_give_an_empty_order() -> None:
     assert fit(Results()).order() == ()
 
 
@@ -301,9 +301,10 @@ def strongly_connected(beaten: np.ndarray) -> bool:
     return bool(connected_components(csr_array(beaten), connection="strong")[0] == 1)
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 1), min_size=12, max_size=12))
 @settings(max_examples=150)
-def test_without_draws_there_is_a_maximum_where_everybody_has_beaten_everybody_along_a_chain(cells: list[int]) -> None:
+def test_maximum_exists_if_wins_are_strongly_connected(cells: list[int]) -> None:
     beaten = np.zeros((4, 4), int)  # Ford 1957
     beaten[~np.eye(4, dtype=bool)] = cells
     results = Results()
@@ -333,14 +334,15 @@ def _stops(results: Results) -> bool:
     return bool(np.linalg.eigvalsh(problem.hessian(at)).min() > 1e-6)
 
 
-def test_with_draws_there_is_a_maximum_where_the_likelihood_comes_to_rest() -> None:
+@pytest.mark.slow
+def test_with_draws_a_maximum_exists_if_the_likelihood_converges() -> None:
     cases = list(with_draws())
     found = [davidson.has_maximum(davidson.games_of(results, "abc")) for results, _ in cases]
     assert found == [stops for _, stops in cases]
     assert len(set(found)) == 2
 
 
-def test_games_of_a_player_that_has_met_only_itself_tell_the_worth_of_a_side() -> None:
+def test_self_play_estimates_the_side_advantage() -> None:
     results = Results()
     for outcome, count in (("win", 30), ("loss", 10)):
         results.add(("a",), ("a",), outcome, count=count)

@@ -71,7 +71,7 @@ def test_finished_games_count_in_their_order(folder: RunFolder) -> None:
     assert (found.episodes, found.unrated, found.aborted, found.stale, found.unfinished) == (3, 0, 0, 0, 0)
 
 
-def test_a_game_that_was_cut_or_in_which_a_seat_stood_idle_is_aborted(folder: RunFolder) -> None:
+def test_cut_game_or_idle_seat_is_aborted(folder: RunFolder) -> None:
     idle = episode("ab", "win")
     idle["seats"][1]["idle_ticks"] = 3
     write_episodes(folder, episode("ab", None, cut=True), idle, episode("ab", "loss"))
@@ -79,12 +79,14 @@ def test_a_game_that_was_cut_or_in_which_a_seat_stood_idle_is_aborted(folder: Ru
     assert (found.episodes, found.aborted, found.results.games) == (3, 2, 1)
 
 
-def test_games_that_were_cut_are_counted_for_those_whom_they_would_have_rated(folder: RunFolder) -> None:
+def test_cut_games_are_counted_per_player(folder: RunFolder) -> None:
     write_rounds(folder, {}, {"resets": ["b"]}, {"matches": [{"match": 0, "sides": []}]})
     games = [("ab", 0), ("ab", 0), ("as", 0), ("as", 1), ("sa", 1), ("aa", 1), ("ab", 2)]
     write_episodes(folder, *(episode(pair, None, round=number, cut=True) for pair, number in games))
     found = read(folder)
-    assert found.cut == {"a": 3, "s": 3}, "b has begun anew since; who meets itself, or nobody, is not rated"
+    assert found.cut == {"a": 3, "s": 3}, (
+        "b has begun anew since; a policy that meets itself, or no other, is not rated"
+    )
     assert found.aborted == len(games)
     assert read(folder, window=1).cut == {}
 
@@ -105,7 +107,7 @@ def test_teams_are_the_sides_of_the_plan(folder: RunFolder) -> None:
     assert read_results(folder).pairs() == {(("a", "s"), ("b", "b")): Score(wins=1)}
 
 
-def test_a_number_that_was_another_matchs_before_the_copies_changed_does_not_hide_the_sides(folder: RunFolder) -> None:
+def test_renumbered_match_keeps_its_sides(folder: RunFolder) -> None:
     seats = [[{"policy": name, "entities": [0]} for name in names] for names in ("abss", "ab")]
     envs, sides = ("large", "small"), ([[0, 1], [2, 3]], [[1], [0]])
     now = [{"match": n, "env": envs[n], "seats": seats[n], "sides": sides[n]} for n in (0, 1)]
@@ -119,7 +121,7 @@ def test_a_number_that_was_another_matchs_before_the_copies_changed_does_not_hid
     ]
 
 
-def test_the_rest_of_a_line_that_a_kill_has_left_is_counted(folder: RunFolder) -> None:
+def test_partial_last_line_is_counted(folder: RunFolder) -> None:
     write_episodes(folder, episode("ab", "win"), rest='{"round": 0, "mat')
     assert (read(folder).unfinished, read(folder).results.games) == (1, 1)
 
@@ -132,7 +134,7 @@ def test_a_run_without_episodes_has_no_games(folder: RunFolder) -> None:
 # --- rounds ---------------------------------------------------------------------------------------------------------
 
 
-def test_games_of_a_policy_that_learns_grow_old_and_those_of_others_do_not(folder: RunFolder) -> None:
+def test_only_games_of_learners_leave_the_window(folder: RunFolder) -> None:
     write_rounds(folder, {}, {}, {})
     played = [episode(pair, "win", round=number) for number in range(3) for pair in (("a", "b@0"), ("s", "b@0"))]
     write_episodes(folder, *played)
@@ -142,14 +144,14 @@ def test_games_of_a_policy_that_learns_grow_old_and_those_of_others_do_not(folde
     assert (found.stale, read(folder).stale) == (1, 0)
 
 
-def test_who_has_only_games_that_are_older_than_the_window_is_named(folder: RunFolder) -> None:
+def test_player_with_only_old_games_is_named(folder: RunFolder) -> None:
     write_rounds(folder, {}, {}, {})
     write_episodes(folder, episode(("a", "b"), "win"), episode(("a", "s"), "win", round=2))
     assert read(folder, window=2).outdated == ["b"]
     assert read(folder).outdated == []
 
 
-def test_a_frozen_policy_does_not_grow_old(folder: RunFolder) -> None:
+def test_games_of_a_frozen_policy_stay_in_the_window(folder: RunFolder) -> None:
     frozen = parse_config(config(a={"algorithm": "ppo", "frozen": True}), source="league.yaml")
     folder.write_config(resolved_yaml(frozen))
     write_rounds(folder, {}, {}, {})
@@ -158,7 +160,7 @@ def test_a_frozen_policy_does_not_grow_old(folder: RunFolder) -> None:
 
 
 @pytest.mark.parametrize("anew", [{"resets": ["a"]}, {"forks": {"a": {"from": "b", "options": {}}}}])
-def test_a_policy_that_is_another_one_now_begins_anew(folder: RunFolder, anew: dict[str, Any]) -> None:
+def test_replaced_policy_starts_without_games(folder: RunFolder, anew: dict[str, Any]) -> None:
     write_rounds(folder, {}, anew, {})
     write_episodes(folder, *(episode(pair, "win", round=number) for number in range(3) for pair in ("as", "bs")))
     found = read_results(folder)
@@ -166,21 +168,21 @@ def test_a_policy_that_is_another_one_now_begins_anew(folder: RunFolder, anew: d
     assert found.between("b", "s") == Score(wins=3)
 
 
-def test_rounds_after_the_one_asked_for_are_not_looked_at(folder: RunFolder) -> None:
+def test_later_rounds_are_not_read(folder: RunFolder) -> None:
     write_rounds(folder, {}, {}, {"resets": ["a"]})
     write_episodes(folder, *(episode("as", "win", round=number) for number in range(3)))
     assert read(folder, window=1, last=1).results.between("a", "s") == Score(wins=1)
     assert read(folder, last=1).episodes == 2
 
 
-def test_a_round_that_nobody_has_played_yet_makes_nothing_old(folder: RunFolder) -> None:
+def test_unplayed_round_does_not_move_the_window(folder: RunFolder) -> None:
     write_rounds(folder, {}, {"resets": ["a"]})
     write_episodes(folder, episode("ab", "win"))
     assert read(folder, window=1).results.between("a", "b") == Score(wins=1)
     assert read(folder, window=1, last=1).stale == 1
 
 
-def test_copies_that_were_left_out_on_fewer_processes_are_like_those_that_they_repeat(folder: RunFolder) -> None:
+def test_omitted_copies_have_the_sides_of_their_original(folder: RunFolder) -> None:
     matches = [{"match": 0, "sides": PAIR}, {"match": 1, "sides": []}]
     write_rounds(folder, {"matches": matches}, {"matches": matches})
     lines = [episode("ab", "win", round=number, match=match) for number in range(2) for match in range(6)]
@@ -233,7 +235,7 @@ def test_a_damaged_episode_is_named(folder: RunFolder, line: dict[str, Any], sai
         read(folder)
 
 
-def test_a_plan_that_knows_no_sides_is_of_another_version(folder: RunFolder) -> None:
+def test_plan_without_sides_is_of_another_version(folder: RunFolder) -> None:
     folder.write_plan({"matches": [{"match": 0, "env": "touchdown"}]})
     with pytest.raises(ConfigError, match=r"plan\.json: is damaged, or of another version of the arena.*sides"):
         read(folder)

@@ -1,4 +1,4 @@
-"""Results of games: whoever writes them down, in whatever order, they are the same."""
+"""Results of games do not depend on the writer and the order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_the_order_of_names_in_a_team_does_not_matter() -> None:
     assert results.pairs() == {(("a", "b"), ("c", "c")): Score(1, 1, 0)}
 
 
-def test_a_team_that_meets_itself_leaves_no_trace() -> None:
+def test_team_against_itself_is_not_counted() -> None:
     results = Results([Encounter(("a", "b"), ("b", "a"), "win")])
     assert results.games == 0
     assert results.players == ()
@@ -81,7 +81,7 @@ def test_a_game_counts_where_two_sides_agree_on_how_it_ended(
     assert encounters_of(("b", "a", "c"), sides, outcomes) == (() if expected is None else (expected,))
 
 
-def test_in_a_game_of_several_sides_each_two_have_met_if_returns_decide() -> None:
+def test_sides_ranked_by_returns_meet_pairwise() -> None:
     sides = ((0,), (1,), (2,))
     found = encounters_of(("a", "b", "c"), sides, ("win", "loss", "loss"), (3.0, 1.0, 1.0))
     assert found == (

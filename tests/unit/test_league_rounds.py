@@ -1,4 +1,4 @@
-"""From one round of a league to the next: what everybody begins with, which files that takes, and what is forgotten."""
+"""From one round of a league to the next: what policies start with, the files of that, and what is removed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def begun(path: Path, data: dict[str, Any], *, ranks: int | None = None) -> Run:
 
 
 def played(run: Run) -> Run:
-    """The same when its round has been played: all who learn and have played have a checkpoint, and nobody has won."""
+    """The same when its round has been played: all learners that have played have a checkpoint, and none has won."""
     tick, restore = run.plan.ticks, dict(run.leg.restore)
     for name, policy in run.plan.policies.items():
         if policy.workers and not policy.frozen:
@@ -97,7 +97,7 @@ def held(path: Path) -> Any:
 # ------------------------------------------------------------------------------------------------- who begins with what
 
 
-def test_everybody_goes_on_with_what_it_had_learned_and_counts_on(tmp_path: Path) -> None:
+def test_policies_continue_with_weights_and_counters(tmp_path: Path) -> None:
     run = following(begun(tmp_path / "run", config(DUEL)))
     assert (run.plan.round, run.leg.start, run.plan.ticks, run.plan.horizon) == (1, TICKS, 2 * TICKS, 9 * TICKS)
     assert {name: held(path) for name, path in run.leg.restore.items()} == {
@@ -107,9 +107,7 @@ def test_everybody_goes_on_with_what_it_had_learned_and_counts_on(tmp_path: Path
     assert run.leg.episodes == {}, "matches are numbered anew"
 
 
-def test_a_fork_begins_with_the_checkpoint_of_its_source_and_one_that_is_reset_with_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fork_starts_from_its_source_and_reset_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     changed(monkeypatch, forks={"two": Fork("one")}, resets=("three",))
     names = ("one", "two", "three")
     run = following(begun(tmp_path / "run", config(DUEL, {**DUEL, "seats": ["one", "three"]}, policies=names)))
@@ -118,9 +116,7 @@ def test_a_fork_begins_with_the_checkpoint_of_its_source_and_one_that_is_reset_w
     assert {run.plan.matches[match].seats[seat].policy for match, seat in run.leg.own} == {"one", "two"}
 
 
-def test_one_that_is_reset_begins_with_what_the_configuration_loads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reset_policy_loads_the_configured_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint.save(tmp_path / "first", {"of": "first"}, policy="two", algorithm="ppo", ticks=7, update=1)
     changed(monkeypatch, resets=("two",))
     policies = {"one": {"algorithm": "ppo"}, "two": {"algorithm": "ppo", "load": str(tmp_path / "first")}}
@@ -144,43 +140,33 @@ def planned_as(monkeypatch: pytest.MonkeyPatch, *matches: dict[str, Any]) -> Non
     changed(monkeypatch, matches=tuple(match for _, match in made.entries()))
 
 
-def test_workers_take_the_places_of_those_before_in_a_game_like_theirs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_continue_in_matches_of_the_same_game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     planned_as(monkeypatch, DUEL, {**DUEL, "lanes": 4})
     run = following(begun(tmp_path / "run", config({**DUEL, "lanes": 4}, DUEL)))
     assert own_of(run, "one") == {(0, 0): "match-1-seat-0.ckpt", (1, 0): "match-0-seat-0.ckpt"}
     assert own_of(run, "two") == {(0, 1): "match-1-seat-1.ckpt", (1, 1): "match-0-seat-1.ckpt"}
 
 
-def test_where_workers_are_more_than_before_the_last_one_has_several_successors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_additional_workers_continue_from_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     planned_as(monkeypatch, {**DUEL, "copies": 3})
     run = following(begun(tmp_path / "run", config({**DUEL, "copies": 2})))
     assert list(own_of(run, "one").values()) == ["match-0-seat-0.ckpt", "match-1-seat-0.ckpt", "match-1-seat-0.ckpt"]
 
 
-def test_where_workers_are_fewer_the_first_ones_have_successors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fewer_workers_continue_from_the_first_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     planned_as(monkeypatch, DUEL)
     run = following(begun(tmp_path / "run", config({**DUEL, "copies": 2})))
     assert own_of(run, "one") == {(0, 0): "match-0-seat-0.ckpt"}
 
 
-def test_where_one_finds_nobody_in_a_game_like_its_own_all_begin_with_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_worker_without_a_predecessor_leaves_all_without_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     planned_as(monkeypatch, DUEL, {**DUEL, "lanes": 4, "seats": ["one", "one"]})
     run = following(begun(tmp_path / "run", config(DUEL)))
     assert own_of(run, "one") == {}
     assert own_of(run, "two") == {(0, 1): "match-0-seat-1.ckpt"}
 
 
-def test_after_a_rest_the_seats_are_those_of_the_last_round_that_was_played(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_a_pause_seats_are_of_the_last_round_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = begun(tmp_path / "run", config(DUEL, {**DUEL, "seats": ["two", "one"]}))
     with monkeypatch.context() as patch:
         planned_as(patch, {**DUEL, "seats": ["two", "two"]})
@@ -200,7 +186,7 @@ def past_selves(**more: Any) -> dict[str, Any]:
     return config({"matchmaking": meets}, policies=("one",), **more)
 
 
-def test_a_snapshot_is_what_the_policy_had_learned_then_whatever_becomes_of_its_checkpoints(tmp_path: Path) -> None:
+def test_snapshot_survives_removal_of_the_checkpoint(tmp_path: Path) -> None:
     run = at(begun(tmp_path / "run", past_selves()), 7)
     assert checkpoint.list_checkpoints(run.folder.checkpoints_path("one"))[1].name == f"{5 * TICKS:012d}.ckpt"
     for number in range(1, 8):
@@ -215,7 +201,7 @@ def test_snapshots_that_play_begin_with_their_own_weights_and_are_frozen(tmp_pat
     assert [seat.policy for seat in run.plan.matches[0].seats] == ["one", name]
 
 
-def test_snapshots_that_have_left_go_when_no_round_knows_them_that_may_be_played_again(tmp_path: Path) -> None:
+def test_snapshots_are_removed_when_no_replayable_round_has_them(tmp_path: Path) -> None:
     run = at(begun(tmp_path / "run", past_selves(league={"snapshots": {"keep": 1}})), 8)
     left = {name: planned.number for planned in records.read(run.folder) for name in planned.dropped}
     assert left == {f"one@{number * TICKS}": number + 1 for number in range(1, 8)}
@@ -289,15 +275,13 @@ def plan_at(run: Run, tick: int) -> Plan:
 
 
 @pytest.mark.parametrize(("tick", "number"), [(0, 0), (1, 0), (100, 0), (101, 1), (200, 1), (201, 2), (300, 2)])
-def test_a_run_goes_on_with_the_round_that_was_played_at_its_tick(tick: int, number: int, tmp_path: Path) -> None:
+def test_run_resumes_in_the_round_of_its_tick(tick: int, number: int, tmp_path: Path) -> None:
     run = at(begun(tmp_path / "run", past_selves()), 2)
     assert plan_at(run, tick).round == number
 
 
 @pytest.mark.parametrize(("tick", "before"), [(100, 0), (101, 200), (200, 200)])
-def test_a_run_that_goes_on_counts_the_ticks_of_earlier_rounds_by_the_matches_that_those_had(
-    tick: int, before: int, tmp_path: Path
-) -> None:
+def test_resume_counts_ticks_by_the_matches_of_each_round(tick: int, before: int, tmp_path: Path) -> None:
     names = ("a", "b", "c", "d")
     run = at(begun(tmp_path / "run", config({"knockout": {"env": "game", "policies": names}}, policies=names)), 1)
     assert (run.ticks_before, run.total_ticks) == (200, 200 + 100 * (run.plan.rounds - 1))
@@ -305,7 +289,7 @@ def test_a_run_that_goes_on_counts_the_ticks_of_earlier_rounds_by_the_matches_th
     assert rounds.again(first, rounds.config_of(run), tick, ranks=first.plan.processes, spares=0).ticks_before == before
 
 
-def test_a_round_that_is_not_on_record_is_named(tmp_path: Path) -> None:
+def test_missing_round_record_is_named(tmp_path: Path) -> None:
     run = begun(tmp_path / "run", config(DUEL))
     with pytest.raises(ConfigError, match="lacks round 1, which was played at tick 150"):
         plan_at(run, 150)
@@ -358,7 +342,7 @@ def test_a_league_keeps_to_the_processes_that_it_has(tmp_path: Path) -> None:
     ("kind", "policies", "place"),
     [("swiss", FOUR, "matches[0].knockout"), ("knockout", ("five", *FOUR), "matches[0].knockout")],
 )
-def test_a_tournament_that_others_have_begun_does_not_go_on(kind: str, policies: Any, place: str) -> None:
+def test_tournament_of_other_players_is_not_continued(kind: str, policies: Any, place: str) -> None:
     def tournament(kind: str, *players: str) -> Any:
         match = {kind: {"env": "game", "policies": list(players)}}
         return parse_config(config(match, policies=(*FOUR, "five")), source="x")

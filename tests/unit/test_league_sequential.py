@@ -31,14 +31,14 @@ def verdicts(test: Test, elo: float, *, games: int) -> dict[Verdict, float]:
 
 
 @pytest.mark.parametrize("elo", [0, -30])
-def test_who_is_not_better_is_promoted_with_at_most_the_probability_asked_for(elo: float) -> None:
+def test_false_promotions_are_within_the_error(elo: float) -> None:
     found = verdicts(GATE, elo, games=400)
     assert 0 < found[Verdict.BETTER] <= GATE.alpha
     assert found[Verdict.OPEN] < 1e-3
 
 
 @pytest.mark.parametrize("elo", [100, 130])
-def test_who_is_better_is_turned_down_with_at_most_the_probability_asked_for(elo: float) -> None:
+def test_false_rejections_are_within_the_error(elo: float) -> None:
     found = verdicts(GATE, elo, games=400)
     assert 0 < found[Verdict.NOT_BETTER] <= GATE.beta
     assert found[Verdict.OPEN] < 1e-3
@@ -50,7 +50,7 @@ def test_the_bounds_are_not_needlessly_wide() -> None:
 
 
 @pytest.mark.parametrize("test", [GATE, Test(elo=120, alpha=0.2, beta=0.01)])
-def test_the_games_that_are_expected_are_those_of_all_courses(test: Test) -> None:
+def test_expected_games_equal_an_exhaustive_sum(test: Test) -> None:
     shares = [verdicts(test, test.elo, games=games)[Verdict.OPEN] for games in range(0, 500, 20)]
     mean = 20 * (sum(shares) - 0.5 * shares[0])  # trapezia
     assert shares[-1] < 1e-3
@@ -77,7 +77,7 @@ def test_before_any_game_it_is_open() -> None:
     assert GATE.state(Score()) == State(Verdict.OPEN, 0.0)
 
 
-def test_wins_promote_and_losses_turn_down() -> None:
+def test_wins_promote_and_losses_reject() -> None:
     assert GATE.state(Score(wins=20)).verdict is Verdict.BETTER
     assert GATE.state(Score(losses=20)).verdict is Verdict.NOT_BETTER
 
@@ -94,9 +94,7 @@ def test_wins_promote_and_losses_turn_down() -> None:
         (20, 0.5, 0.5, "alpha"),
     ],
 )
-def test_a_test_that_never_decides_or_says_anything_is_refused(
-    elo: float, alpha: float, beta: float, path: str
-) -> None:
+def test_degenerate_test_is_refused(elo: float, alpha: float, beta: float, path: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Test(elo, alpha, beta)
     assert caught.value.path == path

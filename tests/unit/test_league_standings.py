@@ -49,7 +49,7 @@ def test_a_team_counts_once_for_each_of_its_players() -> None:
     assert {one.player: one.score for one in rows(fit(results), results)} == {"a": Score(1, 0, 1), "b": Score(0, 0, 1)}
 
 
-def test_the_table_is_aligned_and_says_all_numbers() -> None:
+def test_table_is_aligned_and_complete() -> None:
     assert standings_lines([row(1, "blue"), row(2, "red@5000")]) == [
         "rank  player    Elo  95 % interval  games  score   95 % interval",
         "   1  blue      +99    [+49, +149]      6  66.7%  [30.0%, 90.3%]",
@@ -58,7 +58,7 @@ def test_the_table_is_aligned_and_says_all_numbers() -> None:
     assert standings_lines([]) == []
 
 
-def test_a_long_table_keeps_the_best_and_those_who_are_always_shown() -> None:
+def test_long_table_keeps_the_best_and_pinned_players() -> None:
     lines = standings_lines([row(rank, f"p{rank}") for rank in range(1, 21)], most=3, always={"p20", "p9"})
     assert [line.split()[1] for line in lines[1:-1]] == ["p1", "p9", "p20"]
     assert lines[-1] == "and 17 more"
@@ -84,15 +84,13 @@ def met(**games: int) -> Results:
         ({"rounds": 1}, "run", "ticks"),
     ],
 )
-def test_the_player_of_whose_games_most_were_cut_is_named_with_what_makes_it_better(
-    keys: Any, by: str, key: str
-) -> None:
+def test_player_with_most_cut_games_is_named_with_a_remedy(keys: Any, by: str, key: str) -> None:
     config, results = league(PAIR, **keys), met(a_b=60, b_c=40)
     assert curtailed(fit(results), {"a": 4, "b": 5, "c": 8}, config) == Curtailed("c", 5.0, by, key)
 
 
 @pytest.mark.parametrize("cut", [{}, {"a": 2, "b": 2}, {"strange": 9}])
-def test_nobody_is_named_where_few_games_were_cut(cut: dict[str, int]) -> None:
+def test_few_cut_games_are_not_reported(cut: dict[str, int]) -> None:
     assert curtailed(fit(met(a_b=2 * ENOUGH)), cut, league(PAIR)) is None
 
 
@@ -109,9 +107,7 @@ def finished(ticks: int) -> tuple[float, float, float]:
 
 
 @pytest.mark.parametrize(("ticks", "games", "elo"), [(100, 2.8, 109), (1000, 28, 9), (5000, 143, 2)])
-def test_equals_of_whom_one_loses_all_that_is_cut_look_unequal_by_half_of_it(
-    ticks: int, games: float, elo: float
-) -> None:
+def test_cut_losses_bias_the_rating_of_equal_players(ticks: int, games: float, elo: float) -> None:
     won, lost, cut = finished(ticks)
     assert won + lost == pytest.approx(games, rel=0.02)
     assert 400 * math.log10(won / lost) == pytest.approx(elo, abs=0.5)
@@ -123,7 +119,7 @@ def test_what_is_enough_leaves_equals_within_twelve_elo() -> None:
     assert 400 * math.log10(share / (1 - share)) == pytest.approx(12, abs=0.5)
 
 
-def test_below_the_table_is_said_what_has_to_be_known_of_it() -> None:
+def test_table_has_its_caveats_below() -> None:
     found = league_table(met(a_b=14), {"a": 5, "b": 5}, league(PAIR))
     assert [row.player for row in found.rows] == ["a", "b"]
     assert prior_lines(prior=found.prior) == []
@@ -136,7 +132,7 @@ def test_below_the_table_is_said_what_has_to_be_known_of_it() -> None:
     assert ["a weak prior" in said for said in prior_lines(prior=found.prior)] == [True]
 
 
-def test_who_draws_nearly_all_games_is_said_to_be_as_good_as_the_other_and_who_wins_some_is_not() -> None:
+def test_mostly_drawn_pairs_are_called_equal() -> None:
     drawn = Results()
     drawn.add_score(("a",), ("b",), Score(wins=2, draws=900))
     drawn.add_score(("b",), ("c",), Score(wins=300, draws=300, losses=200))
@@ -145,11 +141,11 @@ def test_who_draws_nearly_all_games_is_said_to_be_as_good_as_the_other_and_who_w
     assert equal_lines(equals(Results(), ())) == []
 
 
-def test_who_is_not_in_the_table_is_named() -> None:
+def test_players_outside_the_table_are_named() -> None:
     assert outdated_lines(["r"]) == ["not rated: r (all its games are older than the window)"]
 
 
-def test_a_league_in_which_nobody_has_met_has_no_rows() -> None:
+def test_league_without_games_has_no_rows() -> None:
     assert league_table(Results(), {"a": 9}, league(PAIR)) == ([], False, None, (), (), (), None)
 
 
@@ -164,7 +160,7 @@ def robin(**algorithms: str) -> Config:
     return parse_config(given, source="league.yaml")
 
 
-def test_rated_learners_and_who_has_met_one_opponent_only_are_named() -> None:
+def test_learners_and_single_opponent_players_are_named() -> None:
     results = Results()
     results.add(("a",), ("b",), "win")
     results.add(("b",), ("c",), "win")
@@ -180,13 +176,13 @@ def test_a_team_mate_is_no_opponent_unless_it_was_on_the_other_side() -> None:
     assert caution(results, robin(a="random", b="random", c="random"), window=5).single == {"a": "c", "b": "c"}
 
 
-def test_two_players_are_not_said_to_have_met_one_opponent_only() -> None:
+def test_two_players_have_no_single_opponent_note() -> None:
     results = Results()
     results.add(("a",), ("b",), "win")
     assert caution(results, robin(a="random", b="random"), window=5) == Caution([], 5, {})
 
 
-def test_cautions_are_said_where_they_apply() -> None:
+def test_caveats_are_printed_where_they_apply() -> None:
     assert caution_lines(Caution([], 5, {}), "runs/x") == []
     learner, single = caution_lines(Caution(["a", "b"], 5, {"c": "b"}), "runs/x")
     assert "a, b learn: each is rated as one player over its games of the newest 5 rounds" in learner

@@ -26,11 +26,10 @@ from simulated_leagues import entry, league, played
 LEAGUES = 80
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nu", [0.0, 0.5])
 @pytest.mark.parametrize("covered", [leagues.ratings_covered, leagues.payoffs_covered])
-def test_intervals_hold_the_truth_in_95_of_100_cases(
-    covered: Callable[[Truth, Results], list[bool]], nu: float
-) -> None:
+def test_intervals_cover_in_95_of_100_cases(covered: Callable[[Truth, Results], list[bool]], nu: float) -> None:
     rng, shares = np.random.default_rng(11), []
     for _ in range(LEAGUES):
         truth = leagues.normal(6, 150, rng)._replace(nu=nu)
@@ -41,7 +40,7 @@ def test_intervals_hold_the_truth_in_95_of_100_cases(
 
 
 @pytest.mark.parametrize("side", [-200.0, 100.0])
-def test_intervals_hold_the_truth_in_95_of_100_cases_whatever_the_first_side_is_worth(side: float) -> None:
+def test_intervals_cover_with_a_side_advantage(side: float) -> None:
     rng, shares, of_side = np.random.default_rng(15), [], []
     for _ in range(LEAGUES):
         truth = leagues.normal(6, 150, rng)._replace(side=side)
@@ -76,20 +75,23 @@ def promoted(*, better_by: float, both_sides: bool, seed: int) -> bool:
     return sum(len(made.snapshots) for made in played(config, play).rounds) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("both_sides", [False, True])
-def test_in_whole_leagues_a_gate_is_wrong_in_at_most_5_of_100_though_the_first_side_is_better(both_sides: bool) -> None:
+def test_gate_error_is_below_5_percent_with_a_side_advantage(both_sides: bool) -> None:
     count = 60
     wrong = sum(promoted(better_by=0, both_sides=both_sides, seed=seed) for seed in range(count))
     assert wrong <= count * 0.05 + 3 * (count * 0.05 * 0.95) ** 0.5
 
 
-def test_in_whole_leagues_the_better_pass_the_gate_though_they_are_on_the_worse_side_as_often() -> None:
+@pytest.mark.slow
+def test_better_policies_pass_the_gate_with_a_side_advantage() -> None:
     count = 40
     right = sum(promoted(better_by=60, both_sides=False, seed=seed) for seed in range(count))
     assert right >= count * 0.95 - 3 * (count * 0.05 * 0.95) ** 0.5
 
 
-def test_an_order_takes_a_quarter_of_the_games_of_a_round_robin_that_is_wrong_as_often() -> None:
+@pytest.mark.slow
+def test_order_takes_a_quarter_of_a_round_robins_games() -> None:
     rng, count = np.random.default_rng(13), 24
     found = [
         leagues.sequential(leagues.even(12, 100, rng), error=0.05, elo=100, batch=22, rng=rng) for _ in range(count)
@@ -102,7 +104,7 @@ def test_an_order_takes_a_quarter_of_the_games_of_a_round_robin_that_is_wrong_as
     assert wrong > 0.05 - 3 * (0.05 * 0.95 / 400) ** 0.5
 
 
-def test_an_order_is_right_where_nobody_stands_above_a_clearly_better_one() -> None:
+def test_order_is_right_without_clear_inversions() -> None:
     truth = Truth(np.array([0.0, 90.0, 200.0]))
     assert leagues.is_right(truth, ("p02", "p01", "p00"), 100)
     assert leagues.is_right(truth, ("p02", "p00", "p01"), 100)

@@ -85,7 +85,7 @@ def test_players_far_apart_are_ordered_early_and_right(seed: int) -> None:
     assert played < 300
 
 
-def test_the_table_says_which_neighbors_are_open() -> None:
+def test_table_marks_undecided_neighbors() -> None:
     results = Results()
     results.add_score(("a",), ("b",), Score(wins=20, losses=19))
     for name in "ab":
@@ -110,7 +110,7 @@ def test_the_neighbors_that_are_open_are_together_more_than_the_error(
 
 
 @pytest.mark.parametrize("names", ["ab", "abcd"])
-def test_players_who_always_draw_are_decided_to_be_equal(names: str) -> None:
+def test_players_that_always_draw_are_found_equal(names: str) -> None:
     results, played = Results(), 0
     rule = RULE._replace(games=10_000, elo=20)
     while (batch := next_batch([DUEL], [*names], results, rule, played=played)) is not None:
@@ -124,7 +124,7 @@ def test_players_who_always_draw_are_decided_to_be_equal(names: str) -> None:
     assert played < 2000
 
 
-def test_equal_players_in_a_field_with_a_weak_one_end_its_tournament() -> None:
+def test_equal_players_beside_a_weak_one_are_decided() -> None:
     results, played, rng = Results(), 0, np.random.default_rng(0)
     rule = RULE._replace(games=10_000, elo=20)
     while (batch := next_batch([DUEL], ["a", "b", "weak"], results, rule, played=played)) is not None:
@@ -140,7 +140,7 @@ def test_equal_players_in_a_field_with_a_weak_one_end_its_tournament() -> None:
     assert played < 2000
 
 
-def test_who_has_not_played_is_in_the_table() -> None:
+def test_unplayed_player_is_in_the_table() -> None:
     found = table(Results(), ["a", "b"], RULE)
     assert [(row.player, row.share) for row in found.rows] == [("a", None), ("b", None)]
     assert not found.decided
@@ -153,14 +153,14 @@ def test_settings_are_found_again_in_the_matches_of_a_batch() -> None:
     assert [seated(setting, ("?", "?")) for setting in again] == [DUEL, TEAMS]
 
 
-def test_lanes_are_added_as_far_as_the_budget_lets_everybody_meet() -> None:
+def test_lanes_are_added_while_the_budget_covers_all_pairs() -> None:
     narrow = MatchConfig(env="g", seats=("?", "?"), sides=((0,), (1,)))
     assert [setting.lanes for setting in widened([narrow, DUEL], 4, RULE._replace(games=10_000))] == [16, 16]
     assert [setting.lanes for setting in widened([narrow, DUEL], 4, RULE._replace(games=128))] == [2, 4]
     assert [setting.lanes for setting in widened([narrow], 4, RULE._replace(games=10))] == [1]
 
 
-def test_pairs_that_play_many_games_at_once_are_not_chosen_as_if_it_were_one() -> None:
+def test_batch_size_enters_the_choice_of_pairs() -> None:
     results = Results()
     for one, other, wins in (("a", "b", 11), ("b", "c", 12), ("c", "d", 12)):
         results.add_score((one,), (other,), Score(wins=wins, losses=9))

@@ -49,6 +49,7 @@ def loaded_after(program: str, cwd: Path = ROOT) -> set[str]:
     return set(done.stdout.rpartition("loaded:")[2].split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("role", "other", "adapter"),
     [("worker", "environment", "policies.random"), ("environment", "worker", "envs.adapters")],
@@ -61,7 +62,7 @@ def test_a_rank_loads_its_own_role_and_not_what_rank_0_alone_needs(role: str, ot
     assert not loaded & (FOR_RANK_0_ALONE | {f"arena.roles.{other}"})
 
 
-def test_what_starts_the_launcher_waits_for_it_without_numpy(tmp_path: Path) -> None:
+def test_launcher_parent_does_not_import_numpy(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(CONFIG)
     program = (
         "from arena.cli.main import main\nfrom arena.launch import mpirun\nstarted = []\n"
@@ -78,7 +79,7 @@ def test_what_starts_the_launcher_waits_for_it_without_numpy(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_garbage_is_looked_for_again_after_an_import_even_one_that_fails(enabled: bool) -> None:
+def test_gc_is_enabled_after_an_import_also_if_it_fails(enabled: bool) -> None:
     before = gc.isenabled()
     try:
         (gc.enable if enabled else gc.disable)()
@@ -90,9 +91,7 @@ def test_garbage_is_looked_for_again_after_an_import_even_one_that_fails(enabled
         (gc.enable if before else gc.disable)()
 
 
-def test_what_was_imported_is_not_looked_through_again_and_nothing_else_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_imported_objects_are_frozen_for_gc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "imported_once.py").write_text("KEPT = [[] for _ in range(1000)]")
     monkeypatch.syspath_prepend(tmp_path)
     kept = []
@@ -128,7 +127,7 @@ def settled() -> list[str | None]:
     return [os.environ.get(name) for name in SETTINGS[:2]]
 
 
-def test_a_rank_has_one_thread_and_looks_for_network_fabrics_where_there_are_other_nodes(
+def test_rank_has_one_thread_and_probes_fabrics_only_across_nodes(
     unset: pytest.MonkeyPatch,
 ) -> None:
     assert settled() == ["1", None]
@@ -139,7 +138,7 @@ def test_a_rank_has_one_thread_and_looks_for_network_fabrics_where_there_are_oth
     assert settled() == ["1", "^ofi"]
 
 
-def test_what_the_user_has_set_stays(unset: pytest.MonkeyPatch) -> None:
+def test_user_settings_are_kept(unset: pytest.MonkeyPatch) -> None:
     unset.setenv("OMP_NUM_THREADS", "4")
     unset.setenv("OMPI_MCA_btl", "self,tcp")
     unset.setenv("OMPI_COMM_WORLD_SIZE", "6")

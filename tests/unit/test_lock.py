@@ -43,7 +43,7 @@ def another(folder: Path) -> Iterator[subprocess.Popen[str]]:
         yield process
 
 
-def test_the_second_is_told_process_host_and_time_of_the_first(tmp_path: Path) -> None:
+def test_second_holder_is_refused_with_the_first_ones_data(tmp_path: Path) -> None:
     with another(tmp_path) as process:
         with pytest.raises(ConfigError) as caught:
             RunLock.take(tmp_path)
@@ -51,7 +51,7 @@ def test_the_second_is_told_process_host_and_time_of_the_first(tmp_path: Path) -
         assert str(caught.value).startswith(f"{tmp_path}: another run writes into this folder: ")
 
 
-def test_in_one_process_too_only_one_has_it(tmp_path: Path) -> None:
+def test_lock_is_exclusive_within_a_process(tmp_path: Path) -> None:
     with RunLock.take(tmp_path) as lock:
         assert lock.held
         with pytest.raises(ConfigError, match=f"process {os.getpid()} on host"):
@@ -60,7 +60,7 @@ def test_in_one_process_too_only_one_has_it(tmp_path: Path) -> None:
     RunLock.take(tmp_path).release()
 
 
-def test_a_killed_holder_leaves_nothing_locked(tmp_path: Path) -> None:
+def test_lock_is_free_after_a_kill(tmp_path: Path) -> None:
     with another(tmp_path) as process:
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -68,7 +68,7 @@ def test_a_killed_holder_leaves_nothing_locked(tmp_path: Path) -> None:
             assert lock.held
 
 
-def test_who_asks_whether_a_folder_is_free_is_told_and_leaves_no_trace(tmp_path: Path) -> None:
+def test_is_locked_has_no_side_effects(tmp_path: Path) -> None:
     refuse_held(tmp_path)
     assert not (tmp_path / "lock").exists()
     with another(tmp_path) as process:
@@ -114,16 +114,14 @@ def test_the_lock_is_private_and_its_release_is_idempotent(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"pid": 1}', "\x00" * 9])
-def test_a_holder_that_does_not_say_who_it_is_is_believed_all_the_same(tmp_path: Path, text: str) -> None:
+def test_anonymous_holder_still_holds_the_lock(tmp_path: Path, text: str) -> None:
     with RunLock.take(tmp_path) as lock:
         lock.path.write_text(text)
         with pytest.raises(ConfigError, match="a process that has not said who it is"):
             RunLock.take(tmp_path)
 
 
-def test_a_file_system_without_locks_keeps_nobody_from_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_system_without_locks_allows_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(_descriptor: int, _how: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
@@ -133,7 +131,7 @@ def test_a_file_system_without_locks_keeps_nobody_from_training(
     lock.release()
 
 
-def test_a_full_disk_does_not_keep_the_lock_from_being_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_works_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -142,7 +140,7 @@ def test_a_full_disk_does_not_keep_the_lock_from_being_taken(tmp_path: Path, mon
         assert lock.held
 
 
-def test_a_folder_that_is_not_there_and_a_link_in_the_place_of_the_lock_are_refused(tmp_path: Path) -> None:
+def test_missing_folder_and_symlink_lock_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be locked: No such file"):
         RunLock.take(tmp_path / "nowhere")
     (tmp_path / "elsewhere").write_text("precious")

@@ -29,7 +29,7 @@ def test_every_order_of_arrival_gives_the_same_joint_step(kinds: list[RequestKin
         assert (match.joint(), match.tick) == (expected, 1)
 
 
-def test_seats_that_do_not_act_idle_and_gone_seats_get_no_reply() -> None:
+def test_idle_seats_play_no_op_and_departed_seats_get_no_reply() -> None:
     match = Lockstep(3, budget=10)
     for seat, kind in enumerate([ACT, IDLE, LEAVE]):
         match.put(seat, kind)
@@ -59,7 +59,7 @@ def test_each_joint_step_counts_a_tick_until_the_budget_is_used() -> None:
     assert seen == [5, 6, 7]
 
 
-def test_a_reset_costs_no_tick_and_names_who_asked() -> None:
+def test_reset_costs_no_tick_and_names_its_seat() -> None:
     match = Lockstep(1, budget=2)
     match.put(0, RESET)
     assert match.joint() == Joint(0, frozenset(), (0,))

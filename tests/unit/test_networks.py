@@ -62,19 +62,19 @@ def test_every_layout_of_observations_gives_an_action_and_a_value_per_row(space:
 
 
 @pytest.mark.parametrize("space", SPACES, ids=str)
-def test_rows_are_judged_one_by_one(space: spaces.Space[Any]) -> None:
+def test_rows_are_independent(space: spaces.Space[Any]) -> None:
     net, leaves = network(space), seen(space)
     alone = torch.cat([net.value([leaf[row : row + 1] for leaf in leaves]) for row in range(ROWS)])
     torch.testing.assert_close(net.value(leaves), alone, atol=1e-4, rtol=1e-4)
 
 
-def test_choices_are_seen_as_one_hot_vectors() -> None:
+def test_discrete_observations_become_one_hot() -> None:
     encoder = Encoder(spaces.MultiDiscrete([2, 3], start=[1, -1]), seeded())
     features = encoder(to_leaves(spaces.MultiDiscrete([2, 3], start=[1, -1]), np.array([[2, -1], [1, 1]])))
     assert features.tolist() == [[0, 1, 1, 0, 0], [1, 0, 0, 0, 1]]
 
 
-def test_vectors_are_seen_as_they_are_and_bytes_scaled() -> None:
+def test_vectors_are_unchanged_and_bytes_scaled() -> None:
     space = spaces.Dict(a=spaces.Box(-9, 9, (2,)), b=spaces.Box(0, 255, (2,), np.uint8), c=spaces.MultiBinary(1))
     observations = {"a": np.array([[3.0, -2.5]]), "b": np.array([[255, 51]], np.uint8), "c": np.array([[1]], np.int8)}
     features = Encoder(space, seeded())(to_leaves(space, observations))
@@ -82,14 +82,14 @@ def test_vectors_are_seen_as_they_are_and_bytes_scaled() -> None:
 
 
 @pytest.mark.parametrize("high", [0, 1, 50, 255])
-def test_bytes_are_seen_as_parts_of_their_largest_bound(high: int) -> None:
+def test_bytes_are_scaled_by_their_upper_bound(high: int) -> None:
     space = spaces.Box(0, np.array([high // 2, high], np.uint8), dtype=np.uint8)
     expected = torch.tensor([[0.0, 1.0 if high else 0.0]])
     torch.testing.assert_close(Encoder(space, seeded())([torch.tensor([[0, high]], dtype=torch.uint8)]), expected)
 
 
 @pytest.mark.parametrize("high", [1, 50])
-def test_a_picture_looks_the_same_however_far_its_bytes_go(high: int) -> None:
+def test_images_are_scaled_to_the_same_range(high: int) -> None:
     white = torch.rand(1, 12, 12, 3, generator=seeded(5)) < 0.5
     values = [
         network(spaces.Box(0, bound, (12, 12, 3), np.uint8)).value([(bound * white).to(torch.uint8)])
@@ -107,7 +107,7 @@ def test_the_order_of_an_images_axes_does_not_matter(pixels: int) -> None:
     torch.testing.assert_close(network(last).value([image]), network(first).value(swapped), atol=1e-5, rtol=1e-5)
 
 
-def test_an_image_is_judged_by_what_it_shows() -> None:
+def test_image_content_changes_the_outputs() -> None:
     space = spaces.Box(0, 255, (84, 84, 1), np.uint8)
     images = torch.zeros(2, 84, 84, 1, dtype=torch.uint8)
     images[1, 40:44, 40:44] = 255
@@ -152,6 +152,7 @@ def test_observations_without_a_number_are_refused() -> None:
         network(spaces.Dict())
 
 
+@pytest.mark.slow
 def test_a_network_is_made_and_moved_without_torchs_compiler() -> None:
     """Its import takes a quarter of a second of every worker's start, and 35 MB."""
     program = """if True:

@@ -56,12 +56,12 @@ def test_merged_statistics_are_those_of_all_the_arrays(sizes: list[int], seed: i
         assert merged.size == 0
 
 
-def test_more_samples_than_are_looked_at_at_once_make_no_difference() -> None:
+def test_chunk_size_does_not_change_statistics() -> None:
     values = np.random.default_rng(0).normal(3.0, 2.0, (10_001, 3)).astype(np.float32)
     close(Statistics.of(values), values)
 
 
-def test_several_workers_hold_what_one_would_of_all_their_samples_and_the_same_to_the_bit() -> None:
+def test_statistics_of_workers_equal_those_of_pooled_samples() -> None:
     samples = [np.random.default_rng(rank).normal(rank, 1 + rank, (7 * rank, 3)) for rank in range(4)]
 
     def work(group: ThreadGroup) -> Statistics:
@@ -76,7 +76,7 @@ def test_several_workers_hold_what_one_would_of_all_their_samples_and_the_same_t
     close(found[0], np.concatenate(samples))
 
 
-def test_a_group_meets_once_for_all_statistics_and_not_at_all_for_none() -> None:
+def test_statistics_are_pooled_in_one_collective() -> None:
     group = solo_group()
     pooled(group, [])
     assert group.called == []
@@ -85,7 +85,7 @@ def test_a_group_meets_once_for_all_statistics_and_not_at_all_for_none() -> None
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_what_is_not_finite_at_one_worker_stops_all_with_the_policys_name(value: float) -> None:
+def test_non_finite_sample_of_one_worker_stops_all(value: float) -> None:
     def work(group: ThreadGroup) -> str:
         values = np.array([1.0, value if group.rank == 1 else 2.0])
         with pytest.raises(FloatingPointError) as caught:
@@ -111,7 +111,7 @@ def leaves(count: int, seed: int = 0) -> list[torch.Tensor]:
     ]
 
 
-def test_numbers_come_to_mean_0_and_deviation_1_and_all_else_stays_as_it_is() -> None:
+def test_numbers_are_standardized_and_other_leaves_kept() -> None:
     normalizer, seen = ObservationNormalizer(MIXED), leaves(500)
     normalizer.update(normalizer.describe(seen))
     found = normalizer(seen)
@@ -134,7 +134,7 @@ def test_rows_that_did_not_act_count_nothing() -> None:
     assert [one.size for one in normalizer.describe(seen, np.zeros(40, np.bool_))] == [0, 0, 0]
 
 
-def test_normalized_numbers_go_as_far_as_the_clip_and_what_never_varied_is_0() -> None:
+def test_normalized_values_are_clipped_and_constants_are_0() -> None:
     space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
     seen = torch.stack([torch.arange(10.0), torch.full((10,), 0.1)], 1)
     for clip, outlier in ((3.0, 3.0), (None, (1000 - 4.5) / np.std(np.arange(10)))):
@@ -144,21 +144,21 @@ def test_normalized_numbers_go_as_far_as_the_clip_and_what_never_varied_is_0() -
         np.testing.assert_allclose(found, [[outlier, 0.0]], rtol=1e-5)
 
 
-def test_nothing_seen_leaves_numbers_as_they_are_within_the_clip_and_calling_learns_nothing() -> None:
+def test_unfitted_normalizer_only_clips() -> None:
     normalizer = ObservationNormalizer(spaces.Box(-np.inf, np.inf, (1,), np.float32))
     for _ in range(2):
         assert normalizer([torch.tensor([[3.0], [-30.0]])])[0].tolist() == [[3.0], [-10.0]]
     assert normalizer.statistics[0].size == 0
 
 
-def test_a_disabled_one_gives_back_what_it_gets_and_has_nothing_to_keep() -> None:
+def test_disabled_normalizer_is_the_identity_without_state() -> None:
     normalizer, seen = ObservationNormalizer(MIXED, enabled=False), leaves(3)
     assert normalizer(seen) is seen
     assert normalizer.describe(seen) == []
     assert normalizer.state_dict() == {}
 
 
-def test_statistics_go_through_a_checkpoint_to_the_bit() -> None:
+def test_statistics_round_trip_is_bit_exact() -> None:
     normalizer, other, seen = ObservationNormalizer(MIXED), ObservationNormalizer(MIXED), leaves(50)
     normalizer.update(normalizer.describe(seen))
     other.load_state_dict(decode(*encode(normalizer.state_dict())))
@@ -183,17 +183,17 @@ def test_statistics_of_another_shape_are_refused() -> None:
 # --------------------------------------------------------------------------------------------------------- rewards
 
 
-def everybody(ticks: int, rows: int) -> Any:
+def all_active(ticks: int, rows: int) -> Any:
     return np.ones((ticks + 1, rows), np.bool_)
 
 
-def test_running_returns_are_those_of_the_definition_and_go_on_from_call_to_call() -> None:
+def test_running_returns_equal_the_definition_across_calls() -> None:
     draw = np.random.default_rng(1)
     rewards, ended = draw.normal(size=(60, 3)), draw.random((60, 3)) < 0.1
     normalizer = RewardNormalizer(3, gamma=0.9)
     for part in (slice(0, 25), slice(25, 60)):
         length = part.stop - part.start
-        normalizer.update(normalizer.describe(rewards[part], everybody(length, 3), ended[part]))
+        normalizer.update(normalizer.describe(rewards[part], all_active(length, 3), ended[part]))
     expected = np.zeros((60, 3))
     running = np.zeros(3)
     for t in range(60):
@@ -217,7 +217,7 @@ def test_in_turns_a_return_is_looked_at_when_its_transition_is_complete() -> Non
     close(normalizer.statistics, returns)
 
 
-def test_a_row_that_is_out_of_the_game_until_the_next_episode_gathers_no_zeros() -> None:
+def test_inactive_rows_add_no_zeros() -> None:
     active = np.array([1, 1, 0, 0, 1, 1], np.bool_)[:, None]
     ended = np.array([0, 1, 0, 0, 0], np.bool_)[:, None]
     rewards = np.array([1.0, 2.0, 0.0, 0.0, 4.0])[:, None]
@@ -226,24 +226,24 @@ def test_a_row_that_is_out_of_the_game_until_the_next_episode_gathers_no_zeros()
     close(normalizer.statistics, np.array([1.0, 3.0, 4.0]))
 
 
-def test_rewards_are_clipped_after_they_are_scaled_and_stay_as_they_are_without() -> None:
+def test_rewards_are_clipped_after_scaling() -> None:
     rewards = np.array([[1.0], [-1.0], [100.0]])
     normalizer = RewardNormalizer(1, gamma=0.0, clip=0.5)
-    normalizer.update(normalizer.describe(rewards, everybody(3, 1), np.zeros((3, 1), np.bool_)))
+    normalizer.update(normalizer.describe(rewards, all_active(3, 1), np.zeros((3, 1), np.bool_)))
     np.testing.assert_allclose(normalizer(rewards), np.clip(rewards / rewards.std(), -0.5, 0.5))
     assert RewardNormalizer(1, gamma=0.9, enabled=False)(rewards) is rewards
 
 
-def test_returns_in_the_middle_of_which_a_row_is_go_on_after_a_stop() -> None:
+def test_running_returns_continue_after_a_resume() -> None:
     draw = np.random.default_rng(2)
     rewards, ended = draw.normal(size=(20, 2)), draw.random((20, 2)) < 0.1
     whole, first, second = (RewardNormalizer(2, gamma=0.9) for _ in range(3))
-    whole.update(whole.describe(rewards[:10], everybody(10, 2), ended[:10]))
-    whole.update(whole.describe(rewards[10:], everybody(10, 2), ended[10:]))
-    first.update(first.describe(rewards[:10], everybody(10, 2), ended[:10]))
+    whole.update(whole.describe(rewards[:10], all_active(10, 2), ended[:10]))
+    whole.update(whole.describe(rewards[10:], all_active(10, 2), ended[10:]))
+    first.update(first.describe(rewards[:10], all_active(10, 2), ended[:10]))
     second.load_state_dict(decode(*encode(first.state_dict())))
     second.load_worker_state_dict(decode(*encode(first.worker_state_dict())))
-    second.update(second.describe(rewards[10:], everybody(10, 2), ended[10:]))
+    second.update(second.describe(rewards[10:], all_active(10, 2), ended[10:]))
     assert all_equal(second.state_dict(), whole.state_dict())
     other = RewardNormalizer(3, gamma=0.9)
     other.load_worker_state_dict(first.worker_state_dict())  # of a seat with other rows: begins anew
@@ -332,7 +332,7 @@ def test_values_are_learned_on_the_scale_of_the_returns_deviation() -> None:
     assert set(np.unique(rewards)) == {0.0, 1000.0}, "what is stored is what the game gave"
 
 
-def test_an_actor_sees_as_the_policy_has_learned_to_and_learns_nothing() -> None:
+def test_actor_normalizes_without_updating_statistics() -> None:
     worker = trained(solo_group())
     before = encode(worker.normalization.state_dict())
     actor, env = worker.actor(greedy=True), scripted(5)
@@ -345,7 +345,7 @@ def test_an_actor_sees_as_the_policy_has_learned_to_and_learns_nothing() -> None
     assert all_equal(encode(worker.normalization.state_dict()), before)
 
 
-def test_a_stored_policy_sees_and_earns_as_before_and_one_that_saw_otherwise_is_refused() -> None:
+def test_stored_normalization_is_restored_or_refused() -> None:
     worker = trained(solo_group())
     state = decode(*encode(worker.state_dict()))
     env = scripted()
@@ -356,7 +356,7 @@ def test_a_stored_policy_sees_and_earns_as_before_and_one_that_saw_otherwise_is_
     with pytest.raises(ConfigError, match="set normalize_observations: true"):
         plain.load_state_dict(state)
     unscaled = PPO(env, solo_group(), ticks=env.ticks, **SMALL, normalize_observations=True)
-    unscaled.load_state_dict(state)  # rewards matter to nobody who only plays
+    unscaled.load_state_dict(state)  # rewards do not matter to a policy that only plays
 
 
 @pytest.mark.parametrize(
@@ -374,7 +374,7 @@ def test_wrong_options_are_refused(option: str, value: Any, words: str) -> None:
     assert caught.value.path == f"options.{option}"
 
 
-def test_rewards_without_a_finite_deviation_stop_the_policy_before_its_weights_are_touched() -> None:
+def test_rewards_with_infinite_deviation_stop_before_the_update() -> None:
     env = ScriptedEnv(FAR, spaces.Discrete(2), ticks=32, reward=lambda seen, actions: np.full(4, np.inf))
     worker = PPO(env, solo_group(), ticks=32, **SMALL, normalize_rewards=True)
     before = flat_weights(worker.network)
@@ -397,7 +397,7 @@ def replaying(group: ThreadGroup, **options: Any) -> DQN:
 
 
 @pytest.mark.parametrize("sync", ["gradients", "samples"])
-def test_workers_that_replay_share_the_statistics_of_all_that_was_seen(sync: str) -> None:
+def test_off_policy_workers_share_statistics(sync: str) -> None:
     workers = together(2, replaying, sync=sync)
     held = [worker.normalization.state_dict() for worker in workers]
     assert all_equal(*held)
@@ -407,7 +407,7 @@ def test_workers_that_replay_share_the_statistics_of_all_that_was_seen(sync: str
     np.testing.assert_allclose(found.deviation, 100 / np.sqrt(12), rtol=0.1)
 
 
-def test_what_is_replayed_is_seen_as_what_is_played() -> None:
+def test_replayed_observations_are_normalized_as_played_ones() -> None:
     worker = replaying(solo_group())
     sample = worker.group_learner.replay.sample(64, torch.Generator().manual_seed(0), beta=1.0)
     taken: list[Any] = []
@@ -419,7 +419,7 @@ def test_what_is_replayed_is_seen_as_what_is_played() -> None:
     assert torch.equal(worker.normalization.minibatch(sample).observations[0], expected)
 
 
-def test_a_stored_replaying_policy_that_saw_otherwise_is_refused() -> None:
+def test_stored_off_policy_normalization_mismatch_is_refused() -> None:
     worker, plain = replaying(solo_group()), replaying(solo_group(), normalize_observations=False)
     with pytest.raises(ConfigError, match="set normalize_observations: true"):
         plain.load_state_dict(worker.state_dict())

@@ -13,7 +13,6 @@ from gymnasium.vector import AutoresetMode
 
 from arena import registry
 from arena.errors import BudgetReached, ConfigError
-from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
 from policies.common.nstep import NStepBatch
 from policies.common.replay import Replay, Transitions
@@ -57,7 +56,7 @@ def env_of(group: ThreadGroup, **more: Any) -> ScriptedEnv:
 
 @pytest.mark.parametrize("sync", SYNCS)
 @pytest.mark.parametrize("workers", [1, 2, 3])
-def test_the_group_replays_what_the_intensity_says_at_any_number_of_workers(workers: int, sync: str) -> None:
+def test_replay_ratio_holds_for_any_number_of_workers(workers: int, sync: str) -> None:
     def work(group: ThreadGroup) -> Any:
         drawn: list[int] = []
         dqn = worker(env_of(group, rows=3, ticks=60), group, training_intensity=1.7)
@@ -100,6 +99,7 @@ def test_actions_are_random_until_the_group_has_collected_enough() -> None:
     assert together(2, work) == [list(range(6, 21))] * 2  # 2 workers with 2 rows have 24 transitions after 6 ticks
 
 
+@pytest.mark.slow
 def test_the_replay_of_the_group_is_as_large_at_any_number_of_workers() -> None:
     def work(group: ThreadGroup) -> Any:
         dqn = trained(env_of(group, rows=2, ticks=200), group, buffer_size=90)
@@ -146,8 +146,9 @@ def full_batch(group: ThreadGroup, fragments: list[NStepBatch], **options: Any) 
     return dqn
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_step", [1, 3])
-def test_gradients_and_samples_on_one_full_batch_equal_one_worker_on_the_pooled_data(n_step: int) -> None:
+def test_workers_on_one_full_batch_equal_one_worker(n_step: int) -> None:
     fragments: list[NStepBatch] = []
 
     def work(group: ThreadGroup) -> Any:
@@ -175,43 +176,7 @@ def test_gradients_and_samples_on_one_full_batch_equal_one_worker_on_the_pooled_
     assert np.abs(flat_weights(alone.network) - before).max() > 1e-3
 
 
-@pytest.mark.parametrize("prioritized", [False, True])
-@pytest.mark.parametrize("sync", SYNCS)
-def test_workers_with_unequal_rows_stay_equal_through_a_run(sync: str, prioritized: bool) -> None:
-    def work(group: ThreadGroup) -> Any:
-        dqn = trained(env_of(group, ticks=40), group, prioritized=prioritized, log_every=8)
-        return flat_weights(dqn.network), group.called, dqn.group_learner.gradient_steps, dqn.intensity.state_dict()
-
-    first, second, third = together(3, work, sync=sync)
-    assert np.array_equal(first[0], second[0])
-    assert np.array_equal(first[0], third[0])
-    assert first[1:] == second[1:] == third[1:]
-    assert first[2] > 10
-
-
-def test_a_worker_without_transitions_takes_part_and_counts_for_nothing() -> None:
-    def work(group: ThreadGroup) -> Any:
-        idle = (lambda tick: np.zeros(5, np.bool_)) if group.rank == 1 else None
-        dqn = trained(env_of(group, ticks=30, active=idle), group)
-        return flat_weights(dqn.network), dqn.group_learner.replay.size, dqn.intensity.state_dict()
-
-    busy, idle = together(2, work)
-    assert (busy[1], idle[1]) == (90, 0)
-    assert np.array_equal(busy[0], idle[0])
-    alone = trained(env_of(solo_group(), ticks=30))
-    np.testing.assert_allclose(busy[0], flat_weights(alone.network), atol=1e-6, rtol=0)
-    assert busy[2] == alone.intensity.state_dict()
-
-
-@pytest.mark.parametrize("sync", SYNCS)
-def test_where_nobody_ever_acts_nothing_is_learned(sync: str) -> None:
-    env = ScriptedEnv(VECTOR, CHOICE, ticks=16, active=lambda tick: np.zeros(4, np.bool_))
-    dqn = trained(env, solo_group(sync=sync))
-    assert dqn.group_learner.gradient_steps == 0
-    assert np.array_equal(flat_weights(dqn.network), flat_weights(worker(env).network))
-
-
-def test_rows_that_did_not_act_teach_nothing() -> None:
+def test_idle_rows_have_no_gradient() -> None:
     """Their observations are nan here: one of them in a minibatch would make every weight nan."""
     env = ScriptedEnv(VECTOR, CHOICE, rows=3, ticks=40, active=lambda tick: (np.arange(3) + tick) % 2 == 0)
     step, reset = env.step, env.reset
@@ -237,7 +202,7 @@ def test_rows_that_did_not_act_teach_nothing() -> None:
 
 
 @pytest.mark.parametrize(("tau", "interval"), [(1.0, 3), (0.25, 1)])
-def test_target_networks_follow_as_often_and_as_far_as_they_are_told(tau: float, interval: int) -> None:
+def test_target_networks_follow_interval_and_tau(tau: float, interval: int) -> None:
     dqn = worker(
         ScriptedEnv(VECTOR, CHOICE, ticks=20, reward=random_rewards(0)),
         tau=tau,
@@ -275,46 +240,6 @@ def test_a_learning_rate_of_zero_changes_no_bit() -> None:
     assert np.array_equal(flat_weights(trained(env, learning_rate=0).network), flat_weights(worker(env).network))
 
 
-# ------------------------------------------------------------------------------------------- what is no finite number
-
-
-def test_a_reward_that_is_no_number_stops_the_worker_before_it_is_learned_from() -> None:
-    env = ScriptedEnv(
-        VECTOR, CHOICE, ticks=40, reward=lambda seen, actions: np.full(4, np.nan if env.tick > 20 else 0.0)
-    )
-    dqn = worker(env)
-    with pytest.raises(FloatingPointError, match=r"policy 'blue': a reward .* before tick 22"):
-        dqn.run()
-    assert np.isfinite(flat_weights(dqn.network)).all()
-
-
-def test_a_loss_that_is_no_number_stops_the_worker_before_its_weights_are_lost() -> None:
-    env = ScriptedEnv(VECTOR, CHOICE, ticks=40, reward=lambda seen, actions: np.full(4, 1e39))
-    dqn = worker(env)
-    with pytest.raises(FloatingPointError, match="policy 'blue'"):
-        dqn.run()
-    assert np.isfinite(flat_weights(dqn.network)).all()
-
-
-def test_a_gradient_that_is_no_number_stops_all_workers() -> None:
-    def work(group: ThreadGroup) -> Any:
-        dqn = worker(env_of(group, ticks=40), group)
-        if group.rank == 1:
-            backward = dqn.backward
-
-            def spoilt(batch: Transitions) -> Any:
-                found = backward(batch)
-                dqn.optimizers["optimizer"].gradient[0] = np.inf
-                return found
-
-            dqn.backward = spoilt  # type: ignore[method-assign]
-        with pytest.raises(FloatingPointError, match="gradient step 1 measured"):
-            dqn.run()
-        return flat_weights(dqn.network)
-
-    assert all(np.isfinite(weights).all() for weights in together(2, work))
-
-
 # --------------------------------------------------------------------------------------------- what is told and saved
 
 
@@ -329,50 +254,13 @@ def test_lines_are_logged_and_states_offered_once_per_some_ticks() -> None:
     assert [line["collected"] for line in group.logged] == [48, 80, 128, 160]
 
 
-def test_before_it_learns_it_logs_what_there_is() -> None:
+def test_counts_are_logged_before_learning_starts() -> None:
     dqn = trained(ScriptedEnv(VECTOR, CHOICE, ticks=8, rows=4), learning_starts=31, log_every=2)
     assert "loss" not in dqn.group.logged[0]
     assert "loss" in dqn.group.logged[-1]
 
 
-def test_the_same_seed_gives_the_same_weights_and_no_global_generator_is_touched() -> None:
-    torch_before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()
-    one, same, other = (
-        flat_weights(trained(ScriptedEnv(VECTOR, CHOICE, ticks=30), solo_group(seed=seed), prioritized=True).network)
-        for seed in (0, 0, 1)
-    )
-    assert np.array_equal(one, same)
-    assert not np.array_equal(one, other)
-    assert torch.equal(torch_before, torch.get_rng_state())
-    assert np.array_equal(numpy_before, np.random.get_state()[1])
-
-
-@pytest.mark.parametrize("prioritized", [False, True])
-def test_a_stored_state_goes_on_to_the_same_bits(prioritized: bool) -> None:
-    options = {"prioritized": prioritized, "tau": 0.5, "target_update_interval": 3, "n_step": 2}
-
-    def more(dqn: DQN) -> Any:
-        new = worker(ScriptedEnv(VECTOR, CHOICE))  # each leg of a run has random streams of its own
-        dqn.generator, dqn.group_learner._generator = new.generator, new.group_learner._generator
-        dqn.env = ScriptedEnv(VECTOR, CHOICE, ticks=15, seed=5, reward=random_rewards(5))
-        with pytest.raises(BudgetReached):
-            dqn.run()
-        return dqn.state_dict(), dqn.worker_state_dict()
-
-    dqn = trained(ScriptedEnv(VECTOR, CHOICE, ticks=33, reward=random_rewards(0)), **options)
-    stored, own = decode(*encode(dqn.state_dict())), decode(*encode(dqn.worker_state_dict()))
-    assert len(own["experience"]["observations"][0]) > 0, "the leg ended between two meetings"
-    fresh = worker(ScriptedEnv(VECTOR, CHOICE, ticks=33), **options)
-    fresh.load_state_dict(stored)
-    fresh.load_worker_state_dict(own)
-    assert all_equal(fresh.state_dict(), stored)
-    assert all_equal(fresh.worker_state_dict(), own)
-    after = more(dqn)
-    assert all_equal(more(fresh), after)
-    assert after[0]["gradient_steps"] > stored["gradient_steps"]
-
-
-def test_without_its_replay_a_policy_plays_on_and_waits_until_it_has_seen_enough() -> None:
+def test_lost_replay_is_refilled_before_learning() -> None:
     """As after a death: what the workers alone had is gone."""
     stored = trained(ScriptedEnv(VECTOR, CHOICE, ticks=20)).state_dict()
     fresh = worker(ScriptedEnv(VECTOR, CHOICE, ticks=10), learning_starts=24)
@@ -387,7 +275,7 @@ def test_without_its_replay_a_policy_plays_on_and_waits_until_it_has_seen_enough
     assert fresh.group_learner.gradient_steps == stored["gradient_steps"] + 6  # (40 - 16) * 2 / 8
 
 
-def test_a_group_that_loads_one_state_explores_on_streams_of_its_own() -> None:
+def test_loaded_group_has_separate_random_streams() -> None:
     stored = trained(ScriptedEnv(VECTOR, CHOICE, ticks=20)).state_dict()
 
     def work(group: ThreadGroup) -> Any:
@@ -471,7 +359,7 @@ def test_priorities_that_prefer_nothing_are_refused() -> None:
         worker(ScriptedEnv(VECTOR, CHOICE), prioritized=True, priority_alpha=0)
 
 
-def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ConfigError, match="no CUDA device"):
         DQN.check_options({"device": "cuda"})
@@ -485,14 +373,14 @@ def test_a_run_that_ends_before_it_would_learn_is_refused() -> None:
         DQN.sizes({"learning_starts": 80}, rows=4, ticks=10, workers=2)
 
 
-def test_a_replay_too_small_for_what_comes_between_two_meetings_is_refused() -> None:
+def test_replay_smaller_than_a_training_interval_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"options\.buffer_size: got 200, expected at least 240"):
         DQN.sizes(
             {"buffer_size": 200, "learning_starts": 10, "train_every": 10, "n_step": 2}, rows=5, ticks=1000, workers=2
         )
 
 
-def test_sizes_say_how_often_and_on_how_much_it_learns() -> None:
+def test_sizes_give_gradient_steps_and_batch() -> None:
     given = {"batch_size": 32, "training_intensity": 8, "learning_starts": 1000, "log_every": 100}
     assert DQN.sizes(given, rows=6, ticks=1000, workers=2) == {
         "samples per gradient step": 64,

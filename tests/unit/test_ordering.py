@@ -1,4 +1,4 @@
-"""Episodes of several matches come out in one order, whoever tells of them first; against `sorted`."""
+"""Episodes of several matches come out in one order, whichever match reports first; against `sorted`."""
 
 from __future__ import annotations
 
@@ -44,15 +44,16 @@ def stories(draw: st.DrawFn, end: int = 12) -> list[Told]:
     return [told[match].pop(0) for match in order]
 
 
+@pytest.mark.slow
 @given(stories())
-def test_what_comes_out_is_what_went_in_sorted_by_tick_match_and_lane(story: list[Told]) -> None:
+def test_output_is_the_input_sorted_by_tick_match_and_lane(story: list[Told]) -> None:
     order = InOrder({part.match: 0 for part in story})
     written = [row for part in story for row in order.add(part.match, part.tick, part.episodes, last=part.last)]
     assert written == sorted((row for part in story for row in part.episodes), key=place)
 
 
 @given(stories())
-def test_nobody_waits_who_is_not_behind_another_match(story: list[Told]) -> None:
+def test_episodes_wait_only_for_matches_behind_them(story: list[Told]) -> None:
     order = InOrder({part.match: 0 for part in story})
     reached: dict[int, float] = dict.fromkeys((part.match for part in story), 0)
     told: list[EpisodeRecord] = []
@@ -64,7 +65,7 @@ def test_nobody_waits_who_is_not_behind_another_match(story: list[Told]) -> None
         assert {*map(place, written)} == {place(row) for row in told if row.tick <= min(reached.values())}
 
 
-def test_a_match_that_is_heard_of_again_is_waited_for_again() -> None:
+def test_returning_match_is_waited_for_again() -> None:
     order = InOrder({0: 0, 1: 0})
     order.add(0, 5, [], last=True)
     assert order.add(1, 9, [episode(1, 9)], last=True) == [episode(1, 9)]
@@ -75,6 +76,6 @@ def test_a_match_that_is_heard_of_again_is_waited_for_again() -> None:
 
 
 @pytest.mark.parametrize("begin", [0, 7])
-def test_a_match_that_has_told_nothing_yet_is_where_it_began(begin: int) -> None:
+def test_match_without_reports_is_at_its_first_tick(begin: int) -> None:
     order = InOrder({0: begin, 1: 0})
     assert len(order.add(1, 7, [episode(1, 7)])) == (begin == 7)

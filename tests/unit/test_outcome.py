@@ -42,7 +42,7 @@ def test_two_teams_with_opposite_returns_win_and_lose() -> None:
     assert by_returns(1, 1, -1, -1) == ["win", "win", "loss", "loss"]
 
 
-def test_zero_for_everybody_is_a_draw() -> None:
+def test_all_zero_returns_are_a_draw() -> None:
     assert by_returns(0.0, 0.0, -0.0) == ["draw"] * 3
 
 
@@ -71,12 +71,12 @@ def test_rounding_of_long_sums_is_forgiven() -> None:
     assert by_returns(gain * (1 + 1e-6), -100.0) == [None, None]
 
 
-def test_what_the_game_says_is_kept_against_the_returns() -> None:
+def test_outcome_of_the_game_overrides_the_returns() -> None:
     assert said_and_paid([1, -1], ["loss", "win"], entities=[1, 1]) == ["loss", "win"]
     assert said_and_paid([1, 1], ["draw", "draw"], entities=[1, 1]) == ["draw", "draw"]
 
 
-def test_a_seat_without_a_word_is_filled_in_from_the_returns() -> None:
+def test_missing_outcome_is_filled_in_from_the_returns() -> None:
     assert said_and_paid([1, -1], ["win", None], entities=[1, 1]) == ["win", "loss"]
 
 
@@ -85,7 +85,7 @@ def test_returns_that_contradict_the_game_fill_in_nothing() -> None:
     assert said_and_paid([5, 5], ["win", None], entities=[1, 1]) == ["win", None]
 
 
-def test_other_words_and_things_under_the_key_are_not_said() -> None:
+def test_unknown_outcome_values_are_ignored() -> None:
     assert said_and_paid([1, -1], ["victory", {"win": 1}], entities=[1, 1]) == ["win", "loss"]
 
 
@@ -102,26 +102,26 @@ def test_the_order_of_seats_does_not_matter(gain: float, winners: int, losers: i
     assert by_returns(*(returns[index] for index in order)) == [expected[index] for index in order]
 
 
-def test_what_infos_say_is_settled_and_what_returns_show_is_not() -> None:
+def test_outcomes_of_infos_are_final_and_of_returns_are_not() -> None:
     assert outcomes([1, -1], ["win", None], entities=[1, 1]).settled
     assert not outcomes([1, -1], [None, None], entities=[1, 1]).settled
 
 
 @pytest.mark.parametrize("rule", ["info", "zero_sum", "higher_return", "none"])
-def test_a_rule_of_the_configuration_is_settled(rule: OutcomeRule) -> None:
+def test_configured_rule_is_final(rule: OutcomeRule) -> None:
     assert outcomes([1, -1], [None, None], entities=[1, 1], rule=rule).settled
 
 
-def test_the_rule_info_takes_no_notice_of_returns() -> None:
+def test_rule_info_ignores_returns() -> None:
     assert said_and_paid([1, -1], ["win", None], entities=[1, 1], rule="info") == ["win", None]
     assert said_and_paid([1, -1], [None, None], entities=[1, 1], rule="info") == [None, None]
 
 
-def test_the_rule_none_has_no_winners_whatever_infos_say() -> None:
+def test_rule_none_has_no_winners() -> None:
     assert said_and_paid([1, -1], ["win", "loss"], entities=[1, 1], rule="none") == [None, None]
 
 
-def test_the_rule_zero_sum_takes_no_notice_of_infos_and_refuses_other_returns() -> None:
+def test_rule_zero_sum_ignores_infos_and_checks_returns() -> None:
     assert said_and_paid([1, -1], ["loss", "win"], entities=[1, 1], rule="zero_sum") == ["win", "loss"]
     assert said_and_paid([math.nan, 1], [None, None], entities=[1, 1], rule="zero_sum") == [None, None]
     with pytest.raises(NotZeroSum):
@@ -160,14 +160,14 @@ def test_a_game_without_rule_has_winners_as_long_as_it_is_zero_sum() -> None:
     assert [winners.outcomes(one) for one in (draw, win)] == [(None, None)] * 2
 
 
-def test_what_infos_say_holds_in_a_game_that_is_not_zero_sum() -> None:
+def test_infos_count_in_a_general_sum_game() -> None:
     winners, stated = Winners(), ending(5.0, 3.0, stated=("win", "loss"))
     assert winners.see([stated]) == []
     winners.see([ending(1.0, 0.0)])
     assert winners.outcomes(stated) == ("win", "loss")
 
 
-def test_old_records_that_do_not_say_what_decided_keep_what_returns_do_not_show() -> None:
+def test_old_records_keep_outcomes_that_returns_do_not_imply() -> None:
     winners = Winners()
     winners.see([ending(1.0, 0.0)])
     assert winners.holds(ending(5.0, 3.0, stated=("win", "loss"))._replace(settled=False))

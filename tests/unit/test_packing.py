@@ -63,6 +63,7 @@ def packed(draw: st.DrawFn) -> tuple[Config, int]:
     return config, draw(st.integers(1, make_plan(config).processes - 1))
 
 
+@pytest.mark.slow
 @given(packed())
 def test_every_role_is_on_one_rank_the_root_on_rank_0_and_no_rank_is_idle(given: tuple[Config, int]) -> None:
     config, ranks = given
@@ -75,8 +76,9 @@ def test_every_role_is_on_one_rank_the_root_on_rank_0_and_no_rank_is_idle(given:
     assert plan.idle_ranks == ()
 
 
+@pytest.mark.slow
 @given(packed())
-def test_what_follows_from_the_order_of_the_roles_does_not_depend_on_the_ranks(given: tuple[Config, int]) -> None:
+def test_role_order_does_not_depend_on_ranks(given: tuple[Config, int]) -> None:
     config, ranks = given
     plan, alone = make_plan(config, ranks=ranks), make_plan(config)
     one, other = Run(plan, Path("run")), Run(alone, Path("run"))
@@ -88,6 +90,7 @@ def test_what_follows_from_the_order_of_the_roles_does_not_depend_on_the_ranks(g
     assert all([order[role] for role in roles] == sorted(order[role] for role in roles) for roles in plan.ranks)
 
 
+@pytest.mark.slow
 @given(packed())
 def test_the_heaviest_rank_has_its_share_and_at_most_one_role_more_or_a_quarter(given: tuple[Config, int]) -> None:
     config, ranks = given
@@ -96,8 +99,9 @@ def test_the_heaviest_rank_has_its_share_and_at_most_one_role_more_or_a_quarter(
     assert max(loads) <= 1.25 * (sum(loads) / ranks + 3)
 
 
+@pytest.mark.slow
 @given(packed())
-def test_a_match_is_on_neighbouring_ranks(given: tuple[Config, int]) -> None:
+def test_match_is_on_neighboring_ranks(given: tuple[Config, int]) -> None:
     config, ranks = given
     plan = make_plan(config, ranks=ranks)
     for match in plan.matches:
@@ -105,14 +109,15 @@ def test_a_match_is_on_neighbouring_ranks(given: tuple[Config, int]) -> None:
         assert used == set(range(min(used), max(used) + 1))
 
 
+@pytest.mark.slow
 @given(packed())
-def test_the_same_question_has_the_same_answer(given: tuple[Config, int]) -> None:
+def test_packing_is_deterministic(given: tuple[Config, int]) -> None:
     config, ranks = given
     assert make_plan(config, ranks=ranks) == make_plan(config, ranks=ranks)
 
 
 @given(rows, st.integers(1, 9))
-def test_no_way_to_cut_a_row_has_a_lighter_heaviest_piece(weights: list[int], parts: int) -> None:
+def test_partition_is_optimal(weights: list[int], parts: int) -> None:
     parts = min(parts, len(weights))
     ways = combinations(range(1, len(weights)), parts - 1)
     best = min(
@@ -156,7 +161,7 @@ def test_the_ranks_without_learners_never_import_torch() -> None:
     assert torches(make_plan(config_of((["learner"] * 4, 1)), ranks=3)) == [1, 2]
 
 
-def test_the_algorithms_that_count_as_light_are_the_built_in_ones_that_keep_no_weights() -> None:
+def test_light_algorithms_are_those_without_weights() -> None:
     keep_none = {name for name in registry.ALGORITHMS if not hasattr(registry.algorithm(name), "state_dict")}
     assert keep_none == ONLY_ACT
 

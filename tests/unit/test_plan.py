@@ -93,6 +93,7 @@ def test_both_sides_plays_each_pairing_from_either_side() -> None:
     assert [[seat.policy for seat in match.seats] for match in plan.matches] == [["red", "blue"], ["blue", "red"]]
 
 
+@pytest.mark.slow
 @given(configurations, st.one_of(st.none(), st.integers(1, 90)))
 def test_every_role_is_hosted_exactly_once(config: Config, ranks: int | None) -> None:
     plan = make_plan(config, ranks=ranks)
@@ -110,6 +111,7 @@ def test_every_role_is_hosted_exactly_once(config: Config, ranks: int | None) ->
     assert workers == sorted((role.match, role.seat) for role in plan.roles(RoleKind.WORKER))
 
 
+@pytest.mark.slow
 @given(configurations, st.integers(2, 90))
 def test_env_kwargs_stay_with_their_own_match_under_copies_and_scale(config: Config, ranks: int) -> None:
     plan = make_plan(config, ranks=ranks)
@@ -122,6 +124,7 @@ def test_env_kwargs_stay_with_their_own_match_under_copies_and_scale(config: Con
     assert set(copies.values()) == {1}  # numbered on, never twice
 
 
+@pytest.mark.slow
 @given(configurations, st.integers(2, 90))
 def test_scale_fills_the_ranks_with_whole_repetitions(config: Config, ranks: int) -> None:
     once = make_plan(config).processes - 1
@@ -254,7 +257,7 @@ def test_seats_that_do_not_cover_the_entities_once_are_refused(asked: tuple[Any,
 
 
 @pytest.mark.parametrize(("entities", "seats"), [(4, 162), (162, 4)])
-def test_what_is_wrong_with_many_seats_is_said_in_a_short_message(entities: int, seats: int) -> None:
+def test_many_wrong_seats_have_a_short_message(entities: int, seats: int) -> None:
     seated = [SeatPlan(index, "blue", (index,)) for index in range(seats)]
     with pytest.raises(ConfigError) as caught:
         resolve_entities(seated, tuple(f"walker_{index}" for index in range(entities)))
@@ -305,7 +308,7 @@ def test_a_seat_of_a_round_robin_has_the_round_robins_place() -> None:
     assert plan.matches[1].seat_path(1) == "matches[1].round_robin"
 
 
-def test_holding_a_plan_needs_neither_yaml_nor_msgspec_nor_mpi() -> None:
+def test_plan_imports_neither_yaml_nor_msgspec_nor_mpi() -> None:
     code = "import sys, arena.plan.plan; print([m for m in ('yaml', 'msgspec', 'mpi4py', 'torch') if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

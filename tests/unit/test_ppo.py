@@ -1,4 +1,4 @@
-"""PPO: the maths against slow formulas, groups against one worker, state that goes on to the bit, known optima."""
+"""PPO: the maths against slow formulas, groups against one worker, state, known optima."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def random_batch(ppo: PPO, *, count: int = 50, masked: bool = False) -> Batch:
         )
 
 
-def test_what_is_measured_are_the_parts_of_equation_9_of_the_paper() -> None:
+def test_metrics_are_the_terms_of_equation_9() -> None:
     ppo = worker(ScriptedEnv(VECTOR, CHOICE), **STRICT)
     batch = random_batch(ppo)
     measured = ppo.backward(batch)
@@ -134,7 +134,7 @@ def loss(ppo: PPO, batch: Batch) -> torch.Tensor:
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("action_space", ACTIONS, ids=str)
 @pytest.mark.parametrize("observation_space", OBSERVATIONS, ids=str)
-def test_the_gradient_by_hand_is_autograds(
+def test_closed_form_gradient_equals_autograd(
     observation_space: Any, action_space: Any, masked: bool, options: dict[str, float]
 ) -> None:
     ppo = worker(ScriptedEnv(observation_space, action_space), hidden_sizes=(16, 8), **options)
@@ -149,7 +149,7 @@ def test_the_gradient_by_hand_is_autograds(
 
 
 @pytest.mark.parametrize("cut", [True, False])
-def test_a_cut_episode_is_worth_what_its_last_observation_promises(cut: bool) -> None:
+def test_truncated_episode_bootstraps_from_its_last_observation(cut: bool) -> None:
     env = ScriptedEnv(VECTOR, CHOICE, rows=2, length=3, cut=cut)
     ppo = worker(env, gamma=1.0, gae_lambda=0.0, n_steps=7)
     finals: list[Any] = []
@@ -216,15 +216,7 @@ def test_check_refuses_spaces_that_ppo_cannot_take(size: str) -> None:
         PPO.check(*pair)
 
 
-def test_a_forbidden_action_is_never_played() -> None:
-    masks = np.array([[1, 0, 1, 0], [0, 0, 0, 1]], np.int8)
-    env = ScriptedEnv(VECTOR, CHOICE, rows=2, ticks=40, masks=lambda tick: np.roll(masks, tick, axis=1))
-    trained(env)
-    for tick, actions in enumerate(env.actions):
-        assert np.roll(masks, tick, axis=1)[[0, 1], actions].all()
-
-
-def test_rows_that_did_not_act_teach_nothing() -> None:
+def test_idle_rows_have_no_gradient() -> None:
     """Their observations are nan here: one of them in a minibatch would make every weight nan."""
     env = ScriptedEnv(VECTOR, CHOICE, rows=3, ticks=24, active=lambda tick: (np.arange(3) + tick) % 2 == 0)
     step, reset = env.step, env.reset
@@ -253,7 +245,7 @@ def test_transitions_are_counted_per_own_turn() -> None:
     assert batch.size == 7 + 3  # the second row acts on 4 ticks, and on the last of them it waits for what follows
 
 
-def test_learns_where_nobody_ever_acts_without_a_word() -> None:
+def test_update_without_transitions_logs_nothing() -> None:
     env = ScriptedEnv(VECTOR, CHOICE, ticks=16, active=lambda tick: np.zeros(4, np.bool_))
     ppo = trained(env)
     assert ppo.group.logged == [{}, {}]
@@ -271,7 +263,7 @@ def unequal_env(group: ThreadGroup, **more: Any) -> ScriptedEnv:
 
 @pytest.mark.parametrize("target_kl", [None, 2e-5])
 @pytest.mark.parametrize("sync", ["gradients", "samples"])
-def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(sync: str, target_kl: float | None) -> None:
+def test_workers_on_one_full_batch_equal_one_worker(sync: str, target_kl: float | None) -> None:
     options = {"minibatch_size": 999, "n_epochs": 5, "learning_rate": 2e-3, "target_kl": target_kl, "ent_coef": 0.01}
 
     def work(group: ThreadGroup) -> tuple[Batch, Any]:
@@ -289,35 +281,6 @@ def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(sync: str
     assert (alone.early_stops == 1) == (target_kl is not None)
 
 
-@pytest.mark.parametrize("sync", ["gradients", "samples"])
-def test_workers_with_unequal_rows_stay_equal_through_a_run_of_many_minibatches(sync: str) -> None:
-    def work(group: ThreadGroup) -> Any:
-        ppo = trained(unequal_env(group, ticks=24), group, minibatch_size=9, target_kl=0.002, check_every=1)
-        return flat_weights(ppo.network), group.called, ppo.early_stops, ppo.updates
-
-    first, second = together(2, work, sync=sync)
-    assert np.array_equal(first[0], second[0])
-    assert first[1:] == second[1:]
-    assert first[3] == 3
-
-
-def test_a_worker_without_transitions_takes_part_and_counts_for_nothing() -> None:
-    def work(group: ThreadGroup) -> Any:
-        idle = group.rank == 1
-        env = unequal_env(group, active=(lambda tick: np.zeros(5, np.bool_)) if idle else None)
-        ppo = worker(env, group)
-        batch = seen(ppo)
-        learn(ppo, batch)
-        return flat_weights(ppo.network), batch.size
-
-    (busy, count), (idle, none) = together(2, work)
-    assert (count, none) == (24, 0)
-    assert np.array_equal(busy, idle)
-    ppo = worker(unequal_env(solo_group()))
-    learn(ppo, seen(ppo))
-    np.testing.assert_allclose(busy, flat_weights(ppo.network), atol=1e-6, rtol=0)
-
-
 def test_an_update_stops_early_on_the_groups_divergence() -> None:
     env = ScriptedEnv(VECTOR, CHOICE, ticks=8, reward=random_rewards(0))
     ppo = trained(env, target_kl=1e-5, learning_rate=0.1, n_epochs=10)
@@ -325,16 +288,8 @@ def test_an_update_stops_early_on_the_groups_divergence() -> None:
     assert ppo.group.called.count("average") < 10 * 2
 
 
-def test_a_loss_that_is_no_number_stops_the_worker_before_its_weights_are_lost() -> None:
-    env = ScriptedEnv(VECTOR, CHOICE, ticks=8, reward=lambda observations, actions: np.full(4, np.nan))
-    ppo = worker(env)
-    with pytest.raises(FloatingPointError, match="policy 'blue': update 1 measured"):
-        ppo.run()
-    assert np.isfinite(flat_weights(ppo.network)).all()
-
-
 @pytest.mark.parametrize("longest", [None, 0.5])
-def test_a_gradient_that_is_no_number_stops_the_worker_where_all_figures_are_finite(longest: float | None) -> None:
+def test_non_finite_gradient_with_finite_metrics_stops(longest: float | None) -> None:
     env = ScriptedEnv(spaces.Box(-np.inf, np.inf, (3,), np.float32), CHOICE, ticks=8, reward=random_rewards(0))
     sample = env.observation_space.sample
 
@@ -363,37 +318,6 @@ def test_every_update_is_logged_and_offered_for_saving() -> None:
 # ---------------------------------------------------------------------------------------------------- seeds and state
 
 
-def test_the_same_seed_gives_the_same_weights_and_no_global_generator_is_touched() -> None:
-    torch_before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()
-    one, same, other = (
-        flat_weights(trained(ScriptedEnv(VECTOR, CHOICE, ticks=16), solo_group(seed=seed)).network)
-        for seed in (0, 0, 1)
-    )
-    assert np.array_equal(one, same)
-    assert not np.array_equal(one, other)
-    assert torch.equal(torch_before, torch.get_rng_state())
-    assert np.array_equal(numpy_before, np.random.get_state()[1])
-
-
-def test_a_stored_state_goes_on_to_the_same_bits() -> None:
-    def more(ppo: PPO) -> Any:
-        new = worker(ScriptedEnv(VECTOR, CHOICE))  # each leg of a run has random streams of its own
-        ppo.generator, ppo.rollout = new.generator, new.rollout
-        ppo.env = ScriptedEnv(VECTOR, CHOICE, ticks=16, seed=5, reward=random_rewards(5))
-        with pytest.raises(BudgetReached):
-            ppo.run()
-        return ppo.state_dict()
-
-    ppo = trained(ScriptedEnv(VECTOR, CHOICE, ticks=16, reward=random_rewards(0)))
-    stored = ppo.state_dict()
-    fresh = worker(ScriptedEnv(VECTOR, CHOICE, ticks=16))
-    fresh.load_state_dict(stored)
-    assert all_equal(fresh.state_dict(), stored)
-    after = more(ppo)
-    assert all_equal(more(fresh), after)
-    assert not all_equal(stored, after)
-
-
 def test_a_stored_state_holds_arrays_and_plain_values_only() -> None:
     def kinds(state: Any) -> set[type]:
         if isinstance(state, dict):
@@ -403,7 +327,7 @@ def test_a_stored_state_holds_arrays_and_plain_values_only() -> None:
     assert kinds(worker(ScriptedEnv(VECTOR, CHOICE)).state_dict()) == {np.ndarray, int}
 
 
-def test_workers_that_load_the_state_of_another_explore_on_streams_of_their_own() -> None:
+def test_loaded_workers_have_separate_random_streams() -> None:
     stored = trained(ScriptedEnv(VECTOR, CHOICE, ticks=8)).state_dict()
 
     def work(group: ThreadGroup) -> Any:
@@ -416,7 +340,7 @@ def test_workers_that_load_the_state_of_another_explore_on_streams_of_their_own(
     assert len({stream for _, stream in found}) == 3
 
 
-def test_a_rollout_that_the_end_of_a_leg_parts_is_kept_and_learned_from_in_the_next(
+def test_rollout_split_by_a_leg_is_learned_from(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     parted = trained(ScriptedEnv(VECTOR, CHOICE, ticks=13, reward=random_rewards(0)))
@@ -442,7 +366,7 @@ def test_a_rollout_that_the_end_of_a_leg_parts_is_kept_and_learned_from_in_the_n
     assert batch.size == 8 * rows
 
 
-def test_between_two_rollouts_a_worker_has_nothing_of_its_own() -> None:
+def test_worker_state_is_empty_between_rollouts() -> None:
     assert trained(ScriptedEnv(VECTOR, CHOICE, ticks=16)).worker_state_dict() == {}
     assert worker(ScriptedEnv(VECTOR, CHOICE)).worker_state_dict() == {}
 
@@ -460,7 +384,7 @@ def test_states_that_do_not_fit_are_refused() -> None:
         ppo.load_state_dict(worker(ScriptedEnv(VECTOR, CHOICE), hidden_sizes=(9,)).state_dict())
 
 
-def test_an_actor_plays_with_the_current_weights_and_disturbs_nothing() -> None:
+def test_actor_uses_current_weights_without_side_effects() -> None:
     ppo = worker(ScriptedEnv(VECTOR, CHOICE))
     observations, infos = ppo.env.reset()
     before = ppo.state_dict()
@@ -524,14 +448,6 @@ def test_an_environment_that_resets_on_the_next_step_is_refused() -> None:
         worker(env).run()
 
 
-def test_sizes_tell_what_a_run_will_be() -> None:
-    assert PPO.sizes({"n_steps": 64, "minibatch_size": 100, "n_epochs": 3}, rows=8, ticks=1000, workers=4) == {
-        "samples per update": 2048,
-        "updates per run": 15,
-        "gradient steps per update": 18,
-    }
-
-
 # ---------------------------------------------------------------------------------------------------------- learning
 
 
@@ -557,7 +473,7 @@ def equal_bits(observations: Any, actions: Any) -> Any:
     ],
     ids=["choice", "choices", "flags", "numbers"],
 )
-def test_learns_to_play_what_it_sees(space: Any, reward: Any, at_least: float) -> None:
+def test_learns_to_act_on_observations(space: Any, reward: Any, at_least: float) -> None:
     def env(ticks: int) -> ScriptedEnv:
         return ScriptedEnv(space, space, rows=16, ticks=ticks, length=50, reward=reward)
 

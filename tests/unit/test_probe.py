@@ -53,6 +53,7 @@ def test_memory_is_that_of_what_each_process_hosts() -> None:
     assert predict(apart, found(apart), cores=2).memory == (20, 24, 120, 20)
 
 
+@pytest.mark.slow
 def test_the_probe_plays_the_first_match_without_torch_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probing, "_SECONDS", 0.05)
     plan = plan_of(3, max_steps=20)
@@ -68,7 +69,7 @@ def test_the_probe_plays_the_first_match_without_torch_in_this_process(monkeypat
     assert "the model: " in text
 
 
-def test_a_game_that_fails_is_told_as_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_game_is_a_configuration_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probing, "_weigh", lambda match, algorithms: MEMORY)
     with pytest.raises(ConfigError, match="the first match cannot be played: environment of match 0"):
         probe(make_plan(parse_config(FAILING, source="test")))

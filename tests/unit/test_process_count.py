@@ -100,14 +100,14 @@ def test_in_an_allocation_its_slots_count(cores: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", [0, -1, "many", 1.5, True])
-def test_other_values_are_refused_in_a_sentence(wrong: Any) -> None:
+def test_other_values_are_refused(wrong: Any) -> None:
     with pytest.raises(
         ConfigError, match=r"ranks: found .*expected auto, or one_per_role, or a whole number, at least 1"
     ):
         config_of(ranks=wrong)
 
 
-def test_plan_says_how_many_processes_and_why(
+def test_plan_gives_the_number_of_processes_and_its_reason(
     cores: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cores(3, total=3)

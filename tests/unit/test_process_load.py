@@ -16,7 +16,7 @@ def test_starved_seconds_is_the_maximum_over_threads() -> None:
     assert all(seconds >= 0.0 for seconds in delays(os.getpid()).values())
 
 
-def test_a_process_is_stopped_until_it_goes_on() -> None:
+def test_process_is_stopped_until_continued() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         assert not stopped(child.pid)
         child.send_signal(signal.SIGSTOP)

@@ -107,7 +107,7 @@ def test_random_is_uniform_over_what_is_allowed(space: Any, masked: bool) -> Non
 
 
 @pytest.mark.parametrize("space", SPACES, ids=str)
-def test_random_plays_for_everybody_who_is_in_a_parallel_game(space: Any) -> None:
+def test_random_plays_all_agents_of_a_parallel_game(space: Any) -> None:
     env = played(Random, Players(space))
     assert all(space.contains(action) for actions in env.played for action in actions.values())
     assert (len(env.played), env.resets) == (20, 6)
@@ -155,7 +155,7 @@ def test_a_constant_is_played_in_the_types_of_its_space(space: Any, written: Any
     ],
     ids=str,
 )
-def test_an_action_that_is_none_is_refused(space: Any, written: Any) -> None:
+def test_invalid_action_is_refused(space: Any, written: Any) -> None:
     with pytest.raises(ConfigError, match=r"options\.action: got .* which is no action of"):
         Scripted(ScriptedEnv(SEEN, space), solo_group(), ticks=1, action=written)
 
@@ -170,7 +170,7 @@ def widest(observations: Any, infos: Any, env: Any) -> Any:
     return np.full(env.num_envs, env.single_action_space.n - 1)
 
 
-def nobody(observations: Any, infos: Any) -> Any:
+def play_nothing(observations: Any, infos: Any) -> Any:
     """A function for a parallel game."""
     return dict.fromkeys(observations, 0)
 
@@ -192,7 +192,7 @@ def test_a_function_gets_the_environment_if_it_asks_for_it() -> None:
 
 def test_a_function_decides_by_entity_in_a_parallel_game() -> None:
     env = Players(spaces.Discrete(2))
-    act = Scripted(env, solo_group(), ticks=1, function=HERE + "nobody").actor()
+    act = Scripted(env, solo_group(), ticks=1, function=HERE + "play_nothing").actor()
     assert act(*env.reset()) == {"a": 0, "b": 0}
 
 
@@ -208,7 +208,7 @@ def test_a_function_decides_by_entity_in_a_parallel_game() -> None:
         ({"function": HERE + "lean", "arguments": {"treshold": 1}}, "unexpected keyword argument 'treshold'"),
     ],
 )
-def test_options_that_make_no_policy_are_refused(options: dict[str, Any], message: str) -> None:
+def test_incomplete_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Scripted(ScriptedEnv(SEEN, spaces.Discrete(2)), solo_group(), ticks=1, **options)
 
@@ -274,7 +274,7 @@ def staying(seat: Any) -> Any:
 
 @pytest.mark.parametrize("options", [{}, {"blue_actions": "continuous"}, {"red_actions": "continuous"}], ids=str)
 @pytest.mark.parametrize("runners", [[0, 1], [2, 3]], ids=["blue", "red"])
-def test_runners_cross_the_field_in_18_ticks_if_nobody_stands_in_the_way(runners: list[int], options: Any) -> None:
+def test_runners_cross_an_empty_field_in_18_ticks(runners: list[int], options: Any) -> None:
     game = started(Touchdown(lanes=3, team_size=2, **options), -0.5, 0.5)
     others = [e for e in range(4) if e not in runners]
     seat, idle = seats(game, runners, others)
@@ -286,7 +286,7 @@ def test_runners_cross_the_field_in_18_ticks_if_nobody_stands_in_the_way(runners
 
 @pytest.mark.parametrize("x", [-1.0, -0.3, 0.0, 0.95])
 @pytest.mark.parametrize("attacker", [0, 1], ids=["blue", "red"])
-def test_dodgers_get_past_somebody_who_stands_in_the_way_and_runners_do_not(attacker: int, x: float) -> None:
+def test_dodgers_pass_an_opponent_and_runners_do_not(attacker: int, x: float) -> None:
     for script, wins in ((scripts.dodge, 1), (scripts.run, 0)):
         game = started(Touchdown(lanes=2), x, x)
         seat, idle = seats(game, [attacker], [1 - attacker])
@@ -294,7 +294,7 @@ def test_dodgers_get_past_somebody_who_stands_in_the_way_and_runners_do_not(atta
         assert (rewards[:, attacker] == wins).all()
 
 
-def test_always_rock_loses_to_what_beats_the_last_choice() -> None:
+def test_always_rock_loses_to_beat_last() -> None:
     game = Matrix(lanes=2, game="rock_paper_scissors")
     (rock, _) = seats(game, [0], [1])
 
@@ -320,7 +320,7 @@ def test_greedy_players_cover_the_targets_and_others_do_not() -> None:
     assert greedy > 0.5 * still  # both are negative
 
 
-def test_play_resets_a_parallel_game_that_everybody_has_left() -> None:
+def test_play_resets_a_parallel_game_without_agents() -> None:
     env = Players(spaces.Discrete(2), ticks=8)
     with pytest.raises(BudgetReached):
         play(env, lambda observations, infos: dict.fromkeys(env.agents, 0))
@@ -345,7 +345,7 @@ def test_the_probability_of_a_random_action_is_one_among_those_allowed(
     assert np.exp(worker.log_prob(None, np.array(actions), allowed)) == pytest.approx(expected)
 
 
-def test_random_numbers_have_no_probability_that_is_told() -> None:
+def test_log_prob_of_random_numbers_is_refused() -> None:
     worker = Random(ScriptedEnv(spaces.Discrete(2), spaces.Box(0, 1)), solo_group(), ticks=1)
     with pytest.raises(ConfigError, match="where they are choices"):
         worker.log_prob(None, np.zeros((1, 1)), None)

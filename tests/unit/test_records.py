@@ -94,7 +94,7 @@ def test_a_line_read_back_is_the_record_that_was_written(folder: RunFolder) -> N
     assert [episode_of(line) for line in JournalReader(folder.episodes)] == [EPISODE]
 
 
-def test_an_episode_that_was_cut_says_so_in_its_line_and_others_do_not_speak_of_it(folder: RunFolder) -> None:
+def test_only_cut_episodes_have_the_cut_key(folder: RunFolder) -> None:
     cut = EPISODE._replace(lane=2, cut=True)
     with Recorder(folder, {3: 0}) as recorder:
         recorder.episodes(3, 50, [EPISODE, cut])
@@ -103,7 +103,7 @@ def test_an_episode_that_was_cut_says_so_in_its_line_and_others_do_not_speak_of_
     assert [episode_of(line) for line in lines] == [EPISODE, cut]
 
 
-def test_episodes_of_two_matches_are_written_in_the_order_of_their_ticks_and_counted_at_once(folder: RunFolder) -> None:
+def test_episodes_are_written_by_tick_and_counted_at_once(folder: RunFolder) -> None:
     early, late = EPISODE._replace(match=1, tick=40), EPISODE._replace(tick=50)
     with Recorder(folder, {1: 0, 3: 0}) as recorder:
         assert list(recorder.episodes(3, 60, [late])) == ["blue", "red"]
@@ -116,7 +116,7 @@ def test_episodes_of_two_matches_are_written_in_the_order_of_their_ticks_and_cou
     assert [line["match"] for line in JournalReader(folder.episodes)] == [1, 3]
 
 
-def test_a_match_of_which_nothing_comes_any_more_keeps_no_line_back(folder: RunFolder) -> None:
+def test_ended_match_holds_back_no_line(folder: RunFolder) -> None:
     with Recorder(folder, {1: 0, 3: 0}) as recorder:
         recorder.episodes(1, 8, [], last=True)
         recorder.episodes(3, 60, [EPISODE])
@@ -161,7 +161,7 @@ EPISODES = st.builds(
 
 
 @given(st.lists(EPISODES, max_size=3))
-def test_a_file_has_the_same_bytes_as_lines_written_by_hand_also_of_records_that_were_sent(
+def test_file_is_byte_equal_to_handwritten_lines(
     records: list[EpisodeRecord],
 ) -> None:
     sent = unpack(pack(Progress(0, 1, tuple(records))))
@@ -213,7 +213,7 @@ def test_closing_twice_or_after_an_error_keeps_every_line(folder: RunFolder) -> 
     assert len(list(JournalReader(folder.episodes))) == len(list(JournalReader(folder.metrics))) == 1
 
 
-def test_outcomes_are_written_until_an_episode_is_not_zero_sum_unless_they_are_settled(folder: RunFolder) -> None:
+def test_outcomes_are_written_until_a_general_sum_episode(folder: RunFolder) -> None:
     def episode(number: int, gains: tuple[float, float], ends: Any, *, settled: bool = False) -> EpisodeRecord:
         seats = tuple(SeatRecord(name, (0,), gain, end) for name, gain, end in zip("ab", gains, ends, strict=True))
         return EpisodeRecord(0, 0, "game", 0, number, number, 1, True, False, seats, settled=settled)
@@ -232,7 +232,7 @@ def test_outcomes_are_written_until_an_episode_is_not_zero_sum_unless_they_are_s
     assert brought["a"].won == [0.0, 1.0, 1.0]  # what the scoreboard makes of them, see there
 
 
-def test_a_closed_recorder_takes_nothing_more(folder: RunFolder) -> None:
+def test_closed_recorder_refuses_records(folder: RunFolder) -> None:
     recorder = Recorder(folder, {3: 0})
     recorder.close()
     with pytest.raises(ValueError, match="closed"):

@@ -87,7 +87,7 @@ def torchs_own(layer: Any, kind: str, twin: int) -> Any:
 
 
 @pytest.mark.parametrize("twin", [0, 1])
-def test_a_tick_is_that_of_torchs_own_layer(kind: str, twin: int) -> None:
+def test_one_step_equals_torchs_layer(kind: str, twin: int) -> None:
     draw = torch.Generator().manual_seed(1)
     layer = RECURRENT[kind](3, 5, draw)
     with torch.no_grad():
@@ -100,7 +100,7 @@ def test_a_tick_is_that_of_torchs_own_layer(kind: str, twin: int) -> None:
         torch.testing.assert_close(mine[twin], theirs[0])
 
 
-def test_first_weights_come_from_the_generator_alone_and_an_lstm_begins_with_remembering(kind: str) -> None:
+def test_initial_weights_are_seeded_and_forget_bias_is_positive(kind: str) -> None:
     before = torch.get_rng_state()
     one, same, other = (
         RecurrentEncoder(VECTOR, kind=kind, hidden_size=4, generator=torch.Generator().manual_seed(seed))
@@ -182,7 +182,7 @@ def padded_loss(ppo: PPO, batch: Batch, kind: str) -> tuple[Tensor, list[Any]]:
     return (losses * mask).sum() / mask.sum(), layers
 
 
-def test_loss_and_gradient_are_those_of_torchs_own_layers_on_masked_padded_sequences(kind: str) -> None:
+def test_loss_and_gradient_equal_torchs_padded_sequences(kind: str) -> None:
     env = ScriptedEnv(VECTOR, CHOICE, length=7, active=taking_turns, reward=random_rewards(0))
     ppo = worker(env, kind, n_steps=20, ent_coef=0.3)
     batch = seen(ppo)
@@ -208,7 +208,7 @@ def test_loss_and_gradient_are_those_of_torchs_own_layers_on_masked_padded_seque
             torch.testing.assert_close(gradient, getattr(theirs, name).grad, atol=1e-6, rtol=1e-4)
 
 
-def test_a_sequence_teaches_the_same_alone_and_among_others(kind: str) -> None:
+def test_gradient_of_a_sequence_does_not_depend_on_the_batch(kind: str) -> None:
     ppo = worker(ScriptedEnv(VECTOR, CHOICE, length=5, reward=random_rewards(0)), kind)
     batch = seen(ppo)
     total = torch.zeros_like(ppo.optimizer.gradient)
@@ -231,7 +231,7 @@ def memory_of(ppo: PPO) -> Tensor:
     return torch.stack([ppo.rollout.leaves(t)[-1] for t in range(ppo.rollout.ticks + 1)])
 
 
-def test_memory_is_zero_where_an_episode_begins_and_stays_where_a_row_does_not_act(kind: str) -> None:
+def test_memory_is_reset_per_episode_and_kept_while_idle(kind: str) -> None:
     ppo = worker(ScriptedEnv(VECTOR, CHOICE, length=5, active=taking_turns), kind)
     seen(ppo)
     memory = memory_of(ppo)
@@ -244,7 +244,7 @@ def test_memory_is_zero_where_an_episode_begins_and_stays_where_a_row_does_not_a
         assert moved.tolist() == taking_turns(t).tolist()
 
 
-def test_the_next_rollout_begins_with_what_was_remembered_last(kind: str) -> None:
+def test_next_rollout_starts_with_the_last_memory(kind: str) -> None:
     ppo = worker(ScriptedEnv(VECTOR, CHOICE, length=99), kind)
     seen(ppo)
     last = memory_of(ppo)[-1].clone()
@@ -254,7 +254,7 @@ def test_the_next_rollout_begins_with_what_was_remembered_last(kind: str) -> Non
 
 
 @pytest.mark.parametrize("cut", [True, False])
-def test_a_cut_episode_is_worth_what_its_last_observation_promises_to_one_who_remembers(kind: str, cut: bool) -> None:
+def test_truncated_episode_bootstraps_with_memory(kind: str, cut: bool) -> None:
     env = ScriptedEnv(VECTOR, CHOICE, rows=2, length=3, cut=cut)
     ppo = worker(env, kind, gamma=1.0, gae_lambda=0.0, n_steps=3, sequence_length=3)
     finals: list[Any] = []
@@ -275,7 +275,7 @@ def test_a_cut_episode_is_worth_what_its_last_observation_promises_to_one_who_re
     torch.testing.assert_close(returns[:, 2], expected)
 
 
-def test_rows_that_take_turns_learn_from_numbers_that_are_there(kind: str) -> None:
+def test_rows_in_turns_learn_from_valid_values(kind: str) -> None:
     """Observations of rows that do not act are nan here."""
     env = ScriptedEnv(VECTOR, CHOICE, ticks=36, active=taking_turns)
     step, reset = env.step, env.reset
@@ -306,7 +306,7 @@ def unequal_env(group: ThreadGroup, **more: Any) -> ScriptedEnv:
 
 
 @pytest.mark.parametrize("sync", ["gradients", "samples"])
-def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(kind: str, sync: str) -> None:
+def test_workers_on_one_full_batch_equal_one_worker(kind: str, sync: str) -> None:
     options = {"minibatch_size": 999, "learning_rate": 2e-3, "ent_coef": 0.01}
 
     def work(group: ThreadGroup) -> tuple[Batch, Any]:
@@ -323,7 +323,7 @@ def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(kind: str
 
 
 @pytest.mark.parametrize("sync", ["gradients", "samples"])
-def test_workers_with_unequal_rows_stay_equal_through_a_run_of_many_minibatches(kind: str, sync: str) -> None:
+def test_workers_with_unequal_rows_hold_equal_weights(kind: str, sync: str) -> None:
     def work(group: ThreadGroup) -> Any:
         idle = group.rank == 2
         env = unequal_env(group, ticks=36, active=(lambda tick: np.zeros(7, np.bool_)) if idle else None)
@@ -334,7 +334,7 @@ def test_workers_with_unequal_rows_stay_equal_through_a_run_of_many_minibatches(
     assert all(np.array_equal(weights, found[0][0]) and updates == 3 for weights, updates in found)
 
 
-def test_a_rollout_that_the_end_of_a_leg_parts_keeps_what_was_remembered(kind: str) -> None:
+def test_rollout_split_by_a_leg_keeps_its_memory(kind: str) -> None:
     parted = trained(ScriptedEnv(VECTOR, CHOICE, ticks=17, length=17, reward=random_rewards(0)), kind)
     own = parted.worker_state_dict()
     remembered = memory_of(parted)[:5].clone()
@@ -351,7 +351,7 @@ def test_a_rollout_that_the_end_of_a_leg_parts_keeps_what_was_remembered(kind: s
     torch.testing.assert_close(unrolled, fresh.network.encoder(batch.observations).detach(), atol=1e-5, rtol=0)
 
 
-def test_weights_of_a_policy_that_does_not_remember_are_refused(kind: str) -> None:
+def test_weights_without_memory_are_refused(kind: str) -> None:
     plain = worker(ScriptedEnv(VECTOR, CHOICE), kind, **PLAIN)
     with pytest.raises(ConfigError, match="do not fit this network"):
         worker(ScriptedEnv(VECTOR, CHOICE), kind).load_state_dict(plain.state_dict())
@@ -361,7 +361,7 @@ def test_weights_of_a_policy_that_does_not_remember_are_refused(kind: str) -> No
 
 
 @pytest.mark.parametrize("active", [None, taking_turns])
-def test_an_actor_remembers_what_the_worker_would_and_disturbs_nothing(kind: str, active: Any) -> None:
+def test_actor_memory_equals_the_workers_without_side_effects(kind: str, active: Any) -> None:
     ppo = worker(ScriptedEnv(VECTOR, CHOICE, length=5, active=active), kind, n_steps=23)
     with torch.no_grad():
         for weight in ppo.network.parameters():
@@ -420,7 +420,8 @@ class Echo(ScriptedEnv):
         return right
 
 
-def test_learns_to_play_what_it_has_seen_before_and_one_without_memory_cannot(kind: str) -> None:
+@pytest.mark.slow
+def test_memory_task_needs_recurrence(kind: str) -> None:
     rates = []
     for memory in ({"hidden_size": 16, "sequence_length": 20}, PLAIN):
         options = {"n_steps": 20, "minibatch_size": 80, "learning_rate": 0.01, "gamma": 0.0}
@@ -430,7 +431,7 @@ def test_learns_to_play_what_it_has_seen_before_and_one_without_memory_cannot(ki
         rewards = []
         for tick in range(40):
             observations, reward_t, _, _, infos = env.step(act(observations, infos))
-            if tick % 20:  # on the first tick of an episode nobody can know
+            if tick % 20:  # on the first tick of an episode there is nothing to remember
                 rewards.append(reward_t.mean())
         rates.append(np.mean(rewards))
     assert rates[0] >= 0.95

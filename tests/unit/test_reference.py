@@ -22,7 +22,7 @@ PAGES = {"algorithms/options": [], "configuration/keys": ["configuration"], "cli
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_generated_page_is_what_the_source_says(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_generated_page_equals_the_source(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--markdown", *PAGES[page]]) == 0
     assert (ROOT / "docs" / f"{page}.md").read_text() == capsys.readouterr().out, "run `make reference`"
 
@@ -85,7 +85,7 @@ def test_what_games_and_wrappers_are_made_with_is_shown(capsys: pytest.CaptureFi
     assert not any("lanes" in line for line in said)
 
 
-def test_the_keywords_of_an_algorithm_of_ones_own_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keywords_of_a_user_algorithm_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "open_worker.py").write_text(
         "class Open:\n    face = 'gym'\n    def __init__(self, env, group, *, ticks, rate=0.5, **options): ...\n"
         "    def run(self): ...\n"
@@ -108,12 +108,12 @@ def test_the_command_shows_the_options_of_those_that_are_named(capsys: pytest.Ca
     assert "arguments" in said
 
 
-def test_an_unknown_algorithm_is_told_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_algorithm_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "poo"]) == 2
     assert "did you mean 'ppo'" in capsys.readouterr().err
 
 
-def test_capitals_are_no_other_name(capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_ignore_case(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "TOUCHDOWN"]) == 2
     assert "did you mean 'touchdown'" in capsys.readouterr().err
 
@@ -130,6 +130,6 @@ def test_every_matrix_game_is_named_where_the_game_is_shown() -> None:
     assert [name for name in GAMES if f"`{name}`" not in shown] == []
 
 
-def test_nothing_is_shown_where_a_name_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_name_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "ppo", "sac", "nope"]) == 2
     assert capsys.readouterr().out == ""

@@ -48,7 +48,7 @@ def test_every_built_in_algorithm_is_found_and_is_described(name: str) -> None:
     assert registry.ALGORITHMS[name].description
 
 
-def test_a_module_is_no_name_that_was_meant_instead_of_a_class(folder: Path) -> None:
+def test_modules_are_not_suggested_as_classes(folder: Path) -> None:
     write(folder, "importing_worker.py", "import json as Wrker\n\nclass Worker: ...\n")
     with pytest.raises(ConfigError, match="has no 'Wrke'; did you mean 'Worker'"):
         registry.load_object("importing_worker:Wrke")
@@ -228,7 +228,7 @@ class Worker:
         ("most", "all", "a whole number or null"),
     ],
 )
-def test_values_that_the_annotations_of_an_algorithm_exclude_are_refused_with_their_key(
+def test_values_outside_annotations_are_refused_with_their_key(
     folder: Path, option: str, value: Any, expected: str
 ) -> None:
     write(folder, "typed.py", ANNOTATED)
@@ -245,7 +245,7 @@ def test_values_that_the_annotations_of_an_algorithm_exclude_are_refused_with_th
         {"odd": "anything", "unknown": 5, "sizes": "not looked at"},
     ],
 )
-def test_values_that_annotations_allow_or_do_not_speak_of_are_taken(folder: Path, options: dict[str, Any]) -> None:
+def test_values_within_or_without_annotations_are_accepted(folder: Path, options: dict[str, Any]) -> None:
     write(folder, "typed.py", ANNOTATED)
     registry.worker_class("typed:Worker", options, acts=False, path="policies.blue")
 
@@ -270,9 +270,7 @@ def worker_saying(**said: Any) -> type[Any]:
     ("said", "schedule"),
     [({}, "episodes"), ({"schedule": "ticks"}, "ticks"), ({"schedule": "episodes"}, "episodes")],
 )
-def test_an_algorithm_that_does_not_say_when_it_meets_counts_as_meeting_at_episodes(
-    said: dict[str, str], schedule: str
-) -> None:
+def test_missing_schedule_counts_as_episodes(said: dict[str, str], schedule: str) -> None:
     assert registry.schedule_of(worker_saying(**said)) == schedule
 
 
@@ -289,7 +287,7 @@ def test_a_schedule_that_is_none_is_refused_with_the_nearest_one(folder: Path) -
 
 
 @pytest.mark.parametrize("name", sorted(registry.ALGORITHMS))
-def test_the_built_in_algorithms_meet_at_ticks_or_never(name: str) -> None:
+def test_built_in_schedules_are_ticks_or_never(name: str) -> None:
     assert registry.schedule_of(registry.algorithm(name)) == "ticks"
 
 
@@ -349,7 +347,7 @@ def test_a_value_that_a_struct_does_not_take_is_refused(options: dict[str, Any],
         ("ppo", "n_step", "did you mean 'n_steps'? nearest: n_steps, n_epochs, hidden_sizes; `arena list ppo` shows"),
     ],
 )
-def test_an_unknown_option_names_the_one_that_was_meant(name: str, option: str, hint: str) -> None:
+def test_unknown_option_names_the_nearest(name: str, option: str, hint: str) -> None:
     with pytest.raises(ConfigError) as caught:
         registry.decode_options(registry.algorithm(name), {option: 1}, path="policies.blue")
     assert hint in caught.value.message

@@ -31,7 +31,7 @@ def plan_of(*, ranks: int | None = None, copies: int = 2, **keys: Any) -> Plan:
 
 
 @given(st.data())
-def test_every_role_lives_on_exactly_one_rank_and_the_living_keep_theirs(data: st.DataObject) -> None:
+def test_every_role_has_one_rank_and_survivors_keep_theirs(data: st.DataObject) -> None:
     plan = plan_of(ranks=data.draw(st.integers(2, 9)), copies=data.draw(st.integers(1, 3)))
     all_ranks = range(plan.processes)
     alive = sorted(data.draw(st.sets(st.sampled_from(all_ranks), min_size=1)))
@@ -45,7 +45,7 @@ def test_every_role_lives_on_exactly_one_rank_and_the_living_keep_theirs(data: s
 
 
 @given(st.data())
-def test_a_second_death_is_taken_like_the_first(data: st.DataObject) -> None:
+def test_second_process_failure_is_repaired_like_the_first(data: st.DataObject) -> None:
     plan = plan_of(copies=2)
     while plan.processes > 1:
         dead = data.draw(st.integers(0, plan.processes - 1))
@@ -62,25 +62,25 @@ def test_spares_come_first_and_a_learner_before_the_others() -> None:
     assert Role(RoleKind.ENVIRONMENT, 0) in after.ranks[0], "the root has least to do"
 
 
-def test_an_orphan_that_needs_torch_goes_where_torch_is() -> None:
+def test_orphaned_role_with_torch_goes_to_a_rank_with_torch() -> None:
     plan = plan_of(copies=2)  # 0 root, 1 environment, 2 blue, 3 red, 4 environment, 5 blue, 6 red
     after, _ = rehosted(plan, [0, 1, 2, 3, 4, 6])
     assert after.ranks[2] == (Role(RoleKind.WORKER, 0, 0), Role(RoleKind.WORKER, 1, 0))
 
 
-def test_a_spare_takes_the_place_of_a_dead_root() -> None:
+def test_spare_replaces_a_failed_root() -> None:
     after, order = rehosted(plan_of(copies=1, spares=1), [1, 2, 3, 4])
     assert order == [4, 1, 2, 3]
     assert after.ranks[0] == (ROOT,)
 
 
-def test_without_a_spare_the_first_who_lives_leads() -> None:
+def test_without_a_spare_the_lowest_rank_becomes_root() -> None:
     after, order = rehosted(plan_of(copies=1), [2, 3])
     assert order == [2, 3]
     assert after.ranks[0][0] == ROOT
 
 
-def test_spares_are_ranks_more_and_cannot_be_all_there_are() -> None:
+def test_spares_are_additional_ranks() -> None:
     assert plan_of(copies=1, spares=2).processes == 6
     assert plan_of(copies=1, spares=2, ranks=3).ranks[1:] == ((), ())
     assert plan_of(copies=1, spares=2, ranks=1).processes == 1, "one process has no spare"

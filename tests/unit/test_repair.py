@@ -111,7 +111,7 @@ def test_repair_plays_the_boundary_before_a_damaged_one(tmp_path: Path) -> None:
     assert (found.leg.start, found.repairs[-1].replayed) == (100, 141)
 
 
-def test_repair_says_that_no_boundary_is_whole(tmp_path: Path) -> None:
+def test_repair_reports_if_no_boundary_is_intact(tmp_path: Path) -> None:
     team: Any = Survivor()
     run = begun(tmp_path)
     for path in run.folder.boundaries.iterdir():
@@ -120,13 +120,13 @@ def test_repair_says_that_no_boundary_is_whole(tmp_path: Path) -> None:
         repaired(team, run, RecoveryState(begun=True), 0.0)
 
 
-def test_a_death_at_the_last_boundary_concludes_the_run(tmp_path: Path) -> None:
+def test_failure_at_the_last_boundary_ends_the_run(tmp_path: Path) -> None:
     team: Any = Survivor()
     _, run = repaired(team, begun(tmp_path, ticks=200), RecoveryState(begun=True, tick=200), 0.0)
     assert (run.concluded, run.repairs[-1].replayed) == (True, 0)
 
 
-def test_deaths_on_record_from_before_a_resume_hide_no_new_ones(tmp_path: Path) -> None:
+def test_failures_before_a_resume_are_not_counted(tmp_path: Path) -> None:
     run = run_of(tmp_path)
     death = Repair((5,), run.plan, (2,), 100, 3, 0.0)
     assert len(list(log_repairs(replace(run, repairs=(death,))))) == 1
@@ -151,7 +151,7 @@ def test_the_time_of_a_role_adds_up_over_the_legs() -> None:
     assert memory.profiles == {who: RoleProfile(3.0, 1.5, {"recording": 3.0})}
 
 
-def test_a_role_that_dies_again_and_again_is_found(tmp_path: Path) -> None:
+def test_repeatedly_failing_role_is_detected(tmp_path: Path) -> None:
     run = run_of(tmp_path)
     worker = Role(RoleKind.WORKER, 0, 1)
     deaths = [Repair((run.plan.rank_of(worker),), run.plan, (1,), 100, 0, 0.0)] * DEATHS_AT_MOST
@@ -163,7 +163,7 @@ def test_a_role_that_dies_again_and_again_is_found(tmp_path: Path) -> None:
     assert often_dead(replace(following, repairs=tuple(deaths))) is None, "in this round it is another role"
 
 
-def test_a_repair_is_told_by_the_plan_that_was_played_when_somebody_died(tmp_path: Path) -> None:
+def test_repair_is_reported_with_the_plan_of_the_failure(tmp_path: Path) -> None:
     run = run_of(tmp_path)
     worker = Role(RoleKind.WORKER, 1, 0)
     death = Repair((run.plan.rank_of(worker),), run.plan, (2,), 300, 41, 0.0)
@@ -176,7 +176,7 @@ def test_a_repair_is_told_by_the_plan_that_was_played_when_somebody_died(tmp_pat
     )
 
 
-def test_of_a_rank_with_many_roles_two_are_named_when_it_dies(tmp_path: Path) -> None:
+def test_failed_rank_names_two_of_its_roles(tmp_path: Path) -> None:
     run = run_of(tmp_path)
     plan = make_plan(parse_config(DATA, source="test"), ranks=2)
     death = Repair((1,), plan, (0,), 300, 0, 0.0)
@@ -188,12 +188,12 @@ def test_of_a_rank_with_many_roles_two_are_named_when_it_dies(tmp_path: Path) ->
     assert told[0].count(",") == 1
 
 
-def test_a_signal_that_comes_between_two_stages_is_told_in_a_sentence() -> None:
+def test_signal_between_two_stages_is_reported() -> None:
     failure = failure_of(KeyboardInterrupt(signal.SIGTERM), "rank 0")
     assert failure == Failed("rank 0", "ended by SIGTERM", exit_code=128 + signal.SIGTERM)
 
 
-def test_a_death_that_ends_a_tournament_is_told_with_how_it_goes_on(tmp_path: Path) -> None:
+def test_failure_of_a_tournament_names_how_to_continue(tmp_path: Path) -> None:
     plan = make_plan(parse_config({**DATA, "rounds": 2}, source="test"))
     words = ranks._why_not(Run(plan, tmp_path, episodes=1), RecoveryState())
     assert words.startswith(f"a process has died; what was played is in {tmp_path}; ")
@@ -201,14 +201,12 @@ def test_a_death_that_ends_a_tournament_is_told_with_how_it_goes_on(tmp_path: Pa
     assert "--resume" not in ranks._why_not(replace(run_of(tmp_path), episodes=1), RecoveryState()), "an evaluation"
 
 
-def test_a_death_is_told_without_resume_where_the_command_has_none(tmp_path: Path) -> None:
+def test_failure_without_resume_names_no_resume(tmp_path: Path) -> None:
     assert "--resume" in ranks._why_not(run_of(tmp_path), RecoveryState())
     assert "--resume" not in ranks._why_not(replace(run_of(tmp_path), has_resume=False), RecoveryState())
 
 
-def test_a_run_is_not_said_to_go_on_where_what_is_learned_cannot_be_saved_and_loaded(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_run_without_state_is_not_called_resumable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, memory = run_of(tmp_path), RecoveryState(stop=Stop(number=signal.SIGINT))
     memory.begin_leg(repairable=False)
     run.folder.config.write_text("name: test\n")
@@ -254,19 +252,19 @@ class Interrupted(Rank0Base):
         return prepare(parse_config({**DATA, "rounds": 2}, source="test"), ranks=ranks, run_dir=str(self._path))
 
     def present(self, run: Run, scoreboard: Scoreboard) -> None:
-        raise AssertionError("nobody has played")
+        raise AssertionError("a game was played")
 
     def next_stage(self, run: Run) -> Stage | None:
         assert self._path.exists()
         raise KeyboardInterrupt(signal.SIGINT)
 
 
-def test_a_signal_between_two_stages_leaves_no_folder_of_a_run_that_nobody_has_played(
+def test_signal_before_play_leaves_no_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("arena.launch.rank.Console", lambda: SimpleNamespace(stderr=sys.stderr))
     mpi = SimpleNamespace(World=lambda *_, **__: First(), world=lambda: None, tolerates_faults=lambda: False)
     with pytest.raises(SystemExit, match="130"):
         Rank(mpi, lambda: Interrupted(tmp_path / "run"), Stop()).take_part()
-    assert "ended by SIGINT; before anybody has played" in capsys.readouterr().err
+    assert "ended by SIGINT; before play began" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

@@ -57,7 +57,7 @@ def test_the_gradient_of_a_choice_is_that_of_its_relaxation(
     torch.testing.assert_close(drawn.entropies.detach(), entropies.detach())
 
 
-def test_choices_are_sampled_as_often_as_the_actor_says_and_never_where_forbidden() -> None:
+def test_choices_follow_the_actor_and_its_masks() -> None:
     choices, rows = GumbelSoftmaxActions(spaces.Discrete(3), temperature=0.3), 20_000
     logits = torch.tensor([0.5, -0.5, 2.0]).expand(rows, 3)
     frequencies = choices.sample(logits, None, generator()).inputs.mean(0)
@@ -69,14 +69,14 @@ def test_choices_are_sampled_as_often_as_the_actor_says_and_never_where_forbidde
     assert choices.uniform(rows, mask, generator()).float().mean().item() == pytest.approx(0.5, abs=0.015)
 
 
-def test_what_critics_are_told_of_a_choice_is_what_the_game_was() -> None:
+def test_critic_input_is_the_action_taken() -> None:
     choices = GumbelSoftmaxActions(spaces.Discrete(CHOICES, start=-2), temperature=1.0)
     actions = torch.arange(CHOICES)
     assert torch.equal(choices.to_critics(actions), torch.eye(CHOICES))
     assert choices.to_env(actions.numpy()).tolist() == [-2, -1, 0, 1]
 
 
-def test_the_gradient_of_noisy_numbers_is_autograds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradient_of_noisy_numbers_equals_autograd(monkeypatch: pytest.MonkeyPatch) -> None:
     noise = numbers(ROWS, 3, seed=5)
     monkeypatch.setattr(reparameterized, "normal", lambda shape, generator: noise)
     outputs, by_inputs = numbers(ROWS, 6).requires_grad_(), numbers(ROWS, 3, seed=3)
@@ -104,7 +104,7 @@ def test_numbers_reach_the_game_within_its_bounds(kind: Any) -> None:
         assert all(BOX.contains(action) for action in actions.to_env(chosen.numpy()))
 
 
-def test_the_entropy_that_is_wanted_is_minus_the_numbers_or_a_part_of_that_of_uniform_choice() -> None:
+def test_target_entropy_defaults_follow_the_action_space() -> None:
     assert SquashedGaussianActions(BOX).wanted_entropy(torch.zeros(2, 6), None).tolist() == [-3, -3]
     mask = torch.tensor([[True, True, False, False], [True] * 4, [False] * 4])
     wanted = GumbelSoftmaxActions(spaces.Discrete(CHOICES), temperature=1.0).wanted_entropy(

@@ -15,28 +15,28 @@ def line(*players: str, length: int = 5, gain: float = 1.0, truncated: bool = Fa
 SAME = [line("a", "b")] * 8 + [line("b", "a", gain=-1.0, length=6)] * 8
 
 
-def test_games_that_are_all_alike_are_noticed() -> None:
+def test_identical_games_are_detected() -> None:
     assert repeated(SAME) == [("a", "b")]
     assert repeated([*SAME, line("a", "b", length=7)]) == []
     assert repeated(SAME[4:12]) == [], "too few to tell"
     assert repeated([*SAME, *[line("a", "c", length=n) for n in range(9)]]) == [("a", "b")]
 
 
-def test_few_games_of_everybody_are_enough_together() -> None:
+def test_few_games_of_each_policy_suffice_together() -> None:
     few = [line("a", "a")] * 4 + [line("a", "b")] * 4 + [line("b", "b")] * 4
     assert repeated(few) == [("a",), ("a", "b"), ("b",)]
     assert repeated([*few, line("b", "b", length=9)]) == []
 
 
-def test_who_plays_at_random_repeats_nothing() -> None:
+def test_random_policy_is_not_called_repetitive() -> None:
     assert repeated(SAME, random={"b"}) == []
 
 
-def test_a_policy_alone_that_holds_out_until_the_last_tick_repeats_nothing() -> None:
+def test_full_length_solo_episodes_are_not_repetitive() -> None:
     assert repeated([line("a", truncated=True)] * 20) == []
     assert repeated([line("a")] * 20) == [("a",)]
     assert repeated([line("a", "b", truncated=True)] * 20) == [("a", "b")]
 
 
-def test_games_that_were_cut_short_say_nothing() -> None:
+def test_cut_games_are_not_compared() -> None:
     assert repeated([*SAME, {**line("a", "b", length=2), "cut": True}]) == [("a", "b")]

@@ -58,7 +58,7 @@ def check(batch: Transitions) -> None:
 
 @pytest.mark.parametrize("alpha", [None, 0.6])
 @pytest.mark.parametrize("workers", RINGS)
-def test_every_transition_is_drawn_with_what_it_was_put_in_with(workers: int, alpha: float | None) -> None:
+def test_drawn_transitions_equal_stored_ones(workers: int, alpha: float | None) -> None:
     memory = replay(300, workers=workers, alpha=alpha)
     for worker in range(workers):
         assert memory.extend(walk(20 + worker, begin=1000.0 * worker), worker) == 20 + worker
@@ -77,7 +77,7 @@ def test_nothing_is_drawn_from_an_empty_replay() -> None:
     assert memory.sample(8, stream()).size == 0
 
 
-def test_a_sight_alone_among_many_that_begin_nothing_is_found() -> None:
+def test_single_valid_transition_is_found() -> None:
     """Rows that wait for their second move: one transition in fifty sights."""
     memory = replay()
     fragment = walk(49)
@@ -108,7 +108,7 @@ def _part(whole: NStepBatch, index: int, pieces: int) -> NStepBatch:
     return NStepBatch(low, leaves, None, *(column[mine] for column in whole[3:]))
 
 
-def test_what_began_before_the_oldest_sight_is_not_taken() -> None:
+def test_transitions_older_than_the_ring_are_dropped() -> None:
     memory = replay(10)
     memory.extend(walk(9, length=999))
     late = walk(9, first=10, begin=100.0, length=999)
@@ -118,7 +118,7 @@ def test_what_began_before_the_oldest_sight_is_not_taken() -> None:
     check(memory.sample(200, stream()))
 
 
-def test_a_worker_that_begins_anew_leaves_the_others_alone() -> None:
+def test_restarted_worker_keeps_other_workers_data() -> None:
     memory = replay(100, workers=2, alpha=0.6)
     memory.extend(walk(20), 0)
     memory.extend(walk(10, begin=1000.0), 1)
@@ -127,7 +127,7 @@ def test_a_worker_that_begins_anew_leaves_the_others_alone() -> None:
     assert found == [*range(20), *range(2000, 2005)]
 
 
-def test_masks_come_with_the_sight_and_with_the_next() -> None:
+def test_masks_are_stored_with_both_observations() -> None:
     memory = replay(mask_size=3)
     memory.extend(walk(20, mask_size=3))
     batch = memory.sample(200, stream())
@@ -139,7 +139,7 @@ def test_masks_come_with_the_sight_and_with_the_next() -> None:
     assert batch.next_masks[~last].tolist() == [[True, False, False]] * int((~last).sum())
 
 
-def test_a_first_mask_that_comes_late_finds_everything_allowed_before() -> None:
+def test_actions_before_the_first_mask_are_allowed() -> None:
     memory = replay(mask_size=3)
     first = walk(5, length=999)
     memory.extend(first)
@@ -216,7 +216,7 @@ def test_a_minibatch_has_one_transition_of_each_part_of_the_sum() -> None:
     assert (ends[indices] > parts).all()
 
 
-def test_new_transitions_have_the_largest_priority_that_there_was() -> None:
+def test_new_transitions_have_the_maximum_priority() -> None:
     memory, _ = prioritized()
     memory.update_priorities(torch.tensor([5]), torch.tensor([-8.0]))
     memory.update_priorities(torch.tensor([5]), torch.tensor([0.1]))

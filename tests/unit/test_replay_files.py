@@ -109,7 +109,7 @@ def expected(ticks: int, length: int = 4) -> list[tuple[int, int, int, int]]:
     return [(lane, n, n * length, (n + 1) * length) for lane in LANES for n in range(ticks // length)]
 
 
-def test_actions_of_every_kind_come_back_to_the_bit(tmp_path: Path) -> None:
+def test_actions_round_trip_is_bit_exact(tmp_path: Path) -> None:
     Pen(tmp_path).play(600).close()
     (recording,) = recordings(tmp_path)
     assert (recording.start, recording.ticks, recording.lanes) == (0, 600, LANES)
@@ -123,7 +123,7 @@ def test_actions_of_every_kind_come_back_to_the_bit(tmp_path: Path) -> None:
                 assert (back.dtype, back.tolist()) == (array.dtype, array.tolist())
 
 
-def test_the_manifest_and_the_begins_come_back(tmp_path: Path) -> None:
+def test_manifest_and_starts_round_trip_is_exact(tmp_path: Path) -> None:
     pen = Pen(tmp_path).play(2)
     pen.begin((0, 1), seeds=[None, np.int64(8)], options={"level": [1, "x"], "deep": {"a": 1.5}})
     pen.play(1).close()
@@ -137,7 +137,7 @@ def test_the_manifest_and_the_begins_come_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "options", [{"place": np.zeros(2)}, {"call": print}, {"pair": (1, 2)}, {"huge": 2**70}], ids=str
 )
-def test_options_that_would_not_come_back_the_same_are_told_in_words(options: Any, tmp_path: Path) -> None:
+def test_options_that_cannot_be_stored_are_reported(options: Any, tmp_path: Path) -> None:
     pen = Pen(tmp_path).play(1)
     pen.begin((1, 0), options=options)
     pen.play(1).close()
@@ -146,7 +146,7 @@ def test_options_that_would_not_come_back_the_same_are_told_in_words(options: An
     assert str(next(iter(options))) in reset.lost
 
 
-def test_an_episode_whose_number_comes_again_was_dropped(tmp_path: Path) -> None:
+def test_repeated_episode_number_replaces_the_episode(tmp_path: Path) -> None:
     pen = Pen(tmp_path, length=10).play(3)
     pen.begin((0, 1))
     pen.play(10).close()
@@ -160,7 +160,7 @@ def test_the_episode_that_is_not_over_is_none(tmp_path: Path) -> None:
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(0, 30), st.integers(1, 5))
 @settings(max_examples=40)
-def test_what_is_cut_at_a_tick_is_as_if_it_had_never_been_played(legs: list[int], until: int, size: int) -> None:
+def test_cut_at_a_tick_equals_never_played(legs: list[int], until: int, size: int) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         patch.setattr("arena.replay.writer._MOST_TICKS", size)
         home, start = Path(name), 0
@@ -191,9 +191,7 @@ def test_files_that_are_not_cut_are_not_written_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left", [0, 1, 5, 11, 12, 13, 40])
-def test_what_a_kill_leaves_of_the_last_chunk_is_skipped(
-    left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_partial_last_chunk_is_skipped(left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("arena.replay.writer._MOST_TICKS", 8)
     Pen(tmp_path).play(24).close()
     (path,) = files_in(folder(tmp_path))
@@ -203,7 +201,7 @@ def test_what_a_kill_leaves_of_the_last_chunk_is_skipped(
     assert places(tmp_path) == expected(16)
 
 
-def test_a_file_that_was_begun_and_no_more_is_no_recording(tmp_path: Path) -> None:
+def test_file_with_only_a_header_has_no_recording(tmp_path: Path) -> None:
     Pen(tmp_path).play(4).close()
     (path,) = files_in(folder(tmp_path))
     path.write_bytes(path.read_bytes()[:7])
@@ -224,7 +222,7 @@ def test_a_disk_that_is_full_leaves_whole_chunks(tmp_path: Path, monkeypatch: py
 # ---------------------------------------------------------------------------------------------------------- refusals
 
 
-def test_where_there_are_none_the_remedy_is_told(tmp_path: Path) -> None:
+def test_missing_replays_name_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="`record: replays`"):
         read_replays(tmp_path)
 
@@ -238,7 +236,7 @@ def test_where_there_are_none_the_remedy_is_told(tmp_path: Path) -> None:
         (lambda found: found.match(3, round=2).episode(0, lane=1), "no lane 1; there are 2 to 3"),
     ],
 )
-def test_what_is_not_there_is_told_with_what_is(ask: Any, words: str, tmp_path: Path) -> None:
+def test_missing_replay_lists_existing_ones(ask: Any, words: str, tmp_path: Path) -> None:
     Pen(tmp_path).play(12).close()
     with pytest.raises(ConfigError, match=words):
         ask(read_replays(tmp_path))
@@ -295,7 +293,7 @@ def test_a_manifest_that_is_no_manifest_is_refused(text: str, tmp_path: Path) ->
         read_replays(tmp_path)
 
 
-def test_a_byte_that_is_not_as_it_was_is_found_wherever_it_is(tmp_path: Path) -> None:
+def test_changed_byte_is_detected(tmp_path: Path) -> None:
     Pen(tmp_path).play(9).close()
     (path,) = files_in(folder(tmp_path))
     data = path.read_bytes()

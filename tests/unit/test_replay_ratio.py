@@ -15,7 +15,7 @@ from policies.common.replay_ratio import ReplayRatio
     blocks=st.lists(st.integers(0, 40), min_size=1, max_size=80),
     minibatch=st.integers(1, 300),
 )
-def test_what_is_replayed_falls_short_of_what_is_due_by_less_than_a_minibatch(
+def test_replayed_count_is_within_a_minibatch_of_the_due_count(
     rate: float, starts: int, blocks: list[int], minibatch: int
 ) -> None:
     account, held, steps = ReplayRatio(rate, starts=starts), 0, 0
@@ -51,7 +51,7 @@ def test_a_replay_that_was_lost_is_filled_again_before_it_is_used() -> None:
     assert account.has_started
 
 
-def test_goes_on_from_stored_counts() -> None:
+def test_replay_ratio_resumes_from_stored_counts() -> None:
     account, other = ReplayRatio(0.3, starts=0), ReplayRatio(0.3, starts=0)
     account.due_steps(17, held=17, minibatch=5)
     other.load_state_dict(account.state_dict())
@@ -59,7 +59,7 @@ def test_goes_on_from_stored_counts() -> None:
     assert account.state_dict() == other.state_dict()
 
 
-def test_nothing_is_due_where_nobody_has_anything() -> None:
+def test_nothing_is_due_without_transitions() -> None:
     account = ReplayRatio(4.0, starts=0)
     assert account.due_steps(0, held=0, minibatch=0) == 0
 
@@ -73,7 +73,7 @@ def test_another_rate_holds_for_what_is_collected_from_then_on(rate: float) -> N
     assert after.collected == 10_320
 
 
-def test_the_same_rate_goes_on_with_what_was_left() -> None:
+def test_unchanged_ratio_keeps_the_remainder() -> None:
     before, after = ReplayRatio(1, starts=0), ReplayRatio(1.0, starts=0)
     before.due_steps(15, held=15, minibatch=16)
     after.load_state_dict(before.state_dict())

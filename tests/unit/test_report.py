@@ -7,13 +7,16 @@ import os
 import re
 import shutil
 from collections import Counter
+from collections.abc import Iterator
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 import pytest
+from jinja2 import FileSystemBytecodeCache
 
 from arena.cli.main import main
 from arena.config import parse_config
@@ -27,6 +30,8 @@ from arena.records import boundary
 from arena.records.boundary import Boundary
 from arena.records.folder import RunFolder
 from arena.records.lock import RunLock
+from arena.report import page as report_page
+from arena.report import standings
 from arena.report.charts import figures
 from arena.report.colors import Colors
 from arena.report.curves import curve, edges_for
@@ -45,6 +50,21 @@ LEAGUE = League(policies=3, episodes=300, rounds=3)
 @pytest.fixture(scope="module")
 def league(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return write_league(tmp_path_factory.mktemp("league") / "run", LEAGUE)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiled_templates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Compiles the templates once instead of for every page."""
+    cache = FileSystemBytecodeCache(str(tmp_path_factory.mktemp("templates")))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(report_page, "Environment", partial(report_page.Environment, bytecode_cache=cache))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The meta-game of folders that a test changes is estimated from 5 samples; that of `told` and `text` from all."""
+    monkeypatch.setattr(standings, "SAMPLES", 5)
 
 
 @pytest.fixture
@@ -95,9 +115,7 @@ def test_the_summary_counts_what_the_journals_hold(league: RunFolder, told: Any)
         (UNBOUNDED_TICKS, '{"pid": 1}', "killed"),
     ],
 )
-def test_a_run_that_was_killed_is_told_from_one_that_has_ended(
-    own: RunFolder, ticks: int, lock: str, state: str
-) -> None:
+def test_killed_run_differs_from_an_ended_one(own: RunFolder, ticks: int, lock: str, state: str) -> None:
     own.config.write_text(own.config.read_text().replace("ticks: 1000", f"ticks: {ticks}"))
     own.lock.write_text(lock)
     told = numbers(own)["summary"]
@@ -117,7 +135,7 @@ def test_the_seconds_of_a_run_that_was_resumed_are_those_of_all_its_starts(own: 
     assert numbers(own)["summary"]["seconds"] == pytest.approx(1000)
 
 
-def test_games_that_nobody_can_win_have_no_results_rather_than_none_won(own: RunFolder) -> None:
+def test_games_without_winners_have_no_results(own: RunFolder) -> None:
     line = lines(own.episodes)[0]
     seats = [{**seat, "outcome": None} for seat in line["seats"]]
     own.episodes.write_text(json.dumps({**line, "seats": seats}) + "\n")
@@ -165,7 +183,7 @@ def test_one_round_of_a_window_is_no_plural(own: RunFolder, window: int, words: 
     assert f"count for the {words}" in page(read_run(own.path))
 
 
-def test_the_page_names_who_is_not_rated_as_all_of_its_games_are_too_old(own: RunFolder) -> None:
+def test_page_names_policies_with_only_old_games(own: RunFolder) -> None:
     text = own.config.read_text().replace("algorithm: random", "algorithm: ppo")
     own.config.write_text(text.replace("league: null", "league: {window: 1}"))
     newest = max(line["round"] for line in lines(own.episodes))
@@ -178,7 +196,7 @@ def test_the_page_names_who_is_not_rated_as_all_of_its_games_are_too_old(own: Ru
     assert "Not rated: p2 (all its games are older than the window)." in page(read_run(own.path))
 
 
-def test_the_page_says_how_learners_are_rated_and_who_has_met_one_opponent_only(own: RunFolder) -> None:
+def test_page_explains_learners_and_single_opponents(own: RunFolder) -> None:
     before = numbers(own)["standings"]["caution"]
     assert (before["learners"], before["window"]) == ([], 5)
     assert "p2" not in before["single"]
@@ -211,7 +229,7 @@ def test_a_page_has_no_wins_of_a_game_that_is_not_zero_sum(own: RunFolder) -> No
     assert "`envs.touchdown.outcome`" in told["without_winner"][0]
 
 
-def test_the_page_says_whether_the_strengths_have_a_prior(own: RunFolder) -> None:
+def test_page_notes_the_prior(own: RunFolder) -> None:
     assert fit(read_results(own, window=5)).prior == numbers(own)["standings"]["prior"]
     one = next(line for line in reversed(lines(own.episodes)) if line["seats"][0]["outcome"] == "win")
     own.episodes.write_text(json.dumps(one) + "\n")
@@ -219,7 +237,7 @@ def test_the_page_says_whether_the_strengths_have_a_prior(own: RunFolder) -> Non
     assert "a weak prior" in page(read_run(own.path))
 
 
-def test_the_page_says_where_too_many_games_were_cut_unless_lanes_play_a_number_of_games(own: RunFolder) -> None:
+def test_page_reports_too_many_cut_games(own: RunFolder) -> None:
     whole = [line for line in lines(own.episodes) if not line.get("cut")]
     own.episodes.write_text("".join(json.dumps(line) + "\n" for line in whole))
     assert numbers(own)["standings"]["curtailed"] is None
@@ -234,7 +252,7 @@ def test_the_page_says_where_too_many_games_were_cut_unless_lanes_play_a_number_
 
 
 @pytest.mark.parametrize(("elo", "words"), [(20, "is not decided"), (1000, "is decided")])
-def test_the_page_says_whether_the_order_of_a_tournament_is_decided(own: RunFolder, elo: float, words: str) -> None:
+def test_page_shows_whether_a_tournaments_order_is_decided(own: RunFolder, elo: float, words: str) -> None:
     assert (numbers(own)["standings"]["order"], "order of all players" in page(read_run(own.path))) == (None, False)
     tournament_file.write(own, Terms(greedy=True, error=0.1, elo=elo))
     found = decided(read_results(own), ["p0", "p1", "p2"], 0.1, elo=elo)
@@ -252,7 +270,7 @@ def test_the_page_says_whether_the_order_of_a_tournament_is_decided(own: RunFold
     assert f"The order of all players {words}, at an error of 0.10; differences below {elo}" in text.replace(THIN, "")
 
 
-def test_the_page_says_whether_the_order_of_a_league_is_decided_that_ends_with_it(own: RunFolder) -> None:
+def test_page_shows_whether_a_leagues_order_is_decided(own: RunFolder) -> None:
     frozen = own.config.read_text().replace("frozen: false", "frozen: true")
     own.config.write_text(frozen.replace("league: null", "league: {decided: {elo: 1000}}"))
     order = numbers(own)["standings"]["order"]
@@ -285,9 +303,7 @@ def test_a_curve_is_the_mean_of_equal_parts_with_a_band_over_matches() -> None:
 
 
 @pytest.mark.parametrize(("matches", "low", "high"), [(2, 0.0, 1.0), (10, 0.0, 9.0), (11, 1.0, 9.0), (30, 2.0, 27.0)])
-def test_a_band_reaches_over_all_of_ten_matches_and_over_the_middle_of_more(
-    matches: int, low: float, high: float
-) -> None:
+def test_band_covers_ten_matches_or_the_middle_of_more(matches: int, low: float, high: float) -> None:
     means = np.arange(float(matches))
     ticks = np.ones(matches, np.int64)
     found = curve(ticks, means, matches=np.arange(matches), edges=np.array([0.0, 1.0]))
@@ -323,7 +339,7 @@ def test_the_last_point_of_a_learning_curve_is_the_mean_of_its_episodes(league: 
     assert told["count"][-1] == len(gains)
 
 
-def test_the_return_of_an_evaluation_has_the_interval_of_student_and_none_for_one_episode(own: RunFolder) -> None:
+def test_evaluation_return_has_students_interval(own: RunFolder) -> None:
     line = {**lines(own.evaluations)[0], "return": 3.0}
     few = [{**line, "episodes": 4, "return_std": (14 / 3) ** 0.5}, {**line, "episodes": 1, "return_std": 0.0}]
     own.evaluations.write_text("".join(json.dumps(one) + "\n" for one in few))
@@ -346,7 +362,7 @@ def test_the_bars_of_lengths_hold_every_episode(league: RunFolder, told: Any) ->
     assert told["counts"][0] == sum(first <= length < second for length in found)
 
 
-def test_the_lineage_tells_of_every_snapshot_fork_reset_and_gate(league: RunFolder, told: Any) -> None:
+def test_lineage_has_every_snapshot_fork_reset_and_gate(league: RunFolder, told: Any) -> None:
     told, rounds = told["lineage"], lines(league.rounds)
     assert [shot["name"] for shot in told["snapshots"]] == [name for line in rounds for name in line["snapshots"]]
     assert [(fork["policy"], fork["source"], fork["tick"]) for fork in told["forks"]] == [("p2", "p0", 2000)]
@@ -413,7 +429,7 @@ def test_lengths_that_are_all_the_same_are_one_bar_among_whole_numbers(own: RunF
         ("portion", -0.0436, "\u22120.044"),
     ],
 )
-def test_what_is_nought_when_it_is_rounded_has_no_sign(form: str, value: float, shown: str) -> None:
+def test_value_rounded_to_zero_has_no_sign(form: str, value: float, shown: str) -> None:
     assert FORMS[form](value) == shown
 
 
@@ -443,7 +459,7 @@ def test_the_colors_of_the_configuration_are_used(league: RunFolder) -> None:
     assert (colors["p0"], colors["p1"], colors["p1@1000"]) == ("#1f77b4", "#d62728", "#d62728")
 
 
-def test_policies_that_bring_the_same_color_can_be_told_apart(own: RunFolder) -> None:
+def test_policies_with_equal_colors_are_distinguishable(own: RunFolder) -> None:
     own.config.write_text(own.config.read_text().replace("#d62728", "#1F77B4"))
     colors = Colors(read_run(own.path).config).policies
     assert list(colors) == ["p0", "p1", "p2"]
@@ -462,34 +478,34 @@ def test_checkpoints_that_are_policies_of_a_tournament_have_colors_of_their_own(
     assert len({colors[name] for name in players}) == 3
 
 
-def test_where_everybody_is_frozen_nobody_has_learned(own: RunFolder) -> None:
+def test_frozen_policies_have_no_learning_section(own: RunFolder) -> None:
     own.config.write_text(own.config.read_text().replace("frozen: false", "frozen: true"))
     assert numbers(own)["learning"] == {"returns": {}, "won": {}}
     assert "none has learned" in page(read_run(own.path))
 
 
-def test_where_episodes_are_counted_their_lengths_over_ticks_tell_nothing(own: RunFolder) -> None:
+def test_fixed_episode_counts_have_no_length_curve(own: RunFolder) -> None:
     own.config.write_text(own.config.read_text().replace("ticks: 1000", f"ticks: {UNBOUNDED_TICKS}"))
     (row,) = numbers(own)["lengths"]
     assert row["over_time"] is None
     assert "lengths-0-time" not in page(read_run(own.path))
 
 
-def test_copies_and_gates_are_told_as_numbers_too(text: str) -> None:
+def test_copies_and_gates_are_shown_as_numbers(text: str) -> None:
     text = re.sub(r"<[^>]+>", " ", text[text.index('<section id="lineage">') : text.index('<section id="plan">')])
     told = " ".join(text.split())
     assert "p2 2 000 p0 learning_rate 0.0012" in told
     assert "p0 1 000 p0@0 gate passed 40 3.10" in told
 
 
-def test_rounds_have_columns_of_what_has_happened_in_some(own: RunFolder) -> None:
+def test_rounds_have_a_column_per_kind_of_event(own: RunFolder) -> None:
     assert read_lineage(own).columns == ["number", "start", "matches", "snapshots", "forks", "resets", "frozen"]
     head = [{**line, "snapshots": [], "forks": {}, "resets": [], "players": {}} for line in lines(own.rounds)]
     own.rounds.write_text("".join(json.dumps(line) + "\n" for line in head))
     assert read_lineage(own).columns == ["number", "start", "matches"]
 
 
-def test_of_many_faults_the_newest_are_told_first_and_none_is_left_out(own: RunFolder) -> None:
+def test_all_faults_are_listed_newest_first(own: RunFolder) -> None:
     fault = lines(own.faults)[1]
     own.faults.write_text("".join(json.dumps({**fault, "tick": tick}) + "\n" for tick in range(40)))
     text = page(read_run(own.path))
@@ -508,7 +524,7 @@ def test_shares_of_games_won_in_evaluations_have_intervals(own: RunFolder) -> No
     assert 'data-path="evaluations.0.won.0"' in page(read_run(own.path))
 
 
-def test_a_policy_that_plays_in_evaluations_alone_says_so(own: RunFolder) -> None:
+def test_evaluation_only_policy_is_labeled(own: RunFolder) -> None:
     text = own.config.read_text().replace("\npolicies:", "\npolicies:\n  yardstick: {algorithm: random}", 1)
     own.config.write_text(text)
     assert [row["trains"] for row in numbers(own)["policies"]] == [False, True, True, True]
@@ -521,7 +537,7 @@ def test_nothing_in_the_page_names_an_address_to_load_from(text: str) -> None:
     assert "url(" not in text
 
 
-def test_names_of_logged_values_cannot_leave_their_place(own: RunFolder) -> None:
+def test_names_of_logged_values_are_escaped(own: RunFolder) -> None:
     evil = "</script><script>alert(1)</script>"
     own.metrics.write_text(json.dumps({**lines(own.metrics)[0], evil: 1.0}) + "\n")
     text = page(read_run(own.path))
@@ -541,7 +557,7 @@ def test_an_incomplete_last_line_is_skipped_and_counted(own: RunFolder) -> None:
     assert "was skipped" in page(read_run(own.path))
 
 
-def test_all_of_a_page_is_of_one_moment_however_the_run_goes_on_meanwhile(own: RunFolder) -> None:
+def test_page_is_a_consistent_snapshot_of_a_running_run(own: RunFolder) -> None:
     files = read_run(own.path)
     before = plain(page_data(files))
     game = next(line for line in lines(own.episodes) if not line.get("cut"))
@@ -556,7 +572,7 @@ def test_all_of_a_page_is_of_one_moment_however_the_run_goes_on_meanwhile(own: R
     assert after["summary"]["rounds"] == before["summary"]["rounds"] + 1
 
 
-def test_while_a_run_goes_on_its_page_says_of_which_moment_it_is(own: RunFolder) -> None:
+def test_page_of_a_running_run_has_its_time(own: RunFolder) -> None:
     moment = "This page is of <time"
     with RunLock.take(own.path):
         files = read_run(own.path, now=lambda: datetime(2026, 3, 1, 4, 5, 6, tzinfo=timezone.utc))
@@ -657,7 +673,7 @@ def test_a_damaged_folder_ends_with_exit_2_and_the_reason(
         ),
     ],
 )
-def test_an_episode_that_nobody_can_have_played_ends_with_exit_2(
+def test_impossible_episode_exits_with_2(
     own: RunFolder, capsys: pytest.CaptureFixture[str], change: Any, said: str
 ) -> None:
     first, *others = lines(own.episodes)
@@ -678,7 +694,7 @@ def test_an_episode_that_nobody_can_have_played_ends_with_exit_2(
         ),
     ],
 )
-def test_a_line_of_a_stranger_ends_with_exit_2(
+def test_line_of_an_unknown_match_exits_with_2(
     own: RunFolder, capsys: pytest.CaptureFixture[str], file: str, line: Any
 ) -> None:
     with (own.path / file).open("a") as journal:
@@ -719,7 +735,7 @@ def test_a_run_that_has_played_and_lacks_a_file_ends_with_exit_2(
     assert file in capsys.readouterr().err
 
 
-def test_what_is_no_run_folder_ends_with_exit_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folder_without_a_run_exits_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(tmp_path / "none")]) == 2
     assert main(["report", str(tmp_path)]) == 2
     told = capsys.readouterr().err
@@ -729,14 +745,14 @@ def test_what_is_no_run_folder_ends_with_exit_2(tmp_path: Path, capsys: pytest.C
 # ------------------------------------------------------------------------------------------------------------ the file
 
 
-def test_the_page_calls_lines_of_metrics_what_was_logged_and_tells_gates_in_their_words(own: RunFolder) -> None:
+def test_page_uses_the_terms_of_metrics_and_gates(own: RunFolder) -> None:
     text = page(read_run(own.path))
     assert "<dt>updates logged</dt>" in text, "of those who learn from a replay one tells of many gradient steps"
     assert all(f"</b>{words}</li>" in text for words in ("gate passed", "gate not passed", "gate undecided"))
     assert "<td>gate passed</td>" in text
 
 
-def test_the_command_writes_the_page_into_the_run_folder_or_where_it_is_told(
+def test_command_writes_the_page_to_the_run_folder_or_a_given_path(
     own: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["report", str(own.path)]) == 0
@@ -755,7 +771,7 @@ def test_the_command_writes_the_page_into_the_run_folder_or_where_it_is_told(
         ("fifo", "is no file that can be replaced; name a file"),
     ],
 )
-def test_a_place_where_no_page_can_be_is_exit_2(
+def test_invalid_path_exits_with_2(
     own: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str, words: str
 ) -> None:
     os.mkfifo(tmp_path / "fifo")
@@ -765,9 +781,7 @@ def test_a_place_where_no_page_can_be_is_exit_2(
     assert words in told
 
 
-def test_a_page_for_which_there_is_no_place_is_told_before_the_run_is_read(
-    own: RunFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unwritable_path_is_reported_before_reading_the_run(own: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     own.report.unlink(missing_ok=True)
     own.report.mkdir()
     own.episodes.write_text("damaged\n")
@@ -775,9 +789,7 @@ def test_a_page_for_which_there_is_no_place_is_told_before_the_run_is_read(
     assert capsys.readouterr().err == f"arena: error: {str(own.report)!r} is a folder; name a file\n"
 
 
-def test_a_page_that_the_disk_does_not_take_is_exit_1_and_no_mistake(
-    own: RunFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_full_disk_exits_with_1(own: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     with full_above(1000):
         assert main(["report", str(own.path)]) == 1
     assert capsys.readouterr().err.startswith(f"arena: failed: {own.report} cannot be written: File too large")

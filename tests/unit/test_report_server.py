@@ -63,9 +63,7 @@ def get(server: ThreadingHTTPServer, path: str) -> str:
         return str(answer.read().decode())
 
 
-def test_the_page_is_made_anew_when_the_files_have_changed_and_only_then(
-    server: ThreadingHTTPServer, folder: RunFolder
-) -> None:
+def test_page_is_rebuilt_only_after_changes(server: ThreadingHTTPServer, folder: RunFolder) -> None:
     before = get(server, "/version")
     assert [get(server, "/"), get(server, "/")] == ["page 1", "page 1"]
     with folder.episodes.open("a") as file:
@@ -93,7 +91,7 @@ def test_a_page_that_took_long_is_not_made_again_at_once(folder: RunFolder) -> N
     assert live.text() == "page of 116.0"
 
 
-def test_who_hears_of_a_version_gets_the_page_that_has_it_however_the_run_goes_on(folder: RunFolder) -> None:
+def test_announced_version_equals_the_served_page(folder: RunFolder) -> None:
     now, made = 100.0, []
 
     def make(path: Path, replays: int, version: str) -> str:
@@ -112,7 +110,7 @@ def test_who_hears_of_a_version_gets_the_page_that_has_it_however_the_run_goes_o
     assert (live.version(), len(made)) == (heard, 2)
 
 
-def test_the_page_of_a_run_that_is_killed_is_made_anew(server: ThreadingHTTPServer, folder: RunFolder) -> None:
+def test_page_of_a_killed_run_is_rebuilt(server: ThreadingHTTPServer, folder: RunFolder) -> None:
     lock = RunLock.take(folder.path)
     before = get(server, "/version")
     lock.forget()  # as the kernel does: nothing is written
@@ -120,7 +118,7 @@ def test_the_page_of_a_run_that_is_killed_is_made_anew(server: ThreadingHTTPServ
     assert get(server, "/") == "page 2"
 
 
-def test_a_reader_who_leaves_in_the_middle_is_no_news(
+def test_disconnected_reader_is_not_reported(
     server: ThreadingHTTPServer, maker: Maker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     maker.long = 2**24  # more than the system keeps for a reader
@@ -137,9 +135,7 @@ def test_nothing_but_the_page_is_served(server: ThreadingHTTPServer) -> None:
         get(server, "/config.yaml")
 
 
-def test_a_folder_that_is_damaged_meanwhile_is_told_and_the_server_goes_on(
-    server: ThreadingHTTPServer, maker: Maker
-) -> None:
+def test_damaged_folder_is_reported_and_the_server_continues(server: ThreadingHTTPServer, maker: Maker) -> None:
     maker.failure = ConfigError("is damaged", source="episodes.jsonl")
     with pytest.raises(urllib.error.HTTPError, match="500") as found:
         get(server, "/")

@@ -140,7 +140,7 @@ def test_the_blocks_of_a_match_share_its_limit() -> None:
         second.step([0])
 
 
-def test_an_exit_or_an_interrupt_is_never_forgiven() -> None:
+def test_exit_and_interrupt_are_never_restarted() -> None:
     for stop in (SystemExit, KeyboardInterrupt):
         game = Game()
         game.step = lambda actions, stop=stop: (_ for _ in ()).throw(stop())  # type: ignore[method-assign]

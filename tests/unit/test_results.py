@@ -42,7 +42,7 @@ def slow_shares(record: EpisodeRecord, policy: str) -> list[Fraction] | None:
 
 
 @given(messages())
-def test_a_message_brings_what_its_episodes_bring_one_by_one(records: list[EpisodeRecord]) -> None:
+def test_message_equals_its_episodes_one_by_one(records: list[EpisodeRecord]) -> None:
     results = results_of(records)
     assert list(results) == (list(dict.fromkeys(seat.policy for seat in records[0].seats)) if records else [])
     for policy, found in results.items():
@@ -54,12 +54,12 @@ def test_a_message_brings_what_its_episodes_bring_one_by_one(records: list[Episo
 
 
 @given(messages())
-def test_records_without_their_names_bring_the_same(records: list[EpisodeRecord]) -> None:
+def test_records_without_names_are_equal(records: list[EpisodeRecord]) -> None:
     assert results_of([plain(record) for record in records]) == results_of(records)
 
 
 @given(messages(), st.data())
-def test_episodes_that_were_cut_bring_nothing(records: list[EpisodeRecord], data: st.DataObject) -> None:
+def test_cut_episodes_are_not_counted(records: list[EpisodeRecord], data: st.DataObject) -> None:
     marked = [record._replace(cut=data.draw(st.booleans())) for record in records]
     whole = [record for record in marked if not record.cut]
     assert results_of(marked) == results_of(whole)

@@ -102,7 +102,7 @@ def test_one_step_advantage_is_the_td_error() -> None:
     np.testing.assert_allclose(found.advantages[:, 0], [1 + 0.5 * 5 - 3, 2 + 0.5 * 7 - 5])
 
 
-def test_a_terminated_end_is_worth_nothing_and_a_truncated_one_its_final_value() -> None:
+def test_only_truncation_bootstraps() -> None:
     ends = {"final_values": [10.0], "last_value": 99.0}
     terminated = advantages_of(chain([1], terminated=[1], **ends), gamma=0.5, gae_lambda=0.9)
     truncated = advantages_of(chain([1], truncated=[1], **ends), gamma=0.5, gae_lambda=0.9)
@@ -146,7 +146,7 @@ def test_an_action_that_still_waits_is_left_out_and_seen_from_the_one_before() -
 
 
 @pytest.mark.parametrize("acting", [1.1, 0.5])
-def test_a_row_is_worth_the_same_alone_and_among_others(acting: float) -> None:
+def test_returns_of_a_row_do_not_depend_on_other_rows(acting: float) -> None:
     seen = random_trajectories(3, acting=acting, ending=0.1)
     whole = advantages_of(seen, gamma=0.9, gae_lambda=0.8)
     for b in range(seen.rewards.shape[1]):

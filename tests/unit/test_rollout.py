@@ -68,7 +68,7 @@ def test_the_next_rollout_begins_with_what_was_seen_last() -> None:
     assert rollout.final_leaves() == []
 
 
-def test_rows_that_come_by_themselves_make_the_same_rollout() -> None:
+def test_separate_blocks_make_the_same_rollout() -> None:
     whole, parts = (Rollout(SPACE, HEAD, ticks=3, rows=5) for _ in range(2))
     rng = np.random.default_rng(1)
 
@@ -104,7 +104,7 @@ def test_rows_that_come_by_themselves_make_the_same_rollout() -> None:
 
 @pytest.mark.parametrize("part", [1, 2, 3])
 @pytest.mark.parametrize("masked", [False, True])
-def test_a_rollout_that_two_workers_have_played_is_the_one_that_one_would_have_played(part: int, masked: bool) -> None:
+def test_rollout_of_two_workers_equals_that_of_one(part: int, masked: bool) -> None:
     first, second, whole = (Rollout(SPACE, HEAD, ticks=4, rows=2) for _ in range(3))
     rng = np.random.default_rng(part)
 
@@ -145,7 +145,7 @@ def same(mine: Any, theirs: Any) -> None:
 
 
 @pytest.mark.parametrize(("ticks", "rows"), [(2, 2), (4, 3)], ids=["too many ticks", "other rows"])
-def test_a_part_that_does_not_fit_is_not_taken_on(ticks: int, rows: int) -> None:
+def test_partial_rollout_of_other_size_is_dropped(ticks: int, rows: int) -> None:
     played = filled(3)
     played.played = 3
     other = Rollout(SPACE, HEAD, ticks=ticks, rows=rows)
@@ -178,7 +178,7 @@ def test_gathered_samples_become_one_batch_in_order() -> None:
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_a_worker_that_has_seen_no_masks_may_do_everything_among_others(first: bool) -> None:
+def test_missing_masks_are_filled_with_true(first: bool) -> None:
     masked = batch(2)
     assert masked.masks is not None
     masked.masks[:, 1] = False

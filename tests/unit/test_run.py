@@ -61,7 +61,7 @@ def test_a_match_has_the_seeds_that_it_has_without_the_others() -> None:
     assert alone.policy_seed("blue") == among.policy_seed("blue")
 
 
-def test_another_run_seed_gives_other_seeds_everywhere_and_the_same_one_the_same() -> None:
+def test_run_seed_determines_all_seeds() -> None:
     assert all_seeds(run_of(DUEL)) == all_seeds(run_of(DUEL))
     assert not set(all_seeds(run_of(DUEL))) & set(all_seeds(run_of(DUEL, seed=8)))
 
@@ -91,7 +91,7 @@ def test_addresses_do_not_depend_on_how_many_ranks_host_the_roles() -> None:
     assert {in_one.plan.rank_of(role) for role in in_one.roles} == {0}
 
 
-def test_roles_are_described_in_words() -> None:
+def test_roles_have_descriptions() -> None:
     run = run_of(MIRROR, DUEL)
     assert run.describe(run.roles[0]) == "root"
     assert run.describe(Role(RoleKind.ENVIRONMENT, 1)) == "environment of match 1 ('game')"

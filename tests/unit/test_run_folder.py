@@ -85,7 +85,7 @@ def unbegun(path: Path, *boundaries: str) -> RunFolder:
 
 
 @pytest.mark.parametrize("left", ["000000000000.json", ".000000000000.json.part"])
-def test_what_a_killed_start_has_left_is_used_or_removed(tmp_path: Path, left: str) -> None:
+def test_remains_of_a_killed_start_are_reused_or_removed(tmp_path: Path, left: str) -> None:
     folder = unbegun(tmp_path / "x", left)
     assert RunFolder.open(folder.path, given=True) == folder
     folder.remove_unbegun(whole=True)
@@ -120,7 +120,7 @@ def test_resume_takes_the_named_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", [True, False])
-def test_resume_without_a_run_says_so_and_makes_nothing(tmp_path: Path, given: bool) -> None:
+def test_resume_without_a_run_is_refused_and_creates_nothing(tmp_path: Path, given: bool) -> None:
     with pytest.raises(ConfigError, match="there is no run to resume"):
         RunFolder.open(tmp_path / "x", resume=True, given=given)
     assert list(tmp_path.iterdir()) == []

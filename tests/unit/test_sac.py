@@ -12,8 +12,8 @@ from torch import Tensor
 
 from arena import registry
 from arena.errors import BudgetReached, ConfigError
-from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
-from minibatches import assert_gradients, disturb, made_up, parts
+from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group
+from minibatches import assert_gradients, disturb, made_up
 from policies.common.replay import Transitions
 from policies.networks import soft_actions
 from policies.networks.box import SquashedGaussian
@@ -115,7 +115,7 @@ CASES = {
 
 @pytest.mark.parametrize("space", [VECTOR, PICTURE], ids=["vector", "picture"])
 @pytest.mark.parametrize("case", CASES)
-def test_the_gradients_by_hand_are_autograds(case: str, space: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_form_gradients_equal_autograd(case: str, space: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(soft_actions, "normal", steady)
     action_space, masked, losses = CASES[case]
     learner = disturbed(worker(ScriptedEnv(space, action_space)))
@@ -135,7 +135,7 @@ def test_the_gradients_by_hand_are_autograds(case: str, space: Any, monkeypatch:
     assert figures["actor_loss"] == pytest.approx(actor_loss.item(), rel=1e-4)
 
 
-def test_errors_are_what_priorities_want() -> None:
+def test_errors_are_the_priorities() -> None:
     learner = disturbed(worker(ScriptedEnv(VECTOR, CHOICE)))
     batch = made_up(learner, 20)
     _, errors = learner.backward(batch)
@@ -146,7 +146,7 @@ def test_errors_are_what_priorities_want() -> None:
 
 
 @pytest.mark.parametrize(("wanted", "grows"), [(1.38, True), (-50.0, False)])
-def test_the_temperature_grows_as_long_as_there_is_less_entropy_than_wanted(wanted: float, grows: bool) -> None:
+def test_temperature_grows_while_entropy_is_below_target(wanted: float, grows: bool) -> None:
     learner = disturbed(worker(target_entropy=wanted))
     batch, before = made_up(learner, 20), learner.alpha
     for _ in range(3):
@@ -165,7 +165,7 @@ def test_the_temperature_grows_as_long_as_there_is_less_entropy_than_wanted(want
     ],
     ids=str,
 )
-def test_an_entropy_that_nobody_has_is_refused(actions: Any, wanted: float, words: str) -> None:
+def test_target_entropy_out_of_reach_is_refused(actions: Any, wanted: float, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         worker(ScriptedEnv(VECTOR, actions), target_entropy=wanted)
     assert caught.value.path == "options.target_entropy"
@@ -174,12 +174,12 @@ def test_an_entropy_that_nobody_has_is_refused(actions: Any, wanted: float, word
 
 
 @pytest.mark.parametrize(("actions", "wanted"), [(CHOICE, 1.38), (CHOICE, 0.0), (NUMBERS, 1.38), (NUMBERS, -9.0)])
-def test_an_entropy_that_somebody_has_is_taken(actions: Any, wanted: float) -> None:
+def test_target_entropy_within_reach_is_accepted(actions: Any, wanted: float) -> None:
     assert worker(ScriptedEnv(VECTOR, actions), target_entropy=wanted).options.target_entropy == wanted
 
 
 @pytest.mark.parametrize("actions", [NUMBERS, CHOICE], ids=str)
-def test_the_values_are_told_as_they_are_however_far_away_the_targets(actions: Any) -> None:
+def test_logged_values_do_not_depend_on_the_targets(actions: Any) -> None:
     learner = disturbed(worker(ScriptedEnv(VECTOR, actions)))
     batch = made_up(learner, 20)
     far = batch._replace(rewards=batch.rewards + 1e9)
@@ -188,7 +188,7 @@ def test_the_values_are_told_as_they_are_however_far_away_the_targets(actions: A
     assert away == pytest.approx(near, rel=1e-5)
 
 
-def test_a_fixed_temperature_stays_and_has_no_optimizer() -> None:
+def test_fixed_temperature_has_no_optimizer() -> None:
     learner = trained(ScriptedEnv(VECTOR, NUMBERS, ticks=12, reward=random_rewards(0)), ent_coef=0.2)
     assert learner.group_learner.gradient_steps > 0
     assert learner.alpha == 0.2
@@ -231,15 +231,7 @@ def test_check_refuses_actions_that_are_neither_choices_nor_bounded_numbers(spac
         SAC.check(VECTOR, space)
 
 
-def test_a_forbidden_action_is_never_played() -> None:
-    masks = np.array([[1, 0, 1, 0], [0, 0, 0, 1]], np.int8)
-    env = ScriptedEnv(VECTOR, spaces.Discrete(4), rows=2, ticks=60, masks=lambda tick: np.roll(masks, tick, axis=1))
-    trained(env)
-    for tick, actions in enumerate(env.actions):
-        assert np.roll(masks, tick, axis=1)[[0, 1], actions].all()
-
-
-def test_an_actor_disturbs_nothing_and_is_greedy_when_told() -> None:
+def test_actor_has_no_side_effects_and_can_be_greedy() -> None:
     learner = disturbed(worker())
     observations, infos = learner.env.reset()
     greedy, curious = learner.actor(greedy=True), learner.actor()
@@ -251,69 +243,7 @@ def test_an_actor_disturbs_nothing_and_is_greedy_when_told() -> None:
     assert all_equal(before, learner.state_dict())
 
 
-# ------------------------------------------------------------------------------------------------------------ groups
-
-
-@pytest.mark.parametrize("action_space", [NUMBERS, CHOICE], ids=["numbers", "choices"])
-def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(
-    action_space: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(soft_actions, "normal", steady)
-    alone = disturbed(worker(ScriptedEnv(VECTOR, action_space)))
-    batch = made_up(alone, 50)
-
-    def work(group: ThreadGroup) -> Any:
-        learner = disturbed(worker(ScriptedEnv(VECTOR, action_space), group))
-        figures = [learner.update(parts(batch, 30, 20)[group.rank])[0] for _ in range(3)]
-        return flat_weights(learner.network), figures, group.called, learner.alpha
-
-    (mine, my_figures, called, alpha), (yours, your_figures, _, _) = together(2, work)
-    expected = [alone.update(batch)[0] for _ in range(3)]
-    assert called.count("average") == 3  # one exchange for critics, actor and temperature
-    assert np.array_equal(mine, yours)
-    assert my_figures == your_figures
-    np.testing.assert_allclose(mine, flat_weights(alone.network), atol=1e-6, rtol=0)
-    assert alpha == pytest.approx(alone.alpha, abs=1e-6)
-    assert my_figures[-1] == pytest.approx(expected[-1], abs=1e-4)
-
-
-@pytest.mark.parametrize("sync", ["gradients", "samples"])
-def test_workers_with_unequal_rows_stay_equal_through_a_run(sync: str) -> None:
-    def work(group: ThreadGroup) -> Any:
-        env = ScriptedEnv(VECTOR, NUMBERS, rows=1 + 2 * group.rank, seed=group.rank, ticks=12, reward=random_rewards(1))
-        learner = trained(env, group)
-        return flat_weights(learner.network), learner.group_learner.gradient_steps, learner.alpha, group.called
-
-    first, second = together(2, work, sync=sync)
-    assert np.array_equal(first[0], second[0])
-    assert first[1:] == second[1:]
-    assert first[1] > 0
-
-
-def test_a_loss_that_is_no_number_stops_the_worker_before_its_weights_are_lost() -> None:
-    learner = disturbed(worker())
-    batch = made_up(learner, 20)
-    before = flat_weights(learner.network)
-    with pytest.raises(FloatingPointError, match="policy 'blue'"):
-        learner.update(batch._replace(rewards=batch.rewards * np.inf))
-    assert np.array_equal(flat_weights(learner.network), before)
-
-
 # --------------------------------------------------------------------------------------------------- state and options
-
-
-def test_a_stored_state_goes_on_to_the_same_weights() -> None:
-    learner = trained(ScriptedEnv(VECTOR, NUMBERS, ticks=12, reward=random_rewards(0)))
-    stored = learner.state_dict()
-    fresh = worker()
-    assert not all_equal(fresh.state_dict(), stored)
-    fresh.load_state_dict(stored)
-    assert all_equal(fresh.state_dict(), stored)
-    fresh.generator.set_state(learner.generator.get_state())  # each leg of a run has a stream of its own
-    batch = made_up(worker(), 20)
-    for one in (learner, fresh):
-        one.update(batch)
-    assert all_equal(fresh.state_dict(), learner.state_dict())
 
 
 def test_a_state_with_another_kind_of_temperature_is_refused() -> None:
@@ -336,7 +266,7 @@ def test_a_state_with_another_kind_of_temperature_is_refused() -> None:
     ],
     ids=str,
 )
-def test_options_that_mean_nothing_are_refused(options: dict[str, Any], place: str, message: str) -> None:
+def test_options_without_effect_are_refused(options: dict[str, Any], place: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         registry.decode_options(SAC, options, path="")
     assert caught.value.path == f"options.{place}"

@@ -39,7 +39,7 @@ def changed(archive: bytes, change: Callable[[str, bytes], bytes], kind: int = z
 
 
 class Trap:
-    """Whoever unpickles it, writes a file."""
+    """Writes a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -71,7 +71,7 @@ def test_the_same_model_gives_the_same_bytes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_was_packed_comes_back(name: str) -> None:
+def test_archive_round_trip_is_exact(name: str) -> None:
     packed = model(name)
     found = unpack(pack(packed))
     expected = packed.get_parameters()
@@ -134,6 +134,6 @@ def squeezed(name: str, content: bytes) -> bytes:
     ],
     ids=["empty", "text", "cut", "packed", "weights packed", "no JSON", "no weights"],
 )
-def test_what_is_no_archive_is_refused(spoil: Callable[[bytes], bytes]) -> None:
+def test_file_that_is_no_archive_is_refused(spoil: Callable[[bytes], bytes]) -> None:
     with pytest.raises(ConfigError, match=r"archive of Stable-Baselines3 cannot be read"):
         unpack(spoil(pack(model("A2C"))))

@@ -67,7 +67,7 @@ def weights(member: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_worker_alone_learns_to_the_bit_what_the_library_learns_without_the_arena(name: str) -> None:
+def test_single_worker_is_bit_equal_to_the_library(name: str) -> None:
     member = worker(name, env_for(name))
     streams = GlobalStreams(0)
     with streams:
@@ -86,7 +86,7 @@ def test_a_worker_alone_learns_to_the_bit_what_the_library_learns_without_the_ar
 
 
 class NoStreams:
-    """Nobody else draws."""
+    """Only one member draws."""
 
     def left(self) -> Any:
         import contextlib
@@ -126,7 +126,7 @@ def random_rollout(rng: np.random.Generator, rows: int) -> dict[str, Any]:
     [("A2C", {}), ("PPO", {"batch_size": 999, "n_epochs": 4, "normalize_advantage": False, "learning_rate": 2e-3})],
 )
 @pytest.mark.filterwarnings("ignore:You have specified a mini-batch size of 999")
-def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(name: str, more: Any) -> None:
+def test_workers_on_one_full_batch_equal_one_worker(name: str, more: Any) -> None:
     """With a limit of the gradient's length that is felt: it holds for the group's mean."""
     options = {"max_grad_norm": 0.2, **more}
     parts = [random_rollout(np.random.default_rng(seed), 4) for seed in range(2)]
@@ -144,7 +144,7 @@ def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(name: str
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_workers_that_see_different_things_hold_equal_weights_to_the_bit(name: str) -> None:
+def test_workers_with_different_observations_hold_equal_weights(name: str) -> None:
     def work(group: ThreadGroup) -> Any:
         member = played(worker(name, env_for(name, seed=group.rank), group))
         return weights(member), group.called, group.logged
@@ -172,7 +172,7 @@ def test_every_optimizer_steps_on_the_mean_gradient(name: str) -> None:
     assert together(2, work) == [(count, {2.0})] * 2
 
 
-def test_workers_begin_with_the_same_weights_and_explore_on_streams_of_their_own() -> None:
+def test_workers_share_initial_weights_and_explore_separately() -> None:
     def work(group: ThreadGroup) -> Any:
         member = worker("PPO", env_for("PPO"), group)
         with member.streams:
@@ -185,7 +185,7 @@ def test_workers_begin_with_the_same_weights_and_explore_on_streams_of_their_own
 
 
 @pytest.mark.parametrize("name", ["PPO", "DQN"])
-def test_the_globals_of_the_process_stay_what_they_were(name: str) -> None:
+def test_process_globals_are_unchanged(name: str) -> None:
     torch_before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()
     one, same, other = (weights(played(worker(name, env_for(name), solo_group(seed=seed)))) for seed in (0, 0, 1))
     assert np.array_equal(one, same)
@@ -213,7 +213,7 @@ def test_the_librarys_schedules_end_with_the_run(ticks: int) -> None:
     assert rates == pytest.approx([1 - 8 * (update + 1) / ticks for update in range(4)])
 
 
-def test_a_schedule_goes_on_in_the_next_leg() -> None:
+def test_schedule_continues_in_the_next_leg() -> None:
     group = solo_group()
     stored = played(worker("PPO", env_for("PPO", ticks=16))).state_dict()
     member = worker("PPO", env_for("PPO", ticks=16), group, learning_rate={"start": 1.0, "end": 0.2})
@@ -223,7 +223,7 @@ def test_a_schedule_goes_on_in_the_next_leg() -> None:
     assert member.ticks_done == 32
 
 
-def test_a_policy_that_has_learned_longer_than_the_run_goes_on_at_the_end_of_its_schedules() -> None:
+def test_policy_trained_beyond_the_run_has_ended_schedules() -> None:
     stored = played(worker("PPO", env_for("PPO", ticks=32))).state_dict()
     group = solo_group()
     member = worker("PPO", env_for("PPO", ticks=16), group, ticks=16, learning_rate={"start": 1.0, "end": 0.25})
@@ -243,7 +243,7 @@ def test_lines_of_the_metrics_are_so_many_ticks_apart(every: int, lines: int) ->
 
 
 @pytest.mark.parametrize("name", ["PPO", "SAC"])
-def test_a_reward_that_is_no_number_stops_the_worker_before_its_weights_are_lost(name: str) -> None:
+def test_non_finite_reward_stops_before_the_update(name: str) -> None:
     member = worker(name, env_for(name, reward=lambda observations, actions: np.full(4, np.nan)))
     with pytest.raises(FloatingPointError, match=r"policy 'blue': after 0 updates .* lower learning_rate"):
         member.run()
@@ -264,7 +264,7 @@ def again(name: str, member: Any, *, env: ScriptedEnv, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_stored_state_is_taken_on_whole(name: str) -> None:
+def test_stored_state_is_fully_restored(name: str) -> None:
     member = played(worker(name, env_for(name)))
     fresh = again(name, member, env=env_for(name))
     assert all_equal(fresh.state_dict(), member.state_dict())
@@ -283,7 +283,7 @@ def test_the_state_is_what_the_next_leg_depends_on(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["A2C", "PPO"])
-def test_a_rollout_that_the_end_of_a_leg_parts_is_kept_and_learned_from_in_the_next(name: str) -> None:
+def test_rollout_split_by_a_leg_is_learned_from(name: str) -> None:
     member = played(worker(name, env_for(name, ticks=13)))
     kept = {key: column.copy() for key, column in member.worker_state_dict()["buffer"]["columns"].items()}
     assert len(kept["rewards"]) == 5
@@ -321,7 +321,7 @@ def test_a_replay_and_the_ticks_since_the_last_update_are_the_workers_own(name: 
 
 
 @pytest.mark.parametrize("name", ["PPO", "DQN"])
-def test_what_a_worker_has_for_other_rows_is_left_behind(name: str) -> None:
+def test_worker_state_of_other_rows_is_dropped(name: str) -> None:
     member = played(worker(name, env_for(name, ticks=13)))
     fresh = again(name, member, env=env_for(name, rows=2))
     assert fresh.worker_state_dict() == {}
@@ -329,7 +329,7 @@ def test_what_a_worker_has_for_other_rows_is_left_behind(name: str) -> None:
     played(fresh)
 
 
-def test_between_two_rollouts_a_worker_has_nothing_of_its_own() -> None:
+def test_worker_state_is_empty_between_rollouts() -> None:
     assert played(worker("PPO", env_for("PPO"))).worker_state_dict() == {}
     assert all(worker(name, env_for(name)).worker_state_dict() == {} for name in NAMES)
 
@@ -363,7 +363,7 @@ def test_states_that_do_not_fit_are_refused() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_actor_plays_with_the_current_weights_and_disturbs_nothing(name: str) -> None:
+def test_actor_uses_current_weights_without_side_effects(name: str) -> None:
     member = worker(name, env_for(name))
     if name == "DQN":
         member.model.exploration_rate = 0.5
@@ -435,7 +435,7 @@ def test_a_wrong_option_is_refused_with_its_name(name: str, options: dict[str, A
         ("DDPG", {"action_noise": {"kind": "ornstein_uhlenbeck", "sigma": 0.2, "theta": 0.1}}),
     ],
 )
-def test_what_the_library_takes_is_taken(name: str, options: dict[str, Any]) -> None:
+def test_options_of_the_library_are_accepted(name: str, options: dict[str, Any]) -> None:
     assert registry.worker_class(f"sb3:{name}", options, acts=False, path="policies.blue").library.__name__ == name
 
 
@@ -501,7 +501,7 @@ def test_samples_cannot_be_pooled() -> None:
         worker("PPO", env_for("PPO"), solo_group(sync="samples"))
 
 
-def test_sizes_tell_what_a_run_will_be() -> None:
+def test_sizes_equal_what_a_run_does() -> None:
     sizes = {name: registry.algorithm(f"sb3:{name}").sizes for name in NAMES}
     assert sizes["PPO"]({"n_steps": 64, "batch_size": 100, "n_epochs": 3}, rows=8, ticks=1000, workers=4) == {
         "samples per update": 2048,
@@ -539,7 +539,7 @@ def test_sizes_count_the_lines_of_metrics(ticks: int, train_freq: int, log_every
         ("PPO", {"target_kl": 0.1, "n_steps": 8}, "with 2 workers, expected null"),
     ],
 )
-def test_what_cannot_go_well_is_refused_before_it_begins(name: str, options: dict[str, Any], message: str) -> None:
+def test_unworkable_options_are_refused_at_construction(name: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         registry.algorithm(f"sb3:{name}").sizes(options, rows=4, ticks=32, workers=2)
 
@@ -568,8 +568,9 @@ def test_every_algorithm_of_the_library_is_a_member() -> None:
 # ------------------------------------------------------------------------------------------------------------ learning
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["PPO", "DQN"])
-def test_learns_to_play_what_it_sees(name: str) -> None:
+def test_learns_to_act_on_observations(name: str) -> None:
     def env(ticks: int) -> ScriptedEnv:
         reward = lambda observations, actions: (observations == actions).astype(np.float64)  # noqa: E731
         return ScriptedEnv(CHOICE, CHOICE, rows=8, ticks=ticks, length=20, reward=reward)

@@ -32,7 +32,7 @@ class Seeded(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self.env.reset(seed=seed, options=options)
 
 
-def test_a_game_looks_as_in_the_librarys_own_environment() -> None:
+def test_environment_equals_the_librarys_own() -> None:
     makers = [lambda seed=seed: Seeded(seed) for seed in range(4)]
     env = gymnasium.vector.SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)
     streams = GlobalStreams(0)
@@ -64,7 +64,7 @@ def compare(mine: Rows, theirs: DummyVecEnv) -> None:
     assert fallen > 3
 
 
-def test_the_spaces_are_copies_whose_seeding_disturbs_nobody() -> None:
+def test_spaces_are_copies_that_are_seeded_alone() -> None:
     env = ScriptedEnv(VECTOR, CHOICE)
     env.single_action_space.seed(3)
     expected = [env.single_action_space.sample() for _ in range(20)]
@@ -111,7 +111,7 @@ def play(env: ScriptedEnv, *, ticks: int) -> None:
     ],
     ids=["masks", "turns"],
 )
-def test_what_the_library_cannot_do_is_refused_before_anybody_plays(told: Any, message: str) -> None:
+def test_what_the_library_cannot_do_is_refused_before_play(told: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=f"{message}.* use an algorithm of the arena's own, such as ppo"):
         play(ScriptedEnv(VECTOR, CHOICE, **told), ticks=0)
 
@@ -136,7 +136,7 @@ def test_an_environment_that_resets_on_the_next_step_is_refused() -> None:
         Rows(env, GlobalStreams(0))
 
 
-def test_the_game_is_out_of_the_librarys_reach() -> None:
+def test_library_has_no_reference_to_the_game() -> None:
     rows = Rows(lanes_of(lambda: gymnasium.make("CartPole-v1"), 2, ticks=1), GlobalStreams(0))
     assert rows.env_is_wrapped(gymnasium.Wrapper) == [False, False]
     for call in (lambda: rows.set_attr("x", 1), lambda: rows.env_method("close")):

@@ -24,7 +24,7 @@ def drawn(streams: GlobalStreams, times: int = 1) -> list[Any]:
     return found
 
 
-def test_what_a_worker_draws_does_not_depend_on_who_draws_between() -> None:
+def test_random_stream_of_a_worker_is_isolated() -> None:
     undisturbed = drawn(GlobalStreams(1), 3)
     streams, found = GlobalStreams(1), []
     with streams:
@@ -36,7 +36,7 @@ def test_what_a_worker_draws_does_not_depend_on_who_draws_between() -> None:
     assert found == undisturbed
 
 
-def test_what_others_draw_does_not_depend_on_the_worker() -> None:
+def test_random_streams_of_others_are_unaffected() -> None:
     def others(*streams: GlobalStreams) -> list[Any]:
         random.seed(3)
         np.random.seed(3)
@@ -66,7 +66,7 @@ def test_every_key_has_streams_of_its_own() -> None:
     assert len({drawn(GlobalStreams(*key))[0] for key in keys}) == 3
 
 
-def test_an_error_gives_the_process_its_streams_back() -> None:
+def test_random_streams_are_restored_after_an_error() -> None:
     before = np.random.get_bit_generator()
     streams = GlobalStreams(1)
     with pytest.raises(ZeroDivisionError), streams, streams.left():

@@ -53,7 +53,7 @@ def plan_of(*matches: str, ticks: int = 10, **policies: Mapping[str, object]) ->
         ("Cab", "Cde", "ab", "de"),  # episodes between two circles of ticks
     ],
 )
-def test_without_a_circle_through_episodes_nothing_deadlocks(matches: tuple[str, ...]) -> None:
+def test_no_deadlock_without_a_cycle_through_episodes(matches: tuple[str, ...]) -> None:
     assert find_circle(league(*matches)) is None
 
 
@@ -105,6 +105,7 @@ def leagues(draw: st.DrawFn) -> League:
     return league(*held, ticks=draw(st.integers(1, 4)))
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(leagues())
 def test_the_criterion_agrees_with_a_search_through_all_games_and_cadences(held: League) -> None:
@@ -115,7 +116,7 @@ def test_the_criterion_agrees_with_a_search_through_all_games_and_cadences(held:
 
 @settings(max_examples=300)
 @given(leagues())
-def test_a_counter_example_holds_its_circle_up_where_it_says(held: League) -> None:
+def test_counterexample_deadlocks_where_predicted(held: League) -> None:
     circle = find_circle(held)
     if circle is not None:
         stuck = played(held, counter_example(held, circle), ticks=held.ticks)
@@ -174,7 +175,7 @@ def settled(held: League, ticks: Mapping[int, int], waiting: frozenset[Worker]) 
 # -------------------------------------------------------------------------------------------------------------- plans
 
 
-def test_ticks_are_taken_at_their_word_and_what_says_nothing_counts_as_episodes() -> None:
+def test_schedule_ticks_is_trusted_and_missing_means_episodes() -> None:
     plan = plan_of("ab", "ab")
     assert prove(plan, {"a": "ticks", "b": "ticks"}).circle is None
     assert prove(plan, {"a": "ticks", "b": "episodes"}).circle is not None
@@ -182,11 +183,11 @@ def test_ticks_are_taken_at_their_word_and_what_says_nothing_counts_as_episodes(
 
 
 @pytest.mark.parametrize("still", [{"algorithm": "random"}, {"algorithm": "own:B", "frozen": True}])
-def test_who_does_not_learn_meets_nobody(still: Mapping[str, object]) -> None:
+def test_non_learning_policies_do_not_synchronize(still: Mapping[str, object]) -> None:
     assert prove(plan_of("ab", "ab", b=still), {}).circle is None
 
 
-def test_a_proof_says_why_in_a_sentence() -> None:
+def test_proof_is_described_in_a_sentence() -> None:
     assert prove(plan_of("ab", "ab"), {"a": "ticks", "b": "ticks"}).lines == (
         "no deadlock: every match plays exactly 10 ticks, and the match with the fewest ticks done can always go on",
     )
@@ -196,7 +197,7 @@ def test_a_proof_says_why_in_a_sentence() -> None:
     )
 
 
-def test_a_circle_is_told_wait_by_wait_and_what_helps_is_named() -> None:
+def test_cycle_is_described_by_its_waits_with_a_remedy() -> None:
     proof = prove(plan_of("ab", "ab"), {"b": "ticks"})
     assert proof.lines == (
         "can deadlock: the workers of a may meet whenever an episode of theirs is over. One way:",
@@ -213,6 +214,7 @@ def test_a_circle_is_told_wait_by_wait_and_what_helps_is_named() -> None:
     assert proof.refusal.splitlines()[-1] == proof.lines[-1]
 
 
+@pytest.mark.slow
 def test_a_league_of_a_thousand_matches_is_decided_by_looking_at_each_line_once() -> None:
     row = [chr(0x4E00 + number) + chr(0x4E01 + number) for number in range(1000)]  # neither large nor small letters
     groups = {

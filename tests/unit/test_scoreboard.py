@@ -32,7 +32,7 @@ def places(count: int) -> list[Place]:
     return [(tick, 0, 0) for tick in range(count)]
 
 
-def test_each_policy_counts_an_episode_once_however_many_seats_it_has() -> None:
+def test_episode_counts_once_per_policy() -> None:
     board = Scoreboard()
     board.add(
         results_of([episode(seat("blue", 1, "win"), seat("blue", 1, "win"), seat("red", -1, "loss", 2), length=30)])
@@ -75,7 +75,7 @@ def test_first_and_last_hundred_games_are_kept_apart() -> None:
     assert (blue.returns.first_mean, blue.returns.last_mean) == (49.5, 199.5)
 
 
-def test_policies_stand_in_the_order_given_and_have_no_numbers_before_their_first_episode() -> None:
+def test_policies_keep_their_order_and_start_without_numbers() -> None:
     board = Scoreboard(["red", "blue"])
     board.add(results_of([episode(seat("green", 1, None), seat("blue", 1, None))]))
     assert list(board.policies) == ["red", "blue", "green"]
@@ -91,7 +91,7 @@ def test_the_last_update_is_kept() -> None:
 
 
 @given(st.lists(st.integers(-1000, 1000), max_size=350), st.integers(0, 350))
-def test_a_series_agrees_with_slices_of_the_whole_list_in_whatever_parts_it_comes(values: list[int], cut: int) -> None:
+def test_series_in_parts_equals_slices_of_the_whole(values: list[int], cut: int) -> None:
     series = Series()
     for part in (slice(cut), slice(cut, None)):
         series.extend(places(len(values))[part], values[part])
@@ -113,7 +113,7 @@ def test_a_series_agrees_with_slices_of_the_whole_list_in_whatever_parts_it_come
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_ended_first_and_last_does_not_depend_on_which_match_is_heard_of_first(seed: int) -> None:
+def test_first_and_last_do_not_depend_on_arrival_order(seed: int) -> None:
     rng = np.random.default_rng(seed)
     messages = [
         [EpisodeRecord(0, match, "game", 0, 0, tick, 10, True, False, (seat("blue", tick % 17 * match, "draw"),))]
@@ -143,7 +143,7 @@ def test_the_places_of_decided_games_are_theirs() -> None:
     assert (list(found.places), list(found.decided)) == ([(0, 1, 2), (1, 1, 2), (2, 1, 2)], [(0, 1, 2), (2, 1, 2)])
 
 
-def test_a_return_that_is_not_a_number_is_seen_and_not_hidden() -> None:
+def test_nan_return_is_shown() -> None:
     board = Scoreboard()
     board.add(results_of([episode(seat("blue", math.nan, None))]))
     assert board.policies["blue"].returns.mean == pytest.approx(math.nan, nan_ok=True)
@@ -182,7 +182,7 @@ def in_game(
     return EpisodeRecord(0, 0, env, 0, tick, tick, 10, True, False, seats, settled=settled)
 
 
-def test_games_of_an_environment_that_is_not_zero_sum_are_taken_back_and_those_of_others_are_not() -> None:
+def test_only_general_sum_games_are_taken_back() -> None:
     board = Scoreboard("ab")
     sure = in_game("general", 3, (5.0, 3.0), "win", "loss", settled=True)
     assert (
@@ -198,7 +198,7 @@ def test_games_of_an_environment_that_is_not_zero_sum_are_taken_back_and_those_o
 
 
 @given(st.permutations(range(6)))
-def test_what_counts_does_not_depend_on_which_episode_is_heard_of_first(order: list[int]) -> None:
+def test_counts_do_not_depend_on_arrival_order(order: list[int]) -> None:
     rows = [
         in_game("general", 1, (0.0, 0.0), "draw", "draw"),
         in_game("general", 2, (1.0, 0.0), None, None),

@@ -68,7 +68,7 @@ def test_the_sides_of_a_knockout_are_those_of_all_its_results(players: int) -> N
 
 
 @pytest.mark.parametrize("players", [2, 3, 4])
-def test_anybody_may_have_either_side_of_a_swiss(players: int) -> None:
+def test_swiss_players_may_have_either_side(players: int) -> None:
     names = tuple(f"p{number}" for number in range(players))
     found = sides(config({"swiss": {"policies": list(names)}}))
     assert tuple(map(set, found)) == played(SwissConfig(env="g", policies=names), 4)
@@ -96,14 +96,14 @@ EXPLOITERS = {"main": ["a"], "main_exploiters": ["b"]}
         (meets("past_selves", policies=["a"], against=["x"], both_sides=True, copies=2), {"x": STAYS}, "ax", "ax"),
     ],
 )
-def test_learners_meet_whom_their_rule_lets_them_meet(
+def test_learners_meet_opponents_of_their_rule(
     entry: dict[str, Any], more: dict[str, Any], first: str, second: str
 ) -> None:
     assert sides(config(entry, **more)) == (tuple(first), tuple(second))
 
 
 @pytest.mark.parametrize("rule", ["past_selves", {"exploiters": EXPLOITERS}])
-def test_a_learner_is_refused_of_which_snapshots_would_be_drawn_and_there_are_none(rule: Any) -> None:
+def test_learner_without_snapshots_to_draw_is_refused(rule: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         config(meets(rule, against=["x"]))
     assert caught.value.path == "matches[0].matchmaking.against[0]"
@@ -111,7 +111,7 @@ def test_a_learner_is_refused_of_which_snapshots_would_be_drawn_and_there_are_no
     assert config(meets(rule, against=["x"]), {"env": "g", "seats": ["a", "x"]}).matches
 
 
-def test_who_has_a_gate_to_pass_has_both_sides() -> None:
+def test_gated_policy_has_both_sides() -> None:
     entry = {"matchmaking": {"policies": ["a"], "against": ["x"], "rule": "uncertainty", "copies": 2}}
     assert "a" in sides(config(entry, x=STAYS, league=GATE)).second
 
@@ -120,7 +120,7 @@ def test_a_fixed_generator_has_no_later_seats() -> None:
     assert later_matches(config({"round_robin": {"policies": ["a", "b"]}}, rounds=3)) == ()
 
 
-def test_later_matches_have_every_seat_that_nobody_has_in_the_first_round() -> None:
+def test_later_matches_have_all_seats_not_in_round_1() -> None:
     names = ["a", "b", "c", "d", "e"]
     made = config({"knockout": {"policies": names, "copies": 3, "team_size": 2}})
     assert newcomers(made) == {"a"}
@@ -134,6 +134,6 @@ def test_later_matches_have_every_seat_that_nobody_has_in_the_first_round() -> N
     assert [match.copies for _, match in found] == [3 if "a" in pair else 1 for pair in later]
 
 
-def test_a_newcomer_that_does_not_learn_needs_no_copies() -> None:
+def test_frozen_newcomer_needs_no_copies() -> None:
     made = config({"knockout": {"policies": ["a", "b", "c"], "copies": 3}}, a=STAYS)
     assert [match.copies for _, match in later_matches(made) if "a" in match.names] == [1]

@@ -67,7 +67,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock()
 
 
-def test_a_call_that_takes_too_long_is_named_with_its_stack_and_what_the_others_wait_for(clock: Clock) -> None:
+def test_long_call_is_reported_with_its_stack_and_waits(clock: Clock) -> None:
     run = run_of()
 
     def body(host: RoleScheduler) -> None:
@@ -103,9 +103,7 @@ def test_turns_that_change_are_no_hang(clock: Clock) -> None:
     in_game(run, body)
 
 
-def test_time_in_which_the_process_was_stopped_or_starved_does_not_count(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_time_while_stopped_or_starved_is_not_counted(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_of()
 
     def body(host: RoleScheduler) -> None:
@@ -128,7 +126,7 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_patient")
-def test_while_it_runs_a_hang_is_told_and_ends_the_process_with_1() -> None:
+def test_hang_is_reported_and_exits_with_1() -> None:
     run = run_of(watchdog_s=0.2)
     console, ended, free = io.StringIO(), [], threading.Event()
 

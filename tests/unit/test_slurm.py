@@ -127,7 +127,7 @@ def test_a_cancelled_job_passes_the_signal_on_and_is_not_requeued(home: Path) ->
     assert cluster.requeued() == []
 
 
-def test_many_signals_are_as_good_as_one(home: Path) -> None:
+def test_repeated_signals_equal_one(home: Path) -> None:
     cluster = Cluster(home)
     batch = cluster.batch("train")
     process = cluster.start(batch)
@@ -139,12 +139,12 @@ def test_many_signals_are_as_good_as_one(home: Path) -> None:
     assert cluster.requeued() == ["requeue 4711"]
 
 
-def test_a_queue_that_does_not_take_the_job_back_is_a_failure(home: Path) -> None:
+def test_refused_requeue_is_a_failure(home: Path) -> None:
     cluster = Cluster(home, scontrol=1)
     assert cluster.signalled(cluster.batch("train"), signal.SIGUSR1).code == 1
 
 
-def test_what_a_start_left_that_never_became_a_run_is_out_of_the_way_at_the_next_one(home: Path) -> None:
+def test_remains_of_a_failed_start_do_not_block_the_next(home: Path) -> None:
     cluster = Cluster(home, last=0)
     (home / "runs" / "duel-4711" / "logs").mkdir(parents=True)
     assert finish(cluster.start(cluster.batch("train"), restarts=1)).code == 0
@@ -166,7 +166,7 @@ NASTY = [
 
 
 @pytest.mark.parametrize("word", NASTY)
-def test_words_reach_the_program_as_they_are_whatever_a_shell_would_make_of_them(home: Path, word: str) -> None:
+def test_arguments_are_quoted_for_the_shell(home: Path, word: str) -> None:
     cluster = Cluster(home, last=0)
     batch = cluster.batch("train", word, f"--set=name={word}", run_dir=f"runs/{word}")
     ended = finish(cluster.start(batch))
@@ -183,7 +183,7 @@ def directives(text: str) -> list[str]:
     return [line.removeprefix("#SBATCH --") for line in lines[:head] if line.startswith("#SBATCH ")]
 
 
-def test_sbatch_is_asked_for_nodes_tasks_time_a_signal_and_the_queue(home: Path) -> None:
+def test_sbatch_options_have_nodes_tasks_time_signal_and_queue(home: Path) -> None:
     text = batch_text(make_job("duel", time="4h", nodes=8, tasks=151), ["train"], run_dir=NASTY[5], home=home)
     assert directives(text) == [
         "job-name=duel",
@@ -309,7 +309,7 @@ def test_a_place_where_no_file_can_be_is_named(
     assert capsys.readouterr().err == f"arena: error: {words}\n"
 
 
-def test_a_disk_that_does_not_take_the_file_is_told(
+def test_full_disk_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -338,7 +338,7 @@ def test_a_batch_file_of_the_command_line_runs_the_arena_to_its_end(home: Path) 
     assert (home / "runs" / "x-17" / "episodes.jsonl").stat().st_size > 0
 
 
-def test_outside_of_slurm_the_file_says_what_it_lacks(home: Path) -> None:
+def test_outside_of_slurm_missing_variables_are_named(home: Path) -> None:
     cluster = Cluster(home)
     without = {name: value for name, value in environment().items() if name != "SLURM_JOB_ID"}
     done = subprocess.run(

@@ -18,7 +18,7 @@ from arena.records.space_json import space_from_json, space_to_json
 
 @given(random_spaces.spaces())
 @settings(max_examples=200)
-def test_a_space_comes_back_equal_with_the_same_leaves(space: Any) -> None:
+def test_space_round_trip_keeps_its_leaves(space: Any) -> None:
     written = json.dumps(space_to_json(space), allow_nan=False)
     found = space_from_json(json.loads(written))
     assert found == space
@@ -71,6 +71,6 @@ def test_a_space_without_a_fixed_layout_is_refused() -> None:
         {"tuple": [{"tuple": 3}]},
     ],
 )
-def test_what_was_never_written_is_refused(written: Any) -> None:
+def test_malformed_space_is_refused(written: Any) -> None:
     with pytest.raises(ValueError, match=r"."):
         space_from_json(written)

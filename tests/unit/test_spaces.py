@@ -242,12 +242,12 @@ def test_an_action_of_a_configuration_gets_the_types_of_its_space(
     ],
     ids=str,
 )
-def test_what_is_no_action_of_a_space_is_refused(space: Space[Any], written: Any) -> None:
+def test_invalid_action_is_refused(space: Space[Any], written: Any) -> None:
     with pytest.raises(ValueError, match="is no action of"):
         as_action(space, written)
 
 
-def test_integers_of_another_width_are_taken_when_they_all_fit() -> None:
+def test_integers_of_another_width_are_accepted_if_they_fit() -> None:
     space = Box(0, 255, (2,), np.uint8)
     held = np.zeros((1, 2), np.uint8)
     write_sample(space, np.array([3, 255]), held, 0)

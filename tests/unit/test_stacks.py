@@ -36,7 +36,7 @@ def in_thread(body: Callable[[], None]) -> None:
     thread.join()
 
 
-def test_what_faulthandler_writes_is_read_as_python_tells_it() -> None:
+def test_faulthandler_output_is_parsed_exactly() -> None:
     own: list[tuple[StackFrame, ...]] = []
     with tempfile.TemporaryFile() as file:
 
@@ -68,7 +68,7 @@ def test_shortened_shows_the_frames_of_an_arena_role() -> None:
     assert shortened((START, STAGE, PLAY, PROXY)) == (PLAY, PROXY)
 
 
-def test_a_stack_without_anything_known_stays_and_a_deep_one_is_cut() -> None:
+def test_unknown_stack_is_kept_and_a_deep_one_cut() -> None:
     assert shortened((START,)) == (START,)
     assert shortened((GAME, STAGE, HOST)) == (STAGE,), "it waits for the next leg"
     assert shortened((STAGE, *[GAME] * 100)) == (GAME,) * 8
@@ -101,7 +101,7 @@ Thread 0x00000000000000bb (most recent call first):
 """
 
 
-def test_last_words_name_the_role_that_hangs_and_those_that_wait_for_it() -> None:
+def test_hang_report_names_the_hanging_and_waiting_roles() -> None:
     said = last_words("nothing moves", DUMP, {0xAA: "root", 0xBB: "environment"})
     assert said.splitlines() == [
         "nothing moves",
@@ -112,6 +112,6 @@ def test_last_words_name_the_role_that_hangs_and_those_that_wait_for_it() -> Non
     assert '  File "/home/user/game.py", line 7, in step' in last_words("too early for names", DUMP, {})
 
 
-def test_the_pipe_s_lines_of_json_are_parted_from_the_stacks_that_follow() -> None:
+def test_json_lines_are_separated_from_stacks() -> None:
     assert read_lines('{"heading": "a"}\n{"12": "root"}\n' + DUMP) == ({"heading": "a", "12": "root"}, DUMP)
     assert read_lines('{"heading": "a"}\n') == ({"heading": "a"}, "")

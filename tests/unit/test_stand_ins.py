@@ -16,7 +16,7 @@ from arena.config import yaml
 from arena.preflight.stubs import SpecVectorEnv, StubGroup, from_spaces
 from arena.records import checkpoint
 from recorded_samples import record
-from working_folder import visiting
+from working_folder import working_directory
 
 SEEN, CHOICE = Box(-1, 1, (4,), np.float32), Discrete(5)
 DUEL: dict[str, Any] = {"make": "touchdown"}
@@ -46,11 +46,11 @@ def configuration(
 def refused(
     folder: Path, capsys: pytest.CaptureFixture[str], config: dict[str, Any], *, commands: tuple[str, ...] = ()
 ) -> str:
-    """What all commands that look before anybody plays say; it is one line, and the same."""
+    """The output of all commands that check before play: one line, and the same."""
     (folder / "match.yaml").write_text(yaml.dump(config))
     said = set()
     for command in commands or ("plan", "check"):
-        with visiting(folder):
+        with working_directory(folder):
             assert main([command, "match.yaml"]) == 2
         said.add(capsys.readouterr().err)
     (words,) = said
@@ -129,7 +129,7 @@ def test_an_action_that_is_none_of_one_of_several_entities(tmp_path: Path, capsy
     assert "got 1, which is no action of Box" in refused(tmp_path, capsys, config)
 
 
-def test_masks_that_are_not_heeded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ignored_masks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     game = {"make": "test_stand_ins:masked"}
     config = configuration("sb3:DQN", {}, game, ["blue", "red"], ticks=9000, lanes=1)
     assert "policies.blue: this game has action masks" in refused(tmp_path, capsys, config)
@@ -190,13 +190,13 @@ def test_weights_that_fit_are_taken_on(tmp_path: Path, capsys: pytest.CaptureFix
     load = kept(tmp_path, "sac", hidden_sizes=[8])
     config = configuration("sac", {"hidden_sizes": [8]}, DUEL, ["blue", "red"], ticks=90000, lanes=3, load=load)
     (tmp_path / "match.yaml").write_text(yaml.dump(config))
-    with visiting(tmp_path):
+    with working_directory(tmp_path):
         assert main(["check", "match.yaml"]) == 0
     assert "begins with" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("algorithm", ["dqn", "sb3:DQN"])
-def test_a_large_replay_is_not_made_to_try_an_algorithm_out(algorithm: str) -> None:
+def test_trial_instance_has_a_small_replay(algorithm: str) -> None:
     pictures = Box(0, 255, (84, 84, 4), np.uint8)
     options = {"buffer_size": 10**9, "learning_starts": 100}  # 50 TB and more
     env = SpecVectorEnv(pictures, CHOICE, rows=4)

@@ -48,7 +48,7 @@ def test_find_circle_ignores_roles_that_do_not_wait() -> None:
     assert find_circle([waiting(1, 2), RoleStatus(2, State.RUNS), waiting(3, ANYONE)]) == []
 
 
-def test_format_awaited_has_words_for_every_tag() -> None:
+def test_format_awaited_describes_every_tag() -> None:
     said = {format_awaited((1, tag, 2), name) for tag in Tag if tag is not Tag.ORDER}
     assert all("role 2" in words and "_" not in words for words in said)
     assert format_awaited((0, Tag.TO_ROOT, ANYONE), name) == "a message of anyone"

@@ -39,8 +39,9 @@ def test_an_empty_tree_has_nothing_to_draw() -> None:
         tree.find(np.zeros(1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
-def test_a_share_falls_on_the_number_that_a_slow_search_finds(size: int) -> None:
+def test_find_equals_a_linear_search(size: int) -> None:
     tree, values = filled(size)
     shares = np.random.default_rng(1).random(300)
     ends = values.cumsum() / values.sum()
@@ -76,7 +77,7 @@ def test_a_tree_depends_on_its_leaves_alone_to_the_bit(changes: list[tuple[int, 
     assert np.array_equal(tree.leaves, expected)
 
 
-def test_of_an_index_that_stands_twice_the_last_value_holds() -> None:
+def test_last_value_of_a_repeated_index_counts() -> None:
     tree = SumTree(5)
     tree.set(np.array([2, 3, 2]), np.array([1.0, 2.0, 4.0]))
     assert tree.leaves.tolist() == [0, 0, 4, 2, 0]

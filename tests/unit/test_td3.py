@@ -34,7 +34,7 @@ def worker(env: ScriptedEnv | None = None, **options: Any) -> TD3:
     return learner
 
 
-def test_the_gradients_by_hand_are_autograds() -> None:
+def test_closed_form_gradients_equal_autograd() -> None:
     learner = worker(target_policy_noise=0.0)
     batch, critics, actor = made_up(learner, 50), learner.network.critics, learner.network.actor
     seen, (first, second) = batch.observations[0], learner.network.critics.members
@@ -70,7 +70,7 @@ def test_the_targets_noise_is_clipped_and_so_is_its_action() -> None:
     assert np.abs(ends).min() >= 0.5
 
 
-def test_what_is_smoothed_are_the_targets_actions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_noise_is_added_to_target_actions(monkeypatch: pytest.MonkeyPatch) -> None:
     learner = worker(target_policy_noise=0.1, target_noise_clip=0.15)
     monkeypatch.setattr(td3, "normal", lambda shape, generator: torch.full(tuple(shape), 2.0))
     batch = made_up(learner, 20)
@@ -101,12 +101,12 @@ def test_the_actor_moves_every_so_many_steps_of_the_critics(delay: int) -> None:
     assert moves == [((index + 1) % delay == 0, True) for index in range(len(moves))]
 
 
-def test_the_targets_move_with_the_actor_unless_told_otherwise() -> None:
+def test_target_interval_defaults_to_the_actors() -> None:
     learner = worker()
     assert learner.options.target_update_interval == learner.options.policy_delay == 2
 
 
-def test_a_resumed_run_counts_on_to_the_next_step_of_the_actor() -> None:
+def test_resume_keeps_the_actors_step_counter() -> None:
     learner, fresh = worker(policy_delay=3), worker(policy_delay=3)
     learner.group_learner.gradient_steps = 4
     fresh.load_state_dict(learner.state_dict())

@@ -200,7 +200,7 @@ def noting(learner: Any) -> list[Any]:
 )
 @each_sync
 @both
-def test_a_team_of_several_workers_learns_what_one_seat_learns_that_does_and_sees_the_same(
+def test_team_of_workers_equals_one_seat(
     kind: Any, sync: str, space: Any, actions: Any, options: dict[str, Any], steady_noise: None
 ) -> None:
     given = {"masked": actions is CHOICE, "ticks": TICKS}
@@ -246,7 +246,7 @@ def test_several_teams_learn_from_as_many_joint_transitions_as_several_seats(syn
 
 
 @pytest.mark.parametrize("how", ["plain", "masked", "in_turns"])
-def test_a_leg_that_ends_between_two_meetings_costs_no_transition(how: str) -> None:
+def test_leg_end_between_synchronizations_loses_no_transition(how: str) -> None:
     """The same fragments as of a seat that goes on, and the same again from what was stored."""
     layout = {
         "space": VECTOR,
@@ -285,7 +285,7 @@ def test_a_leg_that_ends_between_two_meetings_costs_no_transition(how: str) -> N
     assert not any(len(fragment["observations"][0]) for fragments in silent for fragment in fragments)
 
 
-def test_ticks_of_an_earlier_leg_that_one_worker_has_lost_are_forgotten_by_all() -> None:
+def test_ticks_lost_by_one_worker_are_dropped_by_all() -> None:
     layout = {"space": VECTOR, "entities": 2, "action_shape": (), "action_dtype": torch.int64, "mask_size": 0}
 
     def work(group: ThreadGroup) -> Any:
@@ -315,9 +315,7 @@ def judged(kind: Any, env: Any, group: ThreadGroup, **options: Any) -> Any:
 
 @pytest.mark.parametrize("space", [VECTOR, MIXED], ids=["vector", "mixed"])
 @each_sync
-def test_each_worker_of_a_mappo_team_judges_its_own_rows_of_what_a_seat_judges_and_all_learn_the_same(
-    space: Any, sync: str
-) -> None:
+def test_mappo_team_equals_one_seat(space: Any, sync: str) -> None:
     options = {"normalize_rewards": True, "normalize_observations": True}
 
     def work(group: ThreadGroup) -> Any:
@@ -351,7 +349,7 @@ def test_each_worker_of_a_mappo_team_judges_its_own_rows_of_what_a_seat_judges_a
         np.testing.assert_allclose(weights, flat_weights(seat.network), atol=1e-6, rtol=0)
 
 
-def test_a_mappo_team_goes_on_from_the_middle_of_a_rollout() -> None:
+def test_mappo_team_resumes_in_mid_rollout() -> None:
     def work(parted: bool) -> Callable[[ThreadGroup], Any]:
         def body(group: ThreadGroup) -> Any:
             learner = MAPPO(Uneven(places=one_of(group), leg=10, ticks=10), group, ticks=40, **ROLLOUTS)
@@ -378,7 +376,7 @@ def test_a_mappo_team_goes_on_from_the_middle_of_a_rollout() -> None:
 
 @pytest.mark.parametrize("shared", [True, False], ids=["shared", "own"])
 @both
-def test_an_actor_with_a_worker_of_its_own_does_what_it_does_in_a_seat(kind: Any, shared: bool) -> None:
+def test_actor_in_its_own_worker_equals_the_seats(kind: Any, shared: bool) -> None:
     def work(group: ThreadGroup) -> Any:
         learner = kind(Uneven(places=one_of(group)), group, ticks=40, **SMALL, shared_actor=shared)
         return learner, act(learner)
@@ -492,7 +490,7 @@ def test_a_team_of_one_and_teams_of_unequal_sizes_are_refused_with_their_place(k
 
 
 @pytest.mark.parametrize("kind", [MADDPG, MAPPO])
-def test_a_team_whose_workers_tell_each_other_what_they_see_is_refused_where_nobody_waits(kind: Any) -> None:
+def test_team_with_pooled_samples_needs_a_barrier(kind: Any) -> None:
     without = {"sync": "samples", "reduce": "fast"}
     plan = plan_of(["p", "p", "q", "q"], **without)
     with pytest.raises(ConfigError, match="set reduce: ordered, or seat the team together") as caught:

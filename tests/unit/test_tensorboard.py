@@ -42,7 +42,7 @@ def test_the_checksum_is_crc32c() -> None:
     assert _masked_crc(b"123456789") == struct.pack("<I", masked)
 
 
-def test_points_come_back_with_step_time_name_and_value(tmp_path: Path) -> None:
+def test_points_round_trip_is_exact(tmp_path: Path) -> None:
     file = ScalarFile(tmp_path / "blue", now=lambda: 1700000000.25)
     file.add(5, {"episode/return": 0.5, "länge": -3.0})
     file.add(2**40, {"x": 1e300, "y": math.nan, "z" * 300: math.inf})
@@ -58,7 +58,7 @@ def test_points_come_back_with_step_time_name_and_value(tmp_path: Path) -> None:
     assert math.isnan(values["y"])
 
 
-def test_a_resumed_run_tells_from_which_step_it_replaces_the_old_points(tmp_path: Path) -> None:
+def test_resumed_run_marks_the_step_of_replacement(tmp_path: Path) -> None:
     ScalarFile(tmp_path, first_step=700).close()
     (path,) = tmp_path.iterdir()
     _, start = events(path)

@@ -108,7 +108,7 @@ def test_a_breach_in_a_step_is_named(message: str) -> None:
         check_batched_env(Broken(), ticks=20)
 
 
-def test_randomness_that_is_not_from_the_seeds_is_found() -> None:
+def test_unseeded_randomness_is_detected() -> None:
     class Unseeded(Countdown):
         def step(self, actions: Sequence[Any]) -> Step:
             step = super().step(actions)
@@ -138,7 +138,7 @@ def test_two_objects_are_compared_where_two_are_given() -> None:
     check_batched_env(Remembers(), ticks=20, again=Remembers())
 
 
-def test_what_a_run_can_live_with_is_told_and_anything_else_raised() -> None:
+def test_tolerable_findings_are_reported_and_others_raised() -> None:
     class Weak(Countdown):
         def step(self, actions: Sequence[Any]) -> Step:
             step = super().step(actions)
@@ -177,12 +177,12 @@ def test_a_breach_in_the_interface_is_named(field: str, value: Any, message: str
         check_batched_env(env)
 
 
-def test_something_else_is_no_batched_env() -> None:
+def test_object_that_is_no_batched_env_is_refused() -> None:
     with pytest.raises(ContractBroken, match="int is no BatchedEnv"):
         check_batched_env(3)  # type: ignore[arg-type]
 
 
-def test_a_picture_has_three_colors() -> None:
+def test_picture_has_three_channels() -> None:
     class Flat(Countdown):
         def render(self) -> Any:
             return np.zeros((4, 4), np.uint8)

@@ -264,7 +264,7 @@ def test_touchdown_keeps_the_contract(options: dict[str, Any]) -> None:
         ({"mirror": "yes"}, "mirror: got 'yes', expected true or false"),
     ],
 )
-def test_a_wrong_option_says_what_is_allowed(options: dict[str, Any], message: str) -> None:
+def test_wrong_option_lists_allowed_values(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Touchdown(lanes=1, **options)
 

@@ -104,7 +104,7 @@ def test_observations_without_numbers_cannot_be_normalized(name: str, seen: Any)
     made(name, spaces.Tuple([seen, NUMBERS]), CHOICES, {"normalize_observations": True})
 
 
-def test_the_mistake_is_told_with_the_place_of_the_policy() -> None:
+def test_mistake_names_the_path_of_the_policy() -> None:
     with pytest.raises(ConfigError) as caught:
         registry.worker_class("ppo", {"hidden_size": 128}, acts=False, path="policies.blue")
     assert str(caught.value) == (

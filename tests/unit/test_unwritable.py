@@ -28,7 +28,7 @@ def update(number: int) -> UpdateRecord:
     return UpdateRecord("blue", number, number, number, 0.0, {"loss": 1.0})
 
 
-def test_it_is_told_in_a_sentence_that_names_the_file_and_the_reason(tmp_path: Path) -> None:
+def test_write_failure_names_file_and_reason(tmp_path: Path) -> None:
     with full_above(1000), pytest.raises(WriteError) as caught, replacing(tmp_path / "file") as file:
         file.write(bytes(5000))
     failure = failure_of(caught.value, "root, rank 0")
@@ -36,7 +36,7 @@ def test_it_is_told_in_a_sentence_that_names_the_file_and_the_reason(tmp_path: P
     assert failure.message == f"{tmp_path / 'file'} cannot be written: File too large. What was written before stays"
 
 
-def test_a_checkpoint_that_the_disk_does_not_take_leaves_the_older_one_and_nothing_else(tmp_path: Path) -> None:
+def test_failed_checkpoint_keeps_only_the_older_one(tmp_path: Path) -> None:
     folder = tmp_path / "blue"
     older = save(folder, 10)
     with full_above(4000), pytest.raises(WriteError, match="cannot be written: File too large"):
@@ -45,7 +45,7 @@ def test_a_checkpoint_that_the_disk_does_not_take_leaves_the_older_one_and_nothi
     assert checkpoint.load(folder).ticks == 10
 
 
-def test_a_journal_on_a_full_disk_says_so_and_its_whole_lines_stay_readable(tmp_path: Path) -> None:
+def test_journal_on_a_full_disk_keeps_its_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
     journal = Journal(path)
     journal.append({"n": 1})
@@ -73,7 +73,7 @@ class Recorderless(Journal):
 
 
 @pytest.mark.parametrize("how", ["deleted", "moved away", "replaced"])
-def test_a_journal_that_is_not_where_it_was_says_so(how: str, tmp_path: Path) -> None:
+def test_moved_journal_is_reported(how: str, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
     journal = Journal(folder / "lines.jsonl")
@@ -91,7 +91,7 @@ def test_a_journal_that_is_not_where_it_was_says_so(how: str, tmp_path: Path) ->
             call()
 
 
-def test_a_run_folder_that_was_deleted_does_not_come_back_with_half_of_its_files(tmp_path: Path) -> None:
+def test_deleted_run_folder_is_not_recreated(tmp_path: Path) -> None:
     folder = RunFolder.open(tmp_path / "run")
     shutil.rmtree(folder.path)
     for part in (folder.checkpoints_path("blue"), folder.tensorboard / "blue"):
@@ -102,7 +102,7 @@ def test_a_run_folder_that_was_deleted_does_not_come_back_with_half_of_its_files
     assert not folder.path.exists()
 
 
-def test_an_error_that_came_before_is_the_one_that_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_earlier_error_is_the_one_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = RunFolder.open(tmp_path / "run")
     with pytest.raises(ZeroDivisionError), Recorder(folder, {}):
         shutil.rmtree(folder.path)
@@ -120,7 +120,7 @@ def test_a_clock_that_is_set_back_neither_ends_nor_mixes_up_a_record(tmp_path: P
     assert [line["update"] for line in JournalReader(folder.metrics)] == [1, 2, 3, 4, 5]
 
 
-def test_a_later_tensorboard_file_has_the_later_name_whatever_the_clock_says(tmp_path: Path) -> None:
+def test_tensorboard_file_names_are_ordered_if_the_clock_jumps(tmp_path: Path) -> None:
     names = []
     for now in (5000.0, 4000.0, 5000.5, 9000.0):
         before = set(tmp_path.iterdir())

@@ -48,7 +48,7 @@ def layouts() -> dict[str, Any]:
 
 @pytest.mark.parametrize("layout", layouts())
 @pytest.mark.parametrize("value", NO_NUMBERS)
-def test_an_observation_that_is_no_number_is_found_wherever_it_stands(layout: str, value: float) -> None:
+def test_nan_observation_is_detected_at_any_index(layout: str, value: float) -> None:
     validator = StepValidator(interface(), LANES)
     validator.check_step(step(layouts()[layout]))
     for entity, lane, place in np.ndindex(ENTITIES, LANES, 2):
@@ -60,7 +60,7 @@ def test_an_observation_that_is_no_number_is_found_wherever_it_stands(layout: st
 
 
 @pytest.mark.parametrize("value", NO_NUMBERS)
-def test_a_reward_that_is_no_number_is_found_wherever_it_stands(value: float) -> None:
+def test_nan_reward_is_detected_at_any_index(value: float) -> None:
     for lane, entity in np.ndindex(LANES, ENTITIES):
         rewards = np.ones((LANES, ENTITIES))
         rewards[lane, entity] = value
@@ -101,7 +101,7 @@ def test_finite_numbers_of_any_size_pass(seen: list[float], rewards: list[float]
         ({"observations": [[[0, 0]] * 2] * 2}, r"'a' observations as int64 \(2, 2\)"),
     ],
 )
-def test_what_has_another_form_is_named_with_what_was_expected(changes: Any, found: str) -> None:
+def test_other_shape_is_refused_with_the_expected_one(changes: Any, found: str) -> None:
     with pytest.raises(GameError, match=found):
         StepValidator(interface(), LANES).check_step(step(**changes))
 

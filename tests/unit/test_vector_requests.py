@@ -69,7 +69,7 @@ def test_an_observation_of_nothing_has_its_last_one_too(space: Space[Any]) -> No
     assert infos["final_obs"][1] in space
 
 
-def test_last_observations_stay_when_the_game_goes_on() -> None:
+def test_last_observations_are_not_overwritten_by_later_steps() -> None:
     env, _, reply = environment(Box(0, 1, (2,), np.float32))
     reply.by_entity[0][:] = 0.25
     reply.terminated[0] = True

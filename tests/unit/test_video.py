@@ -42,7 +42,7 @@ def test_a_caption_names_the_players_in_their_colors_above_the_picture() -> None
     assert {BLUE.color, RED.color} <= colors_of(picture[:40])
 
 
-def test_players_for_whom_there_is_no_room_are_left_out() -> None:
+def test_players_beyond_the_caption_width_are_left_out() -> None:
     crowd = [Player(f"a policy with a long name {n}", f"#0000{n + 16:02x}", 0.0) for n in range(9)]
     shown = colors_of(captioned(plain(360, 480), Caption(crowd, "3 / 9", 0.0)))
     assert [player.color in shown for player in crowd] == [True] + [False] * 8
@@ -68,13 +68,13 @@ def test_pictures_that_fail_leave_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_where_nothing_can_be_written_it_is_told(tmp_path: Path) -> None:
+def test_unwritable_video_is_reported(tmp_path: Path) -> None:
     with full_above(100), pytest.raises(WriteError, match=r"full\.gif cannot be written"):
         write_video(tmp_path / "full.gif", iter([plain(64, 64)]), per_second=4)
 
 
 @pytest.mark.parametrize("suffix", ["mp4", "gif"])
-def test_a_file_that_cannot_be_opened_is_told_in_a_line(tmp_path: Path, suffix: str) -> None:
+def test_unopenable_file_is_reported_in_one_line(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"v.{suffix}"
     (tmp_path / f".v.part.{suffix}").mkdir()  # where it stands while it is written
     with pytest.raises(WriteError) as caught:
@@ -88,7 +88,7 @@ def test_a_name_that_is_too_long_is_a_mistake(tmp_path: Path) -> None:
         check_video(path)
 
 
-def test_of_the_words_of_an_encoder_the_first_line_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_line_of_the_encoders_error_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def write_frames(*given: Any, **settings: Any) -> Any:
         yield
         raise OSError("[Errno 32] Broken pipe\n\nFFMPEG COMMAND:\nffmpeg -y")

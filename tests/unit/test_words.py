@@ -39,7 +39,7 @@ def test_an_elo_that_is_rounded_to_nothing_has_no_minus_sign(value: float, words
     ],
     ids=["duel", "teams", "itself", "mixture", "no-sides"],
 )
-def test_a_round_says_who_meets_whom_side_by_side(seats: list[str], sides: list[list[int]] | None, words: str) -> None:
+def test_round_line_lists_pairings_by_side(seats: list[str], sides: list[list[int]] | None, words: str) -> None:
     data = {
         "ticks": 10,
         "rounds": 3,
@@ -50,7 +50,7 @@ def test_a_round_says_who_meets_whom_side_by_side(seats: list[str], sides: list[
     assert round_words(make_plan(parse_config(data, source="league.yaml"))) == f"round 0 of 0 to 2: {words} x2"
 
 
-def test_of_many_names_two_are_told() -> None:
+def test_of_many_names_two_are_shown() -> None:
     assert [shorten(list(names)) for names in ("", "a", "ab", "abc", "abcdefghijkl")] == [
         "",
         "a",
@@ -60,22 +60,22 @@ def test_of_many_names_two_are_told() -> None:
     ]
 
 
-def test_a_fault_of_a_kind_that_nobody_knows_is_told_as_it_is() -> None:
+def test_unknown_kind_of_fault_is_shown_verbatim() -> None:
     assert fault_words({"time": "2026-03-01", "kind": "weather", "wind": 9}) == "weather: wind 9"
 
 
-def test_every_verdict_of_a_gate_has_its_words_and_one_that_nobody_knows_is_told_as_it_is() -> None:
+def test_every_gate_verdict_has_a_description() -> None:
     assert {verdict.value for verdict in Verdict} == VERDICTS.keys()
     assert (gate_words("odd"), claim_words("odd", policy="a", against="a@5")) == ("gate odd", "gate odd: a against a@5")
 
 
-def test_the_words_of_a_verdict_stand_in_one_place() -> None:
+def test_descriptions_of_verdicts_are_defined_once() -> None:
     rooms = [path for kind in ("*.py", "*.html", "*.js") for path in Path(arena.__file__).parent.rglob(kind)]
     for words in ("gate passed", "gate undecided", "is no better than"):
         assert [path.name for path in rooms if words in path.read_text(encoding="utf-8")] == ["round_text.py"]
 
 
-def test_a_round_says_what_has_become_of_whom_and_nothing_where_nothing_has() -> None:
+def test_round_line_lists_changes_if_any() -> None:
     gates = [
         {"policy": "a", "against": "a@5", "verdict": verdict, "llr": 0.0, "games": games}
         for verdict, games in (("better", 1), ("not_better", 2), ("open", 0))

@@ -409,13 +409,13 @@ def test_wrapped_lanes_are_closed_and_drawn_as_the_game_is() -> None:
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_what_is_no_wrapper_or_does_not_fit_is_refused_with_its_place(wrappers: Wrappers, words: str) -> None:
+def test_unknown_or_unfit_wrapper_is_refused_with_its_path(wrappers: Wrappers, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         adapt(Painting, {}, 1, wrappers)
     assert words in str(caught.value)
 
 
-def test_pictures_are_asked_for_where_there_are_none() -> None:
+def test_missing_image_observation_is_refused_with_a_remedy() -> None:
     for name in ("grayscale", "resize"):
         with pytest.raises(ConfigError, match=rf"wrappers\[0\]: {name} cannot go around entities that observe Box"):
             adapt(Touchdown, {}, 1, [(name, [4, 4] if name == "resize" else None)])
@@ -440,7 +440,7 @@ def test_gymnasiums_own_environments_are_wrapped_themselves() -> None:
 
 
 @pytest.mark.parametrize("name", ["collections:Counter", "test_wrappers:itself_not"])
-def test_what_is_no_wrapper_is_told_so(name: str) -> None:
+def test_class_that_is_no_wrapper_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="is no Gymnasium wrapper"):
         adapt(CARTPOLE, {}, 1, [(name, None)])
 

@@ -31,7 +31,7 @@ plain_data = st.recursive(
 
 
 @given(plain_data)
-def test_what_is_dumped_loads_as_equal_data_of_equal_types(data: Any) -> None:
+def test_dump_and_load_keep_values_and_types(data: Any) -> None:
     loaded = yaml.load(yaml.dump(data), source="test")
     assert loaded == data
     assert repr(loaded) == repr(data)  # 1 == 1.0 == True, but they are not the same
@@ -59,7 +59,7 @@ def test_what_is_dumped_loads_as_equal_data_of_equal_types(data: Any) -> None:
         ("", None),
     ],
 )
-def test_a_plain_word_is_read_as(text: str, value: object) -> None:
+def test_plain_scalars_have_their_types(text: str, value: object) -> None:
     loaded = yaml.load(text, source="test")
     assert loaded == value
     assert type(loaded) is type(value)
@@ -115,7 +115,7 @@ def laughs(levels: int, first: str = "[ha]", others: str = "[{}]") -> str:
 
 
 @pytest.mark.parametrize(("first", "others"), [("[ha]", "[{}]"), ("{k: v}", "{{<<: [{}]}}")], ids=["lists", "merges"])
-def test_a_text_that_grows_without_measure_when_aliases_are_written_out_is_refused(first: str, others: str) -> None:
+def test_exponential_alias_expansion_is_refused(first: str, others: str) -> None:
     assert len(yaml.load(laughs(3, first, others), source="f.yaml")) == 3
     with pytest.raises(ConfigError, match="holds more than 100000 characters when its aliases are written out"):
         yaml.load(laughs(20, first, others), source="f.yaml")
@@ -142,6 +142,6 @@ def test_a_tag_that_makes_more_than_plain_data_is_refused_where_it_stands(tag: s
 @pytest.mark.parametrize(
     "text", ['"\\0"', '"a\\x00b"', '"\\ud800"', '{"\\0": 1}', "!!bool x", "!!float ''", "0x" + "f" * 101]
 )
-def test_words_that_nothing_can_be_made_of_are_configuration_errors(text: str) -> None:
+def test_unparsable_values_are_configuration_errors(text: str) -> None:
     with pytest.raises(ConfigError):
         yaml.load(text, source="f.yaml")

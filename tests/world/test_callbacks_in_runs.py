@@ -54,8 +54,8 @@ def told(kind: str) -> list[Any]:
     return [note[1] for note in NOTES if note[0] == kind]
 
 
-def test_they_hear_of_everything_once_and_in_order(tmp_path: Path) -> None:
-    status, folder = played(duel("listeners:HearsAll"), tmp_path)
+def test_callbacks_are_called_once_and_in_order(tmp_path: Path) -> None:
+    status, folder = played(duel("recorders:RecordsAll"), tmp_path)
     assert status == 0
     assert told("episode") == list(JournalReader(folder.episodes))
     assert told("update") == list(JournalReader(folder.metrics))
@@ -69,9 +69,9 @@ def test_they_hear_of_everything_once_and_in_order(tmp_path: Path) -> None:
     assert (run.folder, run.resumed, run.plan["processes"]) == (folder.path, False, 1)
 
 
-def test_a_run_is_the_same_with_them_and_without(tmp_path: Path) -> None:
+def test_callbacks_do_not_change_the_run(tmp_path: Path) -> None:
     heard, silent = (
-        played(duel(*callbacks), tmp_path / name)[1] for name, callbacks in (("a", ["listeners:HearsAll"]), ("b", []))
+        played(duel(*callbacks), tmp_path / name)[1] for name, callbacks in (("a", ["recorders:RecordsAll"]), ("b", []))
     )
     assert heard.episodes.read_bytes() == silent.episodes.read_bytes()
 
@@ -79,10 +79,10 @@ def test_a_run_is_the_same_with_them_and_without(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("where", "nth"), [("start", 1), ("episode", 1), ("episode", 20), ("update", 12), ("checkpoint", 2)]
 )
-def test_one_that_stops_ends_the_run_in_good_order(
+def test_stopping_callback_ends_the_run_normally(
     where: str, nth: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    entry = {"class": "listeners:Stops", "options": {"where": where, "nth": nth}}
+    entry = {"class": "recorders:Stops", "options": {"where": where, "nth": nth}}
     status, folder = played(duel(entry, ticks=100_000, checkpoint_every=50_000 if nth != 2 else LEG), tmp_path)
     found = boundary.newest(folder)
     assert found is not None
@@ -92,14 +92,14 @@ def test_one_that_stops_ends_the_run_in_good_order(
     assert told("checkpoint")[-1] == found.tick
     assert [note[0] for note in NOTES][-1] == "end"
     assert told("round") == []
-    words = f"stopped at tick {found.tick}, asked to stop by callback listeners:Stops; --resume goes on from there"
+    words = f"stopped at tick {found.tick}, asked to stop by callback recorders:Stops; --resume goes on from there"
     assert words in capfd.readouterr().err
 
 
-def test_a_run_that_goes_on_says_so(tmp_path: Path) -> None:
-    played(duel("listeners:HearsAll"), tmp_path)
+def test_resumed_run_is_announced_to_callbacks(tmp_path: Path) -> None:
+    played(duel("recorders:RecordsAll"), tmp_path)
     NOTES.clear()
-    status, folder = played(duel("listeners:HearsAll", ticks=TICKS + LEG), tmp_path, resume=True)
+    status, folder = played(duel("recorders:RecordsAll", ticks=TICKS + LEG), tmp_path, resume=True)
     assert status == 0
     (run,) = told("start")
     assert run.resumed
@@ -109,24 +109,26 @@ def test_a_run_that_goes_on_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["start", "round", "episode", "update", "checkpoint", "end"])
-def test_one_that_fails_ends_the_run_with_its_name(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_callback_ends_the_run_and_is_named(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     failures: list[Failed] = []
     monkeypatch.setattr("arena.launch.console.tell", failures.append)
-    entry = {"class": "listeners:Fails", "options": {"where": where}}
+    entry = {"class": "recorders:Fails", "options": {"where": where}}
     status, folder = played(duel(entry), tmp_path)
     assert status == 1
     (failure,) = failures
-    assert failure.who == "callback listeners:Fails"
+    assert failure.who == "callback recorders:Fails"
     assert failure.message.endswith(f"ZeroDivisionError: fails at {where}")
     if where in ("episode", "update"):
         journal = folder.episodes if where == "episode" else folder.metrics
         assert next(iter(JournalReader(journal))) == told(where)[0], "it is on record"
 
 
-def test_an_evaluation_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluation_has_no_callbacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     blue = {"algorithm": "workers:Counts"}
-    Path("c.yaml").write_text(yaml.dump(duel("listeners:HearsAll", policies={"blue": blue, "red": blue})))
+    Path("c.yaml").write_text(yaml.dump(duel("recorders:RecordsAll", policies={"blue": blue, "red": blue})))
     assert main(["train", "c.yaml", "--ranks", "1", "--run-dir", "run"]) == 0
     NOTES.clear()
     assert main(["evaluate", "run", "--episodes", "4"]) == 0

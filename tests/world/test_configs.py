@@ -10,7 +10,7 @@ import yaml
 
 from arena.cli.main import main
 from arena.records.journal import JournalReader
-from working_folder import visiting
+from working_folder import working_directory
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 FILES = sorted(CONFIGS.rglob("*.yaml"))
@@ -39,7 +39,7 @@ def test_a_configuration_is_valid_and_trains(file: Path, tmp_path: Path) -> None
     small = [f"policies.{name}.options.{SMALL[given]}" for name, given in algorithms.items() if given in SMALL]
     small += [f"rounds={ROUNDS}"] if "rounds" in config else []
     run = tmp_path / "run"
-    with visiting(file.parent):
+    with working_directory(file.parent):
         assert main(["check", file.name]) == 0
         given = [part for change in small for part in ("--set", change)]
         assert main(["train", file.name, "--ranks", "1", "--ticks", "20", "--run-dir", str(run), *given]) == 0
@@ -52,7 +52,7 @@ def test_a_configuration_is_valid_and_trains(file: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize("name", LEARNT)
 def test_an_example_learns(name: str, tmp_path: Path) -> None:
     policy, expected = LEARNT[name]
-    with visiting(CONFIGS / "examples" / name):
+    with working_directory(CONFIGS / "examples" / name):
         assert main(["train", "match.yaml", "--ranks", "1", "--run-dir", str(tmp_path / "run")]) == 0
     returns = [
         seat["return"]

@@ -28,7 +28,7 @@ def run_of(algorithm: str, ticks: int = 2000, **options: Any) -> Any:
     }
 
 
-def test_a_run_whose_disk_gets_full_ends_with_a_sentence_and_goes_on_when_there_is_space(tmp_path: Path) -> None:
+def test_full_disk_ends_the_run_and_resume_works(tmp_path: Path) -> None:
     data = run_of("workers:Counts")
     with full_above(20_000), pytest.raises(WriteError, match=r"episodes.jsonl cannot be written: File too large"):
         play(data, tmp_path, given=True)

@@ -18,7 +18,7 @@ import yaml
 import readme
 from arena.cli.main import main
 from arena.records.journal import JournalReader
-from working_folder import visiting
+from working_folder import working_directory
 
 WRITING = readme.PAGES["docs/writing-algorithms.md"]
 CONSOLES = [path for path, page in readme.PAGES.items() if any(page.steps())]
@@ -56,7 +56,7 @@ def missing(shown: Sequence[str], printed: str) -> list[str]:
 def test_commands_print_what_the_page_shows(path: str, tmp_path: Path) -> None:
     write_files(tmp_path, readme.PAGES[path])
     for step in readme.PAGES[path].steps():
-        with visiting(tmp_path), StringIO() as printed:
+        with working_directory(tmp_path), StringIO() as printed:
             with redirect_stdout(printed), redirect_stderr(printed):
                 code = main(shlex.split(step.command)[1:])
             failed = any(line.startswith("arena: error:") for line in step.shown)
@@ -80,7 +80,7 @@ def test_worker_of_the_readme_has_at_most_twenty_lines() -> None:
 
 def test_worker_of_the_readme_learns(tmp_path: Path) -> None:
     write_files(tmp_path, readme.README)
-    with visiting(tmp_path):
+    with working_directory(tmp_path):
         assert main(["train", "my_match.yaml", "--ranks", "1", "--run-dir", "run"]) == 0
     returns = [line["seats"][0]["return"] for line in JournalReader(tmp_path / "run" / "episodes.jsonl")]
     assert sum(returns[:20]) / 20 <= 5.0
@@ -91,7 +91,7 @@ def test_callback_ends_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str
     page = readme.PAGES["docs/callbacks.md"]
     write_files(tmp_path, readme.README, page)
     (callbacks,) = [yaml.safe_load(body)["callbacks"] for body in page.blocks("yaml")]
-    with visiting(tmp_path):
+    with working_directory(tmp_path):
         assert main(["train", "my_match.yaml", "--ranks", "1", "--set", f"callbacks=[{json.dumps(callbacks[0])}]"]) == 0
     assert "asked to stop by callback my_callbacks:StopWhenGood" in "".join(capsys.readouterr())
 
@@ -109,7 +109,7 @@ def test_worker_around_another_library_runs(tmp_path: Path) -> None:
         "matches": [{"env": "game", "seats": ["blue", "red"]}],
     }
     (tmp_path / "match.yaml").write_text(yaml.safe_dump(match))
-    with visiting(tmp_path):
+    with working_directory(tmp_path):
         assert main(["train", "match.yaml", "--ranks", "1", "--run-dir", "run"]) == 0
     lengths = [line["length"] for line in JournalReader(tmp_path / "run" / "episodes.jsonl")]
     assert sum(lengths) > 100
@@ -128,7 +128,7 @@ def test_checkpoint_opens_with_stable_baselines3(tmp_path: Path) -> None:
     }
     (tmp_path / "match.yaml").write_text(yaml.safe_dump(match))
     code = readme.PAGES["docs/algorithms/sb3.md"].files()["open_with_sb3.py"]
-    with visiting(tmp_path):
+    with working_directory(tmp_path):
         assert main(["train", "match.yaml", "--ranks", "1", "--run-dir", "runs/my_run"]) == 0
         found: dict[str, object] = {}
         exec(compile(code, "open_with_sb3.py", "exec"), found)
@@ -138,7 +138,7 @@ def test_checkpoint_opens_with_stable_baselines3(tmp_path: Path) -> None:
 def test_recorded_samples_are_read_and_estimated_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = readme.PAGES["docs/data.md"]
     (tmp_path / "configs").symlink_to(readme.ROOT / "configs")
-    with visiting(tmp_path):
+    with working_directory(tmp_path):
         for step in page.steps():
             if (
                 "--run-dir runs/teacher" in step.command
@@ -162,17 +162,17 @@ def test_configuration_of_the_example_is_the_one_shown() -> None:
     assert yaml.safe_load(shown) == without
 
 
-def test_face_that_a_seat_cannot_give_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unavailable_face_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_files(tmp_path, readme.README)
-    with visiting(tmp_path):
+    with working_directory(tmp_path):
         assert main(["plan", "my_match.yaml", "--set", "matches[0].lanes=2"]) == 2
     assert "the seat cannot give the face that the algorithm wants" in capsys.readouterr().err
 
 
-def test_folder_that_is_taken_is_told_in_the_words_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_existing_folder_has_the_message_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copy(readme.ROOT / "configs" / "touchdown_2v2.yaml", tmp_path)
     (tmp_path / "runs" / "t").mkdir(parents=True)
     (tmp_path / "runs" / "t" / "config.yaml").touch()
-    with visiting(tmp_path):
+    with working_directory(tmp_path):
         assert main(["train", "touchdown_2v2.yaml", "--ranks", "1", "--run-dir", "runs/t"]) == 2
     assert capsys.readouterr().err.strip() in " ".join(readme.PAGES["docs/configuration/index.md"].text.split())

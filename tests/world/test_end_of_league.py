@@ -59,7 +59,7 @@ def test_a_league_ends_with_its_standings_and_a_run_of_one_round_does_not(
     ],
     ids=["whole", "round", "leg", "enough"],
 )
-def test_below_the_standings_is_said_what_they_rest_on(
+def test_standings_have_their_caveats_below(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], keys: dict[str, Any], said: str | None
 ) -> None:
     path, run = tmp_path / "league.yaml", tmp_path / "run"
@@ -83,7 +83,7 @@ def test_below_the_standings_is_said_what_they_rest_on(
     ],
     ids=["decided", "knockout"],
 )
-def test_a_league_with_nothing_left_to_find_out_has_finished_before_its_last_round(
+def test_decided_league_ends_before_its_last_round(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], how: dict[str, Any]
 ) -> None:
     path, run = tmp_path / "league.yaml", tmp_path / "run"
@@ -96,9 +96,7 @@ def test_a_league_with_nothing_left_to_find_out_has_finished_before_its_last_rou
     assert summary.rounds < 9
 
 
-def test_a_knockout_ends_with_its_winner_and_the_ticks_that_all_its_rounds_have_played(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_knockout_ends_with_its_winner_and_total_ticks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, run = tmp_path / "league.yaml", tmp_path / "run"
     players = {"weak": plays(0), "strong": plays(1), "feeble": plays(0), "poor": plays(0)}
     matches = [{"knockout": {"env": "g", "policies": ["feeble", "poor", "weak", "strong"]}}]
@@ -119,7 +117,7 @@ def test_a_knockout_ends_with_its_winner_and_the_ticks_that_all_its_rounds_have_
     assert "strong has won <code>matches[0].knockout</code>, with" in page(read_run(run))
 
 
-def test_a_league_of_draws_says_that_nobody_is_better(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_league_of_draws_reports_equal_players(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, run = tmp_path / "league.yaml", tmp_path / "run"
     players = {"weak": plays(1), "strong": plays(1)}
     path.write_text(yaml.safe_dump({**CONFIG, "rounds": 2, "ticks": 600, "policies": players}))

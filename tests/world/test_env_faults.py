@@ -34,7 +34,7 @@ def alone(*, on_env_error: str = "restart", ticks: int = 20, lanes: int = 1, pla
     }
 
 
-def test_a_game_made_anew_truncates_what_was_played_and_goes_on(tmp_path: Path) -> None:
+def test_restarted_game_truncates_its_episodes(tmp_path: Path) -> None:
     played = play(alone(), tmp_path)
     _, _, seen, reward, terminated, truncated, _ = [note for note in played.notes if note[1] == "step"][6]
     assert (float(seen[0]), reward, terminated, truncated) == (4.0, 0.0, False, True), "as seen last, not paid"
@@ -44,13 +44,13 @@ def test_a_game_made_anew_truncates_what_was_played_and_goes_on(tmp_path: Path) 
     assert Faulty.closed == 2, "the one that failed, and the last one"
 
 
-def test_a_dropped_episode_is_neither_recorded_nor_counted_but_its_ticks_are_played(tmp_path: Path) -> None:
+def test_dropped_episode_is_not_recorded_but_costs_ticks(tmp_path: Path) -> None:
     played = play(alone(ticks=17), tmp_path)
     assert [(e["episode"], e["tick"], e["length"]) for e in played.episodes] == [(0, 5, 5), (1, 12, 5), (2, 17, 5)]
     assert played.scoreboard.policies["blue"].episodes == 3
 
 
-def test_a_restart_is_written_down_shown_and_summed_up(tmp_path: Path) -> None:
+def test_restart_is_recorded_shown_and_summarized(tmp_path: Path) -> None:
     played = play(alone(lanes=3, player={"algorithm": "random"}), tmp_path)
     (line,) = map(json.loads, played.folder.faults.read_text().splitlines())
     assert {"kind": "environment", "match": 0, "tick": 7, "lanes": [0, 1, 2]}.items() <= line.items()
@@ -67,7 +67,7 @@ def test_a_run_without_faults_has_no_file_of_them(tmp_path: Path) -> None:
     assert losses(played.folder.faults) == (0, 0)
 
 
-def test_a_game_made_anew_gets_seeds_that_no_lane_has_had(tmp_path: Path) -> None:
+def test_restarted_game_gets_unused_seeds(tmp_path: Path) -> None:
     play(alone(lanes=2, faulty=6, at=2, player={"algorithm": "random"}), tmp_path)
     given = [seed for seed in Faulty.seeds if seed is not None]
     assert len(given) == 2 * 4, "a first game and three more, two lanes each"
@@ -79,7 +79,7 @@ def test_a_game_made_anew_gets_seeds_that_no_lane_has_had(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_what_a_game_must_not_say_ends_the_run_naming_entity_and_lane(fault: str, tmp_path: Path) -> None:
+def test_invalid_value_of_a_game_ends_the_run_with_its_entity(fault: str, tmp_path: Path) -> None:
     data = alone(on_env_error="stop", fault=fault, lanes=2, player={"algorithm": "random"})
     with pytest.raises(RoleFailed, match=r"GameError: the game gave 'agent_0' in lane 0 .*; .*") as caught:
         play(data, tmp_path)
@@ -88,7 +88,7 @@ def test_what_a_game_must_not_say_ends_the_run_naming_entity_and_lane(fault: str
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_what_a_game_must_not_say_reaches_nobody_when_it_is_made_anew(fault: str, tmp_path: Path) -> None:
+def test_invalid_value_of_a_game_reaches_no_worker_after_restart(fault: str, tmp_path: Path) -> None:
     played = play(alone(fault=fault), tmp_path)
     steps = [note for note in played.notes if note[1] == "step"]
     assert len(steps) == 20
@@ -96,15 +96,15 @@ def test_what_a_game_must_not_say_reaches_nobody_when_it_is_made_anew(fault: str
     assert steps[6][5], "truncated"
 
 
-def test_lanes_are_named_by_their_numbers_in_the_match_whichever_half_they_are_in(tmp_path: Path) -> None:
-    player = {"algorithm": "block_workers:Swallows"}
+def test_lanes_have_match_wide_numbers_in_errors(tmp_path: Path) -> None:
+    player = {"algorithm": "block_workers:IgnoresBudget"}
     data = alone(on_env_error="stop", fault="nan reward", lanes=4, at=2, faulty=[4], player=player)
     data["matches"][0]["pipeline"] = 2
     with pytest.raises(RoleFailed, match="in lane 3 on tick 2 the reward nan; expected a finite number"):
         play(data, tmp_path)
 
 
-def test_rewards_of_another_shape_are_refused_where_numpy_would_have_stretched_them(tmp_path: Path) -> None:
+def test_broadcastable_rewards_of_another_shape_are_refused(tmp_path: Path) -> None:
     data = alone(on_env_error="stop", make="faulty_games:Transposed", lanes=1, player={"algorithm": "random"})
     data["matches"][0]["seats"] = ["blue", "blue"]
     with pytest.raises(
@@ -113,7 +113,7 @@ def test_rewards_of_another_shape_are_refused_where_numpy_would_have_stretched_t
         play(data, tmp_path)
 
 
-def test_a_reset_that_fails_keeps_the_episodes_that_were_over_and_truncates_the_others(tmp_path: Path) -> None:
+def test_failed_reset_keeps_ended_episodes(tmp_path: Path) -> None:
     player = {"algorithm": "faulty_workers:Rows"}
     played = play(alone(fault="reset", at=3, length=[3, 5], lanes=2, ticks=8, player=player), tmp_path)
     rewards, terminated, truncated, final = played.notes[2]  # of the third tick
@@ -124,7 +124,7 @@ def test_a_reset_that_fails_keeps_the_episodes_that_were_over_and_truncates_the_
     assert losses(played.folder.faults) == (1, 1)
 
 
-def test_a_game_that_fails_when_a_worker_alone_resets_it_begins_with_the_seeds_that_were_asked_for(
+def test_restart_during_a_reset_uses_the_requested_seeds(
     tmp_path: Path,
 ) -> None:
     data = alone(fault="reset", at=3, player={"algorithm": "faulty_workers:ResetsWithSeed", "options": {"seed": 11}})
@@ -134,7 +134,7 @@ def test_a_game_that_fails_when_a_worker_alone_resets_it_begins_with_the_seeds_t
     assert seeds[1:] == [11, 11], "the game that failed, and the one in its place"
 
 
-def test_seats_that_share_a_match_all_go_on(tmp_path: Path) -> None:
+def test_seats_of_a_restarted_match_continue(tmp_path: Path) -> None:
     data = alone(make="faulty_games:FaultyDropout", at=3, ticks=20)
     data["policies"]["red"] = {"algorithm": "random"}
     data["matches"][0]["seats"] = ["red", "red", "blue"]
@@ -176,7 +176,7 @@ def test_a_game_that_cannot_be_made_is_a_mistake_and_leaves_no_folder(fault: str
     assert not list(tmp_path.iterdir())
 
 
-def test_a_game_that_cannot_even_begin_ends_the_run(tmp_path: Path) -> None:
+def test_game_that_fails_on_reset_ends_the_run(tmp_path: Path) -> None:
     with pytest.raises(RoleFailed, match="RuntimeError: the game cannot be reset") as caught:
         play(alone(fault="reset", at=2, lanes=2, faulty=2, player={"algorithm": "random"}), tmp_path)
     assert caught.value.failure.exit_code == 1
@@ -184,16 +184,14 @@ def test_a_game_that_cannot_even_begin_ends_the_run(tmp_path: Path) -> None:
     assert not (tmp_path / "run" / "faults.jsonl").exists()
 
 
-def test_a_game_that_can_neither_play_nor_be_closed_is_given_up_with_a_line_in_the_log(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unclosable_game_is_abandoned_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     played = play(alone(close=True), tmp_path)
     assert losses(played.folder.faults) == (1, 1)
     assert "a game that is given up cannot be closed" in caplog.text
     assert "RuntimeError: the game cannot be closed" in caplog.text
 
 
-def test_a_simulator_that_is_killed_is_started_anew(tmp_path: Path) -> None:
+def test_killed_simulator_is_restarted(tmp_path: Path) -> None:
     played = play(alone(make="faulty_games:External", dies_at=7, ticks=20), tmp_path)
     assert losses(played.folder.faults) == (2, 2), "every instance dies in its seventh step"
     errors = [json.loads(line)["error"] for line in played.folder.faults.read_text().splitlines()]
@@ -201,15 +199,13 @@ def test_a_simulator_that_is_killed_is_started_anew(tmp_path: Path) -> None:
     assert all(step[3] == 2.0 for step in played.notes if step[1] == "step" and not step[5])
 
 
-def test_a_simulator_that_is_killed_ends_the_run_where_nothing_is_made_anew(tmp_path: Path) -> None:
+def test_killed_simulator_ends_the_run_without_restarts(tmp_path: Path) -> None:
     with pytest.raises(RoleFailed, match=r"EOFError|BrokenPipeError|ConnectionResetError"):
         play(alone(on_env_error="stop", make="faulty_games:External"), tmp_path)
 
 
 @pytest.mark.parametrize("fault", ["nan reward", "infinite observation"])
-def test_what_is_not_finite_is_told_with_match_lane_entity_and_tick_and_checkpoints_stay(
-    fault: str, tmp_path: Path
-) -> None:
+def test_non_finite_value_is_reported_with_its_place(fault: str, tmp_path: Path) -> None:
     ppo = {"algorithm": "ppo", "options": {"n_steps": 5, "minibatch_size": 16, "hidden_sizes": [4]}}
     data = {**alone(on_env_error="stop", player=ppo, ticks=40, fault=fault, at=7, faulty=[3]), "checkpoint_every": 10}
     with pytest.raises(RoleFailed) as caught:

@@ -15,7 +15,7 @@ from arena.cli.main import main
 from arena.records import checkpoint
 from arena.records.journal import JournalReader
 from in_process import play
-from working_folder import visiting
+from working_folder import working_directory
 
 COUNTS = {"algorithm": "workers:Counts"}
 RANDOM = {"algorithm": "random"}
@@ -92,14 +92,14 @@ def test_a_configuration_has_no_checkpoints_not_even_a_last_one(
 
 
 @pytest.mark.parametrize("red", [ROCK, RANDOM], ids=["scripted", "random"])
-def test_where_all_games_are_alike_a_line_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str], red: Any) -> None:
+def test_identical_games_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str], red: Any) -> None:
     data = duel(
         envs={"game": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors", "rounds": 1}}},
         policies={"blue": ROCK, "red": red},
     )
     data["matches"][0]["lanes"] = 5
     path = written(tmp_path, data)
-    with visiting(tmp_path):
+    with working_directory(tmp_path):
         *_, said = evaluate(capsys, path, "--episodes", "10")
         sampled = evaluate(capsys, path, "--episodes", "10", "--sample")
     assert (said.startswith("all games between blue and red were alike") and "--sample" in said) is (red is ROCK)
@@ -109,9 +109,7 @@ def test_where_all_games_are_alike_a_line_says_so(tmp_path: Path, capsys: pytest
 # what is played
 
 
-def test_lines_and_folders_say_who_was_evaluated_with_which_weights(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lines_and_folders_name_policies_and_checkpoints(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = evaluate(capsys, run, "--checkpoints", "first", "last", "20", "--against", "random")
     assert titles(lines) == [
         "blue at its first checkpoint against random",
@@ -136,7 +134,7 @@ def test_the_weights_are_those_of_the_checkpoint(run: Path, capsys: pytest.Captu
         assert checkpoint.load(load).state["count"] == ticks
 
 
-def test_the_log_says_which_roles_the_process_has_hosted(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_lists_the_roles_of_the_process(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     evaluate(capsys, run)
     first = (run / "evaluations" / "last" / "logs" / "rank-0000.log").read_text().splitlines()[0]
     assert " INFO arena: hosts root, environment of match 0 ('game'), worker of policy 'blue' in seat 0" in first
@@ -144,7 +142,7 @@ def test_the_log_says_which_roles_the_process_has_hosted(run: Path, capsys: pyte
 
 def test_a_configuration_is_evaluated_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, duel())
-    with visiting(tmp_path):
+    with working_directory(tmp_path):
         assert titles(evaluate(capsys, path)) == ["blue, as configured", "red, as configured"]
         assert titles(evaluate(capsys, path, "--against", "random")) == [
             "blue, as configured, against random",
@@ -157,9 +155,7 @@ def test_a_configuration_is_evaluated_as_it_is(tmp_path: Path, capsys: pytest.Ca
     }
 
 
-def test_every_policy_plays_at_least_so_many_episodes_the_same_number_in_every_lane(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_lane_plays_the_same_number_of_episodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = duel(policies=dict.fromkeys(("a", "b", "c", "unseated"), RANDOM))
     data["matches"] = [
         {"env": "game", "seats": ["a", "b"], "lanes": 3},
@@ -212,9 +208,7 @@ def test_a_policy_that_is_the_opponent_keeps_its_own_checkpoint(
 # mistakes
 
 
-def test_scripted_as_opponent_needs_options_and_the_message_says_so(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_scripted_opponent_without_options_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     error = mistake(capsys, run, "--against", "scripted")
     assert "--against: the algorithm 'scripted' cannot take the other seats without options" in error
     assert "either `action` or `function`" in error
@@ -229,18 +223,16 @@ def test_scripted_as_opponent_needs_options_and_the_message_says_so(
         (["--checkpoints", "last", "7"], "--checkpoints: there is no checkpoint '7'; known: 0, "),
     ],
 )
-def test_a_mistake_on_the_command_line_is_told_before_anything_is_played(
+def test_command_line_mistake_is_reported_before_play(
     run: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     assert message in mistake(capsys, run, *arguments)
     assert not (run / "evaluations").exists()
 
 
-def test_a_policy_that_plays_alone_has_nobody_to_be_opposed_by(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_solo_policy_cannot_have_an_opponent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = duel(policies={"blue": RANDOM}, matches=[{"env": "game", "seats": ["blue", "blue"]}])
-    with visiting(tmp_path):
+    with working_directory(tmp_path):
         error = mistake(capsys, written(tmp_path, data), "--against", "random")
         assert not Path("runs").exists()
     assert "--against: blue has no match with seats of others: there is no other seat to oppose from" in error
@@ -251,13 +243,13 @@ def test_a_policy_that_cannot_be_frozen_ends_with_one_message_and_no_folder(
 ) -> None:
     data = duel(policies={"blue": {"algorithm": "workers:Stepper"}, "red": RANDOM})
     data["matches"][0]["lanes"] = 1
-    with visiting(tmp_path):
+    with working_directory(tmp_path):
         error = mistake(capsys, written(tmp_path, data))
         assert not Path("runs").exists()
     assert "policies.blue.algorithm: to play without learning an algorithm needs actor(); 'workers:Stepper'" in error
 
 
-def test_a_mistake_leaves_the_evaluations_of_others_alone(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistake_keeps_other_evaluations(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     evaluate(capsys, run)
     config = yaml.safe_load((run / "config.yaml").read_text())
     config["envs"]["game"]["idle_action"] = 99
@@ -271,7 +263,7 @@ def test_a_game_that_raises_ends_with_its_own_traceback_and_exit_1(
 ) -> None:
     data = duel(envs={"game": {"make": "games:Raises", "kwargs": {"where": "step"}}}, policies={"blue": RANDOM})
     data["matches"] = [{"env": "game", "seats": ["blue"]}]
-    with visiting(tmp_path):
+    with working_directory(tmp_path):
         assert main(["evaluate", written(tmp_path, data)]) == 1
     error = capsys.readouterr().err
     assert error.startswith("arena: the run has ended: environment of match 0")
@@ -280,7 +272,7 @@ def test_a_game_that_raises_ends_with_its_own_traceback_and_exit_1(
 
 
 @pytest.mark.parametrize(("given", "status"), [((), 130), ((signal.SIGTERM,), 143)], ids=["SIGINT", "SIGTERM"])
-def test_an_interrupt_is_told_in_a_sentence(
+def test_interrupt_is_reported_in_one_line(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -293,13 +285,13 @@ def test_an_interrupt_is_told_in_a_sentence(
     name = signal.Signals(status - 128).name
     for place, words in (
         ("arena.launch.lead.Root.record", "what was played is in runs/duel-evaluation"),
-        ("arena.launch.lead.Root.gather", "before anybody has played"),
+        ("arena.launch.lead.Root.gather", "before play began"),
     ):
-        with monkeypatch.context() as patch, visiting(tmp_path):
+        with monkeypatch.context() as patch, working_directory(tmp_path):
             patch.setattr(place, interrupted)
             assert main(["evaluate", written(tmp_path, duel())]) == status
         error = capsys.readouterr().err
         assert f"ended by {name}; {words}" in error
         assert "--resume" not in error
         assert "Traceback" not in error
-    assert len(list((tmp_path / "runs").iterdir())) == 1, "one that nobody has played leaves nothing"
+    assert len(list((tmp_path / "runs").iterdir())) == 1, "a run that was not played leaves nothing"

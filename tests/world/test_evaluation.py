@@ -66,9 +66,7 @@ def lines(folder: RunFolder) -> list[dict[str, Any]]:
     return list(JournalReader(folder.evaluations))
 
 
-def test_where_all_games_of_an_evaluation_are_alike_a_line_says_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_identical_evaluation_games_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     changes = {
         "envs": {"game": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors", "rounds": 1}}},
         "policies": {"blue": PPO, "rock": {"algorithm": "scripted", "options": {"action": 0}}},
@@ -115,16 +113,14 @@ def test_the_games_are_other_ones_than_those_of_the_training(tmp_path: Path) -> 
     assert played != trained[:6]
 
 
-def test_the_seats_may_be_taken_by_others(tmp_path: Path) -> None:
+def test_evaluation_seats_may_differ(tmp_path: Path) -> None:
     script = {"algorithm": "scripted", "options": {"action": 0}}
     policies = {"blue": PPO, "red": {"algorithm": "random"}, "still": script}
     _, folder = train(duel({**EVALUATION, "seats": ["still", "blue"]}, policies=policies), tmp_path / "run")
     assert {line["policy"] for line in lines(folder)} == {"still", "blue"}
 
 
-def test_who_plays_in_evaluations_alone_is_told_of_there_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_evaluation_only_policies_appear_only_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     policies = {
         "blue": PPO,
         "red": {"algorithm": "random"},
@@ -141,9 +137,7 @@ def test_who_plays_in_evaluations_alone_is_told_of_there_alone(
 
 
 @pytest.mark.parametrize("tick", [40, 100], ids=["the first", "the last"])
-def test_an_interrupted_evaluation_is_played_when_the_run_goes_on(
-    tick: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_evaluation_is_played_on_resume(tick: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = train(duel(), tmp_path / "whole")[1]
     keep = evaluating.evaluations.keep
 
@@ -164,9 +158,7 @@ def test_an_interrupted_evaluation_is_played_when_the_run_goes_on(
     assert weights(folder) == weights(whole)
 
 
-def test_a_run_that_is_evaluated_only_when_it_goes_on_forgets_what_came_after_its_boundary(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_evaluation_after_resume_drops_later_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = train(duel(), tmp_path / "whole")[1]
     save = boundary.save
 
@@ -186,7 +178,7 @@ def test_a_run_that_is_evaluated_only_when_it_goes_on_forgets_what_came_after_it
     assert "every: 40" in folder.config.read_text()
 
 
-def test_nobody_else_writes_into_the_folder_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_is_locked_during_an_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[str] = []
     played = lead.in_one_process
 
@@ -217,7 +209,7 @@ def test_games_that_draw_from_global_streams_are_the_same_too(tmp_path: Path) ->
     assert evaluated.episodes.read_bytes() == without.episodes.read_bytes()
 
 
-def test_a_run_that_goes_back_forgets_the_evaluations_after_its_boundary(tmp_path: Path) -> None:
+def test_resume_drops_evaluations_after_its_boundary(tmp_path: Path) -> None:
     whole = train(duel(), tmp_path / "run")[1]
     found = whole.evaluations.read_bytes()
     for tick in (80, 100):
@@ -271,7 +263,7 @@ def test_what_cannot_be_is_refused(evaluation: Any, words: str) -> None:
     ("algorithm", "words"),
     [("workers:Uniform", "an algorithm needs actor()"), ("workers:OnlyActs", "has no state_dict()")],
 )
-def test_what_cannot_be_saved_or_only_played_cannot_be_evaluated(
+def test_unsavable_policies_cannot_be_evaluated(
     algorithm: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     policies = {"blue": {"algorithm": algorithm}, "red": {"algorithm": "random"}}
@@ -310,7 +302,7 @@ PICTURES = {"make": "touchdown", "kwargs": {"max_steps": 15, "red_obs": "image"}
     ],
     ids=["other spaces than in training", "actions that it cannot take", "no such face"],
 )
-def test_whoever_cannot_take_a_seat_in_the_evaluation_is_found_before_anybody_trains(
+def test_unfit_evaluation_seat_is_refused_before_training(
     command: str,
     changes: dict[str, Any],
     seats: list[Any],

@@ -70,7 +70,7 @@ def test_truncation_is_not_termination(tmp_path: Path) -> None:
     assert [(e["terminated"], e["truncated"]) for e in played.episodes] == [(False, True)]
 
 
-def test_an_entity_that_ends_early_waits_in_reset_for_the_next_episode(tmp_path: Path) -> None:
+def test_early_ended_entity_blocks_in_reset_until_the_next_episode(tmp_path: Path) -> None:
     data = solo("games:Dropout", "workers:Stepper", ticks=12, lengths=[2, 4])
     data["policies"] = {
         "p": {"algorithm": "workers:Stepper", "options": {"name": "p"}},
@@ -86,7 +86,7 @@ def test_an_entity_that_ends_early_waits_in_reset_for_the_next_episode(tmp_path:
     assert [seat["idle_ticks"] for seat in played.episodes[0]["seats"]] == [0, 0], "out of the game is not idle"
 
 
-def test_in_a_turn_based_game_step_returns_when_the_seat_is_to_move_with_the_rewards_in_between(
+def test_turn_based_step_returns_at_the_next_turn_with_rewards(
     tmp_path: Path,
 ) -> None:
     data = solo("games:Alternate", "workers:Stepper", ticks=12)
@@ -105,13 +105,13 @@ def test_in_a_turn_based_game_step_returns_when_the_seat_is_to_move_with_the_rew
     assert [e["seats"][1]["return"] for e in played.episodes] == [33.0, 33.0]
 
 
-def test_reset_in_mid_episode_restarts_a_game_that_is_the_seats_own(tmp_path: Path) -> None:
+def test_reset_in_mid_episode_restarts_an_unshared_game(tmp_path: Path) -> None:
     played = play(solo("games:Countdown", "workers:ResetsOften", ticks=12, length=5), tmp_path)
     assert played.notes == [3, 6, 9, 12]
     assert [(e["cut"], e["length"]) for e in played.episodes] == [(True, 3)], "what the end of the run has cut"
 
 
-def test_reset_in_mid_episode_of_a_shared_game_idles_to_its_end_and_that_is_recorded(tmp_path: Path) -> None:
+def test_reset_of_a_shared_game_idles_to_its_end(tmp_path: Path) -> None:
     data = solo("games:Dropout", "workers:ResetsOften", ticks=18, lengths=[6, 6])
     data["policies"] = {"p": {"algorithm": "workers:ResetsOften"}, "q": {"algorithm": "random"}}
     data["matches"] = [{"env": "game", "seats": ["p", "q"]}]
@@ -133,13 +133,13 @@ def test_a_worker_that_leaves_early_idles_and_the_others_finish(tmp_path: Path) 
     assert sum(e["seats"][1]["idle_ticks"] for e in played.episodes) == 0
 
 
-def test_a_match_that_everybody_has_left_ends(tmp_path: Path) -> None:
+def test_match_ends_when_all_seats_have_left(tmp_path: Path) -> None:
     played = play(solo("games:Countdown", "workers:LeavesEarly", ticks=10**9, options={"steps": 8}), tmp_path)
     assert len(played.episodes) == 1
 
 
-def test_a_run_that_swallows_the_end_gets_it_again_and_plays_no_tick_more(tmp_path: Path) -> None:
-    played = play(solo("games:Countdown", "workers:Swallows", ticks=12), tmp_path)
+def test_budget_reached_is_raised_again_if_ignored(tmp_path: Path) -> None:
+    played = play(solo("games:Countdown", "workers:IgnoresBudget", ticks=12), tmp_path)
     assert played.notes == [12, 12, 12]
 
 
@@ -188,7 +188,7 @@ def test_seats_that_do_not_cover_the_game_are_a_configuration_error(tmp_path: Pa
 
 
 @pytest.mark.parametrize("algorithm", ["workers:Stepper", "workers:SteppedRows"])
-def test_an_action_that_is_none_of_the_spaces_is_the_workers_error(algorithm: str, tmp_path: Path) -> None:
+def test_invalid_action_is_an_error_of_the_worker(algorithm: str, tmp_path: Path) -> None:
     data = solo("games:Countdown", algorithm, options={"action": 7})
     with pytest.raises(RoleFailed, match=r"7\]? is no action of Discrete\(3\)") as caught:
         play(data, tmp_path)

@@ -65,12 +65,12 @@ def check_told_once(failure: Failed, words: str, who: str) -> None:
     assert who in failure.who
 
 
-def test_the_run_that_all_these_are_made_of_is_fine(tmp_path: Path) -> None:
+def test_base_run_of_these_tests_succeeds(tmp_path: Path) -> None:
     assert len(play(run_of(), tmp_path).updates) == 3
 
 
 @pytest.mark.parametrize("where", WORKER_PLACES)
-def test_an_algorithm_that_raises_is_told_with_its_policy_and_seat(where: str, tmp_path: Path) -> None:
+def test_failing_algorithm_is_reported_with_policy_and_seat(where: str, tmp_path: Path) -> None:
     failure = failure_in(run_of(blue={"algorithm": f"faulty_workers:{name_of(where)}"}), tmp_path)
     first = 1 if where == "own checkpoint" else 0  # the root of a group is the last one to leave it
     who = f"worker of policy 'blue' in seat 0 of match {first}"
@@ -78,7 +78,7 @@ def test_an_algorithm_that_raises_is_told_with_its_policy_and_seat(where: str, t
 
 
 @pytest.mark.parametrize("where", ACTOR_PLACES)
-def test_a_frozen_policy_that_raises_is_told_with_its_policy_and_seat(where: str, tmp_path: Path) -> None:
+def test_failing_frozen_policy_is_reported_with_policy_and_seat(where: str, tmp_path: Path) -> None:
     folder = tmp_path / "blue"
     algorithm = f"faulty_workers:{name_of(where)}"
     checkpoint.save(folder, {"w": 1}, policy="blue", algorithm=algorithm, ticks=0, update=0)
@@ -87,10 +87,8 @@ def test_a_frozen_policy_that_raises_is_told_with_its_policy_and_seat(where: str
     check_told_once(failure, f"ZeroDivisionError: fails at {where}", "worker of policy 'blue'")
 
 
-@pytest.mark.parametrize(("how", "words"), [("exit", "SystemExit: 5"), ("wordless", "WordlessError")])
-def test_an_algorithm_that_exits_or_cannot_say_why_ends_the_run_as_any_other(
-    how: str, words: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("how", "words"), [("exit", "SystemExit: 5"), ("unprintable", "UnprintableError")])
+def test_exit_or_empty_error_ends_the_run(how: str, words: str, tmp_path: Path) -> None:
     failure = failure_in(run_of(blue={"algorithm": "faulty_workers:Ends", "options": {"how": how}}), tmp_path)
     assert failure.exit_code == 1
     assert failure.message.count("Traceback") == 1
@@ -108,19 +106,19 @@ def test_an_algorithm_that_exits_or_cannot_say_why_ends_the_run_as_any_other(
         ("exit", 7, "SystemExit: 3"),
     ],
 )
-def test_a_game_that_raises_is_told_with_its_match(fault: str, at: int, words: str, tmp_path: Path) -> None:
+def test_failing_game_is_reported_with_its_match(fault: str, at: int, words: str, tmp_path: Path) -> None:
     env = {"make": "faulty_games:Faulty", "kwargs": {"fault": fault, "at": at, "faulty": 8}}
     check_told_once(failure_in(run_of(env=env), tmp_path), words, "environment of match")
 
 
-def test_a_game_that_cannot_be_closed_is_told_with_its_match(tmp_path: Path) -> None:
+def test_failing_close_is_reported_with_its_match(tmp_path: Path) -> None:
     env = {"make": "faulty_games:Faulty", "kwargs": {"faulty": 0, "close": True}}
     failure = failure_in(run_of(env=env), tmp_path)
     check_told_once(failure, "RuntimeError: the game cannot be closed", "environment of match")
 
 
 @pytest.mark.parametrize("key", ["envs", "policies"])
-def test_what_cannot_be_imported_is_a_mistake_that_is_told_in_a_sentence(key: str, tmp_path: Path) -> None:
+def test_import_error_is_a_configuration_error(key: str, tmp_path: Path) -> None:
     data = run_of()
     if key == "envs":
         data["envs"]["game"] = {"make": "faulty_import:Game"}
@@ -147,7 +145,7 @@ ROOT_PLACES: dict[str, tuple[type, str]] = {
 
 
 @pytest.mark.parametrize("place", ROOT_PLACES)
-def test_the_root_that_raises_is_told_as_the_root(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_root_is_named_root(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, method = ROOT_PLACES[place]
     monkeypatch.setattr(owner, method, failing_once(getattr(owner, method)))
     check_told_once(failure_in(run_of(), tmp_path), "ZeroDivisionError: fails in the root", "root")
@@ -167,8 +165,6 @@ def failing_once(method: Callable[..., Any]) -> Callable[..., Any]:
     return failing
 
 
-def test_the_roots_own_messages_that_raise_are_told_as_the_root(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failing_root_message_is_named_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PlainDisplay, "message", failing_once(PlainDisplay.message))
     check_told_once(failure_in(run_of(), tmp_path), "ZeroDivisionError: fails in the root", "root")

@@ -51,7 +51,7 @@ def test_workers_that_learn_without_meeting_end_the_run(after: int, tick: int, t
     assert "group.average_gradients" in failure.message and "`independent: true`" in failure.message
 
 
-def test_workers_that_meet_in_some_legs_go_on(tmp_path: Path) -> None:
+def test_workers_that_synchronize_in_some_legs_continue(tmp_path: Path) -> None:
     played = play(copies("OfManyRows", every=5), tmp_path)  # they meet every 7 ticks
     last = boundaries.last(played.folder)
     assert last is not None and last.tick == 200
@@ -60,34 +60,34 @@ def test_workers_that_meet_in_some_legs_go_on(tmp_path: Path) -> None:
 
 def test_a_leg_that_is_cut_does_not_blame_workers_that_had_no_time_to_meet(tmp_path: Path) -> None:
     data = copies("LearnsAlone", every=10**6) | {"ticks": 10**6}
-    data["callbacks"] = [{"class": "listeners:Stops", "options": {"where": "episode"}}]
+    data["callbacks"] = [{"class": "recorders:Stops", "options": {"where": "episode"}}]
     last = boundaries.last(play(data, tmp_path).folder)
     assert last is not None and 0 < last.tick < 10**6
 
 
-def test_one_worker_has_nobody_to_meet(tmp_path: Path) -> None:
+def test_single_worker_needs_no_synchronization(tmp_path: Path) -> None:
     data = copies("LearnsAlone")
     data["matches"][0]["copies"] = 1
     assert len(weights(play(data, tmp_path), "blue")) > 1
 
 
-def test_a_class_that_says_independent_asks_for_the_key_before_anything_is_played(
+def test_independent_class_needs_the_configuration_key(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RoleFailed) as found:
-        play(copies("SaysAlone"), tmp_path)
+        play(copies("DeclaresIndependent"), tmp_path)
     assert found.value.failure.exit_code == 2
-    assert "policies.blue: the policy has 2 workers, and SaysAlone says" in found.value.failure.message
-    assert main(["check", write(tmp_path, copies("SaysAlone"))]) == 2
+    assert "policies.blue: the policy has 2 workers, and DeclaresIndependent says" in found.value.failure.message
+    assert main(["check", write(tmp_path, copies("DeclaresIndependent"))]) == 2
     assert capsys.readouterr().err == f"arena: error: config.yaml: {found.value.failure.message}\n"
-    assert play(copies("SaysAlone", independent=True), tmp_path).updates
+    assert play(copies("DeclaresIndependent", independent=True), tmp_path).updates
 
 
 # ---------------------------------------------------------------------------------------------------- independent ones
 
 
-def test_each_independent_worker_goes_on_with_what_it_has_learned(tmp_path: Path) -> None:
+def test_independent_workers_resume_their_own_weights(tmp_path: Path) -> None:
     data = copies("LearnsAlone", independent=True)
     whole = play(data, tmp_path / "whole", given=True)
     blue = [weights(whole, f"blue#{number}") for number in range(2)]
@@ -103,8 +103,8 @@ def test_each_independent_worker_goes_on_with_what_it_has_learned(tmp_path: Path
 
 
 def test_independent_workers_are_players_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = copies("SaysAlone", independent=True)
-    data["policies"]["blue"] = {"algorithm": "learners:MeetsItself", "independent": True}
+    data = copies("DeclaresIndependent", independent=True)
+    data["policies"]["blue"] = {"algorithm": "learners:PlaysPastSelves", "independent": True}
     played = play(data, tmp_path)
     players = {tuple(seat["policy"] for seat in episode["seats"]) for episode in played.episodes}
     assert players == {("blue#0", "red"), ("blue#1", "red")}

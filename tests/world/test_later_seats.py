@@ -13,7 +13,7 @@ from arena.cli.main import main
 from in_process import play
 
 STAYS = {"algorithm": "random"}
-LEARNS = {"algorithm": "learners:MeetsItself"}
+LEARNS = {"algorithm": "learners:PlaysPastSelves"}
 SMALL = {"n_steps": 8, "minibatch_size": 8, "hidden_sizes": [4]}
 ALONE = {"algorithm": "workers:ActsAlone", "frozen": True}
 PPO = {"algorithm": "ppo", "options": SMALL}

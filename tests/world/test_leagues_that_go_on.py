@@ -30,7 +30,7 @@ from in_process import NOTES
 from learners import MEETS_EVERY
 
 TICKS = 20  # of a round
-LEARNER = {"algorithm": "learners:MeetsItself"}
+LEARNER = {"algorithm": "learners:PlaysPastSelves"}
 
 
 def prepared(data: dict[str, Any], path: Path, *, resume: bool = False, ranks: int = 1) -> Run:
@@ -49,7 +49,7 @@ def play(data: dict[str, Any], path: Path, *, resume: bool = False, ranks: int =
 
 
 def past_selves() -> dict[str, Any]:
-    """Two learners that meet nobody but their past selves."""
+    """Two learners that meet only their past selves."""
     rule = {"past_selves": {"self": 0.0}}
     meets = {"matchmaking": {"env": "game", "policies": ["one", "two"], "rule": rule, "lanes": 2}}
     return {"policies": {"one": LEARNER, "two": LEARNER}, "matches": [meets]}
@@ -106,7 +106,7 @@ def test_a_fork_plays_after_the_run_with_the_options_that_it_had_then(tmp_path: 
         assert main(["exploit", run, "--policy", f"{fork}@{tick}", *by]) == 0
 
 
-def test_who_plays_later_alone_begins_with_what_another_run_has_learned(tmp_path: Path) -> None:
+def test_policy_of_a_later_round_loads_its_checkpoint(tmp_path: Path) -> None:
     old = play(past_selves(), tmp_path / "old")
     stays = {"algorithm": "random"}
     knockout = {"knockout": {"env": "game", "policies": ["one", "two", "three"], "lanes": 2}}  # the first one rests
@@ -118,7 +118,7 @@ def test_who_plays_later_alone_begins_with_what_another_run_has_learned(tmp_path
     assert checkpoint.load(folder.checkpoints_path("one")).state["meetings"] == meetings + TICKS // MEETS_EVERY
 
 
-def test_who_has_not_played_since_has_no_newer_past_self(tmp_path: Path) -> None:
+def test_idle_policy_gets_no_new_snapshot(tmp_path: Path) -> None:
     rule = {"fictitious": {"self": 0.999}}
     meets = {"matchmaking": {"env": "game", "policies": ["one"], "against": ["two"], "rule": rule}}
     data = {"policies": {"one": LEARNER, "two": LEARNER}, "matches": [meets]}
@@ -131,7 +131,7 @@ def test_a_round_that_is_played_on_has_the_matches_that_it_began_with(tmp_path: 
     folder = play(data, tmp_path / "run")
     discard_after(folder, 2 * TICKS)
     run = prepared(data, folder.path, resume=True)
-    assert run.words == (), "who meets whom is not what it was in the first round, but nobody has changed that"
+    assert run.words == (), "pairings differ from the first round, but not by a change of the configuration"
     assert [seat.policy for match in run.plan.matches for seat in match.seats] == ["one", "one@20", "two", "two@20"]
 
 
@@ -143,7 +143,7 @@ def test_a_round_that_is_played_on_has_the_matches_that_it_began_with(tmp_path: 
         (20, 3, ""),
     ],
 )
-def test_when_matches_that_have_changed_are_played_is_said(tmp_path: Path, tick: int, rounds: int, words: str) -> None:
+def test_start_of_changed_matches_is_announced(tmp_path: Path, tick: int, rounds: int, words: str) -> None:
     data = {**past_selves(), "checkpoint_every": TICKS // 2}
     folder = play({**data, "rounds": 2}, tmp_path / "run")
     discard_after(folder, tick)
@@ -166,7 +166,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("tick", [TICKS, TICKS + TICKS // 2], ids=["between rounds", "within a round"])
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_league_goes_on_with_others_who_meet_from_the_next_round_on(change: str, tick: int, tmp_path: Path) -> None:
+def test_resumed_league_uses_new_pairings_from_the_next_round(change: str, tick: int, tmp_path: Path) -> None:
     data = {**past_selves(), "checkpoint_every": TICKS // 2}
     data["policies"] = {**data["policies"], "three": LEARNER}
     folder = play({**data, "rounds": 2}, tmp_path / "run")
@@ -198,7 +198,7 @@ def test_a_league_goes_on_with_others_who_meet_from_the_next_round_on(change: st
         ({"env_kwargs": {"rounds": 3}}, r'"env_kwargs": \{"rounds": 3\}\}, the league was with .*"env_kwargs": \{\}'),
     ],
 )
-def test_a_league_does_not_go_on_in_another_game(change: dict[str, Any], words: str, tmp_path: Path) -> None:
+def test_league_of_another_game_is_not_resumed(change: dict[str, Any], words: str, tmp_path: Path) -> None:
     data = past_selves()
     folder = play({**data, "rounds": 2}, tmp_path / "run")
     entry = {**data["matches"][0]["matchmaking"], **change}
@@ -258,9 +258,7 @@ def evolving_selves() -> dict[str, Any]:
     return {**past_selves(), "league": {"snapshots": {"keep": 1}, "window": 1, "evolution": {"share": 0.5}}}
 
 
-def test_a_round_that_was_planned_and_not_begun_is_planned_again_as_it_would_have_been(
-    planned_only: RunFolder, tmp_path: Path
-) -> None:
+def test_unstarted_round_is_replanned_identically(planned_only: RunFolder, tmp_path: Path) -> None:
     play(evolving_selves(), planned_only.path, resume=True)
     whole = play(evolving_selves(), tmp_path / "whole")
     for name in ("rounds.jsonl", "episodes.jsonl"):
@@ -272,12 +270,12 @@ def test_a_round_that_was_planned_and_not_begun_is_planned_again_as_it_would_hav
     assert snapshots[0] == snapshots[1] != {}
 
 
-def test_a_round_that_was_planned_and_not_begun_makes_no_result_old(planned_only: RunFolder) -> None:
+def test_planned_round_does_not_move_the_window(planned_only: RunFolder) -> None:
     assert read(planned_only, window=1).results.games > 0
     assert read(planned_only, window=1).encounters == read(planned_only, window=1, last=1).encounters
 
 
-def test_nobody_else_gets_the_folder_while_a_round_is_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_is_locked_while_a_round_is_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refused: list[int] = []
     next_round = rounds.plan_next_round
 
@@ -294,7 +292,7 @@ def test_nobody_else_gets_the_folder_while_a_round_is_planned(tmp_path: Path, mo
     assert not is_left(folder.path)
 
 
-def test_a_league_that_goes_on_knows_no_rounds_that_are_to_come(tmp_path: Path) -> None:
+def test_resumed_league_has_no_future_rounds(tmp_path: Path) -> None:
     data = past_selves()
     folder = play(data, tmp_path / "run")
     lines = folder.rounds.read_bytes().splitlines()
@@ -318,10 +316,10 @@ def unbegun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "run"
 
 
-def test_a_league_that_was_killed_before_it_had_begun_begins_anew(unbegun: Path) -> None:
+def test_league_killed_before_its_start_restarts(unbegun: Path) -> None:
     assert [planned.number for planned in records.read(play(past_selves(), unbegun))] == [0, 1, 2]
 
 
-def test_a_run_of_one_round_in_the_folder_of_such_a_league_is_none(unbegun: Path) -> None:
+def test_single_round_run_does_not_resume_a_league(unbegun: Path) -> None:
     data = {"policies": {"one": LEARNER, "two": LEARNER}, "matches": [{"env": "game", "seats": ["one", "two"]}]}
     assert not play({**data, "rounds": 1}, unbegun).rounds.exists()

@@ -220,7 +220,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_run_that_was_parted_leaves_the_bytes_of_one_that_was_not(case: str, tmp_path: Path) -> None:
+def test_interrupted_run_equals_an_uninterrupted_one(case: str, tmp_path: Path) -> None:
     data = CASES[case]()
     whole = played_in(tmp_path / "whole", data)
     played_in(tmp_path / "parted", {**data, "ticks": 100})
@@ -231,7 +231,7 @@ def test_a_run_that_was_parted_leaves_the_bytes_of_one_that_was_not(case: str, t
     assert whole.updates[-1]["ticks"] > 140, "it has learned to the end"
 
 
-def test_a_run_that_is_parted_at_every_boundary_leaves_the_same_bytes(tmp_path: Path) -> None:
+def test_run_resumed_at_every_boundary_is_bit_equal(tmp_path: Path) -> None:
     data = CASES["ppo"]()
     whole = played_in(tmp_path / "whole", data)
     for ticks in (50, 100, 150, 200):
@@ -239,7 +239,7 @@ def test_a_run_that_is_parted_at_every_boundary_leaves_the_same_bytes(tmp_path: 
     assert left_by(parted.folder) == left_by(whole.folder)
 
 
-def test_schedules_of_a_whole_run_go_on_where_it_was_killed(tmp_path: Path) -> None:
+def test_schedules_continue_after_a_kill(tmp_path: Path) -> None:
     options = {"exploration_fraction": 0.7, "prioritized": True, "learning_rate_schedule": "linear"}
     data = league({**DUEL, "lanes": 2}, blue=of_numbers("dqn", train_every=4, **options), red=RANDOM)
     whole = left_by(played_in(tmp_path / "whole", data).folder)
@@ -270,7 +270,7 @@ def test_a_proxy_knows_the_tick_at_which_a_leg_begins(pipeline: int, tmp_path: P
     assert begins == [(tick,) * 3 for tick in (0, 50, 100, 150)]
 
 
-def test_what_a_worker_alone_has_makes_the_difference(tmp_path: Path) -> None:
+def test_worker_state_is_needed_for_bit_equality(tmp_path: Path) -> None:
     """The comparisons above can fail."""
     data = CASES["ppo"]()
     whole = played_in(tmp_path / "whole", data)
@@ -397,7 +397,7 @@ def test_episodes_that_the_end_of_a_leg_cuts_are_marked_and_are_no_results(tmp_p
     assert (score.episodes, score.returns.mean) == (10, 4.0)
 
 
-def test_who_ended_before_the_cut_has_terminated_and_is_not_truncated(tmp_path: Path) -> None:
+def test_ended_entity_is_not_truncated_by_the_cut(tmp_path: Path) -> None:
     data = league({"seats": ["p", "q"]}, env={"make": "games:Dropout", "kwargs": {"lengths": [2, 9]}}, ticks=5)
     data["policies"] = {
         name: {"algorithm": "workers:Stepper", "options": {"name": name}} for name in ("p", "q")
@@ -412,9 +412,7 @@ def test_who_ended_before_the_cut_has_terminated_and_is_not_truncated(tmp_path: 
 
 
 @pytest.mark.parametrize("ticks", [3, 4])
-def test_in_a_turn_based_game_the_cut_reaches_who_waits_for_his_turn_with_all_his_rewards(
-    ticks: int, tmp_path: Path
-) -> None:
+def test_cut_in_a_turn_based_game_delivers_pending_rewards(ticks: int, tmp_path: Path) -> None:
     """A move pays its mover 1 and the other one 10."""
     data = league({"seats": ["p", "q"]}, env={"make": "games:Alternate", "kwargs": {"moves": 9}}, ticks=ticks)
     data["policies"] = {name: {"algorithm": "workers:Stepper", "options": {"name": name}} for name in ("p", "q")}
@@ -453,7 +451,7 @@ def many_legs(blue: Any, legs: int = 200, **match: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("match", [{}, {"pipeline": 2}], ids=["", "overlapped"])
-def test_descriptors_do_not_wait_for_python_to_look_for_garbage(match: Any, tmp_path: Path) -> None:
+def test_descriptors_are_closed_without_gc(match: Any, tmp_path: Path) -> None:
     gc.collect()
     gc.disable()
     try:

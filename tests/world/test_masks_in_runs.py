@@ -1,4 +1,4 @@
-"""Action masks through the whole arena: whoever bootstraps from a last observation knows what was allowed there."""
+"""Action masks through the whole arena: a bootstrap from a last observation has its mask."""
 
 from __future__ import annotations
 

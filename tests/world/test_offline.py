@@ -45,7 +45,7 @@ def cloning(data: str, **options: Any) -> dict[str, Any]:
     return {"algorithm": "bc", "options": {"data": data, "policy": "blue", "train_every": 8, **SIZES, **options}}
 
 
-def test_a_script_is_imitated_in_the_game(tmp_path: Path) -> None:
+def test_scripted_policy_is_cloned(tmp_path: Path) -> None:
     data = demonstrated(tmp_path / "data")
     clone = cloning(data, gradient_steps=30, learning_rate=0.003, hidden_sizes=[64])
     played = play(duel(clone, ticks=80), tmp_path)
@@ -55,7 +55,7 @@ def test_a_script_is_imitated_in_the_game(tmp_path: Path) -> None:
     assert np.mean(agreed) > 0.95
 
 
-def test_a_clone_that_is_interrupted_is_the_one_that_never_was(tmp_path: Path) -> None:
+def test_interrupted_cloning_equals_an_uninterrupted_one(tmp_path: Path) -> None:
     data = demonstrated(tmp_path / "data")
     clone = cloning(data, gradient_steps=3, train_every=7)
     matches = [{"env": "game", "seats": ["blue", "red"], "lanes": 2, "copies": 2}]
@@ -101,7 +101,7 @@ def policy(samples: Samples) -> Any:
     return load_policy(samples.path.parent, "blue")
 
 
-def test_who_has_played_is_estimated_at_what_was_earned(samples: Samples) -> None:
+def test_on_policy_estimate_is_the_mean_return(samples: Samples) -> None:
     blue = policy(samples)
     found = estimate(samples.episodes("blue"), target=blue.log_prob, behaviour=blue.log_prob)
     returns = [episode.undiscounted for episode in samples.episodes("blue")]
@@ -111,7 +111,7 @@ def test_who_has_played_is_estimated_at_what_was_earned(samples: Samples) -> Non
         assert value == pytest.approx(np.mean(returns), abs=1e-12)
 
 
-def test_another_policy_is_estimated_at_what_it_earns(samples: Samples, tmp_path: Path) -> None:
+def test_off_policy_estimate_is_the_other_policys_return(samples: Samples, tmp_path: Path) -> None:
     """Uniform actions are asked about."""
     uniform = load_policy(play(countdown(RANDOM, ticks=5), tmp_path).folder.path, "blue")
     found = estimate(samples.episodes("blue"), target=uniform.log_prob, behaviour=policy(samples).log_prob)
@@ -119,14 +119,14 @@ def test_another_policy_is_estimated_at_what_it_earns(samples: Samples, tmp_path
         assert abs(estimated.value - 5.0) < 4 * estimated.standard_error < 1.0
 
 
-def test_a_policy_that_learned_while_it_was_recorded_is_no_behaviour_policy(tmp_path: Path) -> None:
+def test_learning_policy_is_refused_as_behavior_policy(tmp_path: Path) -> None:
     samples = open_dataset(play(countdown(PPO, ticks=40, record="samples"), tmp_path).folder.path)
     blue = policy(samples)
     with pytest.raises(ConfigError, match=r"the policy 'blue' learned while it was recorded.*`frozen: true`"):
         estimate(samples.episodes("blue"), target=blue.log_prob, behaviour=blue.log_prob)
 
 
-def test_a_policy_that_remembers_is_asked_episode_by_episode(tmp_path: Path) -> None:
+def test_recurrent_policy_is_evaluated_by_episode(tmp_path: Path) -> None:
     remembers = {"algorithm": "ppo", "options": {**PPO["options"], "recurrent": "gru", "hidden_size": 8}}
     learned = play(countdown(remembers, ticks=64), tmp_path)
     frozen = {**remembers, "frozen": True, "load": str(learned.folder.path)}
@@ -154,7 +154,7 @@ def test_a_checkpoint_is_found_by_its_tick(learned: Played) -> None:
     assert last.log_prob(seen, actions, None)[2] > first.log_prob(seen, actions, None)[2]
 
 
-def test_what_is_not_there_is_named(learned: Played) -> None:
+def test_missing_run_or_policy_is_named(learned: Played) -> None:
     with pytest.raises(ConfigError, match=r"no policy 'bleu' in this run; did you mean 'blue'"):
         load_policy(learned.folder.path, "bleu")
     with pytest.raises(ConfigError, match="cannot be read"):
@@ -196,7 +196,7 @@ def test_a_policy_without_weights_acts_in_any_number_of_rows(tmp_path: Path) -> 
         constant.log_prob(seen, np.zeros(200, np.int64), None)
 
 
-def test_spaces_can_be_said_and_are_held_against_the_weights(learned: Played) -> None:
+def test_given_spaces_are_checked_against_the_weights(learned: Played) -> None:
     given = {"observation_space": Box(-1, 1, (4,), np.float32), "action_space": Discrete(3)}
     with pytest.raises(ConfigError):
         load_policy(learned.folder.path, "blue", **given)

@@ -57,9 +57,7 @@ def test_the_higher_return_ranks_players_of_a_general_sum_game(
     assert found.without_winner == []
 
 
-def test_a_game_that_is_not_zero_sum_has_no_rating_and_a_line_that_says_why(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_general_sum_game_has_no_rating_and_an_explanation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert train(tmp_path, None) == 0
     out = capsys.readouterr().out
     reasons = [line for line in out.splitlines() if KEY in line]
@@ -77,7 +75,7 @@ def test_a_game_that_is_not_zero_sum_has_no_rating_and_a_line_that_says_why(
     assert "Not rated: no winners in" in page(read_run(tmp_path / "run"))
 
 
-def test_earlier_episodes_lose_their_winners_too_and_later_ones_are_written_without(tmp_path: Path) -> None:
+def test_winners_are_removed_from_all_episodes(tmp_path: Path) -> None:
     assert train(tmp_path, None) == 0
     lines = [*JournalReader(RunFolder(tmp_path / "run").episodes)]
     first = next(at for at, line in enumerate(lines) if sum(seat["return"] for seat in line["seats"]))
@@ -85,16 +83,14 @@ def test_earlier_episodes_lose_their_winners_too_and_later_ones_are_written_with
     assert later == {None}
 
 
-def test_without_winners_is_as_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rule_none_records_no_winners(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert train(tmp_path, "none") == 0
     out = capsys.readouterr().out
     assert table(out) == []
     assert f"no winners in 'forage': {KEY} is none" in out
 
 
-def test_a_game_said_to_be_zero_sum_ends_the_run_with_the_episode_that_is_not(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rule_zero_sum_ends_the_run_on_a_violation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert train(tmp_path, "zero_sum") == 1
     said = capsys.readouterr().err
     assert "round 0, match 0, lane 0, episode 0 has the returns 4 and " in said
@@ -135,7 +131,7 @@ def test_an_unknown_rule_is_refused_with_the_ones_that_there_are() -> None:
     ],
     ids=["knockout", "swiss", "decided", "gate"],
 )
-def test_what_needs_winners_is_refused_in_a_game_that_has_none(keys: dict[str, Any], path: str) -> None:
+def test_features_with_winners_are_refused_without_winners(keys: dict[str, Any], path: str) -> None:
     with pytest.raises(ConfigError, match=rf"envs.forage.outcome: found none, but {path} cannot do without"):
         parse_config(config("none", **keys), source="x.yaml")
     parse_config(config("higher_return", **keys), source="x.yaml")
@@ -180,9 +176,7 @@ class Line:
         return [0] * 3, [float(action) for action in actions], True, [{}] * 3
 
 
-def test_a_tournament_without_winners_says_why_and_one_by_returns_is_decided(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tournament_without_winners_names_the_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "league.yaml"
     for outcome, status in ((None, 2), ("none", 2), ("higher_return", 0)):
         path.write_text(yaml.safe_dump(config(outcome)))
@@ -198,7 +192,7 @@ def test_a_tournament_without_winners_says_why_and_one_by_returns_is_decided(
             assert found["without_winner"] == []
 
 
-def test_an_evaluation_has_no_winners_where_training_has_shown_that_there_are_none(tmp_path: Path) -> None:
+def test_evaluation_of_a_game_without_winners_has_none(tmp_path: Path) -> None:
     """Idlers in the evaluation never score: each of its games by itself looks like a draw."""
     keys: dict[str, Any] = {
         "rounds": 1,

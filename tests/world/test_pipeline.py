@@ -105,7 +105,7 @@ def test_ppo_learns_the_same_weights_from_the_same_games(actions: str, recurrent
 
 
 def test_ppo_sends_one_blocks_actions_before_it_waits_for_the_other(tmp_path: Path) -> None:
-    """Whoever overlaps and whoever does not can play in one match."""
+    """Workers that overlap and workers that do not can play in one match."""
     ppo = {"algorithm": "block_workers:NotesCallsOfPPO", "options": {"n_steps": 4}}
     played = play(duel(2, lanes=4, ticks=4, blue=ppo), tmp_path)
     first_tick, steady = played.notes[:2], played.notes[2:14]
@@ -132,14 +132,14 @@ def test_reset_in_mid_episode_restarts_all_lanes_of_a_game_of_ones_own(tmp_path:
     assert [(e["cut"], e["length"]) for e in played.episodes] == [(True, 3)] * 4, "what the end of the run has cut"
 
 
-def test_reset_of_some_lanes_leaves_the_other_half_alone(tmp_path: Path) -> None:
+def test_reset_of_some_lanes_keeps_the_other_block(tmp_path: Path) -> None:
     runs = [play(alone("block_workers:ResetsSome", pipeline=pipeline), tmp_path) for pipeline in (1, 2)]
     assert runs[0].notes == runs[1].notes
     assert runs[0].notes[0] == [3, 3, 5, 3]
     assert runs[0].episodes == runs[1].episodes
 
 
-def test_reset_of_a_shared_game_idles_until_every_lane_of_both_halves_has_begun_anew(tmp_path: Path) -> None:
+def test_reset_of_a_shared_game_idles_until_all_lanes_reset(tmp_path: Path) -> None:
     runs = []
     for pipeline in (1, 2):
         data = duel(pipeline, env="chance", ticks=100, blue={"algorithm": "block_workers:ResetsOften"})
@@ -170,12 +170,12 @@ def test_a_worker_may_leave_with_results_that_it_has_not_fetched(
     assert play(alone("block_workers:LeavesPending", order=order, pending=pending), tmp_path).episodes == []
 
 
-def test_a_run_that_swallows_the_end_gets_it_again_and_plays_no_tick_more(tmp_path: Path) -> None:
-    assert play(alone("block_workers:Swallows"), tmp_path).notes == [12, 12, 12]
+def test_budget_reached_is_raised_again_if_ignored(tmp_path: Path) -> None:
+    assert play(alone("block_workers:IgnoresBudget"), tmp_path).notes == [12, 12, 12]
 
 
-def test_a_run_that_swallows_the_end_of_one_block_gets_it_again_from_each(tmp_path: Path) -> None:
-    played = play(alone("block_workers:SwallowsInTurns", ticks=3), tmp_path)
+def test_budget_reached_is_raised_by_each_block(tmp_path: Path) -> None:
+    played = play(alone("block_workers:IgnoresBudgetPerBlock", ticks=3), tmp_path)
     assert played.notes == ["over", "over", "over", 3]
 
 
@@ -190,13 +190,13 @@ def test_a_run_that_swallows_the_end_of_one_block_gets_it_again_from_each(tmp_pa
         ("reset0", "call reset\\(\\) of the whole environment"),
     ],
 )
-def test_what_would_wait_for_ever_is_an_error_that_says_what_to_call(calls: str, message: str, tmp_path: Path) -> None:
+def test_wrong_call_order_is_an_error_with_a_remedy(calls: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(RoleFailed, match=message) as caught:
         play(alone("block_workers:Calls", calls=calls.split()), tmp_path)
     assert not isinstance(caught.value, (Deadlock, RunStopped))
 
 
-def test_the_blocks_may_be_stepped_in_any_order_that_lets_the_environment_go_on(tmp_path: Path) -> None:
+def test_blocks_may_be_stepped_in_any_feasible_order(tmp_path: Path) -> None:
     calls = "s0 w0 s1 w1 s1 s0 w0 w1 s0 s1 w1 w0 step s0 w0 s1 w1"
     assert play(alone("block_workers:Calls", calls=calls.split()), tmp_path).notes == [5]
 
@@ -220,7 +220,7 @@ def test_an_evaluation_plays_the_same_episodes_and_no_more(tmp_path: Path) -> No
     assert [(e["lane"], e["episode"]) for e in played.episodes] == [(lane, i) for lane in range(4) for i in range(5)]
 
 
-def test_a_resumed_run_goes_on_at_the_tick_of_its_checkpoint(tmp_path: Path) -> None:
+def test_resumed_run_continues_at_its_checkpoints_tick(tmp_path: Path) -> None:
     counts = {"algorithm": "workers:Counts"}
     play(duel(2, ticks=40, blue=counts), tmp_path, given=True)
     played = play(duel(2, ticks=80, blue=counts), tmp_path, resume=True)

@@ -19,7 +19,7 @@ BLOCK = 50
 
 
 @pytest.mark.parametrize("block", range(1000 // BLOCK))
-def test_what_is_proved_ends_and_what_is_refused_deadlocks(block: int, tmp_path: Path) -> None:
+def test_safe_leagues_end_and_refused_ones_deadlock(block: int, tmp_path: Path) -> None:
     refused = 0
     for seed in range(block * BLOCK, (block + 1) * BLOCK):
         league = random_league(seed)

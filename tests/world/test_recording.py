@@ -19,12 +19,12 @@ from faulty_games import Faulty
 from full_disk import full_above
 from in_process import Played, play
 
-WITNESS = {"algorithm": "witness_worker:Witness"}
+RECORDS = {"algorithm": "recording_worker:Records"}
 RANDOM = {"algorithm": "random"}
 SEEDED = {"seed": 5, "checkpoint_every": 20, "record": "samples"}
 
 
-def run_of(make: str, *seats: Any, ticks: int = 50, lanes: int = 3, blue: Any = WITNESS, **more: Any) -> dict[str, Any]:
+def run_of(make: str, *seats: Any, ticks: int = 50, lanes: int = 3, blue: Any = RECORDS, **more: Any) -> dict[str, Any]:
     """Legs of 20 ticks."""
     kwargs = more.pop("kwargs", {})
     match = {"env": "game", "seats": list(seats or ["blue"]), "lanes": lanes, **more.pop("match", {})}
@@ -33,7 +33,7 @@ def run_of(make: str, *seats: Any, ticks: int = 50, lanes: int = 3, blue: Any = 
         **SEEDED,
         "ticks": ticks,
         "envs": envs,
-        "policies": {"blue": blue, "red": WITNESS},
+        "policies": {"blue": blue, "red": RECORDS},
         "matches": [match],
         **more,
     }
@@ -53,7 +53,7 @@ def recorded(played: Played, entity: int) -> Iterator[tuple[Part, int, int]]:
         yield part, t, lane
 
 
-def witnessed(played: Played, policy: str, position: int) -> Iterator[tuple[Any, ...]]:
+def noted(played: Played, policy: str, position: int) -> Iterator[tuple[Any, ...]]:
     """The same as the worker of a policy has told it, of one of its entities: a tuple per row."""
     for name, entities, seen, infos, actions, told in played.notes:
         if name == policy:
@@ -66,7 +66,7 @@ def check_rows(played: Played, *, entity: int, policy: str, position: int = 0, s
     """Compares all that one entity saw and did to the bit; how many rows there were."""
     observation_space, action_space = spaces
     count = 0
-    pairs = zip(recorded(played, entity), witnessed(played, policy, position), strict=True)
+    pairs = zip(recorded(played, entity), noted(played, policy, position), strict=True)
     for (part, t, lane), (row, seen, infos, actions, told) in pairs:
         for leaf, array in zip(part.observations[entity], flatten(observation_space, seen), strict=True):
             assert leaf[t, lane].tobytes() == array[row].tobytes()
@@ -121,7 +121,7 @@ def check_returns(played: Played) -> list[Episode]:
 
 
 def test_observations_of_every_kind_come_back_to_the_bit(tmp_path: Path) -> None:
-    blue = {"algorithm": "witness_worker:Witness"}
+    blue = {"algorithm": "recording_worker:Records"}
     played = play(run_of("games:Rich", blue=blue), tmp_path)
     assert check_rows(played, entity=0, policy="blue", spaces=spaces_of(played)) == 50 * 3
     episodes = check_returns(played)
@@ -189,7 +189,7 @@ def test_a_reset_in_mid_episode_leaves_no_episode(tmp_path: Path) -> None:
     check_returns(played)
 
 
-def test_a_seat_that_nobody_plays_any_more_is_told_as_idle(tmp_path: Path) -> None:
+def test_abandoned_seat_is_recorded_as_idle(tmp_path: Path) -> None:
     leaves = {"algorithm": "odd_workers:Brittle", "options": {"leave": [7]}}
     data = run_of("games:Chance", "blue", "red", lanes=1, blue=leaves)
     played = play({**data, "checkpoint_every": 50}, tmp_path)
@@ -201,7 +201,7 @@ def test_a_seat_that_nobody_plays_any_more_is_told_as_idle(tmp_path: Path) -> No
     assert {(e.lane, e.number): e.idle_ticks for e in match.episodes("blue")} == idle
 
 
-def test_a_game_that_fails_and_is_made_anew_is_told_as_the_workers_saw_it(tmp_path: Path) -> None:
+def test_restarted_game_is_recorded_as_workers_saw_it(tmp_path: Path) -> None:
     Faulty.forget()
     data = run_of("faulty_games:Faulty", lanes=2, kwargs={"length": [5, 8]}, on_env_error="restart")
     played = play(data, tmp_path)
@@ -256,9 +256,7 @@ def test_two_halves_give_the_same_files_as_the_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ticks_of_part", [4096, 3])
-def test_a_run_that_broke_and_goes_on_has_the_same_files(
-    ticks_of_part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resumed_run_has_the_same_files(ticks_of_part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("arena.dataset.writer._MOST_TICKS", ticks_of_part)
     data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, ticks=100, blue=HOLDS)
     whole = play(data, tmp_path / "whole", given=True)
@@ -271,7 +269,7 @@ def test_a_run_that_broke_and_goes_on_has_the_same_files(
     assert files(parted) == files(whole)
 
 
-def test_nothing_is_forgotten_before_everybody_is_ready(tmp_path: Path) -> None:
+def test_records_are_cut_only_when_all_roles_are_ready(tmp_path: Path) -> None:
     data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, ticks=100, blue=FAILS)
     with pytest.raises(RoleFailed, match="brittle"):
         play(data, tmp_path, given=True)
@@ -338,7 +336,7 @@ def other_columns(path: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [damage, shorten, pickled, other_columns])
-def test_a_spoilt_part_is_named(spoil: Callable[[Path], None], tmp_path: Path) -> None:
+def test_damaged_part_is_named(spoil: Callable[[Path], None], tmp_path: Path) -> None:
     played = play(run_of("games:Countdown"), tmp_path)
     path = played.folder.samples / "match-0000" / "000000000020.lane-0000.npz"
     spoil(path)

@@ -116,7 +116,7 @@ GAMES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("game", GAMES)
-def test_what_is_played_again_is_what_was_played(game: str, tmp_path: Path) -> None:
+def test_replay_equals_the_recorded_episode(game: str, tmp_path: Path) -> None:
     check(play(GAMES[game], tmp_path))
 
 
@@ -129,12 +129,12 @@ def test_blocks_of_lanes_write_files_of_their_own(pipeline: int, tmp_path: Path)
     assert [one.start for one in match.recordings] == sorted([0, 20, 40] * pipeline)
 
 
-def test_seats_that_nobody_plays_any_more_are_played_again_too(tmp_path: Path) -> None:
+def test_abandoned_seats_are_replayed(tmp_path: Path) -> None:
     leaves = {"algorithm": "odd_workers:Brittle", "options": {"leave": [7]}}
     check(play(run_of("games:Chance", "blue", "red", lanes=1, blue=leaves, checkpoint_every=60), tmp_path))
 
 
-def test_resets_in_mid_episode_are_done_again_with_their_seeds_and_options(tmp_path: Path) -> None:
+def test_resets_in_mid_episode_are_replayed(tmp_path: Path) -> None:
     data = run_of("gymnasium:FrozenLake-v1", lanes=1, blue={"algorithm": "workers:CheckGymnasium"}, checkpoint_every=60)
     match = check(play(data, tmp_path))
     begins = match.recordings[0].begins
@@ -145,7 +145,7 @@ def test_resets_in_mid_episode_are_done_again_with_their_seeds_and_options(tmp_p
 
 
 @pytest.mark.parametrize("fault", ["raise", "reset", "nan reward"])
-def test_games_that_fail_and_are_made_anew_are_so_again(fault: str, tmp_path: Path) -> None:
+def test_restarted_games_are_replayed(fault: str, tmp_path: Path) -> None:
     Faulty.forget()
     kwargs = {"length": 5, "fault": fault, "at": 3 if fault == "reset" else 7}
     played = play(run_of("faulty_games:Faulty", lanes=2, kwargs=kwargs, on_env_error="restart"), tmp_path)
@@ -154,7 +154,7 @@ def test_games_that_fail_and_are_made_anew_are_so_again(fault: str, tmp_path: Pa
     check(played)
 
 
-def test_a_game_that_draws_from_global_streams_is_not_the_same_again(tmp_path: Path) -> None:
+def test_game_with_global_randomness_is_not_reproduced(tmp_path: Path) -> None:
     match = match_of(play(run_of("games:Careless", lanes=2, ticks=20), tmp_path))
     assert [(found.lane, found.episode, found.tick) for found in differences(match)] == [(0, 0, 1), (1, 0, 1)]
 
@@ -210,9 +210,7 @@ def test_two_halves_give_the_same_files_as_the_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ticks_of_chunk", [256, 3])
-def test_a_run_that_broke_and_goes_on_has_the_same_files(
-    ticks_of_chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resumed_run_has_the_same_files(ticks_of_chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("arena.replay.writer._MOST_TICKS", ticks_of_chunk)
     holds = {"algorithm": "odd_workers:Brittle"}
     data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, ticks=100, blue=holds)
@@ -270,7 +268,7 @@ def test_an_action_that_changes_nothing_is_found_as_well(tmp_path: Path) -> None
     assert (found.lane, found.episode, found.tick, found.played) == (2, 0, 1, 1)
 
 
-def test_an_episode_that_differs_is_neither_shown_nor_those_after_it(tmp_path: Path) -> None:
+def test_differing_episode_ends_the_replay(tmp_path: Path) -> None:
     match = match_of(play(GAMES["touchdown"], tmp_path))
     other_action(match.recordings[0].path, tick=12, lane=0, choices=5)
     match = match_of(match.path.parents[2])
@@ -333,9 +331,7 @@ def test_a_game_that_is_not_there_any_more_is_named(change: Any, words: str, tmp
         ("tic-tac-toe", (1000, 1000, 3)),
     ],
 )
-def test_an_episode_of_any_lane_has_a_picture_before_its_first_and_after_each_tick(
-    game: str, shape: tuple[int, ...], tmp_path: Path
-) -> None:
+def test_episode_has_one_picture_more_than_ticks(game: str, shape: tuple[int, ...], tmp_path: Path) -> None:
     played = play(GAMES[game], tmp_path)
     episode = next(one for one in match_of(played).episodes() if one.lane == 2 and one.number == 1)
     pictures = list(frames(played.folder.path, 0, 1, lane=2))
@@ -383,7 +379,7 @@ def test_episodes_on_record_that_have_no_replay_are_counted(tmp_path: Path, caps
     assert told[-1] == "  3 more episodes of episodes.jsonl without a replay"
 
 
-def test_an_episode_is_told_tick_by_tick(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_episode_is_printed_tick_by_tick(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = str(play(GAMES["rock_paper_scissors"], tmp_path).folder.path)
     head, *ticks = said(capsys, run, "--match", "0", "--episode", "1").splitlines()
     assert head.startswith("round 0, match 0: game, blue red, lane 0, episode 1: ticks 11 to 20, blue ")
@@ -392,19 +388,19 @@ def test_an_episode_is_told_tick_by_tick(tmp_path: Path, capsys: pytest.CaptureF
     assert ticks[-1].count("truncated") == 2
 
 
-def test_a_game_that_shows_itself_as_text_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_game_with_text_rendering_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = str(play(run_of("gymnasium:FrozenLake-v1"), tmp_path).folder.path)
     assert "FFFG" not in said(capsys, run)
     assert "HFFG" in said(capsys, run, "--match", "0", "--episode", "0")
 
 
-def test_all_is_verified_and_so_is_an_episode(duel: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_episodes_or_one_can_be_verified(duel: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = said(capsys, str(duel), "--verify")
     assert told == "round 0, match 0: game, blue red: 27 episodes, 180 ticks of lanes, all as recorded\n"
     assert said(capsys, str(duel), "--match", "0", "--episode", "1", "--verify").endswith("9 ticks, all as recorded\n")
 
 
-def test_episodes_whose_replays_are_gone_are_counted_and_no_success_where_the_run_has_finished_and_nobody_has_died(
+def test_missing_replays_of_a_finished_run_fail_verification(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     match = match_of(play(GAMES["touchdown"], tmp_path))
@@ -422,9 +418,7 @@ def test_episodes_whose_replays_are_gone_are_counted_and_no_success_where_the_ru
     assert said(capsys, run, "--verify").splitlines() == told
 
 
-def test_replays_that_are_kept_from_a_resume_on_are_asked_for_from_there_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_replays_since_a_resume_are_expected_since_then(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = run_of("games:Countdown", blue=LEARNS, ticks=40)
     play({**data, "record": "nothing"}, tmp_path, given=True)
     match = match_of(play({**data, "ticks": 80}, tmp_path, resume=True))
@@ -454,9 +448,7 @@ def test_a_lane_is_verified_and_counted_alone(tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize("asked", [[], ["--round", "0"]])
-def test_a_match_whose_replays_are_gone_is_named_when_all_is_verified(
-    asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_match_without_replays_is_named(asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = run_of("games:Countdown")
     match = match_of(play({**data, "matches": data["matches"] * 2}, tmp_path), 1)
     run, count = str(match.path.parents[2]), len(match.episodes())
@@ -537,7 +529,7 @@ def durations(path: Path) -> tuple[int, float]:
     return len(milliseconds), sum(milliseconds) / 1000
 
 
-def test_a_game_that_cannot_be_drawn_says_why_and_the_report_has_a_page(
+def test_undrawable_game_is_reported_and_the_report_has_a_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def render(_: CartPoleEnv) -> None:
@@ -551,7 +543,7 @@ def test_a_game_that_cannot_be_drawn_says_why_and_the_report_has_a_page(
     assert "cannot be drawn: DependencyNotInstalled: pygame is not installed" in (Path(run) / "report.html").read_text()
 
 
-def test_a_video_of_what_differs_leaves_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_video_of_a_differing_replay_leaves_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     match = match_of(play(GAMES["touchdown"], tmp_path))
     other_action(match.recordings[0].path, tick=12, lane=0, choices=5)
     path = tmp_path / "duel.mp4"

@@ -48,7 +48,7 @@ def numbers(sheet: Sheet) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize(("size", "scheme"), LOOKS)
-def test_the_page_is_whole_quiet_and_alone(
+def test_page_is_complete_without_errors_or_requests(
     browser: Browser, league: Path, size: tuple[int, int], scheme: Scheme
 ) -> None:
     address = (league / "report.html").as_uri()
@@ -65,9 +65,7 @@ def test_the_page_is_whole_quiet_and_alone(
 
 
 @pytest.mark.parametrize(("scheme", "dark"), [("light", False), ("dark", True)])
-def test_the_page_is_as_light_or_dark_as_the_reader_likes(
-    browser: Browser, league: Path, scheme: Scheme, dark: bool
-) -> None:
+def test_page_follows_the_color_scheme(browser: Browser, league: Path, scheme: Scheme, dark: bool) -> None:
     with opened(browser, (league / "report.html").as_uri(), scheme=scheme) as sheet:
         sheet.page.locator("#learning").scroll_into_view_if_needed()
         expect(sheet.page.locator(".js-plotly-plot .xtick text").first).to_be_visible()
@@ -79,7 +77,7 @@ def test_the_page_is_as_light_or_dark_as_the_reader_likes(
         assert (brightness[0] < brightness[1]) == dark
 
 
-def test_every_number_that_is_read_is_one_of_the_run_folder(browser: Browser, league: Path) -> None:
+def test_every_number_shown_is_in_the_run_folder(browser: Browser, league: Path) -> None:
     lines = [json.loads(line) for line in (league / "episodes.jsonl").read_text().splitlines()]
     played = [line for line in lines if not line.get("cut")]
     with opened(browser, (league / "report.html").as_uri()) as sheet:
@@ -170,7 +168,7 @@ def test_on_paper_no_table_is_wider_than_the_sheet(browser: Browser, tmp_path: P
     assert max(ends) <= SHEET[0]
 
 
-def test_charts_that_nobody_has_scrolled_to_are_on_a_picture_of_the_whole_page(browser: Browser, league: Path) -> None:
+def test_full_page_screenshot_has_all_charts(browser: Browser, league: Path) -> None:
     with opened(browser, (league / "report.html").as_uri()) as sheet:
         sheet.wait_until("[...document.querySelectorAll('.chart')].every((c) => c.querySelector('svg.main-svg'))")
         assert sheet.page.evaluate("scrollY") == 0
@@ -192,7 +190,7 @@ def test_a_policy_is_hidden_and_shown_in_all_charts(browser: Browser, league: Pa
         assert sheet.complaints == []
 
 
-def test_a_cell_of_the_payoffs_tells_its_interval_when_it_is_touched(browser: Browser, league: Path) -> None:
+def test_payoff_cell_shows_its_interval_on_hover(browser: Browser, league: Path) -> None:
     with opened(browser, (league / "report.html").as_uri(), size=PHONE) as sheet:
         sheet.page.locator("td[data-words]").first.tap()
         said = sheet.page.locator(".said").text_content() or ""
@@ -233,7 +231,7 @@ def test_a_replay_is_played_on_a_canvas(browser: Browser, tmp_path: Path) -> Non
         assert sheet.complaints == []
 
 
-def test_a_page_that_is_served_shows_what_has_come(browser: Browser, tmp_path: Path) -> None:
+def test_served_page_shows_new_data(browser: Browser, tmp_path: Path) -> None:
     folder = write_league(tmp_path / "run", League(policies=2, episodes=20, rounds=1))
     with make_server(LivePage(folder.path, replays=0), 0) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

@@ -45,7 +45,7 @@ def duel(*, ticks: int = 40, blue: Any = COUNTS, red: Any = RANDOM, lanes: int =
 
 
 def broken(data: Mapping[str, Any], path: Path) -> RunFolder:
-    """Plays until somebody raises."""
+    """Plays until a role raises."""
     with pytest.raises(RoleFailed, match="brittle"):
         play(data, path, given=True)
     return RunFolder(path / "run")
@@ -80,7 +80,7 @@ def updates(folder: RunFolder, policy: str) -> list[tuple[int, int]]:
     return [(line["update"], line["ticks"]) for line in lines]
 
 
-def test_resume_goes_on_from_the_last_boundary_without_a_doubled_line(tmp_path: Path) -> None:
+def test_resume_continues_from_the_last_boundary_without_duplicates(tmp_path: Path) -> None:
     play(duel(ticks=40), tmp_path, given=True)
     played = resume(duel(ticks=80), tmp_path)
     assert played.notes == [("loaded", 40), ("loaded", 60)], "one leg after the other"
@@ -88,7 +88,7 @@ def test_resume_goes_on_from_the_last_boundary_without_a_doubled_line(tmp_path: 
     assert max(episode["tick"] for episode in played.episodes) == 80
 
 
-def test_policies_of_different_rhythms_have_their_states_of_the_same_ticks(tmp_path: Path) -> None:
+def test_policies_with_different_intervals_are_saved_at_the_same_ticks(tmp_path: Path) -> None:
     folder = play(duel(ticks=100, blue=brittle(every=10), red=brittle(every=15)), tmp_path, given=True).folder
     for policy in ("blue", "red"):
         assert boundaries(folder, policy) == [0, 60, 80, 100]
@@ -96,7 +96,7 @@ def test_policies_of_different_rhythms_have_their_states_of_the_same_ticks(tmp_p
     assert sorted(path.name for path in folder.boundaries.iterdir()) == [f"{tick:012d}.json" for tick in (60, 80, 100)]
 
 
-def test_policies_of_different_rhythms_go_on_from_the_same_boundary_and_lose_no_update(tmp_path: Path) -> None:
+def test_policies_with_different_intervals_resume_without_loss(tmp_path: Path) -> None:
     broken(duel(ticks=200, blue=brittle(every=10), red=brittle(every=15, fails_at=104)), tmp_path)
     played = resume(duel(ticks=200, blue=brittle(every=10), red=brittle(every=15)), tmp_path)
     assert played.run.leg.start == 100
@@ -114,7 +114,7 @@ def test_a_resumed_run_can_be_resumed(tmp_path: Path) -> None:
     assert updates(played.folder, "blue") == [(number, 10 * number) for number in range(1, 21)]
 
 
-def test_what_came_after_the_boundary_is_forgotten_when_the_run_goes_on(tmp_path: Path) -> None:
+def test_resume_drops_records_after_the_boundary(tmp_path: Path) -> None:
     folder = broken(duel(ticks=200, blue=brittle(fails_at=115)), tmp_path)
     (folder.boundaries / "000000000100.json").unlink()  # as if it had been killed just before that was written
     assert boundaries(folder, "blue") == [0, 60, 80, 100]
@@ -126,7 +126,7 @@ def test_what_came_after_the_boundary_is_forgotten_when_the_run_goes_on(tmp_path
     assert updates(folder, "blue")[-1] == (8, 80)
 
 
-def test_a_damaged_checkpoint_is_passed_over_by_all_policies(tmp_path: Path) -> None:
+def test_damaged_checkpoint_is_skipped_by_all_policies(tmp_path: Path) -> None:
     data = duel(ticks=100, blue=brittle(every=10), red=brittle(every=15))
     play(data, tmp_path, given=True)
     path = checkpoint.path_of(tmp_path / "run" / "checkpoints" / "red", 100)
@@ -149,13 +149,13 @@ def test_a_policy_that_has_left_stays_out_and_keeps_its_state_in_all_later_legs(
     assert idle == 170
 
 
-def test_nothing_left_to_resume_is_said(tmp_path: Path) -> None:
+def test_finished_run_is_reported(tmp_path: Path) -> None:
     play(duel(ticks=40), tmp_path, given=True)
     with pytest.raises(ConfigError, match="nothing left"):
         resume(duel(ticks=40), tmp_path)
 
 
-def test_a_run_that_broke_in_its_first_leg_begins_that_again(tmp_path: Path) -> None:
+def test_run_interrupted_in_its_first_leg_restarts_it(tmp_path: Path) -> None:
     folder = broken(duel(ticks=60, blue=brittle(fails_at=15)), tmp_path)
     assert updates(folder, "blue") == [(1, 10)]
     played = resume(duel(ticks=60, blue=brittle()), tmp_path)
@@ -173,7 +173,7 @@ def test_without_a_boundary_nothing_is_restarted_over_old_records(tmp_path: Path
     assert snapshot(folder.path) == before
 
 
-def test_a_run_of_policies_without_a_state_goes_on_as_well(tmp_path: Path) -> None:
+def test_run_of_policies_without_state_resumes(tmp_path: Path) -> None:
     whole = play(duel(blue=RANDOM, ticks=80), tmp_path)
     (tmp_path / "parted").mkdir()
     play(duel(blue=RANDOM, ticks=40), tmp_path / "parted", given=True)
@@ -236,7 +236,7 @@ OTHER_GAMES = {
 def test_another_game_is_refused_before_anything_is_touched(difference: str, tmp_path: Path) -> None:
     data, words = OTHER_GAMES[difference]
     folder = play(duel(ticks=40), tmp_path, given=True).folder
-    folder.lock.write_text("somebody who was killed")
+    folder.lock.write_text("a killed process")
     before = snapshot(folder.path)
     with pytest.raises(ConfigError) as caught:
         resume(data, tmp_path)
@@ -247,7 +247,7 @@ def test_another_game_is_refused_before_anything_is_touched(difference: str, tmp
 
 
 @pytest.mark.parametrize("fewer", [{"copies": 1}, {"lanes": 1}])
-def test_a_run_goes_on_with_fewer_copies_or_lanes(tmp_path: Path, fewer: Mapping[str, int]) -> None:
+def test_run_resumes_with_fewer_copies_or_lanes(tmp_path: Path, fewer: Mapping[str, int]) -> None:
     before = play(duel(ticks=40, copies=2), tmp_path, given=True)
     counts = Counter((line["match"], line["lane"]) for line in before.episodes)
     after = resume(duel(**{"ticks": 80, "copies": 2, **fewer}), tmp_path)  # type: ignore[arg-type]
@@ -257,7 +257,7 @@ def test_a_run_goes_on_with_fewer_copies_or_lanes(tmp_path: Path, fewer: Mapping
         assert line["episode"] >= counts[line["match"], line["lane"]]
 
 
-def test_ticks_copies_lanes_options_and_transport_may_change_and_the_change_of_lanes_is_told(
+def test_resume_accepts_changed_ticks_copies_lanes_and_options(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     play(duel(ticks=40), tmp_path, given=True)
@@ -273,12 +273,12 @@ def test_ticks_copies_lanes_options_and_transport_may_change_and_the_change_of_l
     assert {(match, lane) for match, lane, number in keys if number == 0} == set(product(range(2), range(3)))
 
 
-def test_a_resumed_run_with_the_same_lanes_says_its_tick_alone(tmp_path: Path) -> None:
+def test_resumed_run_with_the_same_lanes_prints_only_its_tick(tmp_path: Path) -> None:
     play(duel(ticks=40), tmp_path, given=True)
     assert resume(duel(ticks=80), tmp_path).run.words == ()
 
 
-def test_workers_of_further_copies_meet_their_groups_when_those_do_that_were_there(tmp_path: Path) -> None:
+def test_workers_of_new_copies_synchronize_with_their_group(tmp_path: Path) -> None:
     def learner(steps: int) -> dict[str, Any]:
         return {"algorithm": "ppo", "options": {"n_steps": steps, "minibatch_size": steps, "hidden_sizes": [2]}}
 
@@ -289,7 +289,7 @@ def test_workers_of_further_copies_meet_their_groups_when_those_do_that_were_the
     assert [tick for _, tick in updates(folder, "red")] == [15, 30, 45, 60, 75, 90]
 
 
-def test_who_has_left_is_known_by_its_policy_when_matches_have_other_numbers(tmp_path: Path) -> None:
+def test_departed_worker_is_matched_by_policy(tmp_path: Path) -> None:
     def solos(ticks: int, copies: int) -> dict[str, Any]:
         matches = [{"env": "game", "seats": [name, "idle"], "copies": copies} for name in ("blue", "red")]
         policies = {"blue": brittle(leave=[10] * copies), "red": brittle(), "idle": RANDOM}
@@ -300,13 +300,13 @@ def test_who_has_left_is_known_by_its_policy_when_matches_have_other_numbers(tmp
     assert [count_at(folder, name, 40) for name in ("blue", "red")] == [10, 40]
 
 
-def test_a_learner_that_begins_anew_is_told(tmp_path: Path) -> None:
+def test_learner_without_state_is_reported(tmp_path: Path) -> None:
     data = duel(ticks=40, red={"algorithm": "odd_workers:Forgetful"}, lanes=1)
     play(data, tmp_path, given=True)
     assert resume({**data, "ticks": 80}, tmp_path).run.words == ("policy 'red' has no checkpoint: it begins anew",)
 
 
-def test_of_a_run_that_goes_on_at_its_first_tick_nobody_is_said_to_begin_anew(tmp_path: Path) -> None:
+def test_resume_at_tick_0_reports_no_restart(tmp_path: Path) -> None:
     broken(duel(ticks=60, blue=brittle(fails_at=15)), tmp_path)
     played = resume(duel(ticks=60, blue=brittle()), tmp_path)
     assert (played.run.leg.start, played.run.words) == (0, ())
@@ -333,7 +333,7 @@ def test_episodes_are_counted_on_and_whole_ones_stay_in_the_score(tmp_path: Path
     assert played.scoreboard.policies["blue"].episodes == len(whole) < len(played.episodes)
 
 
-def test_a_run_whose_end_was_no_multiple_goes_on_from_there(tmp_path: Path) -> None:
+def test_run_that_ended_between_boundaries_resumes(tmp_path: Path) -> None:
     play(duel(ticks=50), tmp_path, given=True)
     played = resume(duel(ticks=100), tmp_path)
     assert played.notes == [("loaded", 50), ("loaded", 60), ("loaded", 80)]
@@ -349,7 +349,7 @@ def test_blocks_of_a_pipeline_count_their_own_lanes_on(tmp_path: Path) -> None:
         assert numbers == list(range(len(numbers)))
 
 
-def test_the_seconds_of_the_updates_go_on(tmp_path: Path) -> None:
+def test_seconds_of_updates_continue_after_a_resume(tmp_path: Path) -> None:
     folder = play(duel(ticks=40), tmp_path, given=True).folder
     path = folder.boundaries / "000000000040.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "seconds": {"blue": 1000.0}}))
@@ -392,7 +392,7 @@ def test_a_folder_that_was_there_before_stays_and_is_empty_again(tmp_path: Path)
     assert list((tmp_path / "run").iterdir()) == []
 
 
-def test_what_somebody_has_put_into_the_folder_meanwhile_stays(tmp_path: Path) -> None:
+def test_foreign_files_in_the_folder_are_kept(tmp_path: Path) -> None:
     folder = RunFolder.open(tmp_path / "run")
     (folder.path / "notes.txt").write_text("mine")
     folder.remove_unbegun(whole=True)
@@ -430,15 +430,15 @@ def test_a_bug_before_the_start_keeps_the_folder_with_its_logs(tmp_path: Path) -
     assert not (tmp_path / "run" / "config.yaml").exists()
 
 
-def test_a_worker_that_ends_early_is_told_once_when_it_happens(tmp_path: Path) -> None:
+def test_early_end_of_a_worker_is_reported_once(tmp_path: Path) -> None:
     played = play(duel(ticks=40, blue=brittle(leave=[7])), tmp_path)
     line = "policy 'blue', seat 0 of match 0: run() has returned after 7 of 40 ticks; the seat idles\n"
     assert played.shown.count("has returned") == 1
     assert line in played.shown
 
 
-@pytest.mark.parametrize("blue", [COUNTS, RANDOM, {"algorithm": "workers:Swallows"}])
-def test_the_end_of_the_budget_is_no_news(blue: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("blue", [COUNTS, RANDOM, {"algorithm": "workers:IgnoresBudget"}])
+def test_end_of_the_budget_is_not_reported(blue: Any, tmp_path: Path) -> None:
     assert "has returned" not in play(duel(ticks=40, blue=blue, lanes=1), tmp_path).shown
 
 
@@ -457,15 +457,15 @@ def test_the_last_learner_logs_and_saves_when_the_root_of_the_group_has_left(tmp
     assert (held.boundary, held.ticks, held.update, held.state["count"]) == (100, 100, 10, 100)
 
 
-def test_the_last_learner_goes_on_from_what_it_has_also_where_its_group_does_not_meet_in_a_leg(tmp_path: Path) -> None:
-    """But for the leg in which the root leaves: it speaks until somebody has met the others without it."""
+def test_last_learner_resumes_without_a_synchronization(tmp_path: Path) -> None:
+    """But for the leg in which the root leaves: it logs until the others have synchronized without it."""
     data = group_of(30, 0)
     data["policies"]["blue"]["options"]["every"] = 30
     folder = play(data, tmp_path).folder
     assert [count_at(folder, "blue", boundary) for boundary in (60, 80, 100)] == [50, 70, 90]
 
 
-def test_the_weights_of_the_last_learner_are_the_last_ones_though_all_leave_early(tmp_path: Path) -> None:
+def test_last_learners_weights_are_saved_if_all_leave(tmp_path: Path) -> None:
     folder = play(group_of(30, 50, 75), tmp_path).folder
     assert [count_at(folder, "blue", boundary) for boundary in (60, 80, 100)] == [60, 75, 75]
 
@@ -475,20 +475,20 @@ def test_the_roots_weights_are_the_last_ones_when_it_stays_longest(tmp_path: Pat
     assert [count_at(folder, "blue", boundary) for boundary in (60, 80, 100)] == [60, 75, 75]
 
 
-def test_a_group_whose_root_had_left_goes_on_with_the_last_learners_weights(tmp_path: Path) -> None:
+def test_group_without_its_root_resumes_the_last_weights(tmp_path: Path) -> None:
     play(group_of(30, 0), tmp_path, given=True)
     played = resume({**group_of(30, 0), "ticks": 140}, tmp_path)
     assert played.notes == [("loaded", 100)] * 2 + [("loaded", 120)] * 2
     assert [number for number, _ in updates(played.folder, "blue")] == list(range(1, 15))
 
 
-def test_a_learner_without_a_state_is_told_at_the_end_and_players_are_not(tmp_path: Path) -> None:
+def test_learners_without_state_are_reported_at_the_end(tmp_path: Path) -> None:
     played = play(duel(blue={"algorithm": "odd_workers:Forgetful"}, lanes=1, copies=2), tmp_path)
     assert played.shown.splitlines()[-1] == "no checkpoints of 'blue': its algorithm has no state_dict()"
     assert played.shown.count("no checkpoints") == 1
 
 
-def test_who_has_checkpoints_or_is_frozen_is_not_told_of(tmp_path: Path) -> None:
+def test_policies_with_checkpoints_are_not_reported(tmp_path: Path) -> None:
     first = play(duel(), tmp_path)
     assert "no checkpoints" not in first.shown
     frozen = {**COUNTS, "frozen": True, "load": str(first.folder.path)}

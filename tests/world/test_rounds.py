@@ -84,7 +84,7 @@ DUEL = {"env": "game", "policies": ["one", "two"], "lanes": 2}
 # -------------------------------------------------------------------------------------------- forks, resets and rests
 
 
-def test_a_fork_begins_with_the_weights_the_optimizer_and_the_half_rollout_of_its_source(tmp_path: Path) -> None:
+def test_fork_copies_weights_optimizer_and_partial_rollout(tmp_path: Path) -> None:
     evolving = {"evolution": {"share": 0.5, "perturb": {"learning_rate": [0.5, 2.0]}}}
     folder = play(league({"round_robin": DUEL}, policies={"one": PPO, "two": PPO}, league=evolving), tmp_path / "run")
     for number, planned in list(enumerate(rounds_of(folder)))[1:]:
@@ -97,7 +97,7 @@ def test_a_fork_begins_with_the_weights_the_optimizer_and_the_half_rollout_of_it
         assert begun(folder, source, number).state == saved(folder, source, number)
 
 
-def test_every_worker_of_a_fork_goes_on_with_what_one_of_its_source_alone_had(tmp_path: Path) -> None:
+def test_workers_of_a_fork_continue_with_source_worker_state(tmp_path: Path) -> None:
     evolving = {"evolution": {"share": 0.5}}
     pairs = {"round_robin": {**DUEL, "copies": 2}}
     folder = play(league(pairs, policies={"one": ALL, "two": ALL}, rounds=2, league=evolving), tmp_path / "run")
@@ -125,7 +125,7 @@ def test_an_exploiter_that_is_reset_begins_as_it_did_at_first(tmp_path: Path) ->
     assert begun(folder, "one", 2).state == saved(folder, "one", 2)
 
 
-def test_a_seat_more_goes_on_where_another_one_was_so_that_the_group_meets(tmp_path: Path) -> None:
+def test_additional_seat_continues_at_the_groups_tick(tmp_path: Path) -> None:
     meets = {"env": "game", "policies": ["one"], "rule": {"past_selves": {"self": 0.5}}, "lanes": 2}
     data = {**league({"matchmaking": meets}, policies={"one": PPO}, rounds=4), "seed": 1}
     folder = play(data, tmp_path / "run")
@@ -148,7 +148,7 @@ def resting(folder: RunFolder) -> list[str]:
     return [(set(THREE) - set(seated(planned))).pop() for planned in rounds_of(folder)]
 
 
-def test_who_rests_for_a_round_goes_on_from_where_it_was(tmp_path: Path) -> None:
+def test_idle_policy_continues_from_its_state(tmp_path: Path) -> None:
     folder = play(swiss(), tmp_path / "run")
     name = resting(folder)[1]
     again = begun(folder, name, 2)
@@ -164,7 +164,7 @@ def test_a_fork_that_rests_begins_later_with_the_bits_of_its_source(tmp_path: Pa
     assert begun(folder, name, 2).state == saved(folder, source, 1) != begun(folder, source, 2).state
 
 
-def test_every_round_begins_with_a_line_that_says_who_plays_and_what_has_become_of_whom(tmp_path: Path) -> None:
+def test_every_round_starts_with_a_line_of_pairings(tmp_path: Path) -> None:
     rule = {"exploiters": {"main": ["one"], "main_exploiters": ["two"], "reset": {"after": 1, "beats": 1.0}}}
     config = league({"matchmaking": {**DUEL, "rule": rule}}, policies={"one": PPO, "two": PPO})
     config["league"] = {"snapshots": {"keep": 1}}
@@ -183,9 +183,9 @@ def test_every_round_begins_with_a_line_that_says_who_plays_and_what_has_become_
 
 
 def past_selves(**more: Any) -> dict[str, Any]:
-    """Two learners that meet nobody but their past selves, in rounds of two legs."""
+    """Two learners that meet only their past selves, in rounds of two legs."""
     meets = {"matchmaking": {**DUEL, "rule": {"past_selves": {"self": 0.0}}}}
-    policies = {"one": {"algorithm": "learners:MeetsItself"}, "two": {"algorithm": "learners:MeetsItself"}}
+    policies = {"one": {"algorithm": "learners:PlaysPastSelves"}, "two": {"algorithm": "learners:PlaysPastSelves"}}
     return {**league(meets, policies=policies, rounds=4, **more), "checkpoint_every": TICKS // 2}
 
 
@@ -198,7 +198,7 @@ def files(folder: RunFolder, *parts: str) -> dict[str, bytes]:
 KEPT = ("checkpoints", "snapshots", "samples")
 
 
-def test_a_league_that_goes_on_from_the_middle_of_a_round_meets_the_same_snapshots(tmp_path: Path) -> None:
+def test_league_resumed_in_mid_round_has_the_same_snapshots(tmp_path: Path) -> None:
     whole = play(past_selves(record="samples"), tmp_path / "whole")
     assert any("@" in name for name in seated(rounds_of(whole)[3]))
     broken = play(past_selves(record="samples"), tmp_path / "broken")
@@ -241,7 +241,7 @@ def test_recorded_episodes_of_a_league_are_those_on_record(tmp_path: Path) -> No
     }
 
 
-def test_a_round_that_is_planned_anew_leaves_nothing_of_what_was_planned_before(tmp_path: Path) -> None:
+def test_replanned_round_leaves_nothing_of_the_old_plan(tmp_path: Path) -> None:
     folder = play(past_selves(record="samples"), tmp_path / "run")
     assert set(seated(rounds_of(folder)[3])) != {"one", "two", "one@20", "two@20"}
     discard_after(folder, 3 * TICKS)

@@ -39,14 +39,14 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path: Pat
     assert first.episodes != other.episodes
 
 
-def test_a_copy_more_changes_nothing_in_the_others(tmp_path: Path) -> None:
+def test_additional_copy_changes_no_other_match(tmp_path: Path) -> None:
     random = {"algorithm": "random"}
     two = play(duel(blue=random, copies=2), tmp_path).episodes
     three = play(duel(blue=random, copies=3), tmp_path).episodes
     assert two == [episode for episode in three if episode["match"] < 2]
 
 
-def test_the_run_folder_holds_what_the_design_promises(tmp_path: Path) -> None:
+def test_run_folder_has_the_documented_files(tmp_path: Path) -> None:
     played = play(duel(), tmp_path)
     folder = played.folder.path
     assert {"config.yaml", "plan.json", "episodes.jsonl", "metrics.jsonl", "checkpoints", "logs"} <= {
@@ -66,9 +66,7 @@ def test_the_run_folder_holds_what_the_design_promises(tmp_path: Path) -> None:
     assert list((folder / "tensorboard" / "blue").iterdir())
 
 
-def test_who_watches_a_run_is_told_the_same_ticks_as_who_trains(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_watch_shows_the_same_ticks_as_train(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = parse_config({"name": "test", **duel(copies=3)}, source="test")
     run = prepare(config, ranks=1, run_dir=str(tmp_path / "run"))
     assert lead.run_single_process(run, lambda *_: None) == 0
@@ -86,7 +84,7 @@ def test_workers_of_a_policy_are_one_group_over_all_matches(tmp_path: Path) -> N
     assert [update["mean"] for update in played.updates] == [1.0] * 4  # the mean of the group ranks 0, 1 and 2
 
 
-def test_a_worker_that_has_left_is_missed_by_nobody_in_the_group(tmp_path: Path) -> None:
+def test_group_continues_without_a_departed_worker(tmp_path: Path) -> None:
     data = duel(blue={"algorithm": "workers:Counts"}, ticks=40)
     data["matches"] = [{"env": "game", "seats": ["blue", "blue"], "copies": 1}]
     data["policies"] = {"blue": {"algorithm": "odd_workers:LeavesInTurn"}}
@@ -127,7 +125,7 @@ def test_a_frozen_policy_plays_its_checkpoint_and_learns_nothing(tmp_path: Path)
         ({"algorithm": "workers:Counts", "options": {"evry": 3}}, "did you mean 'every'"),
     ],
 )
-def test_a_mistake_in_a_policy_ends_the_run_before_anybody_plays(policy: Any, message: str, tmp_path: Path) -> None:
+def test_mistake_in_a_policy_is_refused_before_play(policy: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(RoleFailed, match=message) as caught:
         play(duel(blue=policy, lanes=1), tmp_path)
     assert caught.value.failure.exit_code == 2
@@ -141,9 +139,7 @@ def test_a_mistake_in_a_policy_ends_the_run_before_anybody_plays(policy: Any, me
         ("envs", {"make": "tuchdown"}, r"^envs.unseated.make: unknown environment 'tuchdown'; .*'touchdown'"),
     ],
 )
-def test_a_name_that_nothing_has_is_refused_before_there_is_a_run_even_where_nobody_plays_it(
-    key: str, entry: Any, message: str, tmp_path: Path
-) -> None:
+def test_unknown_name_is_refused_even_if_unused(key: str, entry: Any, message: str, tmp_path: Path) -> None:
     data = duel()
     data[key]["unseated"] = entry
     with pytest.raises(ConfigError, match=message):
@@ -151,7 +147,7 @@ def test_a_name_that_nothing_has_is_refused_before_there_is_a_run_even_where_nob
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_idle_action_that_is_none_is_refused_before_anybody_plays(tmp_path: Path) -> None:
+def test_invalid_idle_action_is_refused_before_play(tmp_path: Path) -> None:
     data = duel()
     data["envs"]["game"]["idle_action"] = 99
     with pytest.raises(RoleFailed, match=r"envs.game.idle_action: 99 is no action of blue_0") as caught:
@@ -167,7 +163,7 @@ def test_an_argument_that_a_game_refuses_is_named_with_its_match(lanes: int, tmp
     assert caught.value.failure.exit_code == 2
 
 
-def test_a_policy_with_weights_in_seats_of_other_spaces_is_refused_before_anybody_plays(tmp_path: Path) -> None:
+def test_weights_of_other_spaces_are_refused_before_play(tmp_path: Path) -> None:
     data = duel(red={"algorithm": "workers:Counts"}, red_obs="image", copies=1)
     assert play(data, tmp_path).episodes, "each policy has its own spaces"
     data["matches"][0]["seats"] = ["blue", "blue"]
@@ -207,13 +203,13 @@ def test_a_worker_that_raises_ends_the_run_with_its_own_traceback(where: str, tm
     assert f"ZeroDivisionError: {where}" in caught.value.failure.message
 
 
-def test_workers_that_call_different_collectives_are_told_so(tmp_path: Path) -> None:
+def test_different_collectives_are_reported(tmp_path: Path) -> None:
     data = duel(blue={"algorithm": "odd_workers:Disagrees"}, copies=2)
     with pytest.raises(RoleFailed, match="called different collectives"):
         play(data, tmp_path)
 
 
-def test_a_circle_of_waits_is_an_error_that_names_them(tmp_path: Path) -> None:
+def test_deadlock_is_an_error_that_names_the_waits(tmp_path: Path) -> None:
     data = duel(ticks=100)
     data["policies"] = {name: {"algorithm": "odd_workers:PerEpisode"} for name in ("blue", "red")}
     data["envs"]["game"] = {"make": "games:Dropout", "kwargs": {"lengths": [3, 5]}}
@@ -235,7 +231,7 @@ def test_an_evaluation_plays_so_many_episodes_in_every_lane_and_no_more(tmp_path
     assert [(e["lane"], e["episode"]) for e in played.episodes] == [(lane, i) for lane in range(4) for i in range(5)]
 
 
-def test_a_profile_says_where_every_role_spent_its_time_and_the_shares_add_up(tmp_path: Path) -> None:
+def test_profile_shares_of_every_role_sum_to_its_time(tmp_path: Path) -> None:
     ppo = {"algorithm": "ppo", "options": {"n_steps": 20}}
     played = play(duel(blue=ppo, ticks=100), tmp_path, profile=True)
     roles = played.folder.read_profile()["roles"]
@@ -248,7 +244,7 @@ def test_a_profile_says_where_every_role_spent_its_time_and_the_shares_add_up(tm
     assert "learning" not in by_kind["worker", "red"]
 
 
-def test_the_notes_are_of_this_run_alone(tmp_path: Path) -> None:
+def test_notes_of_the_previous_run_are_cleared(tmp_path: Path) -> None:
     play(duel(), tmp_path)
     assert NOTES == []
     assert "mpi4py" not in sys.modules

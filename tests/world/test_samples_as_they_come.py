@@ -1,4 +1,4 @@
-"""Samples without a barrier, in whole runs: nothing is lost, nothing counts twice, nobody waits, state goes on."""
+"""Samples without a barrier, in whole runs: nothing is lost, nothing counts twice, no worker waits, state continues."""
 
 from __future__ import annotations
 
@@ -120,9 +120,7 @@ def teams(algorithm: str, options: Any, *, ticks: int, reduce: str) -> dict[str,
         ("dqn", {**DQN_NORMALIZED, "exploration_fraction": 0}),
     ],
 )
-def test_a_run_that_goes_on_equals_one_that_was_never_stopped(
-    algorithm: str, options: Any, reduce: str, tmp_path: Path
-) -> None:
+def test_resumed_run_equals_an_uninterrupted_one(algorithm: str, options: Any, reduce: str, tmp_path: Path) -> None:
     """In one process who comes first is no matter of time, so that they can be compared to the bit."""
     whole = play(teams(algorithm, options, ticks=60, reduce=reduce), tmp_path)
     play(teams(algorithm, options, ticks=30, reduce=reduce), tmp_path / "parted", given=True)
@@ -143,7 +141,7 @@ class Held(ScriptedEnv):
         return super().step(actions)
 
 
-def test_a_slow_worker_stops_nobody() -> None:
+def test_slow_worker_does_not_block_the_others() -> None:
     """The slow one's first tick comes when the two others have played all of theirs: with a barrier, never."""
     logged: list[Any] = []
     weights: dict[int, Any] = {}
@@ -163,7 +161,7 @@ def test_a_slow_worker_stops_nobody() -> None:
             on_save=lambda state: None,
         )
 
-        group.pool(None)  # everybody is there
+        group.pool(None)  # all workers are there
 
         def before(tick: int) -> None:
             """The root and the fast one take turns; the slow one waits for the end of both."""

@@ -65,7 +65,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_run_that_was_killed_and_resumed_leaves_the_bytes_of_one_that_was_not(case: str, tmp_path: Path) -> None:
+def test_killed_and_resumed_run_is_bit_equal(case: str, tmp_path: Path) -> None:
     data = CASES[case]()
     whole = played_in(tmp_path / "whole", data)
     killed = played_in(tmp_path / "parted", data).folder
@@ -78,7 +78,7 @@ def test_a_run_that_was_killed_and_resumed_leaves_the_bytes_of_one_that_was_not(
     assert whole.updates[-1]["ticks"] > 90, "it has learned to the end"
 
 
-def test_what_a_member_draws_does_not_depend_on_who_shares_its_process(tmp_path: Path) -> None:
+def test_member_randomness_does_not_depend_on_placement(tmp_path: Path) -> None:
     """The numbers of its first update come from its own streams, and from what its opponents do in the same game."""
     solo = league({"seats": ["blue"], "lanes": 2}, make={"make": "gymnasium:CartPole-v1"}, blue=PPO)
     both = {**solo, "policies": {"blue": PPO, "red": DQN}}
@@ -126,7 +126,7 @@ def test_two_workers_learn_to_balance_a_pole(tmp_path: Path) -> None:
         ({"algorithm": "sb3:SAC", "options": {}}, r"matches\[0\]\.seats\[0\]: .*SAC cannot play .*Box"),
     ],
 )
-def test_a_mistake_is_found_before_anybody_plays(change: dict[str, Any], message: str) -> None:
+def test_mistake_is_refused_before_play(change: dict[str, Any], message: str) -> None:
     data = league(DUEL, blue={**PPO, **change}, red=RANDOM)
     with pytest.raises(ConfigError, match=message):
         examine(checked_plan(parse_config({"name": "test", **data}, source="test"), ranks=None))

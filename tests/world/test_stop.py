@@ -112,7 +112,7 @@ def stopped(data: Mapping[str, Any], path: Path, *, resume: bool = False) -> tup
 
 @pytest.mark.parametrize("pipeline", [1, 2])
 @pytest.mark.parametrize("ahead", [0, 1, 2, 3, 50, 10**6])
-def test_it_ends_wherever_the_matches_are(
+def test_stop_works_at_any_point_of_the_matches(
     ahead: int, pipeline: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ask(self: EarlyStop, ticks: Mapping[int, int]) -> None:
@@ -131,7 +131,7 @@ def test_it_ends_wherever_the_matches_are(
         assert (result.stopped_at, found.tick) == (None, 4000), "there is no later end than the usual one"
 
 
-def test_a_run_that_has_stopped_goes_on_from_there(tmp_path: Path) -> None:
+def test_stopped_run_resumes_at_its_tick(tmp_path: Path) -> None:
     result, _ = stopped(duel(), tmp_path)
     assert result.stopped_at is not None
     run = prepare(parse_config(duel(), source="test"), ranks=1, run_dir=str(tmp_path / "run"), resume=True)
@@ -149,11 +149,11 @@ def test_a_policy_that_has_left_is_found_again(tmp_path: Path) -> None:
     assert sorted(found.left) == [(0, 1), (1, 1)]
     assert found.checkpoint(folder, "red").exists()
     again, _ = stopped(duel(red=leaves), tmp_path, resume=True)
-    assert found.checkpoint(folder, "red").exists(), "it is needed by whoever goes on from there"
+    assert found.checkpoint(folder, "red").exists(), "it is needed by a resume from there"
     assert again.stopped_at is None or again.stopped_at > found.tick
 
 
-def test_a_second_signal_ends_at_once_and_so_does_one_that_nobody_heeds() -> None:
+def test_second_or_unhandled_signal_ends_at_once() -> None:
     stop = Stop()
     with pytest.raises(KeyboardInterrupt):
         stop._hear(signal.SIGINT, None)

@@ -50,7 +50,7 @@ def last_state(played: Played) -> Any:
 
 
 @pytest.mark.slow
-def test_two_workers_find_what_they_have_to_choose_together(tmp_path: Path) -> None:
+def test_two_workers_learn_a_joint_choice(tmp_path: Path) -> None:
     data = two_step(["p", "p"], ticks=1250)
     assert evaluated(play(data, tmp_path), data, tmp_path) >= 7.5
 
@@ -68,7 +68,7 @@ def test_a_team_of_workers_makes_the_gradient_steps_of_one_seat(sync: str, tmp_p
     assert states["apart"]["gradient_steps"] == states["together"]["gradient_steps"] > 30
 
 
-def test_what_a_team_has_learned_in_one_seat_plays_in_several_and_the_other_way_round(tmp_path: Path) -> None:
+def test_team_weights_are_valid_in_any_seating(tmp_path: Path) -> None:
     options = {"learning_starts": 50, "batch_size": 32, "training_intensity": 1}
     for here, there in ([["p", "p"]], ["p", "p"]), (["p", "p"], [["p", "p"]]):
         played = play(two_step(here, ticks=40, options=options), tmp_path)
@@ -86,7 +86,7 @@ def test_what_a_team_has_learned_in_one_seat_plays_in_several_and_the_other_way_
         ("maddpg", {"learning_starts": 40, "batch_size": 16, "training_intensity": 2, "n_step": 2}),
     ],
 )
-def test_several_teams_go_on_to_the_same_bits(algorithm: str, options: Any, tmp_path: Path) -> None:
+def test_several_teams_resume_to_the_same_bits(algorithm: str, options: Any, tmp_path: Path) -> None:
     """Copies, boundaries in the middle of rollouts and of what is put together, and a resume."""
     data = spread(algorithm, ["p", "p", "p"], ticks=66, **options)
     data["matches"][0].update(lanes=2, copies=2)

@@ -103,7 +103,7 @@ def numbers(folder: RunFolder) -> Any:
     [(None, True), ({name: {"algorithm": "random"} for name in "ab"}, False)],
     ids=["one-wins-all", "all-win-some"],
 )
-def test_below_the_table_is_said_that_the_strengths_have_a_prior(
+def test_table_notes_the_prior(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], policies: Any, expected: bool
 ) -> None:
     out = tournament(capsys, tmp_path, written(tmp_path, ladder(policies)), "--episodes", "100", "--sample")
@@ -122,9 +122,7 @@ def test_players_of_known_order_are_ranked_early(tmp_path: Path, capsys: pytest.
     assert reading.episodes == reading.results.games < 200
 
 
-def test_players_that_are_alike_use_the_budget_and_stay_open(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_equal_players_use_the_budget_and_stay_undecided(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, ladder({"one": plays(1), "other": plays(1)}))
     data = as_data(capsys, tmp_path, path, "--episodes", "36")
     assert not data["decided"]
@@ -134,7 +132,7 @@ def test_players_that_are_alike_use_the_budget_and_stay_open(
 
 
 @pytest.mark.parametrize(("chance", "told"), [([], True), (["--sample"], False)])
-def test_games_that_are_all_alike_are_told_with_the_remedy_where_it_was_not_taken(
+def test_identical_games_are_reported_with_a_remedy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], chance: list[str], told: bool
 ) -> None:
     path = written(tmp_path, ladder({"one": plays(1), "other": plays(1)}))
@@ -197,9 +195,7 @@ class NamesDraws:
         return [0, 0], [3.0, 3.0], True, [said, said]
 
 
-def test_games_that_do_not_count_are_not_among_those_after_which_the_order_is_decided(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_uncounted_games_do_not_enter_the_decision(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     game = {"g": {"make": f"{__name__}:NamesDraws"}}
     path = written(tmp_path, ladder({name: {"algorithm": "random"} for name in ("one", "other")}, envs=game))
     out = tournament(capsys, tmp_path, path, "--episodes", "36")
@@ -209,7 +205,7 @@ def test_games_that_do_not_count_are_not_among_those_after_which_the_order_is_de
     assert f"not counted: {found.unrated} without a winner\n" in out
 
 
-def test_games_without_chance_are_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_deterministic_games_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, ladder())
     assert "all games between" in tournament(capsys, tmp_path, path, "--elo", "50")
 
@@ -239,7 +235,7 @@ def players(data: Any) -> set[str]:
     return {row["player"] for row in data["players"]}
 
 
-def test_players_of_several_runs_are_told_apart_and_those_alike_are_one(
+def test_players_of_runs_are_distinguished_and_duplicates_merged(
     tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = as_data(capsys, tmp_path, *runs, "--episodes", "24")
@@ -296,13 +292,13 @@ def runs_called(tmp_path: Path, *names: str, policies: dict[str, Any] | None = N
     return [str(path.rename(path.with_name(name))) for path, name in zip(left, names, strict=True)]
 
 
-def test_nobody_is_lost_where_a_run_is_called_as_another_one_would_be_told_apart(tmp_path: Path) -> None:
+def test_run_name_collision_loses_no_player(tmp_path: Path) -> None:
     """By its folder: the second `duel` of three sources is not `duel-2` where the third is."""
     sources = read_sources(runs_called(tmp_path, "duel", "duel", "duel-2"))
     assert [source.label for source in sources] == ["duel", "duel-3", "duel-2"]
 
 
-def test_nobody_is_lost_where_a_policy_is_called_as_that_of_another_source_would_be_told_apart(tmp_path: Path) -> None:
+def test_policy_name_collision_loses_no_player(tmp_path: Path) -> None:
     learn = {"blue": {"algorithm": "workers:Counts"}, "fixed": plays(1)}
     first, second = runs_called(tmp_path, "duel", "other", policies=learn)
     more = written(tmp_path, ladder({"duel.blue": plays(2), "dice": {"algorithm": "random"}}))
@@ -312,7 +308,7 @@ def test_nobody_is_lost_where_a_policy_is_called_as_that_of_another_source_would
     assert str(found["duel-2.blue"].load).startswith(str(Path(first).resolve()))
 
 
-def test_a_folder_of_whose_name_nothing_is_left_is_called_as_its_configuration(tmp_path: Path) -> None:
+def test_folder_without_a_usable_name_takes_the_configurations(tmp_path: Path) -> None:
     assert [source.label for source in read_sources(runs_called(tmp_path, "日本", "日 1"))] == ["ladder", "1"]
 
 
@@ -334,9 +330,7 @@ def circle() -> dict[str, Any]:
     return ladder({name: plays(move) for move, name in enumerate(("rock", "paper", "scissors"))}, envs={"g": game})
 
 
-def test_an_order_that_goes_round_in_a_circle_is_never_decided_and_the_whole_budget_is_played(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cyclic_order_uses_the_whole_budget(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, circle())
     out = tournament(capsys, tmp_path, path, "--episodes", "1200")
     assert "the games of some pairs contradict the order: " in out
@@ -358,7 +352,7 @@ def test_an_order_that_goes_round_in_a_circle_is_never_decided_and_the_whole_bud
     assert " need no order" in words
 
 
-def test_the_data_has_what_the_words_say_of_the_games(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_has_what_the_text_states(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [written(tmp_path, ladder()), "--episodes", "96"]
     words = tournament(capsys, tmp_path, *arguments)
     assert "the strengths have a weak prior" in words
@@ -384,7 +378,7 @@ UNTRAINED = {
 }
 
 
-def test_policies_that_learn_and_have_no_checkpoint_are_refused_with_the_remedies(
+def test_learners_without_checkpoints_are_refused(
     tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = written(tmp_path, ladder(UNTRAINED), "fresh.yaml")
@@ -418,14 +412,14 @@ def test_a_source_that_is_named_twice_is_refused(
 
 
 @pytest.mark.parametrize("asked", ["", ",", " , "])
-def test_nobody_is_not_everybody(
+def test_empty_selection_is_refused(
     tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str], asked: str
 ) -> None:
     assert "expected names of players" in mistake(capsys, tmp_path, runs[0], "--players", asked)
 
 
 @pytest.mark.parametrize("tick", ["²", "٢", "1" * 5000])
-def test_a_tick_that_is_no_number_is_no_player(
+def test_non_numeric_tick_is_refused(
     tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str], tick: str
 ) -> None:
     assert "there is no player " in mistake(capsys, tmp_path, runs[0], "--players", f"blue@{tick},fixed")
@@ -472,16 +466,14 @@ def test_a_match_without_two_sides_is_refused(tmp_path: Path, capsys: pytest.Cap
     assert "matches[0]: a match of 3 seats, without `sides`" in mistake(capsys, tmp_path, written(tmp_path, data))
 
 
-def test_a_match_of_one_seat_is_not_told_to_name_sides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_solo_match_has_no_advice_about_sides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     envs = {"g": {"make": "cover", "kwargs": {"players": 1}}}
     data = ladder(envs=envs, matches=[{"env": "g", "seats": ["low"]}])
     error = mistake(capsys, tmp_path, written(tmp_path, data))
     assert "matches[0]: a match of 1 seat, without `sides`; two players meet where there are two sides\n" in error
 
 
-def test_several_games_of_which_one_is_for_one_alone_are_told_what_a_tournament_takes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mixed_games_with_a_solo_game_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = ladder()
     data["envs"]["alone"] = {"make": "cover", "kwargs": {"players": 1}}
     data["matches"] = [*data["matches"], {"env": "alone", "seats": ["low"]}]
@@ -604,7 +596,7 @@ def interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     return arguments
 
 
-def test_a_tournament_that_goes_on_is_the_one_that_nobody_interrupted(
+def test_resumed_tournament_equals_an_uninterrupted_one(
     tmp_path: Path, interrupted: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert max(line["round"] for line in JournalReader(tmp_path / "games" / "episodes.jsonl")) == 2, "in its middle"
@@ -616,9 +608,7 @@ def test_a_tournament_that_goes_on_is_the_one_that_nobody_interrupted(
     assert resumed == whole
 
 
-def test_a_tournament_that_is_over_shows_its_table_again_or_plays_more_if_that_is_asked_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_finished_tournament_shows_its_table_or_plays_more(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, dice())
     first = as_data(capsys, tmp_path, path, *BUDGET)
     assert as_data(capsys, tmp_path, path, *BUDGET, "--resume") == first
@@ -638,11 +628,11 @@ def test_a_batch_that_was_interrupted_does_not_count(
     assert f"\nnot counted: {again} of the batch that was interrupted\n" in tournament(
         capsys, tmp_path, *fewer, "--resume"
     )
-    assert left_by(tmp_path / "games") == before, "nobody has played, so there is nothing to forget"
+    assert left_by(tmp_path / "games") == before, "no game was played, so there is nothing to remove"
     assert numbers(folder)["standings"]["games"] == whole.results.games, "on the page as well"
 
 
-def test_one_that_was_interrupted_has_ended_early_until_it_has_gone_on(
+def test_interrupted_tournament_is_marked_early_until_resumed(
     tmp_path: Path, interrupted: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     def ended() -> str:
@@ -654,9 +644,7 @@ def test_one_that_was_interrupted_has_ended_early_until_it_has_gone_on(
     assert ended() == "finished"
 
 
-def test_when_it_is_over_is_on_record_and_stays_so_unless_something_else_is_asked_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_decision_is_recorded_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, folder = written(tmp_path, dice()), RunFolder(tmp_path / "games")
 
     def asked(*arguments: str) -> tuple[float, float]:
@@ -675,7 +663,7 @@ def test_when_it_is_over_is_on_record_and_stays_so_unless_something_else_is_aske
     assert asked() == (0.05, 20)
 
 
-def test_how_actions_are_taken_is_on_record_before_anybody_plays(
+def test_action_mode_is_recorded_before_play(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from arena.roles.root.root import Root
@@ -694,7 +682,7 @@ def test_how_actions_are_taken_is_on_record_before_anybody_plays(
 @pytest.mark.parametrize(
     "damaged", ['{"greedy": true, "error": 7}', '{"greedy": true, "elo": -5}', '{"error": 0.1}', "{"]
 )
-def test_terms_that_nobody_can_have_asked_for_are_refused(
+def test_impossible_recorded_terms_are_refused(
     tmp_path: Path, interrupted: list[str], capsys: pytest.CaptureFixture[str], damaged: str
 ) -> None:
     RunFolder(tmp_path / "games").tournament.write_text(damaged)
@@ -703,7 +691,7 @@ def test_terms_that_nobody_can_have_asked_for_are_refused(
         assert "tournament.json: " in capsys.readouterr().err
 
 
-def test_another_tournament_is_not_gone_on_with(
+def test_other_tournament_is_not_resumed(
     tmp_path: Path, interrupted: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = left_by(tmp_path / "games")

@@ -30,9 +30,7 @@ def config(**changes: Any) -> dict[str, Any]:
     }
 
 
-def test_the_run_is_that_of_the_command_and_nothing_is_printed(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_function_plays_the_run_of_the_command_silently(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     handlers, interrupt = [*logging.getLogger().handlers], signal.getsignal(signal.SIGINT)
     result = arena.train(config(), tmp_path / "run", ranks=1)
     assert tuple(capfd.readouterr()) == ("", "")
@@ -49,7 +47,7 @@ def test_the_run_is_that_of_the_command_and_nothing_is_printed(
     assert blue.mean_return == pytest.approx(-(red.mean_return or 0))
 
 
-def test_events_tell_the_folder_the_progress_and_the_evaluations(tmp_path: Path) -> None:
+def test_events_have_folder_progress_and_evaluations(tmp_path: Path) -> None:
     events: list[arena.Event] = []
     data = config(evaluation={"every": 20, "episodes": 2})
     result = arena.train(data, tmp_path / "run", ranks=1, on_event=events.append)

@@ -23,9 +23,7 @@ def watched(**env: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("pipeline", [1, 2])
-def test_a_worker_sees_stacks_and_the_last_one_of_an_episode_apart_from_the_first_of_the_next(
-    tmp_path: Path, pipeline: int
-) -> None:
+def test_frame_stacks_do_not_cross_episodes(tmp_path: Path, pipeline: int) -> None:
     data = watched(wrappers=[{"frame_stack": 3}])
     data["matches"][0]["pipeline"] = pipeline
     notes = play(data, tmp_path).notes
@@ -65,7 +63,7 @@ def test_wrappers_are_played_in_the_order_of_the_configuration(tmp_path: Path) -
         ([{"frame_stack": 4, "grayscale": None}], "[0]", "each wrapper is an item of the list"),
     ],
 )
-def test_what_is_no_list_of_names_is_refused(wrappers: Any, place: str, words: str) -> None:
+def test_value_that_is_no_list_of_names_is_refused(wrappers: Any, place: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_config({**watched(wrappers=wrappers), "name": "x"}, source="x")
     assert caught.value.path == f"envs.game.wrappers{place}"

@@ -1,4 +1,4 @@
-"""A worker that writes down all that it sees and does, to be held against what was recorded."""
+"""A worker that records its observations and actions, to be compared with the samples on disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from in_process import NOTES
 from workers import Player
 
 
-class Witness(Player):
+class Records(Player):
     """Draws its actions, by mask where there is one; every step goes to `in_process.NOTES`.
 
     A note is (policy, seat's entities, what was seen, infos then, actions, what step returned).

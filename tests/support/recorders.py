@@ -1,4 +1,4 @@
-"""Callbacks that tests put into a run. What they are told they append to `in_process.NOTES`."""
+"""Callbacks that record their calls in `in_process.NOTES`, or fail or stop in them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from arena.errors import ConfigError
 from in_process import NOTES
 
 
-class HearsAll(Callback):
-    """Notes whatever it is told."""
+class RecordsAll(Callback):
+    """Records every call."""
 
     def __init__(self, *, name: str = "") -> None:
         self.name = name
@@ -42,14 +42,14 @@ class HearsAll(Callback):
         self.note("end")
 
 
-class HearsUpdates:
-    """Is derived from nothing, and hears of updates alone."""
+class RecordsUpdates:
+    """Has no base class, and records updates only."""
 
     def on_update(self, line: Mapping[str, Any]) -> None:
         NOTES.append(("update alone", line["update"]))
 
 
-class Stops(HearsAll):
+class Stops(RecordsAll):
     """Asks for the end of the run in one of its methods: the `nth` time that it is called, or whenever it is."""
 
     def __init__(self, *, where: str, nth: int = 1) -> None:
@@ -78,23 +78,23 @@ class Leaves(Stops):
         raise SystemExit(5)
 
 
-class Misspelt(Callback):
-    """One method is never called."""
+class Misspelled(Callback):
+    """Has a method with a misspelled name."""
 
     def on_epsiode(self, line: Mapping[str, Any]) -> None: ...
 
 
-class Deaf(Callback):
-    """Hears of nothing."""
+class Empty(Callback):
+    """Has no method of a callback."""
 
 
 class TakesOther(Callback):
-    """Expects what nobody gives it."""
+    """Has an argument that the arena does not pass."""
 
     def on_update(self, line: Mapping[str, Any], number: int) -> None: ...  # type: ignore[override]
 
 
-class RefusesOptions(HearsAll):
+class RefusesOptions(RecordsAll):
     """Finds a mistake in its options."""
 
     def __init__(self, *, error: str) -> None:

@@ -1,0 +1,358 @@
+"""What every learning algorithm of the registry satisfies: state, groups, failures, masks, options, sizes.
+
+A new algorithm is tested here as soon as it is in the registry. What is special to one is in `tests/unit`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from gymnasium.vector.utils import batch_space
+
+from arena import registry
+from arena.errors import BudgetReached, ConfigError
+from arena.records.state_codec import decode, encode
+from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from policies import td3
+from policies.common.algorithm import Algorithm
+from policies.common.replay import Replay, Transitions
+from policies.networks import reparameterized, soft_actions
+from recorded_samples import record
+
+VECTOR = spaces.Box(-1, 1, (3,), np.float32)
+ACTIONS = {"choices": spaces.Discrete(4), "numbers": spaces.Box(-0.5, 2.0, (2,), np.float32)}
+ENTITIES = ("first", "second")  # of the seat
+SMALL: dict[str, Any] = {
+    **{"hidden_sizes": (8,), "check_every": 1, "log_every": 4},
+    **{"n_steps": 6, "minibatch_size": 9, "n_epochs": 2, "option_ticks": 3},
+    **{"train_every": 4, "learning_starts": 20, "batch_size": 8, "training_intensity": 2.0, "n_step": 1},
+    "gradient_steps": 3,
+}
+FULL: dict[str, Any] = {
+    **{"minibatch_size": 999, "n_steps": 12, "n_epochs": 3, "option_ticks": 3, "hidden_sizes": (8,)},
+    **{"train_every": 12, "learning_starts": 0, "batch_size": 200, "training_intensity": 40.0},
+    **{"learning_rate": 2e-3, "learning_rate_schedule": "constant"},
+}
+RICH: dict[str, Any] = {
+    **{"learning_rate_schedule": "linear", "normalize_observations": True, "normalize_rewards": True},
+    **{"target_kl": 0.002, "max_grad_norm": 0.5},
+    **{"prioritized": True, "n_step": 2, "tau": 0.5, "target_update_interval": 3},
+}
+
+
+class Case(NamedTuple):
+    """An algorithm and the actions that it plays."""
+
+    name: str
+    actions: str
+
+    def __str__(self) -> str:
+        return f"{self.name}-{self.actions}"
+
+
+def options_of(name: str) -> tuple[str, ...]:
+    return registry.option_parameters(registry.algorithm(name)).names
+
+
+def accepts(name: str, space: spaces.Space[Any]) -> bool:
+    try:
+        registry.algorithm(name).check_actions(space)
+    except ConfigError:
+        return False
+    return True
+
+
+NAMES = [
+    name
+    for name, entry in registry.ALGORITHMS.items()
+    if not entry.package and issubclass(registry.algorithm(name), Algorithm)
+]
+CASES = [Case(name, actions) for name in NAMES for actions, space in ACTIONS.items() if accepts(name, space)]
+WITH_REWARDS = [case for case in CASES if "data" not in options_of(case.name)]  # others learn from recorded samples
+WITH_MASKS = [case for case in CASES if case.actions == "choices"]
+
+
+class Learner:
+    """Makes and trains workers of one algorithm.
+
+    Args:
+        case: the algorithm and its actions.
+        folder: for recorded samples.
+    """
+
+    def __init__(self, case: Case, folder: Path) -> None:
+        self.cls, self.actions, self.folder = registry.algorithm(case.name), ACTIONS[case.actions], folder
+        self.known = options_of(case.name)
+        self.data = self.record("samples", ticks=50, lanes=4)
+
+    def record(self, name: str, *, ticks: int, lanes: int) -> str:
+        """The path of recorded samples with random actions."""
+        drawn = batch_space(self.actions, lanes)
+        drawn.seed(1)
+        return str(record(self.folder / name, VECTOR, self.actions, lambda _: drawn.sample(), ticks=ticks, lanes=lanes))
+
+    def options(self, **more: Any) -> dict[str, Any]:
+        """Small values, and those given, of the options that the algorithm has."""
+        given = {**SMALL, "data": self.data, **more}
+        return {name: value for name, value in given.items() if name in self.known}
+
+    def env(self, *, lanes: int = 2, ticks: int = 30, seed: int = 0, **more: Any) -> ScriptedEnv:
+        rng = np.random.default_rng(seed)
+        more.setdefault("reward", lambda observations, actions: rng.normal(size=len(actions)))
+        env = ScriptedEnv(VECTOR, self.actions, rows=lanes * len(ENTITIES), ticks=ticks, seed=seed, **more)
+        env.seat_entities = ENTITIES  # type: ignore[attr-defined]
+        return env
+
+    def make(self, env: ScriptedEnv, group: ThreadGroup | None = None, *, ticks: int = 0, **options: Any) -> Any:
+        """A worker of a run of `ticks`; 0: of those of its environment."""
+        return self.cls(env, group or solo_group(), ticks=ticks or env.ticks, **self.options(**options))
+
+    def train(self, env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) -> Any:
+        """A worker after its whole run."""
+        algorithm = self.make(env, group, **options)
+        run(algorithm)
+        return algorithm
+
+
+@pytest.fixture(scope="module", params=CASES, ids=str)
+def learner(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Learner:
+    return Learner(request.param, tmp_path_factory.mktemp(request.param.name))
+
+
+def run(algorithm: Any) -> None:
+    with pytest.raises(BudgetReached):
+        algorithm.run()
+
+
+def unequal_env(learner: Learner, group: ThreadGroup, **more: Any) -> ScriptedEnv:
+    """1, 2, ... lanes with other observations for each worker."""
+    return learner.env(lanes=1 + group.rank, seed=group.rank, **more)
+
+
+def all_idle(rows: int) -> Any:
+    """No row ever acts."""
+    return lambda tick: np.zeros(rows, np.bool_)
+
+
+# -------------------------------------------------------------------------------------------------------------- state
+
+
+@pytest.mark.parametrize("more", [{}, RICH], ids=["plain", "rich"])
+def test_stored_state_continues_to_the_same_bits(learner: Learner, more: dict[str, Any]) -> None:
+    def continued(algorithm: Any) -> Any:
+        for owner in (algorithm, algorithm.group_learner):  # each leg of a run has new random streams
+            for generator in vars(owner).values():
+                if isinstance(generator, torch.Generator):
+                    generator.manual_seed(7)
+        algorithm.env = learner.env(ticks=19, seed=5)
+        run(algorithm)
+        return algorithm.state_dict(), algorithm.worker_state_dict(), flat_weights(algorithm.network)
+
+    first, second = (learner.make(learner.env(ticks=33), ticks=99, **more) for _ in range(2))
+    run(first)  # the leg ends within a rollout, and between two updates
+    stored, own = first.state_dict(), first.worker_state_dict()
+    assert not all_equal(second.state_dict(), stored)
+    second.load_state_dict(decode(*encode(stored)))
+    second.load_worker_state_dict(decode(*encode(own)))
+    first.load_worker_state_dict(own)
+    assert all_equal(second.state_dict(), stored)
+    assert all_equal(second.worker_state_dict(), own)
+    before = flat_weights(first.network)
+    after = continued(first)
+    assert all_equal(continued(second), after)
+    assert not np.array_equal(before, after[-1])
+
+
+def test_same_seed_gives_same_weights_without_global_generators(learner: Learner) -> None:
+    torch_before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()
+    one, same, other = (flat_weights(learner.train(learner.env(), solo_group(seed=seed)).network) for seed in (0, 0, 1))
+    assert np.array_equal(one, same)
+    assert not np.array_equal(one, other)
+    assert torch.equal(torch_before, torch.get_rng_state())
+    assert np.array_equal(numpy_before, np.random.get_state()[1])
+
+
+# ------------------------------------------------------------------------------------------------------------- groups
+
+
+@pytest.mark.parametrize("sync", ["gradients", "samples"])
+def test_workers_with_unequal_rows_hold_equal_weights(learner: Learner, sync: str) -> None:
+    """The last worker has the most rows, and never acts."""
+
+    def work(group: ThreadGroup) -> Any:
+        active = all_idle(3 * len(ENTITIES)) if group.rank == 2 else None
+        algorithm = learner.make(unequal_env(learner, group, active=active), group, **RICH)
+        before = flat_weights(algorithm.network)
+        run(algorithm)
+        return before, flat_weights(algorithm.network), group.called, len(group.logged)
+
+    (before, after, *others), *rest = together(3, work, sync=sync)
+    assert not np.array_equal(before, after)
+    for _, weights, *same in rest:
+        assert np.array_equal(weights, after)
+        assert same == others
+    assert "check_equal" in others[0]
+
+
+def test_gradients_and_samples_of_one_full_batch_give_the_same_weights(
+    learner: Learner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `sync: samples` rank 0 steps as one worker on the samples of all; the mean gradient must be the same."""
+
+    def same_noise(shape: Any, generator: Any) -> torch.Tensor:
+        return torch.linspace(-0.8, 1.1, shape[-1]).repeat(*shape[:-1], 1)
+
+    def all_transitions(replay: Replay, *_: Any, **__: Any) -> Transitions:
+        return replay._at(torch.nonzero(replay._complete).squeeze(1), torch.ones(replay.size))
+
+    for module, name in (
+        (td3, "normal"),
+        (soft_actions, "normal"),
+        (reparameterized, "normal"),
+        (reparameterized, "gumbel"),
+    ):
+        monkeypatch.setattr(module, name, same_noise)
+    monkeypatch.setattr(Replay, "sample", all_transitions)
+
+    def work(group: ThreadGroup) -> Any:
+        algorithm = learner.make(unequal_env(learner, group, ticks=12), group, **FULL)
+        before, backward, steps = flat_weights(algorithm.network), algorithm.backward, []
+
+        def counted(batch: Any) -> Any:
+            steps.append(batch.size)
+            return backward(batch)
+
+        algorithm.backward = counted
+        run(algorithm)
+        return before, flat_weights(algorithm.network), len(steps), group.called.count("average")
+
+    by_gradients, by_samples = (together(2, work, sync=sync) for sync in ("gradients", "samples"))
+    before, expected, steps, _ = by_samples[0]
+    assert steps > 0
+    assert np.abs(expected - before).max() > 1e-3
+    for _, weights, made, exchanges in by_gradients:
+        assert made == exchanges == steps  # all networks of an algorithm in one exchange
+        np.testing.assert_allclose(weights, expected, atol=2e-6, rtol=0)
+
+
+def test_worker_without_transitions_takes_part_and_weighs_nothing(learner: Learner) -> None:
+    single = learner.record("single", ticks=1, lanes=1)  # the share of the second worker is empty
+
+    def work(group: ThreadGroup) -> Any:
+        active = all_idle(2 * len(ENTITIES)) if group.rank == 1 else None
+        return flat_weights(learner.train(unequal_env(learner, group, active=active), group, data=single).network)
+
+    busy, idle = together(2, work)
+    alone = learner.train(unequal_env(learner, solo_group()), data=single)
+    assert np.array_equal(busy, idle)
+    np.testing.assert_allclose(busy, flat_weights(alone.network), atol=2e-6, rtol=0)
+
+
+@pytest.mark.parametrize("sync", ["gradients", "samples"])
+@pytest.mark.parametrize("learner", WITH_REWARDS, ids=str, indirect=True)
+def test_where_no_row_ever_acts_nothing_is_learned(learner: Learner, sync: str) -> None:
+    algorithm = learner.make(learner.env(active=all_idle(2 * len(ENTITIES))), solo_group(sync=sync))
+    before = flat_weights(algorithm.network)
+    run(algorithm)
+    assert np.array_equal(flat_weights(algorithm.network), before)
+
+
+# ----------------------------------------------------------------------------------------------------------- failures
+
+
+@pytest.mark.parametrize("reward", [np.nan, np.inf, 1e39], ids=["nan", "infinite", "not a float32"])
+@pytest.mark.parametrize("learner", WITH_REWARDS, ids=str, indirect=True)
+def test_reward_that_is_not_finite_stops_before_the_update(learner: Learner, reward: float) -> None:
+    algorithm = learner.make(learner.env(reward=lambda observations, actions: np.full(len(actions), reward)))
+    before = flat_weights(algorithm.network)
+    with pytest.raises(FloatingPointError, match="policy 'blue'"):
+        algorithm.run()
+    assert np.array_equal(flat_weights(algorithm.network), before)
+
+
+@pytest.mark.parametrize("what", ["loss", "gradient"])
+def test_loss_or_gradient_that_is_not_finite_stops_all_workers(learner: Learner, what: str) -> None:
+    """That of one worker is spoiled."""
+
+    def work(group: ThreadGroup) -> Any:
+        algorithm = learner.make(unequal_env(learner, group), group)
+        before, backward = flat_weights(algorithm.network), algorithm.backward
+
+        def spoiled(batch: Any) -> Any:
+            found = backward(batch)
+            if what == "gradient":
+                next(weight for weight in algorithm.network.parameters() if weight.grad is not None).grad.fill_(np.inf)
+                return found
+            return (found[0] * np.nan, *found[1:]) if isinstance(found, tuple) else found * np.nan
+
+        if group.rank == 1:
+            algorithm.backward = spoiled
+        with pytest.raises(FloatingPointError, match=r"policy 'blue': (update|gradient step) 1 measured"):
+            algorithm.run()
+        return np.array_equal(flat_weights(algorithm.network), before)
+
+    assert together(2, work) == [True, True]
+
+
+# -------------------------------------------------------------------------------------------------- masks and options
+
+
+@pytest.mark.parametrize("learner", WITH_MASKS, ids=str, indirect=True)
+def test_forbidden_action_is_never_taken(learner: Learner) -> None:
+    allowed = np.array([[1, 0, 1, 0], [0, 0, 0, 1], [0, 1, 1, 1], [1, 0, 0, 0]], np.int8)
+
+    def masks(tick: int) -> Any:
+        return np.roll(allowed, tick, axis=1)
+
+    env = learner.env(ticks=60, masks=masks)
+    algorithm = learner.train(env)
+    assert len(env.actions) == 60
+    for tick, actions in enumerate(env.actions):
+        assert masks(tick)[np.arange(4), actions].all()
+    observations = env.observation_space.sample()
+    for act in (algorithm.actor(), algorithm.actor(greedy=True)):
+        for tick in range(12):
+            assert masks(tick)[np.arange(4), act(observations, {"action_mask": masks(tick)})].all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_unknown_option_is_refused_with_the_nearest_one(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"no option 'learning_rat'; did you mean 'learning_rate'") as caught:
+        registry.worker_class(name, {"learning_rat": 0.1}, acts=False, path="policies.blue")
+    assert caught.value.path == "policies.blue.options.learning_rat"
+
+
+def test_sizes_equal_what_a_run_does(learner: Learner) -> None:
+    options = {"learning_starts": 40, "batch_size": 24}
+
+    def work(group: ThreadGroup) -> Any:
+        algorithm = learner.make(learner.env(ticks=48, seed=group.rank), group, **options)
+        backward, batches = algorithm.backward, []
+
+        def counted(batch: Any) -> Any:
+            batches.append(batch.size)
+            return backward(batch)
+
+        algorithm.backward = counted
+        run(algorithm)
+        return batches, len(group.logged), getattr(algorithm.options, "n_epochs", 1)
+
+    (first, lines, epochs), (second, *_) = together(2, work)
+    steps = [mine + yours for mine, yours in zip(first, second, strict=True)]
+    done = {
+        "samples per update": sum(steps) / epochs / lines,
+        "samples per gradient step": max(steps),
+        "updates per run": lines,
+        "gradient steps per update": len(steps) / lines,
+        "gradient steps per run": len(steps),
+        "lines of metrics per run": lines,
+    }
+    rows = 2 if getattr(learner.cls, "learner", "") == "team" else 2 * len(ENTITIES)  # a team has one per lane
+    said = learner.cls.sizes(learner.options(**options), rows=rows, ticks=48, workers=2)
+    assert said
+    assert said == {name: done[name] for name in said}
