@@ -28,7 +28,7 @@ from arena.errors import ConfigError
 from arena.league.results import Encounter, Played, Results, encounters_of
 from arena.plan.plan import OutcomeRule
 from arena.records.folder import RunFolder
-from arena.records.formats import ROUNDS_VERSION, EpisodeLine, PlanFile, RoundLine, SeatLine, read_document
+from arena.records.formats import EpisodeLine, PlanFile, RoundLine, SeatLine, read_document, round_of
 from arena.records.journal import JournalReader
 from arena.records.outcome import Outcome, Winners, side_returns
 
@@ -174,11 +174,11 @@ def _returns(seats: Sequence[SeatLine]) -> dict[str, float]:
 def _rounds(folder: RunFolder, journal: Callable[[Path], JournalReader] = JournalReader) -> list[RoundLine]:
     """All rounds that have begun; a run without rounds is one, whose matches are in the plan."""
     if folder.rounds.exists():
-        path, rounds = folder.rounds, list(journal(folder.rounds).lines(RoundLine))
+        path, rounds = folder.rounds, list(journal(folder.rounds).made(round_of))
     else:
         path = folder.plan
         matches = tuple(match.in_round for match in read_document(path, PlanFile).matches)
-        rounds = [RoundLine(version=ROUNDS_VERSION, round=0, start=0, matches=matches)]
+        rounds = [RoundLine(round=0, start=0, matches=matches)]
     if any(match.sides is None for line in rounds for match in line.matches):
         raise ConfigError("is damaged, or of another version of the arena: a match lacks `sides`", source=str(path))
     return rounds

@@ -18,7 +18,7 @@ from arena.plan.plan import Plan
 from arena.records import boundary
 from arena.records.atomic import replacing
 from arena.records.folder import RunFolder
-from arena.records.formats import ROUNDS_VERSION, RoundLine, plan_file
+from arena.records.formats import RoundLine, plan_file, round_of
 from arena.records.journal import JournalReader
 
 
@@ -70,7 +70,7 @@ def lines_in(journal: JournalReader) -> list[RoundLine]:
     Raises:
         ConfigError: the file is damaged, or of another version of the arena.
     """
-    found = list(journal.lines(RoundLine, missing_ok=True))
+    found = list(journal.made(round_of, missing_ok=True))
     for number, line in enumerate(found):
         if line.round != number:
             raise ConfigError(
@@ -111,7 +111,6 @@ def begun_before(planned: Sequence[Round], tick: int) -> list[Round]:
 def _line(planned: Round, plan: Plan) -> RoundLine:
     told = msgspec.structs.asdict(planned)
     return RoundLine(
-        version=ROUNDS_VERSION,
         round=told.pop("number"),
         descriptions=told.pop("matches"),
         matches=tuple(match.in_round for match in plan_file(plan).matches),

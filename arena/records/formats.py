@@ -3,7 +3,7 @@
     episodes.jsonl     EpisodeLine       a line per finished episode
     metrics.jsonl      UpdateRecord      a line per update of a policy: `update_line`, `update_of`
     evaluations.jsonl  EvaluationLine    a line per evaluation and policy
-    rounds.jsonl       RoundLine         a line per round of a league
+    rounds.jsonl       RoundLine         a line per round of a league: `round_of`
     plan.json          PlanFile          the plan, also what `arena plan --json` prints
     profile.json       ProfileFile       the time of each role, by activity
     tournament.json    Terms             how a tournament is played
@@ -14,8 +14,8 @@ kind of the fault and is written and read in `arena.records.faults` alone. Repla
 `arena.replay.format` and `arena.dataset.format`.
 
 Keys stand in a file in the order of the fields. Readers ignore keys that they do not know; a field with a default may
-be missing. There is no second struct with fewer fields for readers that need few: reading 100,000 episodes into the
-whole struct takes 1.2 times as long as into one with the six fields that results need.
+be missing. There is no second struct for readers that need few fields: reading 100,000 episodes of two seats as
+`EpisodeLine` takes 0.9 to 1.2 times as long as with the 13 of 17 fields that results need (0.2 s; as dicts 0.36 s).
 """
 
 from __future__ import annotations
@@ -267,6 +267,9 @@ def _planned_role(plan: Plan, role: Role) -> PlannedRole:
 # ------------------------------------------------------------------------------------------------------- rounds.jsonl
 
 
+ROUNDS_VERSION = 1
+
+
 class Player(msgspec.Struct, frozen=True):
     """A snapshot that plays: whose it is, and of which tick."""
 
@@ -298,7 +301,7 @@ class RoundLine(msgspec.Struct, frozen=True, kw_only=True):
         descriptions: the round's matches as the configuration describes them, from which the plan is made again.
     """
 
-    version: int
+    version: int = ROUNDS_VERSION
     round: int
     start: int  # tick at which it begins
     matches: tuple[RoundMatch, ...] = ()
@@ -312,12 +315,16 @@ class RoundLine(msgspec.Struct, frozen=True, kw_only=True):
     pairings: dict[str, tuple[tuple[str, ...], ...]] = {}
     descriptions: tuple[MatchConfig, ...] | None = None  # None: another version of the arena has not said
 
-    def __post_init__(self) -> None:
-        if self.version != ROUNDS_VERSION:
-            raise ValueError(f"has a line of version {self.version!r}, this arena reads {ROUNDS_VERSION}")
 
+def round_of(line: Mapping[str, Any]) -> RoundLine:
+    """The line of `rounds.jsonl` that this object is.
 
-ROUNDS_VERSION = 1
+    Raises:
+        ValueError: it is of another version, or a field is missing or something else.
+    """
+    if line["version"] != ROUNDS_VERSION:
+        raise ValueError(f"has a line of version {line['version']!r}, this arena reads {ROUNDS_VERSION}")
+    return msgspec.convert(line, RoundLine)
 
 
 # ------------------------------------------------------------------------------------------------------- profile.json

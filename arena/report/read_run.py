@@ -31,6 +31,7 @@ from arena.records.formats import (
     ProfileFile,
     RoundLine,
     Terms,
+    round_of,
     update_of,
 )
 from arena.records.journal import JournalReader
@@ -147,7 +148,7 @@ def read_run(path: Path | str, *, now: Callable[[], datetime] = lambda: datetime
         episodes=episodes,
         updates=tuple(reader.made(folder.metrics, update_of)),
         evaluations=tuple(reader.lines(folder.evaluations, EvaluationLine)),
-        rounds=tuple(reader.lines(folder.rounds, RoundLine)),
+        rounds=tuple(reader.made(folder.rounds, round_of)),
         faults=tuple(reader.made(folder.faults, fault_of)),
         profile=reader.document(folder.profile, ProfileFile) if folder.profile.is_file() else None,
         terms=reader.document(folder.tournament, Terms) if folder.tournament.is_file() else None,

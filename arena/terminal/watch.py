@@ -86,11 +86,12 @@ class FollowedRun:
         self._faults = FollowedJournal(folder.faults)
         self._rounds: Sequence[RoundLine] = ()
         self._first_look = True
-        self._begin(folder.config.read_bytes())
+        self._begin()
 
-    def _begin(self, config: bytes) -> None:
+    def _begin(self) -> None:
         """Reads everything from its beginning, but for rounds and faults, which were told."""
-        self._config_file, self.config = config, load_config(self.folder.config)
+        self._config_stamp = _stamp(self.folder.config)  # before it is read: what is written from now on is new
+        self.config = load_config(self.folder.config)
         self.planned = planned_ticks(self.config)
         self.scoreboard = Scoreboard(players(self.config), snapshots=self.planned is None)
         self._episodes, self._metrics = FollowedJournal(self.folder.episodes), FollowedJournal(self.folder.metrics)
@@ -145,10 +146,9 @@ class FollowedRun:
         Raises:
             ConfigError: a file is damaged, or of another version.
         """
-        folder = self.folder
-        config = folder.config.read_bytes() if folder.config.is_file() else self._config_file
-        if config != self._config_file or self._episodes.was_cut or self._metrics.was_cut:
-            self._begin(config)
+        taken_up_again = _stamp(self.folder.config) not in (None, self._config_stamp)
+        if taken_up_again or self._episodes.was_cut or self._metrics.was_cut:
+            self._begin()
         episodes = [episode_of(line) for line in self._episodes.fresh(lambda journal: journal.lines(EpisodeLine))]
         without = [self._without_winner(env) for env in self.scoreboard.take(episodes)]
         for episode in episodes:
@@ -177,6 +177,15 @@ class FollowedRun:
         if self._rounds:
             self._matches = self._rounds[-1].matches
         return self._rounds[known:] if known <= len(self._rounds) else self._rounds[-1:]
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """Another one whenever the file is written as a whole again; None where it is not there."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def watch(

@@ -25,7 +25,7 @@ from arena.league.round_text import change_words, round_words
 from arena.plan.plan import Plan, Role, RoleKind
 from arena.records import boundary as boundaries
 from arena.records.checkpoint import duplicate, path_of
-from arena.records.formats import Boundary, RoundLine
+from arena.records.formats import Boundary, round_of
 from arena.records.journal import JournalReader
 from arena.records.outcome import without_winner_words
 from arena.records.recorder import Recorder
@@ -150,7 +150,7 @@ class Root:
         """Says which round of a league begins, and what has become of whom."""
         run, plan = self._run, self._run.plan
         if plan.rounds > 1 and not (run.begun and self._leg.start > plan.start):  # else it was said
-            changes = change_words(next(islice(JournalReader(run.folder.rounds).lines(RoundLine), plan.round, None)))
+            changes = change_words(next(islice(JournalReader(run.folder.rounds).made(round_of), plan.round, None)))
             self._display.message("; ".join([round_words(plan), *changes]))
 
     def _play(self, ledger: RunProgress) -> NextStep:
