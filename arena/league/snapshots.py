@@ -14,7 +14,8 @@ from arena.config.matches import MatchConfig
 from arena.league.ratings.ratings import Ratings, fit
 from arena.league.ratings.sprt import Test, Verdict
 from arena.league.results import Encounter, Results, Score
-from arena.league.rounds import GateRecord, names_of, player_of, snapshot_name
+from arena.league.rounds import names_of, player_of, snapshot_name
+from arena.records.formats import GateRecord
 
 
 class Joining(NamedTuple):

@@ -20,14 +20,11 @@ runs/<name>/
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from arena.errors import ConfigError
 from arena.records.atomic import make_folder, replacing
@@ -128,6 +125,11 @@ class RunFolder:
         return self.path / "plan.json"
 
     @property
+    def profile(self) -> Path:
+        """The time of each role, by activity; not there without `--profile`."""
+        return self.path / "profile.json"
+
+    @property
     def episodes(self) -> Path:
         """A line per finished episode."""
         return self.path / "episodes.jsonl"
@@ -217,21 +219,6 @@ class RunFolder:
         """Writes the resolved configuration, at once or not at all."""
         with replacing(self.config) as file:
             file.write(text.encode())
-
-    def write_profile(self, profile: Mapping[str, Any]) -> None:
-        """Writes where each role's time went, at once or not at all."""
-        with replacing(self.path / "profile.json") as file:
-            file.write(json.dumps(profile, indent=2).encode() + b"\n")
-
-    def read_profile(self) -> dict[str, Any]:
-        """What `write_profile` wrote."""
-        profile: dict[str, Any] = json.loads((self.path / "profile.json").read_text())
-        return profile
-
-    def write_plan(self, plan: Mapping[str, Any]) -> None:
-        """Writes the plan, at once or not at all."""
-        with replacing(self.plan) as file:
-            file.write(json.dumps(plan, indent=2).encode() + b"\n")
 
 
 def _claimed(path: Path, *, given: bool) -> Path:

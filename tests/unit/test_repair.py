@@ -22,8 +22,8 @@ from arena.launch.repair import DEATHS_AT_MOST, often_dead, repaired
 from arena.plan.build import make_plan
 from arena.plan.plan import Role, RoleKind
 from arena.records import boundary
-from arena.records.boundary import Boundary
 from arena.records.folder import RunFolder
+from arena.records.formats import Boundary
 from arena.records.scoreboard import Scoreboard
 from arena.roles.perform import failure_of
 from arena.roles.protocol import Failed

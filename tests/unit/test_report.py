@@ -25,10 +25,9 @@ from arena.league.ratings.intervals import of_share
 from arena.league.ratings.ranking import decided
 from arena.league.ratings.ratings import fit
 from arena.league.read_results import read_results
-from arena.league.tournament_file import Terms
 from arena.records import boundary
-from arena.records.boundary import Boundary
 from arena.records.folder import RunFolder
+from arena.records.formats import Boundary, Terms
 from arena.records.lock import RunLock
 from arena.report import page as report_page
 from arena.report import standings

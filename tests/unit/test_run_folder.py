@@ -10,6 +10,7 @@ import pytest
 
 from arena.errors import ConfigError
 from arena.records.folder import RunFolder
+from arena.records.formats import PlanFile, write_document
 
 
 def mode(path: Path) -> int:
@@ -26,7 +27,7 @@ def started(path: Path) -> RunFolder:
 def test_a_new_run_gets_a_private_tree(tmp_path: Path) -> None:
     folder = RunFolder.open(tmp_path / "runs" / "x")
     folder.write_config("seed: 7\n")
-    folder.write_plan({"processes": 6})
+    write_document(folder.plan, PlanFile("x", 6, (), ()))
     assert sorted(path.name for path in folder.path.iterdir()) == [
         "checkpoints",
         "config.yaml",
@@ -37,7 +38,7 @@ def test_a_new_run_gets_a_private_tree(tmp_path: Path) -> None:
     assert {mode(path) for path in (folder.path, folder.logs, folder.checkpoints, folder.tensorboard)} == {0o700}
     assert {mode(path) for path in (folder.config, folder.plan)} == {0o600}
     assert folder.config.read_text() == "seed: 7\n"
-    assert json.loads(folder.plan.read_text()) == {"processes": 6}
+    assert json.loads(folder.plan.read_text()) == {"name": "x", "processes": 6, "matches": [], "ranks": []}
 
 
 def test_paths_in_the_folder_are_those_of_the_contract() -> None:
