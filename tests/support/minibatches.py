@@ -8,8 +8,8 @@ import torch
 from gymnasium.vector.utils import batch_space
 from torch import Tensor, nn
 
+from policies.common.columns import to_leaves
 from policies.common.replay import Transitions
-from policies.common.rollout import to_leaves
 
 
 def made_up(learner: Any, count: int, *, masked: bool = False, seed: int = 3) -> Transitions:
@@ -46,22 +46,6 @@ def disturb(*modules: nn.Module) -> None:
             for weight in module.parameters():
                 inputs = weight[0].numel() if weight.ndim else 1
                 weight.add_(0.5 * inputs**-0.5 * torch.randn(weight.shape, generator=draw))
-
-
-def parts(batch: Transitions, *sizes: int) -> list[Transitions]:
-    """A minibatch cut into some."""
-    columns = [None if field is None else torch.split(field, sizes) for field in batch if not isinstance(field, tuple)]
-    names = [name for name, field in zip(batch._fields, batch, strict=True) if not isinstance(field, tuple)]
-    cut = []
-    for index in range(len(sizes)):
-        plain = {name: None if column is None else column[index] for name, column in zip(names, columns, strict=True)}
-        leaves = {
-            name: tuple(torch.split(leaf, sizes)[index] for leaf in field)
-            for name, field in zip(batch._fields, batch, strict=True)
-            if isinstance(field, tuple)
-        }
-        cut.append(Transitions(**plain, **leaves))
-    return cut
 
 
 def assert_gradients(module: nn.Module, expected: tuple[Tensor, ...]) -> None:

@@ -15,7 +15,8 @@ from arena.errors import BudgetReached, ConfigError
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
 from learning_steps import evaluate, learn, play
 from policies.a2c import A2C
-from policies.common.rollout import Batch, from_samples, to_leaves, to_samples
+from policies.common.columns import to_leaves
+from policies.common.rollout import Batch
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 CHOICE = spaces.Discrete(4)
@@ -136,7 +137,7 @@ def test_advantages_are_as_they_are_unless_they_are_to_be_normalized() -> None:
     plain, normalized = (
         worker(ScriptedEnv(VECTOR, CHOICE), normalize_advantage=normalized, **rates) for normalized in (False, True)
     )
-    batch = random_batch(plain)._replace(advantages=torch.full((50,), 5.0) + torch.arange(50) % 2)
+    batch = random_batch(plain).replace(advantages=torch.full((50,), 5.0) + torch.arange(50) % 2)
     found = [learn(a2c, batch)["policy_loss"] for a2c in (plain, normalized)]
     with torch.no_grad():
         log_probs = worker(ScriptedEnv(VECTOR, CHOICE)).network.policy(batch.observations).log_prob(batch.actions)
@@ -165,7 +166,7 @@ def test_workers_equal_one_worker_on_the_pooled_data(sync: str) -> None:
 
     (first, mine, figures), (second, yours, same) = together(2, work, sync=sync)
     alone = worker(ScriptedEnv(VECTOR, CHOICE), **options)
-    expected = learn(alone, from_samples([to_samples(first), to_samples(second)]))
+    expected = learn(alone, Batch.cat([first, second]))
     assert np.array_equal(mine, yours)
     np.testing.assert_allclose(mine, flat_weights(alone.network), atol=1e-6, rtol=0)
     assert figures == same == pytest.approx(expected, abs=1e-5)

@@ -17,7 +17,7 @@ from arena.errors import BudgetReached, ConfigError
 from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
 from policies.bc import BehaviorCloning
-from policies.common.rollout import to_leaves
+from policies.common.columns import to_leaves
 from policies.networks.heads import action_head
 from policies.offline.demonstrations import demonstrations
 from recorded_samples import record

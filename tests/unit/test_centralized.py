@@ -15,9 +15,9 @@ from arena import registry
 from arena.errors import BudgetReached, ConfigError
 from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
-from minibatches import assert_gradients, disturb, parts
+from minibatches import assert_gradients, disturb
+from policies.common.columns import to_leaves
 from policies.common.replay import Transitions
-from policies.common.rollout import to_leaves
 from policies.maddpg import MADDPG
 from policies.masac import MASAC
 from policies.networks import reparameterized
@@ -386,7 +386,7 @@ def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(
 
     def work(group: ThreadGroup) -> Any:
         learner = disturbed(worker(kind, game(actions=actions), group))
-        figures = [learner.update(parts(batch, 30, 20)[group.rank])[0] for _ in range(3)]
+        figures = [learner.update(batch.split([30, 20])[group.rank])[0] for _ in range(3)]
         return flat_weights(learner.network), figures, group.called
 
     (mine, my_figures, called), (yours, your_figures, _) = together(2, work)
@@ -422,7 +422,7 @@ def test_a_loss_that_is_no_number_stops_the_worker_before_its_weights_are_lost(k
     learner = disturbed(worker(kind))
     batch, before = made_up(learner, 20), flat_weights(learner.network)
     with pytest.raises(FloatingPointError, match="policy 'blue'"):
-        learner.update(batch._replace(rewards=batch.rewards * np.inf))
+        learner.update(batch.replace(rewards=batch.rewards * np.inf))
     assert np.array_equal(flat_weights(learner.network), before)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from arena import registry
 from arena.errors import BudgetReached, ConfigError
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
-from minibatches import assert_gradients, disturb, made_up, parts
+from minibatches import assert_gradients, disturb, made_up
 from policies.common.replay import Transitions
 from policies.ddpg import DDPG
 
@@ -191,7 +191,7 @@ def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data() -> None
 
     def work(group: ThreadGroup) -> Any:
         learner = disturbed(worker(group=group))
-        figures = [learner.update(parts(batch, 30, 20)[group.rank])[0] for _ in range(3)]
+        figures = [learner.update(batch.split([30, 20])[group.rank])[0] for _ in range(3)]
         return flat_weights(learner.network), figures, group.called
 
     (mine, my_figures, called), (yours, your_figures, _) = together(2, work)
@@ -209,7 +209,7 @@ def test_a_worker_with_an_empty_minibatch_takes_part_and_counts_for_nothing() ->
 
     def work(group: ThreadGroup) -> Any:
         learner = disturbed(worker(group=group))
-        learner.update(parts(batch, 50, 0)[group.rank])
+        learner.update(batch.split([50, 0])[group.rank])
         return flat_weights(learner.network)
 
     mine, yours = together(2, work)

@@ -13,7 +13,7 @@ from arena.errors import BudgetReached, ConfigError
 from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
 from learning_steps import evaluate, learn, play
-from policies.common.rollout import Batch, from_samples, to_samples
+from policies.common.rollout import Batch
 from policies.mappo import MAPPO
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
@@ -145,7 +145,7 @@ def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(sync: str
 
     (first, mine), (second, yours) = together(2, work, sync=sync)
     alone = worker(**options)
-    learn(alone, from_samples([to_samples(first), to_samples(second)]))
+    learn(alone, Batch.cat([first, second]))
     assert np.array_equal(mine, yours)
     np.testing.assert_allclose(mine, flat_weights(alone.network), atol=1e-6, rtol=0)
 

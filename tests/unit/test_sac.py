@@ -13,7 +13,7 @@ from torch import Tensor
 from arena import registry
 from arena.errors import BudgetReached, ConfigError
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
-from minibatches import assert_gradients, disturb, made_up, parts
+from minibatches import assert_gradients, disturb, made_up
 from policies.common.replay import Transitions
 from policies.networks import soft_actions
 from policies.networks.box import SquashedGaussian
@@ -182,7 +182,7 @@ def test_an_entropy_that_somebody_has_is_taken(actions: Any, wanted: float) -> N
 def test_the_values_are_told_as_they_are_however_far_away_the_targets(actions: Any) -> None:
     learner = disturbed(worker(ScriptedEnv(VECTOR, actions)))
     batch = made_up(learner, 20)
-    far = batch._replace(rewards=batch.rewards + 1e9)
+    far = batch.replace(rewards=batch.rewards + 1e9)
     near, away = (measured(learner, one)["q_value"] for one in (batch, far))
     assert near != 0
     assert away == pytest.approx(near, rel=1e-5)
@@ -264,7 +264,7 @@ def test_workers_on_one_full_batch_equal_one_worker_on_the_pooled_data(
 
     def work(group: ThreadGroup) -> Any:
         learner = disturbed(worker(ScriptedEnv(VECTOR, action_space), group))
-        figures = [learner.update(parts(batch, 30, 20)[group.rank])[0] for _ in range(3)]
+        figures = [learner.update(batch.split([30, 20])[group.rank])[0] for _ in range(3)]
         return flat_weights(learner.network), figures, group.called, learner.alpha
 
     (mine, my_figures, called, alpha), (yours, your_figures, _, _) = together(2, work)
@@ -295,7 +295,7 @@ def test_a_loss_that_is_no_number_stops_the_worker_before_its_weights_are_lost()
     batch = made_up(learner, 20)
     before = flat_weights(learner.network)
     with pytest.raises(FloatingPointError, match="policy 'blue'"):
-        learner.update(batch._replace(rewards=batch.rewards * np.inf))
+        learner.update(batch.replace(rewards=batch.rewards * np.inf))
     assert np.array_equal(flat_weights(learner.network), before)
 
 
