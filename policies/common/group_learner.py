@@ -213,15 +213,12 @@ class RolloutLearner(GroupLearner):
             return {}
         batch = batch.standardized(moments) if self._normalize_advantage else batch
         if self.pools_samples:
-            gathered = self.group.gather(batch.to_samples())
-            metrics = self.update_at_rank_0(lambda: self._update_pooled(gathered or [], update))
+            if (gathered := self.group.gather(batch.to_samples())) is not None:
+                batch = Batch.cat([Batch.from_samples(part) for part in gathered])
+            metrics = self.update_at_rank_0(lambda: update(batch.to(self._device), batch.size))
         else:
             metrics = update(batch.to(self._device), moments["advantages"].max_count)
         return metrics | _explained(moments)
-
-    def _update_pooled(self, gathered: Sequence[Mapping[str, Any]], update: Callable[[Batch, int], Metrics]) -> Metrics:
-        pooled = Batch.cat([Batch.from_samples(part) for part in gathered])
-        return update(pooled.to(self._device), pooled.size)
 
     def _updates_without_barrier(
         self, evaluate: Callable[[], Evaluation], update: Callable[[Batch, int], Metrics]

@@ -186,19 +186,10 @@ class Replay:
             self._forget(ring.all_slots())
             ring.begin(fragment.first)
         ring.end += count
-        self._write_sights(fragment, ring.slots(np.arange(max(fragment.first, ring.oldest), ring.end)))
-        self._write_transitions(fragment, ring)
-        self.added += len(fragment.starts)
-        return len(fragment.starts)
-
-    def _write_sights(self, fragment: NStepBatch, slots: Slots) -> None:
-        """Of a fragment that is longer than the ring only the last part is kept."""
+        slots = ring.slots(np.arange(max(fragment.first, ring.oldest), ring.end))
         self._forget(slots)
-        written = slice(fragment.sights.size - len(slots), None)
-        kept = fragment.sights.map(lambda column: column[written])
-        self._sights.write(slots, [leaf.numpy() for leaf in kept.observations], kept.masks)
-
-    def _write_transitions(self, fragment: NStepBatch, ring: Ring) -> None:
+        sights = fragment.sights.map(lambda column: column[count - len(slots) :])  # a long one does not fit
+        self._sights.write(slots, [leaf.numpy() for leaf in sights.observations], sights.masks)
         starts, *columns, followings = (column.numpy() for column in fragment[2:])
         alive = starts >= ring.oldest  # a row that waits for long may find its sight written over
         slots = ring.slots(starts[alive])
@@ -208,6 +199,8 @@ class Replay:
         self.size += len(slots)
         if self._priorities is not None:
             self._priorities.add(slots)
+        self.added += len(fragment.starts)
+        return len(fragment.starts)
 
     def _forget(self, slots: Slots) -> None:
         """The transitions that begin there are gone."""

@@ -127,10 +127,15 @@ class Rollout:
     for t in range(T):
         rollout.leaves(t), rollout.mask(t)               what the rows see, before they act
         rollout.add(t, actions, *env.step(...))          or rows by rows, with `rows=` here and above
-    rollout.trajectories(values, final_values), rollout.batch(...)
-    rollout.go_on()                                      what was seen last is what the next rollout sees first
+    rollout.flat(), rollout.trajectories(values, final_values)
+    rollout.advance()                                    what was seen last is what the next rollout sees first
 
     Where rows remember something, their memory is the last leaf: `remember` what there is after tick `t` before `add`.
+
+    Attributes:
+        active: the rows that act on each tick, and after the last one [T+1, B].
+        rewards: as the environment gave them [T, B].
+        played: ticks that are complete; counted by `collect`.
     """
 
     def __init__(self, space: Space[Any], head: ActionHead, *, ticks: int, rows: int, memory_size: int = 0) -> None:
@@ -142,19 +147,14 @@ class Rollout:
         self._memory = self._seen.leaves[-1].zero_() if memory_size else None
         self._actions = torch.zeros(ticks, rows, *head.shape, dtype=head.dtype)
         self._action_array = self._actions.numpy()
-        self._active = np.ones((ticks + 1, rows), np.bool_)
-        self._rewards = np.zeros((ticks, rows), np.float64)
+        self.active = np.ones((ticks + 1, rows), np.bool_)
+        self.rewards = np.zeros((ticks, rows), np.float64)
         self._terminated = np.zeros((ticks, rows), np.bool_)
         self._truncated = np.zeros((ticks, rows), np.bool_)
-        self._columns: dict[str, NDArray[Any]] = {
-            "actions": self._action_array,
-            "active": self._active,
-            "rewards": self._rewards,
-            "terminated": self._terminated,
-            "truncated": self._truncated,
-        }
+        self._columns: dict[str, NDArray[Any]] = {"actions": self._action_array, "active": self.active}
+        self._columns |= {"rewards": self.rewards, "terminated": self._terminated, "truncated": self._truncated}
         self._cut: list[tuple[int, NDArray[np.intp], list[Tensor]]] = []  # tick, rows, their last leaves
-        self.played = 0  # ticks that are complete; counted by `collect`
+        self.played = 0
 
     def begin(self, observations: Any, infos: Mapping[str, Any]) -> None:
         """Takes what `env.reset` gave: what the rows see before the tick that comes next."""
@@ -165,7 +165,7 @@ class Rollout:
         self.played = 0
         self._cut.clear()
         self._seen.restart()
-        self._active[0] = self._active[-1]
+        self.active[0] = self.active[-1]
 
     def add(
         self,
@@ -181,11 +181,14 @@ class Rollout:
     ) -> None:
         """Takes tick `t` of some rows: actions [B, ...] as learned from, and what `env.step` gave."""
         self._action_array[t, rows] = actions
-        self._rewards[t, rows] = rewards
+        self.rewards[t, rows] = rewards
         self._terminated[t, rows] = terminated
         self._truncated[t, rows] = truncated
-        if truncated.any():
-            self._keep_final(t, np.flatnonzero(truncated & ~terminated), infos, rows)
+        if truncated.any() and len(cut := np.flatnonzero(truncated & ~terminated)):
+            final = last_leaves(self._space, infos, cut)
+            if self._memory is not None:
+                final.append(self._memory[t + 1, rows][torch.from_numpy(cut)])
+            self._cut.append((t, (rows.start or 0) + cut, final))
         if self._memory is not None:
             self._memory[t + 1, rows][torch.from_numpy(terminated | truncated)] = 0.0
         self._see(t + 1, observations, infos, rows)
@@ -193,7 +196,7 @@ class Rollout:
     def remember(self, t: int, memory: Tensor, rows: slice = _ALL) -> None:
         """Takes the memory [B, memory_size] of rows that have acted on tick `t`; the others' stays as it was."""
         assert self._memory is not None
-        active = torch.from_numpy(self._active[t, rows])
+        active = torch.from_numpy(self.active[t, rows])
         self._memory[t + 1, rows] = torch.where(active[:, None], memory, self._memory[t, rows])
 
     def leaves(self, t: int, rows: slice = _ALL) -> list[Tensor]:
@@ -220,36 +223,23 @@ class Rollout:
         return *self._seen.flat(self.ticks), self._actions.flatten(0, 1)
 
     @property
-    def active(self) -> NDArray[np.bool_]:
-        """Who acts on each tick, and after the last one [T+1, B]."""
-        return self._active
-
-    @property
-    def rewards(self) -> NDArray[np.float64]:
-        """As the environment gave them [T, B]."""
-        return self._rewards
-
-    @property
     def ended(self) -> NDArray[np.bool_]:
         """Whose episode was over [T, B]."""
         return self._terminated | self._truncated
 
     def trajectories(self, values: NDArray[np.float32], final_values: NDArray[np.float32]) -> Trajectories:
         """All that advantages are made of, from V of what was seen [T+1, B] and V of `final_leaves` [K]."""
-        finals = np.zeros_like(self._rewards)
-        start = 0
-        for t, rows, _ in self._cut:
-            finals[t, rows] = final_values[start : start + len(rows)]
-            start += len(rows)
+        finals = np.zeros_like(self.rewards)
+        finals[self.final_places()] = final_values
         return Trajectories(
-            rewards=self._rewards,
+            rewards=self.rewards,
             values=values[:-1],
             terminated=self._terminated,
             truncated=self._truncated,
             final_values=finals,
-            active=self._active[:-1],
+            active=self.active[:-1],
             last_values=values[-1],
-            last_active=self._active[-1],
+            last_active=self.active[-1],
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -276,12 +266,4 @@ class Rollout:
 
     def _see(self, t: int, observations: Any, infos: Mapping[str, Any], rows: slice = _ALL) -> None:
         self._seen.write((t, rows), flatten(self._space, observations), to_mask(infos, self._mask_size))
-        self._active[t, rows] = infos.get("active", True)  # other vector environments know no inactive rows
-
-    def _keep_final(self, t: int, cut: NDArray[np.intp], infos: Mapping[str, Any], rows: slice) -> None:
-        if len(cut) == 0:
-            return
-        kept = last_leaves(self._space, infos, cut)
-        if self._memory is not None:
-            kept.append(self._memory[t + 1, rows][torch.from_numpy(cut)])
-        self._cut.append((t, (rows.start or 0) + cut, kept))
+        self.active[t, rows] = infos.get("active", True)  # other vector environments know no inactive rows

@@ -10,10 +10,10 @@ import torch
 from gymnasium.spaces import Space
 from torch import Tensor
 
-from arena.dataset.reader import MatchSamples, Part, Samples, open_dataset
+from arena.dataset.reader import Part, Samples, open_dataset
 from arena.errors import ConfigError, located
 from arena.game.spaces import leaves_of, unflatten
-from policies.common.columns import Columns, storage_dtype
+from policies.common.columns import Columns, stored_leaves
 from policies.networks.distributions import FORBIDDEN
 from policies.networks.heads import ActionHead
 
@@ -109,24 +109,20 @@ def _decisions(
 ) -> Iterator[Demonstrations]:
     """All decisions, part by part and entity by entity."""
     for match in samples.matches:
-        wanted = _wanted(match, policy, space, action_space)
+        wanted = [
+            index
+            for index, entity in enumerate(match.entities)
+            if policy in (None, entity.policy)
+            and (entity.observation_space, entity.action_space) == (space, action_space)
+        ]
         for part in match.parts() if wanted else ():
             for entity in wanted:
                 yield _of_part(part, entity, space, head, action_space)
 
 
-def _wanted(match: MatchSamples, policy: str | None, space: Space[Any], action_space: Space[Any]) -> list[int]:
-    return [
-        index
-        for index, entity in enumerate(match.entities)
-        if policy in (None, entity.policy) and (entity.observation_space, entity.action_space) == (space, action_space)
-    ]
-
-
 def _of_part(part: Part, entity: int, space: Space[Any], head: ActionHead, action_space: Space[Any]) -> Demonstrations:
     acted = part.acted[:, :, entity]
-    seen = zip(leaves_of(space), part.observations[entity], strict=True)
-    observations = tuple(torch.from_numpy(leaf[acted]).to(storage_dtype(kind.dtype)) for kind, leaf in seen)
+    observations = tuple(stored_leaves(leaves_of(space), [leaf[acted] for leaf in part.observations[entity]]))
     actions = head.from_env(unflatten(action_space, [leaf[acted] for leaf in part.actions[entity]]))
     held = part.masks[entity]
     if held is None or not head.mask_size:

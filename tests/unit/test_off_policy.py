@@ -113,7 +113,7 @@ def test_the_replay_of_the_group_is_as_large_at_any_number_of_workers() -> None:
 
 def everything(replay: Replay) -> Transitions:
     """All transitions of a replay, once."""
-    return replay._at(torch.nonzero(replay._complete).squeeze(1), torch.ones(replay.size))
+    return replay._at(torch.from_numpy(np.flatnonzero(replay._complete)), torch.ones(replay.size))
 
 
 FULL = {
