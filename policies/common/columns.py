@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -88,7 +87,7 @@ class Columns(msgspec.Struct, frozen=True, eq=False):
         """A copy with other tensors in some fields."""
         return msgspec.structs.replace(self, **columns)
 
-    def map(self, function: Callable[[Any], Any]) -> Self:
+    def map(self, function: Callable[[Tensor], Tensor]) -> Self:
         """The columns that a function makes of these, each by itself."""
         return type(self)(*(_each(function, column) for column in msgspec.structs.astuple(self)))
 
@@ -102,14 +101,19 @@ class Columns(msgspec.Struct, frozen=True, eq=False):
 
     def split(self, sizes: list[int]) -> list[Self]:
         """Consecutive parts of these sizes."""
-        pieces = self.map(lambda column: list(torch.split(column, sizes)))
-        return [pieces.map(itemgetter(number)) for number in range(len(sizes))]
+        missing = [None] * len(sizes)
+        columns: list[Iterable[Any]] = []
+        for column in msgspec.structs.astuple(self):
+            if isinstance(column, tuple):
+                columns.append(zip(*(torch.split(leaf, sizes) for leaf in column), strict=True))
+            else:
+                columns.append(missing if column is None else torch.split(column, sizes))
+        return [type(self)(*part) for part in zip(*columns, strict=True)]
 
     @classmethod
     def cat(cls, parts: Sequence[Self]) -> Self:
         """The rows of all parts, in order; where only some have masks, the others allow everything."""
-        sizes = [part.size for part in parts]
-        return cls(*(_joined(column, sizes) for column in zip(*map(msgspec.structs.astuple, parts), strict=True)))
+        return cls(*(_joined(column, parts) for column in zip(*map(msgspec.structs.astuple, parts), strict=True)))
 
     def to_samples(self) -> dict[str, Any]:
         """The nested dict of arrays that a group gathers; the inverse is `from_samples`."""
@@ -125,25 +129,22 @@ class Columns(msgspec.Struct, frozen=True, eq=False):
         return cls(tuple(torch.from_numpy(np.array(leaf)) for leaf in samples[leaves].values()), *columns)
 
 
-def _each(function: Callable[[Any], Any], column: Any) -> Any:
+def _each(function: Callable[[Tensor], Tensor], column: Any) -> Any:
     """The result of a function for a column: for each leaf of an observation, and nothing for a missing one."""
     if isinstance(column, tuple):
         return tuple(map(function, column))
     return None if column is None else function(column)
 
 
-def _joined(parts: Sequence[Any], sizes: Sequence[int]) -> Any:
-    """One column of those of some parts; a part that has none, of masks, gets ones."""
-    known = next((part for part in parts if part is not None), None)
+def _joined(columns: Sequence[Any], parts: Sequence[Columns]) -> Any:
+    """One column of the same ones of some parts; a part without, as can be of masks, gets ones."""
+    known = next((column for column in columns if column is not None), None)
     if isinstance(known, tuple):
-        return tuple(map(torch.cat, zip(*parts, strict=True)))
+        return tuple(map(torch.cat, zip(*columns, strict=True)))
     if known is None:
         return None
-    filled = (
-        known.new_ones(size, *known.shape[1:]) if part is None else part
-        for part, size in zip(parts, sizes, strict=True)
-    )
-    return torch.cat(list(filled))
+    pairs = zip(columns, parts, strict=True)
+    return torch.cat([known.new_ones(part.size, *known.shape[1:]) if one is None else one for one, part in pairs])
 
 
 # -------------------------------------------------------------------------------------------------------------- storage
@@ -170,14 +171,14 @@ class Storage:
         self._arrays = [leaf.numpy() for leaf in self.leaves]
         self._mask_shape = *axes, mask_size
 
-    def write(self, places: Any, leaves: Iterable[NDArray[Any]], mask: Tensor | None) -> None:
+    def write(self, places: Any, leaves: Iterable[NDArray[Any]], mask: NDArray[Any] | None) -> None:
         """Observations, of which the last leaves may be left out, and their mask; None: everything is allowed."""
         for array, leaf in zip(self._arrays, leaves, strict=False):
             array[places] = leaf
         if mask is not None and self.masks is None:
             self.masks = torch.ones(self._mask_shape, dtype=torch.bool)
         if self.masks is not None:
-            self.masks.numpy()[places] = True if mask is None else mask.numpy()
+            self.masks.numpy()[places] = True if mask is None else mask
 
     def take(self, places: Tensor) -> Columns:
         """Copies of what is at an int64 index of the first axis."""
@@ -205,5 +206,4 @@ class Storage:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Writes them back."""
-        masks = None if state["masks"] is None else torch.from_numpy(np.array(state["masks"]))
-        self.write(slice(len(state["leaves"][0])), state["leaves"], masks)
+        self.write(slice(len(state["leaves"][0])), state["leaves"], state["masks"])

@@ -189,7 +189,8 @@ class Replay:
         slots = ring.slots(np.arange(max(fragment.first, ring.oldest), ring.end))
         self._forget(slots)
         sights = fragment.sights.map(lambda column: column[count - len(slots) :])  # a long one does not fit
-        self._sights.write(slots, [leaf.numpy() for leaf in sights.observations], sights.masks)
+        masks = None if sights.masks is None else sights.masks.numpy()
+        self._sights.write(slots, [leaf.numpy() for leaf in sights.observations], masks)
         starts, *columns, followings = (column.numpy() for column in fragment[2:])
         alive = starts >= ring.oldest  # a row that waits for long may find its sight written over
         slots = ring.slots(starts[alive])

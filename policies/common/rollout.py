@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from arena.game.spaces import Leaf, flatten, leaves_of
-from policies.common.columns import Columns, Storage, last_leaves, to_mask
+from policies.common.columns import Columns, Storage, last_leaves
 from policies.common.gae import Flags, Trajectories
 from policies.networks.heads import ActionHead
 
@@ -265,5 +265,6 @@ class Rollout:
         self._cut = [(tick, rows, [torch.tensor(leaf) for leaf in leaves]) for tick, rows, leaves in state["cut"]]
 
     def _see(self, t: int, observations: Any, infos: Mapping[str, Any], rows: slice = _ALL) -> None:
-        self._seen.write((t, rows), flatten(self._space, observations), to_mask(infos, self._mask_size))
+        mask = infos.get("action_mask") if self._mask_size else None
+        self._seen.write((t, rows), flatten(self._space, observations), mask)
         self.active[t, rows] = infos.get("active", True)  # other vector environments know no inactive rows

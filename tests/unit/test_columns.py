@@ -67,7 +67,8 @@ def written(ticks: int) -> Storage:
     storage = Storage(LAYOUT, 1, 4, 3)
     for tick in range(ticks):
         columns = scored(10 * tick, 3)
-        storage.write((tick, slice(None)), [leaf.numpy() for leaf in columns.observations], columns.masks)
+        assert columns.masks is not None
+        storage.write((tick, slice(None)), [leaf.numpy() for leaf in columns.observations], columns.masks.numpy())
     return storage
 
 
@@ -77,7 +78,8 @@ def test_places_of_a_storage_are_written_one_by_one() -> None:
     storage.write(places, [leaf.numpy() for leaf in scored(0, 2).observations], None)
     assert storage.take(torch.from_numpy(places)).masks is None
     seen = scored(5, 1)
-    storage.write(np.array([0]), [leaf.numpy() for leaf in seen.observations], seen.masks)
+    assert seen.masks is not None
+    storage.write(np.array([0]), [leaf.numpy() for leaf in seen.observations], seen.masks.numpy())
     found = storage.take(torch.tensor([4, 0]))
     assert found.observations[1].tolist() == [0, 5]
     assert found.masks is not None
