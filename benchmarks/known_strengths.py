@@ -148,19 +148,20 @@ class Ordered(NamedTuple):
 
 
 def sequential(truth: Truth, *, error: float, elo: float, batch: int, rng: np.random.Generator) -> Ordered:
-    """Plays every pair twice, as on both sides; then a batch of the most informative games, or where pairs whose own
-    games contradict the order alone keep it open, as many of these as they have had, until the order is decided.
+    """Plays a tournament by the rules of `arena.league.tournament`, without lanes and sides.
+
+    Every pair plays two games, then the most informative pairs play in batches until the order is decided. If only
+    pairs whose games contradict the order keep it open, each of them plays as many games again as it has played.
     """
     results = round_robin(truth, 2, rng)
     while True:
         standings = ranking.Standings(results, truth.players, elo=elo)
-        settled, contrary = standings.wrong <= error, standings.contradictions()
-        if settled and not contrary:
-            return Ordered(is_right(truth, standings.order, elo), results.games)
-        if settled:
-            names = [(pair.upper, pair.lower) for pair in contrary for _ in range(pair.games)]
-        else:
+        if standings.wrong > error:
             names = [standings.next_pair() for _ in range(batch)]
+        elif pairs := standings.contradictions():
+            names = [(pair.upper, pair.lower) for pair in pairs for _ in range(pair.games)]
+        else:
+            return Ordered(is_right(truth, standings.order, elo), results.games)
         play(truth, [(int(a[1:]), int(b[1:])) for a, b in names], 1, rng, results)
 
 

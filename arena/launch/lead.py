@@ -200,7 +200,7 @@ def _record(
     root = Root(endpoint, run, display, memory)
     callbacks = memory.callbacks = memory.callbacks or Callbacks(run.plan.callbacks, memory.stop.ask)
     try:
-        root.gather()
+        root.wait_until_ready()
     except RoleFailed as error:
         if error.failure.exit_code == _MISTAKE:
             abandon(run)

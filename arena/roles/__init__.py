@@ -1,11 +1,12 @@
-"""The three roles: the root records, environments own the games, workers run the algorithms.
+"""The three roles: the root records the run, environments step the games, workers run the algorithms.
 
-`stage` plays a role on an endpoint, leg after leg, whatever the transport.
+`perform` runs a role on an endpoint, leg after leg, over any transport; `protocol` holds the messages between roles.
 
-    root          `hearing` takes what the others say, while `watch` notices who hangs; `readiness` refuses what cannot
-                  be played; `ledger` knows how far all have come, `mending` notes what has failed; `early_end` ends a
-                  leg before its time, `leg_end` says what follows from one
-    environment   `lane_block` moves lanes together: `guard` makes a game that fails anew, `referee` looks at what it
-                  says, `episodes` keeps the accounts, `seat_port` and `step_writer` are its ends of the seats
-    worker        `saving` reads and writes its policy's checkpoints
+    root          `root` sends the orders of a leg and records what the roles report. `admission` rejects legs that
+                  cannot be played, `watchdog` detects roles that hang, `progress` counts ticks and updates, `faults`
+                  logs survived failures, `early_stop` ends a leg early, `leg_end` decides how the run continues
+    environment   `lane_block` steps some lanes of a match together. `restart` recreates a failed game, `validate`
+                  checks what the game returns, `episodes` adds up episodes, `recording` writes samples and replays
+    worker        `worker` builds and runs the algorithm, `policy_log` reports its updates, `checkpoints` reads and
+                  writes its state
 """

@@ -1,4 +1,4 @@
-"""Plays one role on one endpoint, whatever the transport, and turns what goes wrong into one message for the root."""
+"""Runs one role on one endpoint, over any transport, and reports an error to the root as one message."""
 
 from __future__ import annotations
 
@@ -32,57 +32,62 @@ def run_role(
     communicator: Any = None,
     private: bool,
 ) -> Failed | None:
-    """Plays an environment or a worker to its end.
+    """Runs an environment or a worker until the root ends the run.
 
-    What went wrong is told to the root, which ends the run; it is returned too.
+    An error is sent to the root, which ends the run.
 
     Args:
-        endpoint: the role's place in the world.
+        endpoint: the role's endpoint.
         run: the run.
-        role: which role.
-        memory: of this process: is told how far the match has come when the run is interrupted.
+        role: the role.
+        memory: the process's recovery state; receives the tick of the match if the run is interrupted.
         communicator: for `group.comm`.
         private: whether the process hosts no other role.
+
+    Returns:
+        the error that was sent to the root; None if there was none.
 
     Raises:
         PeerLost: a process of the run has died.
     """
     try:
-        _act(endpoint, run, role, memory or RecoveryState(), communicator, private)
+        _play_legs(endpoint, run, role, memory or RecoveryState(), communicator, private)
         return None
     except PeerLost:
         raise
     except RunStopped:
-        return None  # somebody else has failed, and says so
+        return None  # another role has failed and has reported its error
     except BaseException as error:
         if endpoint.is_peer_failure(error):
             raise PeerLost(str(error)) from error
         failure = failure_of(error, f"{run.describe(role)}, rank {run.plan.rank_of(role)}", run.origin)
         _log.error("%s\n%s", failure.who, failure.message)
-        with suppress(RunStopped):  # the root has gone already: somebody else was first
+        with suppress(RunStopped):  # the root has ended already, because of another role's error
             endpoint.send(0, Tag.TO_ROOT, pack(failure))
         return failure
 
 
 def failure_of(error: BaseException, who: str, origin: Origin | None = None) -> Failed:
-    """What to tell the user of an error: a sentence for a mistake, a signal or a full disk; else the traceback."""
+    """The message for the user: one sentence for a configuration error, a signal or a full disk; else the traceback."""
     if isinstance(error, CallbackFailed):
         return Failed(error.who, error.trace, exit_code=1)
     if isinstance(error, ConfigError):
         return Failed(who, str((origin or Origin()).blame(error)), exit_code=2)
     if isinstance(error, (NotZeroSum, WriteError)):
         return Failed(who, str(error), exit_code=1)
-    if isinstance(error, KeyboardInterrupt):  # between two stages of a run: nobody who knows more has taken it
+    if isinstance(error, KeyboardInterrupt):  # raised between two stages of a run, where no handler is installed
         number: int = error.args[0] if error.args else signal.SIGINT
         return Failed(who, f"ended by {signal.Signals(number).name}", exit_code=128 + number)
     return Failed(who, "".join(traceback.format_exception(error)).rstrip(), exit_code=1)
 
 
-def _act(endpoint: Endpoint, run: Run, role: Role, memory: RecoveryState, communicator: Any, private: bool) -> None:
-    """Leg after leg, until the root says that there is none."""
+def _play_legs(
+    endpoint: Endpoint, run: Run, role: Role, memory: RecoveryState, communicator: Any, private: bool
+) -> None:
+    """Plays legs until the root sends none."""
     leg: Leg | None = run.leg
     while leg is not None:
-        if not private:  # those who share a process share its streams too, but take turns in the same order every time
+        if not private:  # roles of one process share its random streams, but take turns in a reproducible order
             seed_libraries(seeding.process_seed(run.plan.seed, tick=leg.start))
         _play_leg(endpoint, replace(run, leg=leg), role, memory, communicator, private)
         leg = expect(Next, endpoint.receive(0, Tag.FROM_ROOT)).leg
@@ -91,7 +96,7 @@ def _act(endpoint: Endpoint, run: Run, role: Role, memory: RecoveryState, commun
 def _play_leg(
     endpoint: Endpoint, run: Run, role: Role, memory: RecoveryState, communicator: Any, private: bool
 ) -> None:
-    # Imported here: a process that plays one kind of role has no use for the other kind's modules.
+    # Imported here: a process that hosts one kind of role does not need the other kind's modules.
     if role.kind is RoleKind.WORKER:
         from arena.roles.worker.worker import Worker
 

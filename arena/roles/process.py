@@ -1,6 +1,6 @@
-"""What the libraries of a process keep for all who use them: their threads and their random streams.
+"""Process-wide settings of libraries: number of threads and global random streams.
 
-torch is imported by those who need it only, and perhaps late, in the `run` of an algorithm.
+Only algorithms that use torch import it, perhaps as late as in their `run`; settings made before are applied then.
 """
 
 from __future__ import annotations
@@ -20,41 +20,41 @@ from arena.run.run import Run
 
 
 def import_algorithms(run: Run) -> None:
-    """Imports what the run's workers need, so that this process can take the place of one at once."""
+    """Imports the modules of all algorithms of the run, so that this process can host any worker without a delay."""
     for policy in run.plan.policies.values():
         registry.worker_class(
             policy.algorithm, policy.options, acts=run.plan.acts(policy), path=f"policies.{policy.name}"
         )
 
 
-def calm_libraries() -> None:
-    """One thread per worker: more would fight for the cores that other workers have."""
-    _of_torch("threads", lambda torch: torch.set_num_threads(1))
+def limit_threads() -> None:
+    """Limits torch to one thread per worker: more threads would compete for the cores of other workers."""
+    _apply_to_torch("threads", lambda torch: torch.set_num_threads(1))
 
 
 def seed_libraries(seed: int) -> None:
-    """Makes the global random streams of this process repeatable, for algorithms that use them."""
+    """Seeds the global random streams of this process, for algorithms that use them."""
     random.seed(seed)
     np.random.seed(seed % 2**32)
-    _of_torch("seed", lambda torch: torch.manual_seed(seed))
+    _apply_to_torch("seed", lambda torch: torch.manual_seed(seed))
 
 
-def _of_torch(setting: str, make: Callable[[Any], object]) -> None:
-    """Makes a setting of torch; where torch is not imported yet, as soon as it is: `run()` may import it."""
+def _apply_to_torch(name: str, setting: Callable[[Any], object]) -> None:
+    """Applies a setting to torch now, or when torch is imported: `run()` may import it."""
     torch = sys.modules.get("torch")
     if torch is not None:
-        make(torch)
+        setting(torch)
         return
-    if _later not in sys.meta_path:
-        sys.meta_path.insert(0, _later)
-    _later.settings[setting] = make
+    if _torch_hook not in sys.meta_path:
+        sys.meta_path.insert(0, _torch_hook)
+    _torch_hook.settings[name] = setting
 
 
-class _Later(MetaPathFinder):
-    """Finds torch with the help of the other finders, so as to make its settings when it has been imported.
+class _TorchImportHook(MetaPathFinder):
+    """Import hook that applies settings to torch right after its import. The other finders locate torch.
 
     Attributes:
-        settings: to be made, by name; a later one takes the place of an earlier one of the same name.
+        settings: pending settings by name; a new setting replaces an older one of the same name.
     """
 
     def __init__(self) -> None:
@@ -68,23 +68,23 @@ class _Later(MetaPathFinder):
         others = (finder for finder in sys.meta_path if finder is not self)
         spec = next((found for finder in others if (found := finder.find_spec(fullname, path, target))), None)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Settling(spec.loader, self)
+            spec.loader = _TorchLoader(spec.loader, self)
         return spec
 
-    def settle(self, torch: ModuleType) -> None:
-        """Makes the settings; from now on this finder is not needed."""
+    def apply(self, torch: ModuleType) -> None:
+        """Applies the pending settings and removes the hook."""
         sys.meta_path.remove(self)
-        for make in self.settings.values():
-            make(torch)
+        for setting in self.settings.values():
+            setting(torch)
         self.settings.clear()
 
 
-class _Settling(Loader):
-    """Loads torch as its own loader does, and makes the settings afterwards."""
+class _TorchLoader(Loader):
+    """Loads torch with its own loader, then applies the pending settings."""
 
-    def __init__(self, own: Loader, later: _Later) -> None:
+    def __init__(self, own: Loader, hook: _TorchImportHook) -> None:
         self._own = own
-        self._later = later
+        self._hook = hook
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._own.create_module(spec)
@@ -93,7 +93,7 @@ class _Settling(Loader):
         assert module.__spec__ is not None
         module.__loader__ = module.__spec__.loader = self._own
         self._own.exec_module(module)
-        self._later.settle(module)
+        self._hook.apply(module)
 
 
-_later = _Later()
+_torch_hook = _TorchImportHook()

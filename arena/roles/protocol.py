@@ -1,21 +1,21 @@
-"""What roles tell each other outside the step path.
+"""Messages between roles outside the step path.
 
 To the root (tag TO_ROOT), from
-    everybody      Ready      I can begin: the game is made, or the algorithm is built
-                   Failed     I cannot go on; the run ends with this message
-                   Done       I have nothing more to do
-    workers        Left       my `run` has returned, though the match goes on
-    environments   Stopping   the leg can end at the tick that was ordered, or cannot
-                   Progress   so many ticks played, these episodes finished
-                   Restarted  my game has failed and was made anew; these episodes are dropped
-    group speakers Update     the policy has learned once more
-From the root (tag FROM_ROOT)
-    everybody      Go         everybody is ready: play; from now on the run folder may be written to
-                   Next       the leg is over: here is the next one, or there is none
+    all roles      Ready      the game is created, or the algorithm is built
+                   Failed     an error; the root ends the run with its message
+                   Done       the role has finished the leg
+    workers        Left       `run` has returned before the end of the match
+    environments   Stopping   whether the leg can end at the tick that the root ordered
+                   Progress   ticks played, and the episodes finished since the last message
+                   Restarted  a failed game was recreated; its unfinished episodes are dropped
+    group writers  Update     the metrics of one update of a policy
+From the root (tag FROM_ROOT), to
+    all roles      Go         all roles are ready: play. From now on the run folder may be written to
+                   Next       the leg is over: the next leg, or None
 From an environment to each of its workers, once per block of lanes (tag WELCOME)
-                   Welcome    what your seat looks like
+                   Welcome    spaces and lanes of the worker's seat, see `arena.seat.welcome`
 
-These are rare, so they are pickled; processes of one run trust each other.
+These messages are rare, so they are pickled; processes of one run trust each other.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from arena.run.leg import Leg
 @dataclass(frozen=True)
 class Ready:
     role: Role
-    resumable: bool = True  # whether a leg may end for it: what it has learned can be saved and loaded
-    schedule: str = ""  # of a worker: when its algorithm meets its group, see `arena.plan.deadlock`
+    resumable: bool = True  # whether the role's state can be saved and loaded, so that a leg may end within the run
+    schedule: str = ""  # of a worker: when its algorithm synchronizes with its group, see `arena.plan.deadlock`
 
 
 @dataclass(frozen=True)
 class Done:
     role: Role
     tick: int  # of its match
-    profile: RoleProfile | None = None  # where its time went, in a run that is profiled
-    episodes: tuple[int, ...] = ()  # of an environment: how many each lane has on record
-    saved: int | None = None  # the boundary of the checkpoint that a worker has written of its policy
-    returned: bool = False  # whether a worker's `run` has ended by itself
-    stateless: bool = False  # a worker that may have learned something, of which no checkpoint could be kept
-    alone: bytes | None = None  # of a worker that has not met its group in this leg: a digest of its state
+    profile: RoleProfile | None = None  # time per activity, in a profiled run
+    episodes: tuple[int, ...] = ()  # of an environment: number of recorded episodes per lane
+    saved: int | None = None  # of a worker: the boundary of the last checkpoint that it has written
+    returned: bool = False  # of a worker: whether `run` has returned before the end of the leg
+    stateless: bool = False  # of a worker: whether it learns, but its algorithm cannot save its state
+    alone: bytes | None = None  # of a worker that has not synchronized in this leg: a digest of its state
 
 
 @dataclass(frozen=True)
@@ -58,24 +58,24 @@ class Progress:
     match: int
     tick: int
     episodes: tuple[EpisodeRow, ...]
-    last: bool = False  # no more of them in this leg
+    last: bool = False  # whether this is the match's last message of the leg
 
     def __reduce__(self) -> tuple[type[Progress], tuple[int, int, tuple[EpisodeRow, ...], bool]]:
-        """What is pickled. Names would take most of the time, here and at the root, which hears of every episode."""
+        """Pickles plain tuples: field names would take most of the time, also at the root, which receives them all."""
         return Progress, (self.match, self.tick, tuple(map(plain, self.episodes)), self.last)
 
 
 @dataclass(frozen=True)
 class Restarted:
-    """A game that has failed was made anew.
+    """A failed game was recreated.
 
     Args:
-        match: which match's.
-        tick: of the match, at which it failed.
-        lanes: whose unfinished episodes are dropped.
-        error: of the game, in a line.
+        match: the match of the game.
+        tick: the tick of the match at which the game failed.
+        lanes: the lanes whose unfinished episodes are dropped.
+        error: the game's error, in one line.
         trace: its traceback.
-        seconds: from the error until the new game could go on.
+        seconds: from the error until the new game was reset.
     """
 
     match: int
@@ -90,8 +90,8 @@ class Restarted:
 class Stopping:
     match: int
     ordered: int  # the tick at which the leg is to end
-    tick: int  # that the match has come to, the one that is under way included
-    holds: bool  # whether it waits before the ordered tick to be told that the leg ends there
+    tick: int  # that the match has reached, including a tick in progress
+    holds: bool  # whether the match waits before the ordered tick for a `Go` with the leg's end
 
 
 @dataclass(frozen=True)
@@ -101,12 +101,12 @@ class Update:
 
 @dataclass(frozen=True)
 class Failed:
-    """Why a role ends.
+    """The error with which a role ended.
 
     Args:
-        who: rank, role, match and policy, in words.
-        message: what to tell the user: a configuration error's sentence, or a traceback.
-        exit_code: 2 for a user's mistake in the configuration, 1 for everything else.
+        who: rank, role, match and policy, as text.
+        message: for the user: the sentence of a configuration error, or a traceback.
+        exit_code: 2 for an error in the configuration, 128 + its number for a signal, 1 for all other errors.
     """
 
     who: str
@@ -117,7 +117,7 @@ class Failed:
 @dataclass(frozen=True)
 class Go:
     until: int  # the leg's last tick
-    repairable: bool = True  # whether the run can go on without those who die
+    repairable: bool = True  # whether the run can continue after the death of a process
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,8 @@ class Policy:
         Raises:
             ValueError: the observation has other shapes than the space, with or without a leading axis.
         """
-        arrays, shapes = flatten(self.observation_space, observation), self._shapes
+        arrays = flatten(self.observation_space, observation)
+        shapes = [leaf.shape for leaf in leaves_of(self.observation_space)]
         single = all(array.shape == shape for array, shape in zip(arrays, shapes, strict=True))
         if not single and any(array.shape[1:] != shape for array, shape in zip(arrays, shapes, strict=True)):
             found = ", ".join(str(array.shape) for array in arrays)
@@ -106,10 +107,6 @@ class Policy:
             raise ConfigError(f"{type(self.algorithm).__name__} has no log_prob()")
         found: NDArray[np.float64] = self.algorithm.log_prob(observations, actions, masks)
         return found
-
-    @property
-    def _shapes(self) -> list[tuple[int, ...]]:
-        return [leaf.shape for leaf in leaves_of(self.observation_space)]
 
     def _actor(self, rows: int, *, greedy: bool) -> Callable[[Any, Any], Any]:
         if greedy not in self._actors or self._actors[greedy][0] != rows:

@@ -207,11 +207,8 @@ class RoleScheduler:
         circle = status.find_circle(roles)
         others = [role for role in roles if role.state is State.WAITS and role not in circle]
         how_many = f", {len(circle)} of them in a circle" if circle else ""
-        return f"every role waits for another one{how_many}:\n{status.report(circle, others, self._name)}"
-
-    def _name(self, address: int) -> str:
-        known = self._tasks.get(address)
-        return f"role at address {address}" if known is None else known.name
+        report = status.report(circle, others, lambda address: self._tasks[address].name)
+        return f"every role waits for another one{how_many}:\n{report}"
 
     @property
     def idle(self) -> bool:
@@ -243,14 +240,11 @@ class RoleScheduler:
         question: StatusQuery = status.unpack(data)
         peeked = tuple(peek(process) for process in question.peek)
         roles = self.statuses(stacks=question.stacks)
-        counted = tuple(role._replace(calls=self._calls_of(role.address)) for role in roles)
+        calls = {address: tuple(count().items()) for address, count in self._tallies.items()}
+        counted = tuple(role._replace(calls=calls.get(role.address, ())) for role in roles)
         answer = StatusReply(question, counted, peeked)
         own = next(iter(self._tasks))
         self.send(source, Tag.ORDER, own, bytes([Order.STATUS]) + status.pack(answer))
-
-    def _calls_of(self, address: int) -> tuple[tuple[str, int], ...]:
-        count = self._tallies.get(address)
-        return () if count is None else tuple(count().items())
 
     def tally(self, address: int, count: Callable[[], Mapping[str, int]]) -> None:
         """See `Endpoint.tally`."""

@@ -133,19 +133,23 @@ def test_seats_of_the_evaluation_that_cannot_be_taken_are_refused_before_anybody
 ) -> None:
     data = duel(PPO, evaluation={"every": 16, "seats": ["red", "blue"]})
     data["envs"]["game"]["kwargs"]["red_obs"] = "image"
-    assert "config.yaml: evaluation.seats[1]: policy 'blue': observes Box(0, 255" in refused(way, tmp_path, data)
+    assert "config.yaml: evaluation.seats[1]: policy 'blue' (ppo): observes Box(0, 255" in refused(way, tmp_path, data)
 
 
 @pytest.mark.parametrize("way", ["launched", "by hand"])
-def test_a_league_is_refused_by_what_somebody_says_who_has_a_seat_in_later_rounds_alone(
-    way: str, tmp_path: Path
-) -> None:
+def test_a_later_round_that_can_deadlock_is_refused_before_it_is_played(way: str, tmp_path: Path) -> None:
     data = duel({"algorithm": "leagues:KeptAtEpisodes"}, rounds=2)
     data["envs"]["game"]["kwargs"]["team_size"] = 2
     data["policies"]["grey"] = {"algorithm": "random"}
     data["matches"] = [{"knockout": {"env": "game", "policies": ["blue", "red", "grey"], "team_size": 2}}]
-    words = refused(way, tmp_path, data)
-    assert "config.yaml: matches[0].knockout: a later round can deadlock: the workers of blue may meet" in words
+    ended = WAYS[way](tmp_path, "train", write(tmp_path, data), "--run-dir", "run")
+    assert ended.code == 2, ended.err
+    assert "Traceback" not in ended.err
+    assert "config.yaml: the run can deadlock: the workers of blue may meet" in ended.err
+    wait_for(lambda: not left_behind(tmp_path))
+    assert "round 0 of" in ended.out + ended.err
+    assert "round 1 of" not in ended.out + ended.err
+    assert (tmp_path / "run" / "boundaries" / "000000000016.json").exists()  # round 0 is kept
 
 
 @pytest.fixture(scope="module")

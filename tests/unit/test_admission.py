@@ -1,4 +1,4 @@
-"""Admission of a leg: policies without a state that can be saved, and matches that can deadlock, are refused."""
+"""Admission of a leg: policies whose state cannot be saved, and matches that can deadlock, are rejected."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def all_ready(run: Run, *, episodic: Sequence[str] = (), fragile: Sequence[str] 
     return ready
 
 
-def test_schedules_are_those_of_policies_that_learn() -> None:
+def test_schedules_of_lists_policies_that_learn() -> None:
     run = run_of(matches=[{"env": "game", "seats": ["blue", "old"]}])
     assert schedules_of(run.plan, all_ready(run, episodic=["blue", "old"])) == {"blue": "episodes"}
 
 
 @pytest.mark.parametrize(("changes", "refused"), [({}, False), ({"rounds": 2}, True), ({"rounds": 2, **TWICE}, True)])
-def test_a_policy_without_state_plays_only_one_round(changes: dict[str, Any], refused: bool) -> None:
+def test_admission_rejects_more_rounds_without_a_state(changes: dict[str, Any], refused: bool) -> None:
     run = run_of(**changes)
     ready = all_ready(run, fragile=["red"])
     assert not is_resumable(ready)
@@ -67,7 +67,7 @@ def test_a_policy_without_state_plays_only_one_round(changes: dict[str, Any], re
         check_playable(run, ready)
 
 
-def test_a_round_that_can_deadlock_is_refused() -> None:
+def test_admission_rejects_a_round_that_can_deadlock() -> None:
     run, allowed = run_of(**TWICE), run_of(**TWICE, allow_unproved=True)
     with pytest.raises(ConfigError, match=r"test\.yaml: the run can deadlock: the workers of blue, red"):
         check_playable(run, all_ready(run, episodic=["blue", "red"]))

@@ -131,9 +131,9 @@ def test_termination_and_truncation_are_kept_apart(terminated: bool, truncated: 
 
 def test_idle_ticks_count_where_the_seat_should_have_acted() -> None:
     episodes = account(((0, 1), (2,)), lanes=3)
-    episodes.idle(0, np.array([[1, 0], [0, 0], [1, 1]], np.bool_))  # of the seat's two entities
-    episodes.idle(0, np.array([[1, 1], [0, 0], [0, 0]], np.bool_))
-    episodes.idle(1, np.array([[1], [0], [0]], np.bool_))
+    episodes.add_idle(0, np.array([[1, 0], [0, 0], [1, 1]], np.bool_))  # of the seat's two entities
+    episodes.add_idle(0, np.array([[1, 1], [0, 0], [0, 0]], np.bool_))
+    episodes.add_idle(1, np.array([[1], [0], [0]], np.bool_))
     episodes.tick(step(np.zeros((3, 3)), np.ones((3, 3))))
     idle = [[seat.idle_ticks for seat in finish_one(episodes, lane, 2).seats] for lane in range(3)]
     assert idle == [[2, 1], [0, 0], [1, 0]]
@@ -141,7 +141,7 @@ def test_idle_ticks_count_where_the_seat_should_have_acted() -> None:
 
 def test_nothing_of_an_episode_is_left_in_the_next() -> None:
     episodes = account()
-    episodes.idle(0, np.ones((1, 1), np.bool_))
+    episodes.add_idle(0, np.ones((1, 1), np.bool_))
     episodes.tick(step([[5, -5]], [[1, 0]], [[0, 1]], [[{"outcome": "win"}, {"outcome": "loss"}]]))
     finish_one(episodes, 0, 1)
     episodes.tick(step([[0.5, 1.0]], [[1, 1]]))

@@ -1,4 +1,4 @@
-"""What follows from the end of a leg: the boundary, whose checkpoints belong to it, and how the run goes on."""
+"""The end of a leg: the boundary, the checkpoints that belong to it, and how the run continues."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from arena.roles.root.leg_end import (
     IdlePolicy,
     NextStep,
     boundary_at,
+    check_synchronized,
+    idle_policies,
     leg_from,
     next_boundary,
     next_step,
     next_step_after_games,
-    refuse_loss,
-    resting_at,
 )
 from arena.run.handover import seats_of
 from arena.run.leg import Leg
@@ -49,13 +49,13 @@ def plan_of(*, number: int = 0, **changes: Any) -> Plan:
     return make_plan(parse_config({**DATA, **changes}, source="test"), number=number)
 
 
-def boundary(tick: int = 100, *said: Done, plan: Plan | None = None, **given: Any) -> Any:
-    nothing: dict[str, Any] = {"updates": {}, "seconds": {}, "resting": {}, "journals": {}}
-    return boundary_at(tick, plan or plan_of(), {done.role: done for done in said}, **{**nothing, **given})
+def boundary(tick: int = 100, *messages: Done, plan: Plan | None = None, **given: Any) -> Any:
+    empty: dict[str, Any] = {"updates": {}, "seconds": {}, "idle": {}, "journals": {}}
+    return boundary_at(tick, plan or plan_of(), {done.role: done for done in messages}, **{**empty, **given})
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 100), (99, 100), (100, 200), (200, 250)])
-def test_a_leg_ends_at_the_next_multiple_or_with_the_last_tick(start: int, end: int) -> None:
+def test_next_boundary_is_the_next_multiple_or_the_last_tick(start: int, end: int) -> None:
     assert next_boundary(plan_of(), start) == end
 
 
@@ -63,7 +63,7 @@ EVERY_100 = {"evaluation": {"every": 100}}
 
 
 @pytest.mark.parametrize(
-    ("changes", "tick", "stopping", "goes"),
+    ("changes", "tick", "stopping", "step"),
     [
         ({}, 100, False, "leg"),
         ({}, 100, True, "stopped_at"),
@@ -77,25 +77,25 @@ EVERY_100 = {"evaluation": {"every": 100}}
         ({"rounds": 2, "number": 1}, 500, True, None),
     ],
 )
-def test_a_run_goes_on_with_its_roles_or_with_others_or_stops_where_it_can_be_taken_up_again(
-    changes: dict[str, Any], tick: int, stopping: bool, goes: str | None
+def test_next_step_is_a_leg_or_new_roles_or_a_stop(
+    changes: dict[str, Any], tick: int, stopping: bool, step: str | None
 ) -> None:
     leg = Leg(start=tick)
     found = next_step(plan_of(**changes), leg, stopping=stopping)
-    assert found == NextStep(**({} if goes is None else {goes: tick if goes == "stopped_at" else leg}))
+    assert found == NextStep(**({} if step is None else {step: tick if step == "stopped_at" else leg}))
 
 
-def test_games_alone_are_followed_by_those_of_the_next_round() -> None:
+def test_next_step_after_games_is_the_next_round() -> None:
     leg, plan = Leg(start=70), plan_of(rounds=2)
     assert next_step_after_games(plan, leg, stopping=False) == NextStep(following=leg)
     assert next_step_after_games(plan, leg, stopping=True) == NextStep(stopped_at=70)
     assert next_step_after_games(plan_of(rounds=2, number=1), leg, stopping=False) == NextStep()
 
 
-def test_a_boundary_has_what_all_have_said_last() -> None:
-    said = (Done(RED, 100, returned=True), Done(ENVIRONMENT, 100, episodes=(4, 0, 7)), Done(BLUE, 100, saved=100))
-    resting = {"rests": IdlePolicy(50)}
-    found = boundary(100, *said, updates={"blue": 3}, resting=resting, journals={"episodes.jsonl": 9})
+def test_boundary_holds_the_content_of_the_done_messages() -> None:
+    messages = (Done(RED, 100, returned=True), Done(ENVIRONMENT, 100, episodes=(4, 0, 7)), Done(BLUE, 100, saved=100))
+    idle = {"rests": IdlePolicy(50)}
+    found = boundary(100, *messages, updates={"blue": 3}, idle=idle, journals={"episodes.jsonl": 9})
     assert (found.tick, found.updates, found.journals) == (100, {"blue": 3}, {"episodes.jsonl": 9})
     assert found.episodes == [(0, 0, 4), (0, 2, 7)]
     assert found.left == [(0, 1)]
@@ -104,12 +104,10 @@ def test_a_boundary_has_what_all_have_said_last() -> None:
 
 
 @pytest.mark.parametrize(("saved", "newest"), [((80, 100), 80), ((60, 70), 70), ((None, 90), 90)])
-def test_the_checkpoint_of_a_leg_that_ended_early_is_the_one_for_its_end_or_the_latest_of_those_who_had_left(
-    saved: tuple[int | None, ...], newest: int
-) -> None:
+def test_boundary_of_an_early_end_has_the_newest_checkpoint(saved: tuple[int | None, ...], newest: int) -> None:
     plan = plan_of(matches=[{"env": "game", "seats": ["blue", "blue"]}])
-    said = [Done(role, 80, saved=tick) for role, tick in zip((BLUE, RED), saved, strict=True)]
-    assert boundary(80, *said, plan=plan).checkpoints == {"blue": newest}
+    messages = [Done(role, 80, saved=tick) for role, tick in zip((BLUE, RED), saved, strict=True)]
+    assert boundary(80, *messages, plan=plan).checkpoints == {"blue": newest}
 
 
 TWICE = [{"env": "game", "seats": ["blue", "red"], "copies": 2}]
@@ -120,44 +118,44 @@ TWICE = [{"env": "game", "seats": ["blue", "red"], "copies": 2}]
     [
         ((b"one", b"other"), (), True),
         ((b"one", b"one"), (), False),
-        ((b"one", None), (), False),  # it has met its group, which the other one had left
+        ((b"one", None), (), False),  # the second worker has synchronized, after the first had left
         ((None, None), (), False),
-        ((b"one", b"other"), ((1, 0),), False),  # it plays no more, and has nothing new
+        ((b"one", b"other"), ((1, 0),), False),  # the second worker has left and has learned nothing new
     ],
 )
-def test_a_run_does_not_go_on_where_workers_that_have_not_met_have_learned_different_things(
+def test_check_synchronized_rejects_diverged_workers(
     states: tuple[bytes | None, ...], left: tuple[tuple[int, int], ...], refused: bool
 ) -> None:
     plan = plan_of(matches=TWICE)
     workers = [Role(RoleKind.WORKER, match, seat) for match in range(2) for seat in range(2)]
     done = {role: Done(role, 100, alone=states[role.match or 0] if role.seat == 0 else None) for role in workers}
     with pytest.raises(ConfigError) if refused else nullcontext() as caught:
-        refuse_loss(100, plan, done, left)
+        check_synchronized(100, plan, done, left)
     if refused:
         assert caught is not None and caught.value.path == "policies.blue"
 
 
-def test_who_rests_keeps_its_checkpoint_and_a_copy_needs_one_of_its_own() -> None:
+def test_idle_policies_keep_or_copy_a_checkpoint() -> None:
     def kept(name: str, tick: int) -> Path:
         return FOLDER.checkpoints_path(name) / f"{tick:012d}.ckpt"
 
     def found(path: Path) -> dict[str, IdlePolicy]:
-        return resting_at(200, plan_of(), Leg(restore={"rests": path}), FOLDER)
+        return idle_policies(200, plan_of(), Leg(restore={"rests": path}), FOLDER)
 
     assert found(kept("rests", 100)) == {"rests": IdlePolicy(100)}
     assert found(kept("blue", 100)) == {"rests": IdlePolicy(200, kept("blue", 100))}
-    assert found(Path("other/checkpoints/blue/000000000100.ckpt")) == {}, "another run's is not forgotten"
-    assert resting_at(200, plan_of(), Leg(restore={"blue": kept("blue", 100)}), FOLDER) == {}, "it plays"
+    assert found(Path("other/checkpoints/blue/000000000100.ckpt")) == {}, "a checkpoint of another run is left out"
+    assert idle_policies(200, plan_of(), Leg(restore={"blue": kept("blue", 100)}), FOLDER) == {}, "blue plays"
 
 
-def test_the_next_leg_has_the_checkpoints_of_the_boundary_and_those_who_are_frozen_have_what_they_had() -> None:
+def test_next_leg_has_the_checkpoints_of_the_boundary() -> None:
     last = Leg(restore={"blue": Path("given.ckpt"), "red": Path("red.ckpt")})
     leg = leg_from(boundary(100, Done(BLUE, 100, saved=100)), plan_of(), last, FOLDER)
     assert leg.start == 100
     assert leg.restore == {"blue": Path("run/checkpoints/blue/000000000100.ckpt"), "red": Path("red.ckpt")}
 
 
-def test_updates_that_come_after_a_boundary_do_not_change_the_leg_that_begins_there() -> None:
+def test_next_leg_is_unchanged_by_later_updates() -> None:
     updates, seconds = {"blue": 3}, {"blue": 1.0}
     leg = leg_from(boundary(updates=updates, seconds=seconds), plan_of(), Leg(), FOLDER)
     updates["blue"], seconds["blue"] = 4, 2.0

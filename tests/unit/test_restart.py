@@ -75,7 +75,7 @@ def test_step_and_reset_report_a_failure_below_the_limit() -> None:
     assert guard.fault is not None
     assert guard.fault.error == "OSError: no step"
     assert guard.fault.trace.startswith("Traceback")
-    guard.renew()
+    guard.new_game()
     assert guard.reset(ALL) is None
     assert guard.fault.error == "OSError: no reset"
     assert guard.restarts == 1
@@ -85,18 +85,18 @@ def test_seeds_of_a_new_game_depend_on_the_number_of_restarts() -> None:
     games = [Game("step") for _ in range(4)]
     guard = guarded(*games, limit=RestartLimit())
     for _ in range(3):
-        guard.renew()
+        guard.new_game()
     given = [game.resets[0][0] for game in games]
     assert given[0] == [10, 20]
     assert len({seed for seeds in given for seed in seeds}) == 8
     again = [Game() for _ in range(2)]
-    guarded(*again, limit=RestartLimit()).renew()
+    guarded(*again, limit=RestartLimit()).new_game()
     assert again[1].resets[0][0] == given[1]
 
 
 def test_requested_seeds_and_options_go_to_the_new_game() -> None:
     games = Game(), Game()
-    guarded(*games, limit=RestartLimit()).renew([None, 5], {"map": 3})
+    guarded(*games, limit=RestartLimit()).new_game([None, 5], {"map": 3})
     seeds, options = games[1].resets[0]
     assert (seeds[1], options) == (5, {"map": 3})
     assert seeds[0] not in (None, 10)
@@ -105,7 +105,7 @@ def test_requested_seeds_and_options_go_to_the_new_game() -> None:
 def test_a_failed_game_is_closed_and_its_close_may_fail(caplog: pytest.LogCaptureFixture) -> None:
     games = Game("close"), Game("close")
     guard = guarded(*games, limit=RestartLimit())
-    guard.renew()
+    guard.new_game()
     assert games[0].closed == 1
     guard.close()
     assert caplog.text.count("OSError: no close") == 2
@@ -117,8 +117,8 @@ def test_where_a_failure_ends_the_run_that_of_the_close_does_too() -> None:
 
 
 def test_a_new_game_with_another_interface_is_refused() -> None:
-    with pytest.raises(GameError, match="another interface when it was made anew"):
-        guarded(Game("step"), Game(n=3), limit=RestartLimit()).renew()
+    with pytest.raises(GameError, match="another interface after a restart"):
+        guarded(Game("step"), Game(n=3), limit=RestartLimit()).new_game()
 
 
 def test_so_many_restarts_are_allowed_within_a_window_and_no_more() -> None:

@@ -49,13 +49,13 @@ def layouts() -> dict[str, Any]:
 @pytest.mark.parametrize("layout", layouts())
 @pytest.mark.parametrize("value", NO_NUMBERS)
 def test_an_observation_that_is_no_number_is_found_wherever_it_stands(layout: str, value: float) -> None:
-    referee = StepValidator(interface(), LANES)
-    referee.see_step(step(layouts()[layout]))
+    validator = StepValidator(interface(), LANES)
+    validator.check_step(step(layouts()[layout]))
     for entity, lane, place in np.ndindex(ENTITIES, LANES, 2):
         observations = layouts()[layout]
         observations[entity][lane, place] = value
         with pytest.raises(GameError, match="expected finite numbers") as caught:
-            referee.see_step(step(observations))
+            validator.check_step(step(observations))
         assert (caught.value.entity, caught.value.lane) == ("ab"[entity], lane)
 
 
@@ -65,7 +65,7 @@ def test_a_reward_that_is_no_number_is_found_wherever_it_stands(value: float) ->
         rewards = np.ones((LANES, ENTITIES))
         rewards[lane, entity] = value
         with pytest.raises(GameError, match=f"the reward {value}; expected a finite number") as caught:
-            StepValidator(interface(), LANES).see_step(step(rewards=rewards))
+            StepValidator(interface(), LANES).check_step(step(rewards=rewards))
         assert (caught.value.entity, caught.value.lane) == ("ab"[entity], lane)
 
 
@@ -79,7 +79,7 @@ floats = st.floats(allow_nan=False, allow_infinity=False, width=32)
 def test_finite_numbers_of_any_size_pass(seen: list[float], rewards: list[float]) -> None:
     observations = list(np.array(seen, np.float32).reshape(ENTITIES, LANES, 2))
     paid = np.array(rewards).reshape(LANES, ENTITIES)
-    StepValidator(interface(), LANES).see_step(step(observations, rewards=paid))
+    StepValidator(interface(), LANES).check_step(step(observations, rewards=paid))
 
 
 @pytest.mark.parametrize(
@@ -103,43 +103,45 @@ def test_finite_numbers_of_any_size_pass(seen: list[float], rewards: list[float]
 )
 def test_what_has_another_form_is_named_with_what_was_expected(changes: Any, found: str) -> None:
     with pytest.raises(GameError, match=found):
-        StepValidator(interface(), LANES).see_step(step(**changes))
+        StepValidator(interface(), LANES).check_step(step(**changes))
 
 
 def test_other_dtypes_that_keep_the_values_pass() -> None:
     seen = [np.zeros((LANES, 2), np.float64), np.zeros((LANES, 2), np.int64)]
-    StepValidator(interface(), LANES).see_step(step(seen, rewards=np.zeros((LANES, ENTITIES), np.float32)))
+    StepValidator(interface(), LANES).check_step(step(seen, rewards=np.zeros((LANES, ENTITIES), np.float32)))
 
 
 def test_the_part_of_a_composite_observation_is_named() -> None:
     space = Dict(near=Box(0, 1, (1,), np.float32), far=Box(0, 9, (2,), np.uint8))
     batch = {"near": np.zeros((LANES, 1), np.float32), "far": np.zeros((LANES, 2), np.uint8)}
-    referee = StepValidator(interface(space), LANES)
-    referee.see_step(step([batch, batch]))
+    validator = StepValidator(interface(space), LANES)
+    validator.check_step(step([batch, batch]))
     wrong = {**batch, "near": np.array([[0], [0], [np.nan]], np.float32)}
     with pytest.raises(GameError, match=r"'b' in lane 2 the observation\['near'\] \[nan\]; expected finite numbers"):
-        referee.see_step(step([batch, wrong]))
+        validator.check_step(step([batch, wrong]))
     with pytest.raises(GameError, match=r"'a' observations\['far'\] as float32 \(3, 2\)"):
-        referee.see_step(step([{**batch, "far": np.zeros((LANES, 2), np.float32)}, batch]))
+        validator.check_step(step([{**batch, "far": np.zeros((LANES, 2), np.float32)}, batch]))
     with pytest.raises(GameError, match="'a' observations as a dict; expected a batch of the space Dict"):
-        referee.see_step(step([{"near": batch["near"]}, batch]))
+        validator.check_step(step([{"near": batch["near"]}, batch]))
 
 
 def test_masks_of_another_form_are_refused() -> None:
-    referee = StepValidator(interface(mask_size=4), LANES)
+    validator = StepValidator(interface(mask_size=4), LANES)
     fine = np.ones((LANES, 4), np.int8)
-    referee.see_step(step(masks=(fine, fine)))
+    validator.check_step(step(masks=(fine, fine)))
     with pytest.raises(GameError, match=r"'b' action masks as int8 \(3, 5\); expected int8 \(3, 4\)"):
-        referee.see_step(step(masks=(fine, np.ones((LANES, 5), np.int8))))
+        validator.check_step(step(masks=(fine, np.ones((LANES, 5), np.int8))))
     with pytest.raises(GameError, match="'a' action masks as float64"):
-        referee.see_step(step(masks=(np.ones((LANES, 4)), fine)))
+        validator.check_step(step(masks=(np.ones((LANES, 4)), fine)))
     with pytest.raises(GameError, match="1 masks for 2 entities"):
-        referee.see_step(step(masks=(fine,)))
+        validator.check_step(step(masks=(fine,)))
     right = step(masks=(fine, fine))
     with pytest.raises(GameError, match=r"'b' action masks as int8 \(3, 5\)"):
-        referee.see_step(right._replace(frame=right.frame._replace(final_masks=(fine, np.ones((LANES, 5), np.int8)))))
+        validator.check_step(
+            right._replace(frame=right.frame._replace(final_masks=(fine, np.ones((LANES, 5), np.int8))))
+        )
     with pytest.raises(GameError, match="1 final masks for 2 entities"):
-        referee.see_step(right._replace(frame=right.frame._replace(final_masks=(fine,))))
+        validator.check_step(right._replace(frame=right.frame._replace(final_masks=(fine,))))
 
 
 def test_lanes_that_were_not_reset_may_show_anything_after_a_reset() -> None:
@@ -147,12 +149,12 @@ def test_lanes_that_were_not_reset_may_show_anything_after_a_reset() -> None:
     for array in seen:
         array[1] = 0.0
     frame = step(seen).frame
-    referee = StepValidator(interface(), LANES)
-    referee.see_frame(frame, np.array([False, True, False]))
+    validator = StepValidator(interface(), LANES)
+    validator.check_frame(frame, np.array([False, True, False]))
     with pytest.raises(GameError, match="in lane 2"):
-        referee.see_frame(frame, np.array([False, True, True]))
+        validator.check_frame(frame, np.array([False, True, True]))
 
 
 def test_a_space_without_anything_in_it_passes() -> None:
-    referee = StepValidator(interface(Dict({})), LANES)
-    referee.see_step(step([{}, {}]))
+    validator = StepValidator(interface(Dict({})), LANES)
+    validator.check_step(step([{}, {}]))

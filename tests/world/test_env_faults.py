@@ -220,11 +220,11 @@ def test_what_is_not_finite_is_told_with_match_lane_entity_and_tick_and_checkpoi
     assert kept == ["000000000000.ckpt", "000000000010.ckpt", "000000000020.ckpt"]
 
 
-def test_actions_that_are_not_finite_are_told_with_what_they_have_led_to(tmp_path: Path) -> None:
+def test_an_action_that_is_not_finite_is_named_in_the_error_of_the_game(tmp_path: Path) -> None:
     data = alone(on_env_error="stop", make="faulty_games:Sum", player={"algorithm": "workers:Wild"})
     with pytest.raises(RoleFailed) as caught:
         play(data, tmp_path)
     assert (
-        "in lane 0 on tick 3 the reward nan; expected a finite number; 'agent_0' had acted with [nan]: what its policy "
-        "has learned is not finite"
+        "in lane 0 on tick 3 the reward nan; expected a finite number; the action of 'agent_0' was [nan]: the weights "
+        "of its policy are not finite"
     ) in caught.value.failure.message

@@ -47,7 +47,7 @@ def test_workers_that_learn_without_meeting_end_the_run(after: int, tick: int, t
         play(copies("LearnsAlone", options={"after": after}), tmp_path)
     failure = found.value.failure
     assert failure.exit_code == 2
-    assert failure.message.startswith(f"policies.blue: its 2 workers have not met their group before tick {tick} ")
+    assert failure.message.startswith(f"policies.blue: its 2 workers have not synchronized before tick {tick} ")
     assert "group.average_gradients" in failure.message and "`independent: true`" in failure.message
 
 

@@ -237,16 +237,16 @@ def test_games_of_copies_that_fewer_processes_have_left_out_count(tmp_path: Path
 
 @pytest.fixture
 def planned_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
-    """The folder of a league that was killed when its last round was planned, before everybody was ready for it."""
-    gather = Root.gather
+    """The folder of a league that was killed when its last round was planned, before all roles were ready for it."""
+    wait_until_ready = Root.wait_until_ready
 
     def killed(root: Root) -> None:
         if root._run.plan.round == 2:
             raise WriteError("as by a kill, which leaves what is there")
-        gather(root)
+        wait_until_ready(root)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Root, "gather", killed)
+        patched.setattr(Root, "wait_until_ready", killed)
         run = prepared(evolving_selves(), tmp_path / "run")
         assert lead.run_single_process(run, lambda run, scoreboard: None, silent_display()) == 1
     assert len(records.read(run.folder)) == 3

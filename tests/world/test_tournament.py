@@ -588,17 +588,17 @@ def interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     """A tournament that was ended in the middle of its third batch; its command line."""
     from arena.roles.root.progress import RunProgress
 
-    progress = RunProgress.progress
+    advance = RunProgress.advance
 
-    def ended(ledger: Any, told: Any) -> None:
-        progress(ledger, told)
-        if ledger._run.plan.round == 2:
-            ledger.sync()
+    def ended(progress: Any, report: Any) -> None:
+        advance(progress, report)
+        if progress._run.plan.round == 2:
+            progress.sync()
             raise KeyboardInterrupt
 
     arguments = [written(tmp_path, dice()), *BUDGET]
     with monkeypatch.context() as patched:
-        patched.setattr(RunProgress, "progress", ended)
+        patched.setattr(RunProgress, "advance", ended)
         assert main(["tournament", *arguments, "--run-dir", str(tmp_path / "games")]) == 130
     assert "--resume" in capsys.readouterr().err
     return arguments

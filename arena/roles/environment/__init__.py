@@ -1,1 +1,1 @@
-"""The environment role: owns the games of one match."""
+"""The environment role: steps the games of one match."""

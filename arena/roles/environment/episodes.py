@@ -1,4 +1,4 @@
-"""The running account of the episodes of one match: lengths, returns, who idled, and the record when one ends."""
+"""Tracks the current episodes of one match: lengths, returns, idle ticks, and the record of an episode that ends."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from arena.records.outcome import Verdict, outcomes, place_words, returns_words
 
 
 class EpisodeTracker:
-    """Adds up the ticks of all lanes.
+    """Accumulates rewards and ends per lane, and builds the records of episodes.
 
     Args:
         match: the match.
-        seat_entities: per seat the indices of its entities in the game.
-        lanes: the lanes that are counted, by their numbers in the match; lane 0 below is the first of them.
-        before: how many episodes each of these lanes had on record before this leg of the run; none if not given.
-        round: of the league that the match belongs to.
+        seat_entities: per seat, the indices of its entities in the game.
+        lanes: the tracked lanes, by their numbers in the match; arrays [L] hold them in this order.
+        before: per lane, the number of episodes recorded before this leg; 0 if not given.
+        round: the league round of the match.
 
     Attributes:
-        episodes: int64 [L], how many each lane has finished, those before included.
+        episodes: int64 [L], the number of finished episodes per lane, including `before`.
     """
 
     def __init__(
@@ -44,36 +44,37 @@ class EpisodeTracker:
         self._lanes = lanes
         self._no_lane = np.zeros(len(lanes), np.bool_)
         shape = (len(lanes), sum(len(entities) for entities in seat_entities))
-        self._ticks = 0  # that the lanes have played together
-        self._begun = np.zeros(len(lanes), np.int64)  # after how many of them each lane's episode has begun
+        self._ticks = 0  # played by each lane
+        self._begun = np.zeros(len(lanes), np.int64)  # the value of `_ticks` at the beginning of each lane's episode
         self.episodes = np.array(before or [0] * len(lanes), np.int64)
         self._returns = np.zeros(shape, np.float64)
         self._terminated = np.zeros(shape, np.bool_)
         self._truncated = np.zeros(shape, np.bool_)
         self._idle = np.zeros((len(lanes), len(self._seats)), np.int64)
         self._cut = np.zeros(len(lanes), np.bool_)  # whether the end of the leg has cut the lane's episode
-        self._stated: dict[tuple[int, int], str] = {}  # (lane, entity) -> what the game says of the outcome
+        self._stated: dict[tuple[int, int], str] = {}  # (lane, entity) -> the outcome that the game has stated
 
     @property
     def playing(self) -> NDArray[np.bool_]:
-        """[L, E] who has not ended in this episode."""
+        """[L, E] whether the entity has not ended in this episode."""
         playing: NDArray[np.bool_] = ~(self._terminated | self._truncated)
         return playing
 
     @property
     def cut_now(self) -> NDArray[np.bool_]:
-        """[L] whose episode the end of the leg has cut; to be read before the episodes' records."""
+        """[L] whether the end of the leg has cut the lane's episode; cleared by `finish`."""
         return self._cut
 
-    def idle(self, seat: int, active: NDArray[np.bool_]) -> None:
-        """Counts a tick that the seat lets pass in the lanes where it should act; `active` is [L, E] of the seat."""
+    def add_idle(self, seat: int, active: NDArray[np.bool_]) -> None:
+        """Counts an idle tick in the lanes where the seat should have acted; `active` is [L, E] of the seat."""
         self._idle[:, seat] += active.any(axis=1)
 
     def tick(self, step: Step) -> tuple[NDArray[np.bool_], bool]:
         """Adds one tick.
 
         Returns:
-            the lanes [L] that are over, because each of their entities has ended; and whether any entity ended now.
+            the lanes [L] whose episode is over, because all their entities have ended; and whether any entity ended on
+            this tick.
         """
         self._ticks += 1
         self._returns += step.rewards
@@ -83,29 +84,29 @@ class EpisodeTracker:
         self._terminated |= step.terminated
         self._truncated |= step.truncated
         if step.frame.infos is not None:
-            self._listen(step.frame.infos, ended)
+            self._note_outcomes(step.frame.infos, ended)
         return np.logical_and.reduce(self._terminated | self._truncated, axis=1), True
 
     def cut(self, step: Step) -> Step:
-        """The last tick of a leg, before it is added: as the game gave it, but every entity that goes on is truncated.
+        """Truncates all entities that have not ended, on the last tick of a leg, before it is added.
 
-        The episodes that end by this alone are recorded as cut; they say nothing about who is better.
+        Episodes that end only because of this are recorded as cut and have no outcome.
         """
         ended = self._terminated | self._truncated | step.terminated | step.truncated
         self._cut = ~np.logical_and.reduce(ended, axis=1)
         return step._replace(truncated=step.truncated | ~ended)
 
-    def _listen(self, infos: Sequence[Sequence[Info]], ended: NDArray[np.bool_]) -> None:
+    def _note_outcomes(self, infos: Sequence[Sequence[Info]], ended: NDArray[np.bool_]) -> None:
         for lane, entity in zip(*np.nonzero(ended), strict=True):
-            said = infos[lane][entity].get("outcome")
-            if isinstance(said, str):  # games of other people use the word for other things
-                self._stated[int(lane), int(entity)] = said
+            outcome = infos[lane][entity].get("outcome")
+            if isinstance(outcome, str):  # some games use this key for values of other types
+                self._stated[int(lane), int(entity)] = outcome
 
     def finish(self, lanes: NDArray[np.bool_], tick: int) -> list[EpisodeRecord]:
-        """The records of the episodes that ended at `tick` in these lanes [L]; the lanes' accounts begin anew.
+        """Returns the records of the episodes that ended at `tick` in these lanes [L], and resets the lanes.
 
         Raises:
-            NotZeroSum: the game is said to be zero-sum, and an episode was not.
+            NotZeroSum: the game is configured as zero-sum, and an episode was not.
         """
         over = lanes.nonzero()[0]
         numbers = over.tolist()
@@ -142,24 +143,24 @@ class EpisodeTracker:
         return records
 
     def _seat_returns(self, lanes: NDArray[np.intp]) -> list[list[float]]:
-        """Per lane and seat the mean over the seat's entities."""
+        """Per lane and seat, the mean return of the seat's entities."""
         returns = self._returns[lanes]
-        # Contiguous, as the order of a sum over many entities must not depend on how many lanes end at once.
+        # Contiguous: the order of summation over many entities must not depend on how many lanes end at once.
         means = [np.ascontiguousarray(returns[:, entities]).mean(axis=1) for entities in self._seats]
-        found: list[list[float]] = np.stack(means, axis=1).tolist()
-        return found
+        seat_returns: list[list[float]] = np.stack(means, axis=1).tolist()
+        return seat_returns
 
     def restart(self, lanes: NDArray[np.intp]) -> None:
-        """Forgets what was counted of the unfinished episodes of these lanes."""
+        """Drops the unfinished episodes of these lanes."""
         self._begun[lanes] = self._ticks
         for array in (self._returns, self._terminated, self._truncated, self._idle, self._cut):
             array[lanes] = 0
         if self._stated:
-            gone = {*lanes.tolist()}
-            self._stated = {place: said for place, said in self._stated.items() if place[0] not in gone}
+            dropped = {*lanes.tolist()}
+            self._stated = {place: outcome for place, outcome in self._stated.items() if place[0] not in dropped}
 
     def _verdict(self, lane: int, episode: int, returns: Sequence[float]) -> Verdict:
-        """How an episode has ended, by the rule of the game."""
+        """The outcomes of an episode by the rule of the game."""
         if self._cut[lane]:
             return Verdict((None,) * len(returns), settled=False)
         match = self._match
@@ -174,7 +175,7 @@ class EpisodeTracker:
         except NotZeroSum as error:
             place = place_words((self._round, match.match, self._lanes[lane], episode))
             raise NotZeroSum(
-                f"{place} has the {returns_words(returns)}, which are not those of two sides that add up to zero, but "
+                f"{place} has the {returns_words(returns)}, which do not add up to zero over two sides, but "
                 f"`envs.{match.env}.outcome` is zero_sum; set higher_return if the higher return wins, or none"
             ) from error
 
@@ -185,11 +186,11 @@ class EpisodeTracker:
         )
 
     def _stated_of(self, lane: int) -> list[str | None]:
-        """One word per seat: what the game says of the first of its entities that it says anything of."""
+        """Per seat, the stated outcome of its first entity that has one."""
         if not self._stated:
             return [None] * len(self._seats)
-        said = self._stated
+        stated = self._stated
         return [
-            next((said[lane, int(entity)] for entity in entities if (lane, int(entity)) in said), None)
+            next((stated[lane, int(entity)] for entity in entities if (lane, int(entity)) in stated), None)
             for entities in self._seats
         ]

@@ -1,11 +1,10 @@
-"""The game of a block of lanes, watched: what it says is checked, and where it fails it may be made anew.
+"""Runs the game of a block of lanes, validates its results, and replaces a game that has failed.
 
-playing    `reset` and `step` pass on what the game says
-failed     the game has raised, or has said what its interface does not allow: with `on_env_error: stop` the error goes
-           on to whoever called; with `restart` the call returns None
-anew       `renew` closes the game, whatever that does, makes another one, and begins an episode in every lane
+A game fails when it raises an exception or returns something that its interface does not allow. With
+`on_env_error: stop` the exception is raised to the caller. With `restart`, `step` and `reset` return None, and the
+caller calls `new_game`.
 
-A game that fails when it is made, or in its first reset, would do so again: that always ends the run.
+A game that fails in its constructor or in its first reset would fail again, so this always ends the run.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ Lanes = NDArray[np.bool_]
 
 
 class RestartLimit:
-    """Tells a game that fails now and then from one that cannot be played.
+    """Limits how often the games of a match may be restarted: `MOST_RESTARTS` within `WINDOW` seconds.
 
     Args:
-        clock: seconds.
+        clock: returns the time in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -46,7 +45,7 @@ class RestartLimit:
         self._times: deque[float] = deque()
 
     def allows(self) -> bool:
-        """Whether one restart more is within the limit; it is counted if so."""
+        """Whether another restart is within the limit; counts it if so."""
         now = self._clock()
         while self._times and now - self._times[0] >= WINDOW:
             self._times.popleft()
@@ -57,37 +56,38 @@ class RestartLimit:
 
 
 class Fault(NamedTuple):
-    """Why a game was made anew."""
+    """A failure of a game that is restarted."""
 
-    error: str  # the exception's type and message
+    error: str  # type and message of the exception
     trace: str
-    began: float  # when it failed, in seconds of the monotonic clock
+    time: float  # of the failure, seconds of the monotonic clock
 
 
-class Opening(NamedTuple):
-    """How episodes were begun."""
+class Reset(NamedTuple):
+    """The arguments of a reset."""
 
-    seeds: Sequence[int | None] | None  # of all lanes; None: random streams go on
+    seeds: Sequence[int | None] | None  # per lane; None: the game continues its random streams
     options: Mapping[str, Any] | None
-    anew: bool  # whether the game was made for it
+    new_game: bool  # whether this is the first reset of a game object
 
 
 class RestartingGame:
     """The game of some lanes of one match.
 
     Args:
-        make: makes the game.
-        lanes: the lanes' numbers in the match.
-        seeds: of the lanes' first games.
-        limit: of the match's restarts; None: a game that fails ends the run.
+        make: constructs the game.
+        lanes: the numbers of the lanes in the match.
+        seeds: per lane, the seed of the first reset.
+        limit: the limit of restarts of the match; None: a game that fails ends the run.
 
     Attributes:
-        fault: why `step` or `reset` has last returned None.
-        opening: how the episodes were begun that were begun last.
-        restarts: how often the game was made anew.
+        interface: the interface of the game.
+        fault: the failure because of which `step` or `reset` returned None.
+        last_reset: the arguments of the newest reset.
+        restarts: the number of restarts.
 
     Raises:
-        Exception: whatever `make` raises.
+        Exception: as raised by `make`.
     """
 
     def __init__(
@@ -99,56 +99,56 @@ class RestartingGame:
         self._limit = limit
         self._game = make()
         self.interface = self._game.interface
-        self._referee = StepValidator(self.interface, len(lanes))
+        self._validator = StepValidator(self.interface, len(lanes))
         self.fault: Fault | None = None
-        self.opening = Opening(seeds, None, anew=True)
+        self.last_reset = Reset(seeds, None, new_game=True)
         self.restarts = 0
 
     def begin(self) -> Frame:
         """Begins the first episode of every lane.
 
         Raises:
-            Exception: whatever the game raises.
-            GameError: the game shows what its interface does not allow.
+            Exception: as raised by the game.
+            GameError: the game returns something that its interface does not allow.
         """
-        return self._first(self._seeds, None)
+        return self._first_reset(self._seeds, None)
 
     def reset(
         self, lanes: Lanes, seeds: Sequence[int | None] | None = None, options: Mapping[str, Any] | None = None
     ) -> Frame | None:
-        """As `BatchedEnv.reset`; None: the game has failed, and `renew` is to be called.
+        """As `BatchedEnv.reset`; None: the game has failed, and the caller must call `new_game`.
 
         Raises:
-            Exception, GameError: as `begin`, where the game is not to be made anew.
+            Exception, GameError: as `begin`, if the game must not be restarted.
         """
         try:
             frame = self._game.reset(lanes, seeds, options)
-            self._referee.see_frame(frame, lanes)
-            self.opening = Opening(seeds, options, anew=False)
+            self._validator.check_frame(frame, lanes)
+            self.last_reset = Reset(seeds, options, new_game=False)
             return frame
         except Exception as error:
-            if not self._forgives(error):
+            if not self._may_restart(error):
                 raise
             return None
 
     def step(self, actions: Sequence[Any]) -> Step | None:
-        """As `BatchedEnv.step`; None and errors as `reset`."""
+        """As `BatchedEnv.step`; None and exceptions as for `reset`."""
         try:
             step = self._game.step(actions)
-            self._referee.see_step(step)
+            self._validator.check_step(step)
             return step
         except Exception as error:
             if isinstance(error, GameError):
-                error.found += self._referee.wild_action(actions)
-            if not self._forgives(error):
+                error.found += self._validator.describe_nonfinite_action(actions)
+            if not self._may_restart(error):
                 raise
             return None
 
-    def renew(self, seeds: Sequence[int | None] | None = None, options: Mapping[str, Any] | None = None) -> Frame:
-        """Makes another game in the place of the one that has failed and begins an episode in every lane.
+    def new_game(self, seeds: Sequence[int | None] | None = None, options: Mapping[str, Any] | None = None) -> Frame:
+        """Replaces the game that has failed by a new one and begins an episode in every lane.
 
         Args:
-            seeds: per lane, where somebody has asked for one; other lanes get seeds that no game has had before.
+            seeds: per lane, the seed that a worker has asked for; lanes without one get a new one.
             options: of the reset.
 
         Raises:
@@ -157,55 +157,57 @@ class RestartingGame:
         self.close_quietly()
         self._game = self._make()
         if self._game.interface != self.interface:
-            raise GameError("another interface when it was made anew; every game of a match must have the same one")
+            raise GameError("another interface after a restart; all games of a match must have the same one")
         self.restarts += 1
         fresh = [seeding.seed_anew(seed, restarts=self.restarts) for seed in self._seeds]
         asked = seeds or [None] * len(fresh)
-        return self._first([new if seed is None else seed for seed, new in zip(asked, fresh, strict=True)], options)
+        return self._first_reset(
+            [new if seed is None else seed for seed, new in zip(asked, fresh, strict=True)], options
+        )
 
     def close(self) -> None:
-        """Closes the game; where games may fail, this may fail too, and is written into the log."""
+        """Closes the game; an exception is only logged if games may be restarted."""
         if self._limit is None:
             self._game.close()
         else:
             self.close_quietly()
 
     def close_quietly(self) -> None:
-        """Closes the game and writes into the log that it cannot be closed, if so."""
+        """Closes the game; an exception is only logged."""
         try:
             self._game.close()
         except Exception:
             _log.exception("a game that is given up cannot be closed")
 
-    def _first(self, seeds: Sequence[int], options: Mapping[str, Any] | None) -> Frame:
+    def _first_reset(self, seeds: Sequence[int], options: Mapping[str, Any] | None) -> Frame:
         lanes = np.ones(len(self._lanes), np.bool_)
         try:
             frame = self._game.reset(lanes, seeds, options)
-            self._referee.see_frame(frame, lanes)
-            self.opening = Opening(seeds, options, anew=True)
+            self._validator.check_frame(frame, lanes)
+            self.last_reset = Reset(seeds, options, new_game=True)
             return frame
         except GameError as error:
-            self._place(error)
+            self._set_lane(error)
             raise
 
-    def _forgives(self, error: Exception) -> bool:
-        """Whether the game may be made anew after this error."""
+    def _may_restart(self, error: Exception) -> bool:
+        """Whether the game may be restarted after this exception; keeps the fault if so."""
         if isinstance(error, GameError):
-            self._place(error)
+            self._set_lane(error)
         if self._limit is None:
             return False
         if not self._limit.allows():
-            words = f"the match's games have failed more than {MOST_RESTARTS} times in {WINDOW:.0f} seconds"
-            _log.error("%s", words)
+            text = f"the games of the match have failed more than {MOST_RESTARTS} times in {WINDOW:.0f} seconds"
+            _log.error("%s", text)
             if sys.version_info >= (3, 11):
-                error.add_note(words)
+                error.add_note(text)
             return False
-        # As text, for the exception holds all that the game was doing, and so the game itself.
+        # As text: the traceback of the exception refers to the game, which must be freed.
         trace = "".join(traceback.format_exception(error)).rstrip()
         self.fault = Fault(f"{type(error).__name__}: {error}", trace, time.monotonic())
         return True
 
-    def _place(self, error: GameError) -> None:
-        """The game counts its own lanes from 0."""
+    def _set_lane(self, error: GameError) -> None:
+        """Translates the lane of an error: the game counts its lanes from 0."""
         if error.lane is not None:
             error.lane = self._lanes[error.lane]

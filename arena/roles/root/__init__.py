@@ -1,1 +1,1 @@
-"""The root: admits ranks, records, ends legs, watches for processes that hang."""
+"""The root role: starts and ends the legs, records the run, detects roles that hang."""

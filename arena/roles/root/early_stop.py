@@ -1,11 +1,11 @@
-"""The end of a leg before its time: all matches are to end with the same tick, and none knows how far the others are.
+"""Ending a leg early: all matches must end at the same tick, and no match knows the tick of the others.
 
-    root          asks every environment to end at a tick that none is likely to have reached      (order STOP)
-    environment   holds before that tick, or is past it already                                    -> Stopping
-    root          all hold: tells them to end there. One is past it: asks again for a later tick   -> Go
+    root          orders every environment to end at a tick that no match is likely to have reached     (order STOP)
+    environment   holds before that tick, or is past it already                                         -> Stopping
+    root          if all hold: confirms the end. If one is past it: orders a later tick                 -> Go
 
-An environment answers at once, whatever it waits for; one that has ended the leg is asked for nothing more. So a leg
-can end early unless a match has come to its usual end: then the others have to come there too.
+An environment answers at once, even while it waits for actions. If one match has played the leg to its planned end,
+the other matches must play to that end too.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from arena.run.run import Run
 from arena.transport import Endpoint, Order, Tag
 from arena.transport.messages import pack
 
-_SECONDS_AHEAD = 0.3  # how far ahead the end is, at the speed of the fastest match
+_SECONDS_AHEAD = 0.3  # the ordered tick is this far ahead, at the speed of the fastest match
 
 
 class EarlyStop:
-    """The root's part in ending one leg early.
+    """The root's side of ending one leg early.
 
     Args:
-        endpoint: the root's.
+        endpoint: the root's endpoint.
         run: the run.
-        leg: the one that is played.
-        until: its usual end.
-        repairable: what `Go` says of the run.
+        leg: the leg in progress.
+        until: its planned end.
+        repairable: passed on in `Go`.
 
     Attributes:
-        until: when the leg ends, as far as is agreed.
-        asked: whether it was asked to end early.
+        until: the tick at which the leg ends, as agreed so far.
+        asked: whether an early end was requested.
     """
 
     def __init__(self, endpoint: Endpoint, run: Run, leg: Leg, until: int, *, repairable: bool) -> None:
@@ -46,19 +46,19 @@ class EarlyStop:
         self._began = time.monotonic()
         self._ordered = 0
         self._missing: set[int] = set()  # matches that have not answered
-        self._holding: list[int] = []  # those that wait for the last word
+        self._holding: list[int] = []  # matches that wait for a `Go`
 
     def ask(self, ticks: Mapping[int, int]) -> None:
-        """Asks for an end soon, of matches that have come so far."""
+        """Requests an early end, given the current tick of each match."""
         self.asked = True
         seconds = max(time.monotonic() - self._began, 1e-3)
         fastest = (max(ticks.values()) - self._leg.start) / seconds
         self._order(max(ticks.values()) + math.ceil(_SECONDS_AHEAD * fastest) + 2, ticks)
 
-    def hear(self, answer: Stopping, ticks: Mapping[int, int]) -> None:
-        """Takes an answer: asks again, waits for others, or tells all that hold when the leg ends."""
+    def receive(self, answer: Stopping, ticks: Mapping[int, int]) -> None:
+        """Handles an answer: orders a later tick, waits for more answers, or confirms the end to all that hold."""
         if answer.ordered != self._ordered:
-            return  # an answer to what was asked before
+            return  # the answer to an earlier order
         if answer.tick >= self._ordered < self.until:
             self._order(answer.tick + 2 * (answer.tick - min(ticks.values())) + 10, ticks)
             return
@@ -67,9 +67,9 @@ class EarlyStop:
             self._holding.append(answer.match)
         if not self._missing:
             self.until = self._ordered
+            go = pack(Go(self.until, self._repairable))
             for match in self._holding:
-                word = pack(Go(self.until, self._repairable))
-                self._endpoint.send(self._address(match), Tag.FROM_ROOT, word)
+                self._endpoint.send(self._address(match), Tag.FROM_ROOT, go)
 
     def _order(self, tick: int, matches: Mapping[int, int]) -> None:
         self._ordered = min(tick, self.until)

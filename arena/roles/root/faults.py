@@ -1,4 +1,4 @@
-"""What has failed and was mended, as the root puts it on record and tells it: processes that died, games made anew."""
+"""Records and reports the faults that a run survived: dead processes, recreated games."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ _log = logging.getLogger(__name__)
 
 
 def log_repairs(run: Run) -> Iterator[str]:
-    """Writes down the repairs of a run that are not on record yet, and says each in a line.
+    """Appends the run's unrecorded repairs to the fault log; yields one line for the user per repair.
 
     Raises:
-        Unwritable: the file of faults cannot be written.
+        WriteError: the fault log cannot be written.
     """
     if not run.repairs:
         return
     for repair in run.repairs[process_faults(run.folder.faults) - run.faults_before :]:
-        words = repair_words(replace(run, plan=repair.plan), repair)
+        text = format_repair(replace(run, plan=repair.plan), repair)
         seconds = time.monotonic() - repair.began
-        _log.warning("%s", words)
-        fields = {"ranks": repair.died, "done": words, "replayed": repair.replayed, "seconds": round(seconds, 3)}
+        _log.warning("%s", text)
+        fields = {"ranks": repair.died, "done": text, "replayed": repair.replayed, "seconds": round(seconds, 3)}
         FaultLog(run.folder.faults).append(FaultKind.PROCESS, fields)
-        yield f"{words}; repaired in {seconds:.2f} s"
+        yield f"{text}; repaired in {seconds:.2f} s"
 
 
-def repair_words(run: Run, repair: Repair) -> str:
-    """What has happened and what was done, in a sentence; the run as it was played when it happened."""
+def format_repair(run: Run, repair: Repair) -> str:
+    """One sentence: which ranks died and how the run was repaired. `run` is the run as it was before the repair."""
     dead = [f"rank {rank} ({shorten([*map(run.describe, run.plan.ranks[rank])]) or 'idle'})" for rank in repair.died]
     where = f"rank{'s' * (len(repair.homes) > 1)} {', '.join(map(str, repair.homes))}"
     living = run.plan.processes - len(repair.died)
-    words = f"{shorten(dead)} died; {pluralize(living, 'process goes on', 'processes go on')}, numbered anew"
+    text = f"{shorten(dead)} died; {pluralize(living, 'process goes on', 'processes go on')}, numbered anew"
     if repair.homes:
-        words += f"; what {'it' if len(dead) == 1 else 'they'} did is now on {where}"
-    return f"{words}; back to tick {repair.leg}, {pluralize(repair.replayed, 'tick')} to be played again"
+        text += f"; what {'it' if len(dead) == 1 else 'they'} did is now on {where}"
+    return f"{text}; back to tick {repair.leg}, {pluralize(repair.replayed, 'tick')} to be played again"
 
 
-def note_restart(folder: RunFolder, restarted: Restarted) -> str:
-    """Writes down that a game was made anew, and says it in a line.
+def log_restart(folder: RunFolder, restarted: Restarted) -> str:
+    """Appends the restart of a game to the fault log; returns a line for the user.
 
     Raises:
-        Unwritable: as `log_repairs`.
+        WriteError: the fault log cannot be written.
     """
     match, tick, error = restarted.match, restarted.tick, restarted.error
     _log.error("match %d, tick %d: the game has failed and was made anew\n%s", match, tick, restarted.trace)

@@ -1,4 +1,4 @@
-"""The root's ledger: how far each match and each policy has come, of which all is on record and in the score."""
+"""Progress of a run: ticks per match and updates per policy, recorded and added to the scoreboard."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from arena.run.run import Run
 
 
 class RunProgress:
-    """What is known of a run's progress while it is recorded.
+    """Records progress and keeps the current counts.
 
     Args:
         run: the run.
         recorder: writes the run folder.
-        scoreboard: is told of all that is recorded.
+        scoreboard: receives everything that is recorded.
 
     Attributes:
-        ticks: per match how far it has come.
-        updates: per policy that has any how many updates.
-        seconds: per policy that has updates the `seconds` of its last one.
-        without_winner: games that have shown that they have no winners, and of which nothing has been said yet.
+        ticks: per match, the tick that it has reached.
+        updates: per policy that has any, the number of updates.
+        seconds: per policy that has updates, the `seconds` of the last update.
+        without_winner: games found to have no winners that are not reported to the user yet.
     """
 
     def __init__(self, run: Run, recorder: Recorder, scoreboard: Scoreboard) -> None:
@@ -39,34 +39,34 @@ class RunProgress:
 
     @property
     def done(self) -> int:
-        """Ticks of all matches together, those of earlier rounds as well."""
-        begun = self._run.plan.start if self._run.episodes is None else 0
-        return self._run.ticks_before + sum(tick - begun for tick in self.ticks.values())
+        """Ticks of all matches together, including earlier rounds."""
+        start = self._run.plan.start if self._run.episodes is None else 0
+        return self._run.ticks_before + sum(tick - start for tick in self.ticks.values())
 
-    def read(self) -> None:
-        """Scores what is on record."""
-        before = kept_lines(self._run.folder.episodes, keep=lambda _: True)
-        for part in in_parts(episode_of(line) for _, line in before):
+    def load_scores(self) -> None:
+        """Adds the recorded episodes to the scoreboard."""
+        lines = kept_lines(self._run.folder.episodes, keep=lambda _: True)
+        for part in in_parts(episode_of(line) for _, line in lines):
             self.without_winner += self._scoreboard.take(part)
         self._recorder.winners = Winners(self._scoreboard.winners.without)
 
-    def progress(self, told: Progress) -> None:
-        """Records that a match has moved."""
-        self.ticks[told.match] = told.tick
-        self._scoreboard.add(self._recorder.episodes(told.match, told.tick, told.episodes, last=told.last))
-        self.without_winner += self._scoreboard.winners.see(unsettled(told.episodes))
+    def advance(self, report: Progress) -> None:
+        """Records the ticks and episodes that an environment reports."""
+        self.ticks[report.match] = report.tick
+        self._scoreboard.add(self._recorder.episodes(report.match, report.tick, report.episodes, last=report.last))
+        self.without_winner += self._scoreboard.winners.see(unsettled(report.episodes))
 
     def update(self, record: UpdateRecord) -> None:
-        """Records that a policy has learned once more."""
+        """Records an update of a policy."""
         self._recorder.update(record)
         self._scoreboard.update(record)
         self.updates[record.policy] = record.update
         self.seconds[record.policy] = record.seconds
 
     def poll(self) -> None:
-        """Lets what was recorded reach the files if it is time."""
+        """Flushes the records to the files if the flush interval has passed."""
         self._recorder.poll()
 
     def sync(self) -> None:
-        """Brings all that was recorded onto the disk."""
+        """Flushes all records to disk."""
         self._recorder.sync()

@@ -1,12 +1,9 @@
-"""The root role: it leads the others from leg to leg, and writes down what happens.
+"""The root role: starts and ends the legs of a run, and records what the roles report.
 
-gathering   one Ready per environment and worker; before the first leg nothing is written yet
-recording   Go to everybody; Progress, Update, Left     -> the run folder and the display
-concluding  one Done per environment and worker         -> the boundary from which the run can go on
-            Next to everybody: another leg, or the end
-
-The conversation is here. `hearing` takes the messages, `readiness` says what is refused, `ledger` knows how far all
-have come, `mending` what has failed, and `leg_end` what follows from the last words.
+wait for roles   a Ready message from each environment and worker; nothing is written before the first leg starts
+record           Go to all roles; then Progress, Update, Left, ...    -> the run folder and the display
+finish a leg     a Done message from each environment and worker      -> the boundary from which the run can continue;
+                 Next to all roles: the next leg, or the end
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from typing import Any
 
 from arena.config import parse_config, yaml
 from arena.config.members import needs_winners
-from arena.diagnostics.profile import RoleProfile, stopwatch
+from arena.diagnostics.profile import Activity, RoleProfile, stopwatch
 from arena.errors import ArenaError, ConfigError, located, shorten
 from arena.league.round_text import change_words, round_words
 from arena.plan.plan import Plan, Role, RoleKind
@@ -34,8 +31,7 @@ from arena.roles.protocol import Done, Failed, Go, Left, Next, Progress, Ready, 
 from arena.roles.root import leg_end
 from arena.roles.root.admission import check_playable, is_resumable
 from arena.roles.root.early_stop import EarlyStop
-from arena.roles.root.faults import note_restart
-from arena.roles.root.hearing import Hearing
+from arena.roles.root.faults import log_restart
 from arena.roles.root.leg_end import NextStep
 from arena.roles.root.progress import RunProgress
 from arena.roles.root.watchdog import Watchdog
@@ -43,8 +39,11 @@ from arena.run.display import Display
 from arena.run.profiles import Profiled
 from arena.run.recovery import RecoveryState
 from arena.run.run import Run
-from arena.transport import Endpoint, Tag
-from arena.transport.messages import pack
+from arena.transport import ANYONE, Endpoint, Tag
+from arena.transport.messages import pack, unpack
+
+POLL_SECONDS = 0.25
+"""The longest time for which the root waits for a message before it checks the watchdog and stop requests."""
 
 
 class RoleFailed(ArenaError):
@@ -56,16 +55,16 @@ class RoleFailed(ArenaError):
 
 
 class Root:
-    """The one that records a run.
+    """The root of a run.
 
     Args:
-        endpoint: the root's place in the world.
+        endpoint: the root's endpoint.
         run: the run.
-        display: shows how it goes.
-        memory: keeps what it knows, for when the run goes on; its `stop` says whether to end before the last tick.
+        display: shows the progress.
+        memory: the process's recovery state; its `stop` holds the requests to end the run early.
 
     Attributes:
-        scoreboard: of all that is on record.
+        scoreboard: the scores of all recorded episodes.
     """
 
     def __init__(self, endpoint: Endpoint, run: Run, display: Display, memory: RecoveryState) -> None:
@@ -73,242 +72,246 @@ class Root:
         self._run = run
         self._display = display
         self._memory = memory
-        self._hearing = Hearing(endpoint, Watchdog(endpoint, run, tell=display.message), stopwatch(run.profile))
+        self._watchdog = Watchdog(endpoint, run, show=display.message)
+        self._stopwatch = stopwatch(run.profile)
         self._others = [role for role in run.roles if role.kind is not RoleKind.ROOT]
-        self._leg = run.leg  # that is played, or for which all get ready
+        self._leg = run.leg  # the leg that is prepared or played
         self._ready: dict[Role, Ready] = {}
-        self._early: list[Any] = []  # what was said before everybody was ready
-        self._stateless: set[str] = set()  # policies that have no checkpoints
+        self._early: list[Any] = []  # messages that arrived before all roles were ready
+        self._stateless: set[str] = set()  # policies without checkpoints
         self.scoreboard = memory.scoreboard or Scoreboard(run.plan.players())
 
     @property
     def resumable(self) -> bool:
-        """Whether all that is learned can be saved and loaded, once everybody is ready."""
+        """Whether the state of every role can be saved and loaded; known when all roles are ready."""
         return is_resumable(self._ready.values())
 
-    def gather(self) -> None:
-        """Waits until everybody is ready for the leg.
+    def wait_until_ready(self) -> None:
+        """Waits until all roles are ready for the leg, and checks that it can be played to its end.
 
         Raises:
-            RoleFailed: a role could not begin, or the plan can deadlock.
+            RoleFailed: a role failed before it was ready, or the leg cannot be played.
         """
         ready: dict[Role, Ready] = {}
-        news = self._news()
+        messages = self._messages()
         while len(ready) < len(self._others):
-            message = next(news)
+            message = next(messages)
             if isinstance(message, Ready):
                 ready[message.role] = message
             else:
                 self._early.append(message)
         self._ready = ready
-        self._check_playable()
-
-    def _check_playable(self) -> None:
-        """Ends a run before anybody plays what cannot be played to its end."""
         try:
-            check_playable(self._run, self._ready.values())
-        except ConfigError as refusal:
-            raise RoleFailed(Failed("root, rank 0", str(refusal), exit_code=2)) from refusal
+            check_playable(self._run, ready.values())
+        except ConfigError as error:
+            raise _failed(str(error), exit_code=2) from error
 
     def record(self, recorder: Recorder) -> NextStep:
-        """Lets everybody begin, and writes down what happens until the last leg is over.
+        """Plays and records legs until the run is complete, is stopped, or continues with new roles.
 
         Args:
-            recorder: writes the run folder, which has the episodes before a resumed run alone.
+            recorder: writes the run folder, which holds nothing but the episodes before a resumed run.
 
         Returns:
-            how the run goes on without this root.
+            how the run continues after this root.
 
         Raises:
-            RoleFailed: somebody could not go on.
+            RoleFailed: a role failed.
         """
-        ledger = self._opened(recorder)
+        progress = RunProgress(self._run, recorder, self.scoreboard)
+        if self._memory.scoreboard is None:
+            progress.load_scores()
         self._display.start()
-        self._tell_round()
+        self._show_round()
         try:
-            while (way := self._play(ledger)).leg is not None:
-                self._leg = way.leg
-                self.gather()
+            while (step := self._play(progress)).leg is not None:
+                self._leg = step.leg
+                self.wait_until_ready()
         finally:
-            self._memory.reach(max(ledger.ticks.values()))
+            self._memory.reach(max(progress.ticks.values()))
             self._memory.scoreboard = self.scoreboard
             self._display.stop()
         for name in sorted(self._stateless):
             self._display.message(f"no checkpoints of {name!r}: its algorithm has no state_dict()")
-        self._keep_profile(Role(RoleKind.ROOT), self._hearing.profile())
-        return way
+        self._add_profile(Role(RoleKind.ROOT), self._stopwatch.profile())
+        return step
 
-    def _opened(self, recorder: Recorder) -> RunProgress:
-        """The ledger with what the run has on record."""
-        run, memory = self._run, self._memory
-        ledger = RunProgress(run, recorder, self.scoreboard)
-        if memory.scoreboard is None:
-            ledger.read()
-        return ledger
-
-    def _tell_round(self) -> None:
-        """Says which round of a league begins, and what has become of whom."""
+    def _show_round(self) -> None:
+        """Shows which round of a league begins, and how its policies have changed."""
         run, plan = self._run, self._run.plan
-        if plan.rounds > 1 and not (run.begun and self._leg.start > plan.start):  # else it was said
+        if plan.rounds > 1 and not (run.begun and self._leg.start > plan.start):  # else already shown
             changes = change_words(next(islice(JournalReader(run.folder.rounds), plan.round, None)))
             self._display.message("; ".join([round_words(plan), *changes]))
 
-    def _play(self, ledger: RunProgress) -> NextStep:
-        """Records a leg for which everybody is ready."""
-        until, repairable = self._until(), self.resumable
+    def _play(self, progress: RunProgress) -> NextStep:
+        """Plays and records a leg for which all roles are ready."""
+        until, repairable = self._planned_end(), self.resumable
         self._memory.begin_leg(repairable=repairable)
-        self._tell(Go(until, repairable))
-        end = EarlyStop(self._endpoint, self._run, self._leg, until, repairable=repairable)
-        news = self._news(partial(self._consider_stop, ledger, end))
-        done = self._last_words(news, partial(self._note, ledger, end))
-        way = self._conclude(end.until, done, ledger)
-        self._tell(Next(way.leg))
-        return way
+        self._send_all(Go(until, repairable))
+        early_stop = EarlyStop(self._endpoint, self._run, self._leg, until, repairable=repairable)
+        messages = self._messages(partial(self._check_stop, progress, early_stop))
+        done = self._collect_done(messages, partial(self._handle, progress, early_stop))
+        step = self._finish_leg(early_stop.until, done, progress)
+        self._send_all(Next(step.leg))
+        return step
 
-    def _until(self) -> int:
-        """The tick at which the leg ends; the last one where somebody's learning would not survive an earlier end."""
+    def _planned_end(self) -> int:
+        """The planned last tick of the leg; that of the run if some policy cannot be saved."""
         plan = self._run.plan
         if self._run.episodes is not None or not self.resumable:
             return plan.ticks
         return leg_end.next_boundary(plan, self._leg.start)
 
-    def _tell(self, message: Go | Next) -> None:
+    def _send_all(self, message: Go | Next) -> None:
         for role in self._others:
             self._endpoint.send(self._run.address(role), Tag.FROM_ROOT, pack(message))
 
-    # ------------------------------------------------------------------------------------------------- while they play
+    # -------------------------------------------------------------------------------------------------- during the leg
 
-    def _news(self, meanwhile: Callable[[], None] = lambda: None) -> Iterator[Any]:
-        """What the others say, from what was said too early on; `meanwhile` is called every now and then.
+    def _messages(self, between: Callable[[], None] = lambda: None) -> Iterator[Any]:
+        """The roles' messages, first those that arrived early; calls `between` at least every POLL_SECONDS.
 
         Raises:
-            RoleFailed: somebody has failed, or does not come back.
+            RoleFailed: a role failed or hangs.
         """
         early, self._early = self._early, []
         yield from early
-        self._hearing.begin()
+        self._watchdog.begin()
         while True:
-            message = self._hearing.hear()
+            message = self._receive()
             if isinstance(message, Failed):
                 raise RoleFailed(message)
-            meanwhile()
+            between()
             if message is not None:
                 yield message
 
-    def _last_words(self, news: Iterator[Any], note: Callable[[Any], None]) -> dict[Role, Done]:
-        """What each of the others says when it has nothing more to do; what is said until then is noted."""
+    def _receive(self) -> Any:
+        """Waits for a message for at most POLL_SECONDS.
+
+        Returns:
+            the message; None if none came; `Failed`, from a role or from the watchdog, if the run must end.
+        """
+        self._stopwatch.switch(Activity.WAITING_FOR_NEWS)
+        received = self._endpoint.listen(ANYONE, Tag.TO_ROOT, min(self._watchdog.seconds_to_check, POLL_SECONDS))
+        if received is None:
+            return self._watchdog.check()
+        self._stopwatch.switch(Activity.RECORDING)
+        source, data = received
+        message = unpack(data)
+        if isinstance(message, Failed):
+            return message
+        self._watchdog.heard_from(source, message)
+        return self._watchdog.check() or message
+
+    def _collect_done(self, messages: Iterator[Any], handle: Callable[[Any], None]) -> dict[Role, Done]:
+        """Collects the Done message of each role; all other messages are passed to `handle`."""
         done: dict[Role, Done] = {}
         while len(done) < len(self._others):
-            message = next(news)
-            if isinstance(message, Done):
-                done[message.role] = message
-                self._take_leave(message)
-            else:
-                note(message)
+            message = next(messages)
+            if not isinstance(message, Done):
+                handle(message)
+                continue
+            done[message.role] = message
+            self._add_profile(message.role, message.profile)
+            if message.stateless:
+                self._stateless.add(self._run.plan.seat(message.role).policy)
         return done
 
-    def _take_leave(self, message: Done) -> None:
-        self._keep_profile(message.role, message.profile)
-        if message.stateless:
-            self._stateless.add(self._run.plan.seat(message.role).policy)
-
-    def _keep_profile(self, role: Role, profile: RoleProfile | None) -> None:
+    def _add_profile(self, role: Role, profile: RoleProfile | None) -> None:
         if profile is not None:
             self._memory.add_profile(Profiled.of(self._run.plan, role), profile)
 
-    def _consider_stop(self, ledger: RunProgress, end: EarlyStop) -> None:
-        """Lets the leg end soon if the run is to end."""
+    def _check_stop(self, progress: RunProgress, early_stop: EarlyStop) -> None:
+        """Ends the leg early if a stop was requested."""
         stop = self._memory.stop
-        if stop.wanted and not end.asked:
+        if stop.wanted and not early_stop.asked:
             self._display.message(f"{stop.words}: the run ends as soon as it is saved")
-            end.ask(ledger.ticks)
+            early_stop.ask(progress.ticks)
 
-    def _note(self, ledger: RunProgress, end: EarlyStop, message: Any) -> None:
+    def _handle(self, progress: RunProgress, early_stop: EarlyStop, message: Any) -> None:
         if isinstance(message, Progress):
-            ledger.progress(message)
+            progress.advance(message)
         elif isinstance(message, Update):
-            ledger.update(message.record)
+            progress.update(message.record)
         elif isinstance(message, Stopping):
-            end.hear(message, ledger.ticks)
+            early_stop.receive(message, progress.ticks)
         elif isinstance(message, Restarted):
-            self._display.message(note_restart(self._run.folder, message))
+            self._display.message(log_restart(self._run.folder, message))
         elif isinstance(message, Left):
-            self._display.message(_left_words(self._run.plan, message))
-        self._show(ledger)
+            self._display.message(_format_left(self._run.plan, message))
+        self._show(progress)
 
-    def _show(self, ledger: RunProgress) -> None:
-        ledger.poll()
-        while ledger.without_winner:
-            self._without_winner(ledger.without_winner.pop())
-        self._display.update(ledger.done, self.scoreboard)
+    def _show(self, progress: RunProgress) -> None:
+        progress.poll()
+        while progress.without_winner:
+            self._report_without_winner(progress.without_winner.pop())
+        self._display.update(progress.done, self.scoreboard)
 
-    def _without_winner(self, env: str) -> None:
-        """Says that a game has shown that it has no winners, unless a rule has been set for it since.
+    def _report_without_winner(self, env: str) -> None:
+        """Shows that a game was found to have no winners, unless a rule was set for it since.
 
         Raises:
-            RoleFailed: the rounds of the league depend on who has won.
+            RoleFailed: the league needs winners.
         """
-        run, shown = self._run, self.scoreboard.winners.without[env]
+        run, example = self._run, self.scoreboard.winners.without[env]
         if all(match.outcome is not None for match in run.plan.matches if match.env == env):
             return
         needed = needs_winners(parse_config(yaml.load(run.config, source=run.source), source=run.source), env)
         if needed:
-            words = f"{without_winner_words(shown)}; {shorten(needed)} cannot do without"
-            raise RoleFailed(Failed("root, rank 0", words, exit_code=1))
-        self._display.message(without_winner_words(shown))
+            text = f"{without_winner_words(example)}; {shorten(needed)} cannot do without"
+            raise _failed(text, exit_code=1)
+        self._display.message(without_winner_words(example))
 
-    # --------------------------------------------------------------------------------------------- when they have ended
+    # --------------------------------------------------------------------------------------------------- after the leg
 
-    def _conclude(self, tick: int, done: dict[Role, Done], ledger: RunProgress) -> NextStep:
-        """Writes down that the run can go on from here, and says how it does."""
-        if self._run.episodes is not None:
-            return self._conclude_games(ledger)
-        if tick == self._until():  # in a leg that was cut workers may not have met because of that
-            self._refuse_loss(tick, done)
-        for match in ledger.ticks:  # also one that nobody plays any more
-            ledger.progress(Progress(match, tick, ()))
-            self._show(ledger)
-        ledger.sync()
-        boundary = self._boundary(tick, done, ledger)
-        boundaries.save(self._run.folder, boundary)
-        self._tell_callbacks(boundary)
-        leg = leg_end.leg_from(boundary, self._run.plan, self._leg, self._run.folder)
-        return leg_end.next_step(self._run.plan, leg, stopping=self._memory.stop.wanted)
+    def _finish_leg(self, tick: int, done: dict[Role, Done], progress: RunProgress) -> NextStep:
+        """Saves the boundary at the end of a leg; returns how the run continues from it."""
+        run, plan = self._run, self._run.plan
+        if run.episodes is not None:
+            return self._finish_games(progress)
+        if tick == self._planned_end():  # in a leg that was cut short workers may not have synchronized yet
+            try:
+                with located(source=run.source):
+                    leg_end.check_synchronized(tick, plan, done, self._leg.left)
+            except ConfigError as error:
+                raise _failed(str(error), exit_code=2) from error
+        for match in progress.ticks:  # all matches end here, also a match whose workers have all left
+            progress.advance(Progress(match, tick, ()))
+            self._show(progress)
+        progress.sync()
+        boundary = self._boundary(tick, done, progress)
+        boundaries.save(run.folder, boundary)
+        self._run_callbacks(boundary)
+        leg = leg_end.leg_from(boundary, plan, self._leg, run.folder)
+        return leg_end.next_step(plan, leg, stopping=self._memory.stop.wanted)
 
-    def _refuse_loss(self, tick: int, done: dict[Role, Done]) -> None:
-        try:
-            with located(source=self._run.source):
-                leg_end.refuse_loss(tick, self._run.plan, done, self._leg.left)
-        except ConfigError as refusal:
-            raise RoleFailed(Failed("root, rank 0", str(refusal), exit_code=2)) from refusal
-
-    def _conclude_games(self, ledger: RunProgress) -> NextStep:
-        """Nobody has learned; another round goes on where the longest match has ended, also when the run is resumed."""
+    def _finish_games(self, progress: RunProgress) -> NextStep:
+        """Ends a round without learning; the next round, or a resumed run, begins at the tick of the longest match."""
         plan, folder = self._run.plan, self._run.folder
-        leg, stopping = replace(self._leg, start=max(ledger.ticks.values())), self._memory.stop.wanted
+        leg, stopping = replace(self._leg, start=max(progress.ticks.values())), self._memory.stop.wanted
         if plan.rounds > 1 and not stopping:
-            ledger.sync()
+            progress.sync()
             boundaries.save(folder, Boundary(tick=leg.start, journals=boundaries.journal_bytes(folder)))
         return leg_end.next_step_after_games(plan, leg, stopping=stopping)
 
-    def _boundary(self, tick: int, done: dict[Role, Done], ledger: RunProgress) -> Boundary:
-        """That of the leg; who does not play has its checkpoint there, too."""
+    def _boundary(self, tick: int, done: dict[Role, Done], progress: RunProgress) -> Boundary:
+        """The boundary at the end of the leg; an idle policy that is a copy gets its own checkpoint."""
         plan, folder = self._run.plan, self._run.folder
-        resting = leg_end.resting_at(tick, plan, self._leg, folder)
-        for name, rests in resting.items():
-            if rests.taken_from is not None:
-                duplicate(rests.taken_from, path_of(folder.checkpoints_path(name), rests.boundary))
+        idle = leg_end.idle_policies(tick, plan, self._leg, folder)
+        for name, policy in idle.items():
+            if policy.taken_from is not None:
+                duplicate(policy.taken_from, path_of(folder.checkpoints_path(name), policy.boundary))
         return leg_end.boundary_at(
             tick,
             plan,
             done,
-            updates=ledger.updates,
-            seconds=ledger.seconds,
-            resting=resting,
+            updates=progress.updates,
+            seconds=progress.seconds,
+            idle=idle,
             journals=boundaries.journal_bytes(folder),
         )
 
-    def _tell_callbacks(self, boundary: Boundary) -> None:
+    def _run_callbacks(self, boundary: Boundary) -> None:
         callbacks = self._memory.callbacks
         if callbacks is None:
             return
@@ -318,7 +321,11 @@ class Root:
             callbacks.round(self._run.plan.round)
 
 
-def _left_words(plan: Plan, left: Left) -> str:
+def _failed(message: str, *, exit_code: int) -> RoleFailed:
+    return RoleFailed(Failed("root, rank 0", message, exit_code=exit_code))
+
+
+def _format_left(plan: Plan, left: Left) -> str:
     return (
         f"policy {plan.seat(left.role).policy!r}, seat {left.role.seat} of match {left.role.match}: run() has "
         f"returned after {left.tick} of {plan.ticks} ticks; the seat idles"

@@ -1,4 +1,4 @@
-"""The checkpoints of one policy: read when its workers begin, written by the worker that speaks for its group."""
+"""Reads the checkpoint of a policy when its workers start, and writes new ones in the writer of the group."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from arena.run.run import Run
 
 
 class WorkerCheckpoints:
-    """Reads and writes the checkpoints of a policy.
+    """The checkpoints of a policy.
 
-    Every worker that learns has one, and writes while it speaks for its group. What a worker alone has, it keeps beside
-    them, in a file of its own.
+    Every learning worker has one; the writer of the group saves the shared state. The state of a single worker goes to
+    a file of its own beside them.
 
     Args:
         run: the run.
-        policy: whose checkpoints they are.
-        ticks: how many ticks the worker's match has played.
-        updates: how many updates the policy has had.
-        until: the leg's last tick.
+        policy: the policy.
+        ticks: returns the number of ticks that the worker's match has played.
+        updates: returns the number of updates of the policy.
+        until: returns the leg's last tick.
 
     Attributes:
-        newest: the boundary of the checkpoint that this worker has written last; None if there is none.
+        newest: the boundary of the newest checkpoint that this worker has written; None if there is none.
     """
 
     def __init__(
@@ -46,37 +46,37 @@ class WorkerCheckpoints:
         self._ticks = ticks
         self._updates = updates
         self._until = until
-        self._offered = run.leg.start  # the newest boundary that needs no checkpoint any more
+        self._offered = run.leg.start  # the newest boundary that has its checkpoint
         self._folder = run.folder.checkpoints_path(policy.name)
         self.newest: int | None = None
 
     def load(self, path: Path) -> Checkpoint:
-        """What a checkpoint holds."""
+        """Reads a checkpoint."""
         return checkpoint.load(path)
 
     def load_own(self, role: Role) -> Any:
-        """What this worker alone begins with: what it had when the leg before this one ended; None: nothing."""
+        """Reads the worker's own state at the end of the leg before; None if there is none."""
         leg, seat = self._run.leg, _seat(role)
         path = checkpoint.own_path_of(self._folder, leg.start, seat) if leg.own is None else leg.own.get(seat)
         return checkpoint.load(path).state if path is not None and path.exists() else None
 
     def offer(self, state: Any) -> None:
-        """Writes the checkpoint of a boundary within a leg that was reached; `state` may be a function that makes it.
+        """Writes the checkpoint of the newest boundary within the leg, once; `state` may be a function that returns it.
 
-        Runs that are played in one leg, because some algorithm has no state, have boundaries within it.
+        A run in which some algorithm saves no state is played in one leg, with boundaries in it.
         """
         every = self._run.plan.checkpoint_every
         boundary = self._ticks() // every * every
-        if self._offered < boundary < self._until():  # that of the end is written in the end
+        if self._offered < boundary < self._until():  # the leg's end is saved when the worker leaves
             self.save(state() if callable(state) else state, boundary=boundary)
 
     def save(self, state: Any, *, boundary: int) -> None:
-        """Writes the checkpoint that stands for a boundary, over one that somebody has written who has left."""
+        """Writes the checkpoint of a boundary; replaces that of a worker that has left earlier."""
         self._offered = self.newest = boundary
         checkpoint.save(self._folder, state, **self._described(boundary))
 
     def save_own(self, role: Role, state: Any, *, boundary: int) -> None:
-        """Writes what this worker alone has, if it has anything."""
+        """Writes the worker's own state, if it has any."""
         if state:
             checkpoint.save_own(self._folder, state, seat=_seat(role), **self._described(boundary))
 
@@ -91,16 +91,16 @@ class WorkerCheckpoints:
 
 
 def digest(state: Any) -> bytes:
-    """The same for equal states alone.
+    """A SHA-256 digest of a state.
 
     Raises:
-        TypeError: a part of the state cannot be kept.
+        TypeError: a part of the state cannot be encoded.
     """
     structure, arrays = states.encode(state)
-    found = hashlib.sha256(json.dumps(structure).encode())
+    sha = hashlib.sha256(json.dumps(structure).encode())
     for array in arrays:
-        found.update(array)
-    return found.digest()
+        sha.update(array)
+    return sha.digest()
 
 
 def _seat(role: Role) -> tuple[int, int]:

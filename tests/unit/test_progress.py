@@ -1,4 +1,4 @@
-"""The root's ledger: progress that is reported to it, and what is on record."""
+"""Progress of a run: counting and recording reports, and scoring the episodes on record."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run(tmp_path: Path) -> Run:
     return Run(make_plan(parse_config(DATA, source="test")), folder.path, leg=Leg(start=100))
 
 
-def ledger_of(run: Run) -> tuple[RunProgress, Recorder, Scoreboard]:
+def progress_of(run: Run) -> tuple[RunProgress, Recorder, Scoreboard]:
     recorder, scoreboard = Recorder(run.folder, run.first_ticks), Scoreboard(run.plan.players())
     return RunProgress(run, recorder, scoreboard), recorder, scoreboard
 
@@ -44,7 +44,7 @@ def row(lane: int, number: int, tick: int) -> EpisodeRecord:
     return EpisodeRecord(0, 0, "game", lane, number, tick, 5, True, False, SEATS)
 
 
-def told(*rows: EpisodeRecord, tick: int) -> Progress:
+def report(*rows: EpisodeRecord, tick: int) -> Progress:
     return Progress(0, tick, rows, last=True)
 
 
@@ -56,23 +56,23 @@ def update(number: int) -> UpdateRecord:
     return UpdateRecord("blue", number, 100 + number, 64, float(number), {"loss": 0.5})
 
 
-def test_ledger_counts_and_writes_progress(run: Run) -> None:
-    ledger, recorder, scoreboard = ledger_of(run)
+def test_progress_counts_and_records_reports(run: Run) -> None:
+    progress, recorder, scoreboard = progress_of(run)
     with recorder:
-        ledger.progress(told(row(1, 0, 120), row(1, 1, 125), tick=130))
-        ledger.update(update(3))
-    assert ledger.ticks == {0: 130}
+        progress.advance(report(row(1, 0, 120), row(1, 1, 125), tick=130))
+        progress.update(update(3))
+    assert progress.ticks == {0: 130}
     assert scoreboard.policies["blue"].episodes == 2
-    assert (ledger.updates, ledger.seconds) == ({"blue": 3}, {"blue": 3.0})
+    assert (progress.updates, progress.seconds) == ({"blue": 3}, {"blue": 3.0})
     assert on_record(run) == [(1, 0), (1, 1)]
 
 
-def test_ledger_scores_the_episodes_on_record(run: Run) -> None:
-    first, recorder, _ = ledger_of(run)
+def test_progress_scores_the_episodes_on_record(run: Run) -> None:
+    first, recorder, _ = progress_of(run)
     with recorder:
-        first.progress(told(row(0, 4, 110), row(1, 7, 111), tick=120))
-    ledger, recorder, scoreboard = ledger_of(run)
+        first.advance(report(row(0, 4, 110), row(1, 7, 111), tick=120))
+    progress, recorder, scoreboard = progress_of(run)
     with recorder:
-        ledger.read()
+        progress.load_scores()
     assert scoreboard.policies["blue"].episodes == 2
-    assert ledger.ticks == {0: 100}, "the leg begins at its boundary"
+    assert progress.ticks == {0: 100}, "the leg begins at its boundary"
