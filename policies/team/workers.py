@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.game.spaces import empty_batch, flatten, rows_of, unflatten
+from policies.common.columns import to_leaves, to_mask
 from policies.common.nstep import NStepBatch
-from policies.common.rollout import to_leaves, to_mask
 from policies.team.joint import JointNStepBuilder
 
 if TYPE_CHECKING:
