@@ -23,7 +23,6 @@ from __future__ import annotations
 import re
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from arena.errors import ConfigError
@@ -34,11 +33,53 @@ _UNBEGUN = {"logs", "checkpoints", "tensorboard", "boundaries", "rounds.jsonl", 
 _FIRST_BOUNDARY = re.compile(r"0+\.json|\.0+\.json\.part")  # the only one that it may leave: others tell of play
 
 
-@dataclass(frozen=True)
 class RunFolder:
-    """The names in a run folder; making one touches nothing on the disk."""
+    """The paths in a run folder. Constructing one touches nothing on the disk.
 
-    path: Path
+    Args:
+        path: the folder.
+
+    Attributes:
+        lock: locked while a process writes into the folder.
+        config: the resolved configuration.
+        plan: the plan, as `arena plan --json` prints it.
+        profile: the time of each role, by activity; missing without `--profile`.
+        episodes: a line per finished episode.
+        faults: a line per fault that the run has survived; missing without one.
+        evaluations: a line per evaluation and policy.
+        tournament: the rules of a tournament, read when it is resumed.
+        rounds: a line per round of a league; missing if there is only one round.
+        samples: a folder per match, in a league within a folder per round; with `record: samples`.
+        replays: a folder per round with one per match; with `record: replays`.
+        metrics: a line per update of a policy.
+        checkpoints: a folder per policy.
+        boundaries: a file per tick at which the run can be resumed.
+        requeue: exists if the run was asked to end and to be resumed later.
+        tensorboard: a folder per policy.
+        logs: a file per process.
+        report: the page that `arena report` writes.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lock = path / "lock"
+        self.config = path / "config.yaml"
+        self.plan = path / "plan.json"
+        self.profile = path / "profile.json"
+        self.episodes = path / "episodes.jsonl"
+        self.faults = path / "faults.jsonl"
+        self.evaluations = path / "evaluations.jsonl"
+        self.tournament = path / "tournament.json"
+        self.rounds = path / "rounds.jsonl"
+        self.samples = path / "samples"
+        self.replays = path / "replays"
+        self.metrics = path / "metrics.jsonl"
+        self.checkpoints = path / "checkpoints"
+        self.boundaries = path / "boundaries"
+        self.requeue = path / "requeue"
+        self.tensorboard = path / "tensorboard"
+        self.logs = path / "logs"
+        self.report = path / "report.html"
 
     @classmethod
     def open(cls, path: Path | str, *, resume: bool = False, given: bool = False) -> RunFolder:
@@ -109,103 +150,13 @@ class RunFolder:
         """Whether nothing is here but what a run has before it begins; a folder that is missing may be made yet."""
         return not self.path.exists() or (self.path.is_dir() and _is_unbegun(self.path))
 
-    @property
-    def lock(self) -> Path:
-        """Locked while a process writes into the folder."""
-        return self.path / "lock"
-
-    @property
-    def config(self) -> Path:
-        """The resolved configuration."""
-        return self.path / "config.yaml"
-
-    @property
-    def plan(self) -> Path:
-        """What `arena plan --json` prints."""
-        return self.path / "plan.json"
-
-    @property
-    def profile(self) -> Path:
-        """The time of each role, by activity; not there without `--profile`."""
-        return self.path / "profile.json"
-
-    @property
-    def episodes(self) -> Path:
-        """A line per finished episode."""
-        return self.path / "episodes.jsonl"
-
-    @property
-    def faults(self) -> Path:
-        """A line per fault that the run has survived; not there without one."""
-        return self.path / "faults.jsonl"
-
-    @property
-    def evaluations(self) -> Path:
-        """A line per evaluation and policy."""
-        return self.path / "evaluations.jsonl"
-
     def evaluation_path(self, tick: int) -> Path:
         """The folder of the evaluation at a tick."""
         return self.path / "evaluations" / f"tick-{tick:012d}"
 
-    @property
-    def tournament(self) -> Path:
-        """How a tournament is played, for the one who goes on with it."""
-        return self.path / "tournament.json"
-
-    @property
-    def rounds(self) -> Path:
-        """A line per round of a league; not there where there is one round."""
-        return self.path / "rounds.jsonl"
-
     def snapshot_path(self, policy: str, tick: int) -> Path:
         """What a policy had learned at the end of a round of a league, if that is a player."""
         return self.path / "snapshots" / policy / f"{tick:012d}.ckpt"
-
-    @property
-    def samples(self) -> Path:
-        """A folder per match, in a league one per round and in it one per match, if what is played is recorded."""
-        return self.path / "samples"
-
-    @property
-    def replays(self) -> Path:
-        """A folder per round and in it one per match, if replays are kept."""
-        return self.path / "replays"
-
-    @property
-    def metrics(self) -> Path:
-        """A line per update of a policy."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def checkpoints(self) -> Path:
-        """A folder per policy."""
-        return self.path / "checkpoints"
-
-    @property
-    def boundaries(self) -> Path:
-        """A file per tick from which the run can go on."""
-        return self.path / "boundaries"
-
-    @property
-    def requeue(self) -> Path:
-        """There if the run was asked to end and be taken up again."""
-        return self.path / "requeue"
-
-    @property
-    def tensorboard(self) -> Path:
-        """A folder per policy."""
-        return self.path / "tensorboard"
-
-    @property
-    def logs(self) -> Path:
-        """A file per process."""
-        return self.path / "logs"
-
-    @property
-    def report(self) -> Path:
-        """The page made from all the others."""
-        return self.path / "report.html"
 
     def log_path(self, rank: int) -> Path:
         """The log of one process; four digits, so that the files stand in order."""
