@@ -23,7 +23,7 @@ from arena.league.rounds_file import lines_in, ticks_before
 from arena.records.boundary import newest_tick
 from arena.records.episode import episode_of
 from arena.records.faults import fault_words
-from arena.records.folder import RunFolder
+from arena.records.folder import RunFolder, not_a_run
 from arena.records.journal import JournalReader
 from arena.records.lock import is_held
 from arena.records.metrics import UPDATE_FIELDS, EpisodeRow, UpdateRecord, column
@@ -321,10 +321,7 @@ def _await_start(folder: RunFolder, wait: Callable[[float], None]) -> None:
         if look == 0:
             print(f"{folder.path}: no run has begun here yet; waiting for one, Ctrl-C ends it", flush=True)
         wait(LOOK_EVERY)
-    raise ConfigError(
-        f"no run has begun here for {_START_LOOKS * LOOK_EVERY:.0f} s; name the folder of a run, as runs/<name>",
-        source=str(folder.path),
-    )
+    raise not_a_run(folder.path, f" (no run has begun in {_START_LOOKS * LOOK_EVERY:.0f} s)")
 
 
 class _Screen:

@@ -807,4 +807,6 @@ def test_a_run_folder_that_is_none_is_called_the_same_by_every_command(
 ) -> None:
     if there:
         (folder / "runs" / "none").mkdir(parents=True)
-    assert error_of(capsys, *command, "runs/none") == "runs/none: not a run folder: config.yaml is missing"
+    found = "config.yaml is missing" if there else "it does not exist"
+    expected = f"runs/none: not a run folder: {found}; name the folder of a run, as runs/<name>"
+    assert error_of(capsys, *command, "runs/none") == expected

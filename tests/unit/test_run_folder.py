@@ -121,6 +121,8 @@ def test_resume_takes_the_named_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", [True, False])
 def test_resume_without_a_run_says_so_and_makes_nothing(tmp_path: Path, given: bool) -> None:
-    with pytest.raises(ConfigError, match="there is no run to resume"):
+    with pytest.raises(
+        ConfigError, match=r"not a run folder: it does not exist; .* with --run-dir, or leave --resume out"
+    ):
         RunFolder.open(tmp_path / "x", resume=True, given=given)
     assert list(tmp_path.iterdir()) == []
