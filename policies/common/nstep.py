@@ -105,7 +105,7 @@ class NStepBuilder:
         self._rewards = np.zeros((rows, n_step, *reward_shape))
         self._actions = torch.zeros(rows, n_step, *action_shape, dtype=action_dtype).numpy()
         self._count = 0  # sights so far, in all fragments
-        self._everybody = np.arange(rows)
+        self._all_rows = np.arange(rows)
         self._no_sights = [torch.zeros(0, *leaf.shape, dtype=storage_dtype(leaf.dtype)) for leaf in self._layout]
         numbers, sums = np.zeros(0, np.int64), np.zeros((0, *reward_shape), np.float32)
         self._nothing_done = numbers, self._actions[:0, 0].copy(), sums, sums, numbers  # in a fragment's dtypes
@@ -177,7 +177,7 @@ class NStepBuilder:
         numbers = self._keep(leaves, mask, count)
         full = self._starts[acting, -1] != NO_DECISION
         if np.count_nonzero(full):
-            complete = self._everybody[acting][full]
+            complete = self._all_rows[acting][full]
             self._complete(complete, self._starts.shape[1] - 1, self._left(complete), numbers[full])
         for storage in (self._starts, self._rewards, self._actions):
             storage[acting, 1:] = storage[acting, :-1]  # NumPy sees to it that what overlaps is read before

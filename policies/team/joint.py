@@ -103,7 +103,7 @@ class JointNStepBuilder(NStepBuilder):
         return rows.reshape(self.rows, self._entities, *rows.shape[1:])
 
     def _look(self, observations: Any, infos: Mapping[str, Any]) -> tuple[Any, Sequence[Tensor], Tensor | None]:
-        """The lanes in which anybody acts next; joint leaves and masks [L, ...] of all lanes."""
+        """The lanes in which an entity acts next; joint leaves and masks [L, ...] of all lanes."""
         self.leaves = to_leaves(self._of_one, observations)  # [B, ...], as the actors take them
         self.mask = to_mask(infos, self._mask_of_one)
         all_rows = np.ones(self.rows * self._entities, np.bool_)

@@ -764,10 +764,10 @@ def test_an_unknown_option_is_told_the_nearest_with_the_usage_of_its_command(
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        ("CartPole-v1", "a game of Gymnasium is written 'gymnasium:CartPole-v1'"),
-        ("gymnasium.CartPole-v1", "a game of Gymnasium is written 'gymnasium:CartPole-v1'"),
-        ("mpe2.simple_tag_v3", "a game of PettingZoo is written 'pettingzoo:mpe2.simple_tag_v3'"),
-        ("pettingzoo.classic.rps_v2", "a game of PettingZoo is written 'pettingzoo:classic.rps_v2'"),
+        ("CartPole-v1", "write a game of Gymnasium as 'gymnasium:CartPole-v1'"),
+        ("gymnasium.CartPole-v1", "write a game of Gymnasium as 'gymnasium:CartPole-v1'"),
+        ("mpe2.simple_tag_v3", "write a game of PettingZoo as 'pettingzoo:mpe2.simple_tag_v3'"),
+        ("pettingzoo.classic.rps_v2", "write a game of PettingZoo as 'pettingzoo:classic.rps_v2'"),
     ],
 )
 def test_a_game_of_another_library_is_told_how_it_is_written(

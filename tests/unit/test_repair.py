@@ -268,5 +268,5 @@ def test_a_signal_between_two_stages_leaves_no_folder_of_a_run_that_nobody_has_p
     mpi = SimpleNamespace(World=lambda *_, **__: First(), world=lambda: None, tolerates_faults=lambda: False)
     with pytest.raises(SystemExit, match="130"):
         Rank(mpi, lambda: Interrupted(tmp_path / "run"), Stop()).take_part()
-    assert "ended by SIGINT; before anybody has played" in capsys.readouterr().err
+    assert "ended by SIGINT; before any tick was played" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

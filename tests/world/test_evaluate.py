@@ -293,7 +293,7 @@ def test_an_interrupt_is_told_in_a_sentence(
     name = signal.Signals(status - 128).name
     for place, words in (
         ("arena.launch.lead.Root.record", "what was played is in runs/duel-evaluation"),
-        ("arena.launch.lead.Root.gather", "before anybody has played"),
+        ("arena.launch.lead.Root.gather", "before any tick was played"),
     ):
         with monkeypatch.context() as patch, visiting(tmp_path):
             patch.setattr(place, interrupted)
