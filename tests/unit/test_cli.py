@@ -404,7 +404,7 @@ def test_environments_that_are_made_alike_are_made_once(folder: Path, capsys: py
         (["policies.blue.algorithm=own:NoRun"], "policies.blue.algorithm: the algorithm 'own:NoRun' has no run(): a"),
         (
             ["policies.blue.algorithm=own:NoGroup"],
-            "policies.blue.algorithm: NoGroup.__init__ cannot take (env, group, *, ticks, **options)",
+            "policies.blue.algorithm: NoGroup.__init__ cannot be called with (env, group, *, ticks, **options)",
         ),
         (
             ["policies.blue.frozen=true"],
