@@ -364,7 +364,7 @@ def interrupted(run: Run, memory: RecoveryState, error: KeyboardInterrupt) -> Fa
     number: int = error.args[0] if error.args else signal.SIGINT
     if not run.resumed and not run.folder.config.exists():
         abandon(run)
-        words = "before play began"
+        words = "before any tick was played"
     elif run.episodes is not None:
         words = played_words(run)
     else:

@@ -1,4 +1,4 @@
-"""`rounds.jsonl`: a line per round of a league, written when the round is planned, before anybody plays in it.
+"""`rounds.jsonl`: a line per round of a league, written when the round is planned, before any match of it starts.
 
 A line holds the round itself, from which its plan can be made again, and beside it the matches as the plan numbers
 them, for those who read what was played.

@@ -67,7 +67,7 @@ def balanced(games: Games, policy: str, other: str) -> Score:
     most 1: the bounds of the sequential test hold for pairs of games whatever the side is worth.
 
     Args:
-        games: of the one, against the other and anybody else.
+        games: of the one, against the other and further players.
         policy: the one.
         other: the other.
     """

@@ -115,7 +115,7 @@ class RunFolder:
         """
         folder = cls(Path(path))
         if not folder.config.is_file():
-            raise ConfigError("not a run folder: config.yaml is missing", source=str(path))
+            raise not_a_run(folder.path)
         return folder
 
     @classmethod
@@ -172,6 +172,17 @@ class RunFolder:
             file.write(text.encode())
 
 
+def not_a_run(path: Path, remedy: str = "") -> ConfigError:
+    """The error that all commands report for a path that is not the folder of a run.
+
+    Args:
+        path: as the user gave it.
+        remedy: the end of the message.
+    """
+    found = "config.yaml is missing" if path.is_dir() else "it is a file" if path.exists() else "it does not exist"
+    return ConfigError(f"not a run folder: {found}; name the folder of a run, as runs/<name>{remedy}", source=str(path))
+
+
 def _claimed(path: Path, *, given: bool) -> Path:
     """A folder that is empty now and ours from now on."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -212,12 +223,7 @@ def _existing(path: Path, *, given: bool) -> Path:
     for candidate in candidates:
         if RunFolder(candidate).config.is_file():
             return candidate
-    raise ConfigError(
-        "there is no run to resume: no config.yaml in this folder, so none has begun; name the run's folder with "
-        "--run-dir, "
-        "or leave --resume out",
-        source=str(path),
-    )
+    raise not_a_run(path, " with --run-dir, or leave --resume out")
 
 
 def _later(path: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""A file of JSON lines that survives a kill: appended by one writer, read by anybody.
+"""A file of JSON lines that survives a kill: one writer appends, any process reads.
 
 A line is whole only with its newline. What stands after the last newline is the rest of a write that was killed:
 readers count and skip it, the next writer cuts it off.

@@ -82,8 +82,8 @@ class Recorder:
     ) -> None:
         self._folder = folder
         self._resumed_at = resumed_at
-        self._tell_episode = callbacks.episode if callbacks is not None and callbacks.hears_episodes else None
-        self._tell_update = callbacks.update if callbacks is not None and callbacks.hears_updates else None
+        self._tell_episode = callbacks.episode if callbacks is not None and callbacks.needs_episodes else None
+        self._tell_update = callbacks.update if callbacks is not None and callbacks.needs_updates else None
         self._clock, self._now = clock, now
         self._episodes = Journal(folder.episodes)
         self._order = InOrder(ticks)

@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 
 from arena.config import load_config
 from arena.config.members import players
-from arena.errors import ConfigError, pluralize
+from arena.errors import pluralize
 from arena.league.round_text import change_words
 from arena.league.rounds_file import lines_in, ticks_before
 from arena.records.boundary import newest_tick
 from arena.records.episode import episode_of
 from arena.records.faults import fault_of, fault_words
-from arena.records.folder import RunFolder
+from arena.records.folder import RunFolder, not_a_run
 from arena.records.formats import EpisodeLine, PlanFile, RoundLine, RoundMatch, read_document, update_of
 from arena.records.journal import JournalReader
 from arena.records.lock import is_held
@@ -249,10 +249,7 @@ def _await_start(folder: RunFolder, wait: Callable[[float], None]) -> None:
         if look == 0:
             print(f"{folder.path}: no run has begun here yet; waiting for one, Ctrl-C ends it", flush=True)
         wait(LOOK_EVERY)
-    raise ConfigError(
-        f"no run has begun here for {_START_LOOKS * LOOK_EVERY:.0f} s; name the folder of a run, as runs/<name>",
-        source=str(folder.path),
-    )
+    raise not_a_run(folder.path, f" (no run has begun in {_START_LOOKS * LOOK_EVERY:.0f} s)")
 
 
 def _display(run: FollowedRun, columns: int) -> Display:

@@ -106,7 +106,7 @@ class NStepBuilder:
         self._rewards = np.zeros((rows, n_step, *reward_shape))
         self._actions = torch.zeros(rows, n_step, *action_shape, dtype=action_dtype).numpy()
         self._count = 0  # sights so far, in all fragments
-        self._everybody = np.arange(rows)
+        self._all_rows = np.arange(rows)
         self._no_sights = Columns(Storage(self._layout, mask_size, 0).leaves, None)
         numbers, sums = np.zeros(0, np.int64), np.zeros((0, *reward_shape), np.float32)
         self._nothing_done = numbers, self._actions[:0, 0].copy(), sums, sums, numbers  # in a fragment's dtypes
@@ -171,7 +171,7 @@ class NStepBuilder:
         numbers = self._keep(sights if isinstance(acting, slice) else sights.take(torch.from_numpy(acting)))
         full = self._starts[acting, -1] != NO_DECISION
         if np.count_nonzero(full):
-            complete = self._everybody[acting][full]
+            complete = self._all_rows[acting][full]
             self._complete(complete, self._starts.shape[1] - 1, self._left(complete), numbers[full])
         for storage in (self._starts, self._rewards, self._actions):
             storage[acting, 1:] = storage[acting, :-1]  # NumPy sees to it that what overlaps is read before

@@ -39,7 +39,7 @@ def open_demonstrations(path: str, policy: str | None) -> Samples:
 
 
 def check_demonstrations(path: str, policy: str | None) -> None:
-    """Reads all that will be learned from, before anybody plays.
+    """Reads and checks all samples before any match starts.
 
     Raises:
         ConfigError: there is nothing, the policy has not played, or something is damaged; as `open_demonstrations`.

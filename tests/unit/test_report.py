@@ -737,8 +737,9 @@ def test_a_run_that_has_played_and_lacks_a_file_ends_with_exit_2(
 def test_folder_without_a_run_exits_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(tmp_path / "none")]) == 2
     assert main(["report", str(tmp_path)]) == 2
-    told = capsys.readouterr().err
-    assert told.count("not a run folder: config.yaml is missing") == 2
+    written = capsys.readouterr().err
+    assert "not a run folder: it does not exist; name the folder of a run" in written
+    assert "not a run folder: config.yaml is missing; name the folder of a run" in written
 
 
 # ------------------------------------------------------------------------------------------------------------ the file
