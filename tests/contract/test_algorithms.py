@@ -77,6 +77,16 @@ WITH_REWARDS = [case for case in CASES if "data" not in options_of(case.name)]  
 WITH_MASKS = [case for case in CASES if case.actions == "choices"]
 
 
+def params(cases: list[Case]) -> list[Any]:
+    """Parameters; of an algorithm with two cases the second one is slow, so that `make test-fast` has one of each."""
+    seen: set[str] = set()
+    found = []
+    for case in cases:
+        found.append(pytest.param(case, id=str(case), marks=[pytest.mark.slow] if case.name in seen else []))
+        seen.add(case.name)
+    return found
+
+
 class Learner:
     """Makes and trains workers of one algorithm.
 
@@ -119,7 +129,7 @@ class Learner:
         return algorithm
 
 
-@pytest.fixture(scope="module", params=CASES, ids=str)
+@pytest.fixture(scope="module", params=params(CASES))
 def learner(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Learner:
     return Learner(request.param, tmp_path_factory.mktemp(request.param.name))
 
@@ -254,7 +264,7 @@ def test_worker_without_transitions_takes_part_and_weighs_nothing(learner: Learn
 
 
 @pytest.mark.parametrize("sync", ["gradients", "samples"])
-@pytest.mark.parametrize("learner", WITH_REWARDS, ids=str, indirect=True)
+@pytest.mark.parametrize("learner", params(WITH_REWARDS), indirect=True)
 def test_where_no_row_ever_acts_nothing_is_learned(learner: Learner, sync: str) -> None:
     algorithm = learner.make(learner.env(active=all_idle(2 * len(ENTITIES))), solo_group(sync=sync))
     before = flat_weights(algorithm.network)
@@ -266,7 +276,7 @@ def test_where_no_row_ever_acts_nothing_is_learned(learner: Learner, sync: str) 
 
 
 @pytest.mark.parametrize("reward", [np.nan, np.inf, 1e39], ids=["nan", "infinite", "not a float32"])
-@pytest.mark.parametrize("learner", WITH_REWARDS, ids=str, indirect=True)
+@pytest.mark.parametrize("learner", params(WITH_REWARDS), indirect=True)
 def test_reward_that_is_not_finite_stops_before_the_update(learner: Learner, reward: float) -> None:
     algorithm = learner.make(learner.env(reward=lambda observations, actions: np.full(len(actions), reward)))
     before = flat_weights(algorithm.network)
@@ -302,7 +312,7 @@ def test_loss_or_gradient_that_is_not_finite_stops_all_workers(learner: Learner,
 # -------------------------------------------------------------------------------------------------- masks and options
 
 
-@pytest.mark.parametrize("learner", WITH_MASKS, ids=str, indirect=True)
+@pytest.mark.parametrize("learner", params(WITH_MASKS), indirect=True)
 def test_forbidden_action_is_never_taken(learner: Learner) -> None:
     allowed = np.array([[1, 0, 1, 0], [0, 0, 0, 1], [0, 1, 1, 1], [1, 0, 0, 0]], np.int8)
 

@@ -35,9 +35,7 @@ def two_matches(seconds: tuple[float, float]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seconds", [(0.0, 0.02), (0.02, 0.0)], ids=["slow", "slow root"])
-def test_workers_of_different_speed_lose_nothing_and_both_come_to_the_end(
-    seconds: tuple[float, float], tmp_path: Path
-) -> None:
+def test_workers_of_different_speed_lose_no_samples(seconds: tuple[float, float], tmp_path: Path) -> None:
     ended = arena(tmp_path, "train", write(tmp_path, two_matches(seconds)), "--run-dir", "run")
     assert ended.code == 0, ended.err
     updates = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()

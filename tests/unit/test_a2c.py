@@ -105,6 +105,7 @@ def test_closed_form_gradient_equals_autograd(observation_space: Any, action_spa
     torch.testing.assert_close(a2c.optimizer.gradient, expected, atol=2e-6, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_return_is_the_rewards_to_the_rollouts_end_and_the_value_there() -> None:
     env = ScriptedEnv(VECTOR, CHOICE, rows=2, length=99, reward=random_rewards(0))
     a2c = worker(env, gamma=0.9)

@@ -28,6 +28,7 @@ def gradient_of(net: nn.Module, step: int) -> None:
     net(data).square().mean().backward()
 
 
+@pytest.mark.slow
 def test_moves_parameters_as_torchs_adam_does_with_the_same_clipping() -> None:
     ours, theirs = module(), module()
     adam, oracle = Adam(ours, epsilon=1e-5), torch.optim.Adam(theirs.parameters(), eps=1e-5)

@@ -90,6 +90,7 @@ GYMNASIUM: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GYMNASIUM)
 def test_a_gymnasium_game_is_played_as_it_is_alone(name: str) -> None:
     make, lanes = GYMNASIUM[name], 3
@@ -184,7 +185,7 @@ def test_a_lane_that_is_over_is_not_stepped() -> None:
     assert env.step(action).rewards.tolist() == [[1.0], [0.0]]
 
 
-def test_what_a_game_raises_passes_unchanged() -> None:
+def test_error_of_a_game_propagates_unchanged() -> None:
     class Failing(Ticking):
         def step(self, action: Any) -> Any:
             raise ZeroDivisionError("the game's own")
@@ -379,6 +380,7 @@ AEC: dict[str, tuple[Any, Callable[[], Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", AEC)
 def test_the_ticks_of_a_turn_based_game_add_up_to_pettingzoos_rewards(name: str) -> None:
     factory, make = AEC[name]
@@ -559,6 +561,7 @@ CONFORMING: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONFORMING)
 def test_adapted_games_keep_the_contract(name: str) -> None:
     factory, kwargs = CONFORMING[name]
@@ -620,6 +623,7 @@ def test_a_list_game_with_unequal_lists_is_named() -> None:
         adapt(Lame, {}, 1)
 
 
+@pytest.mark.slow
 def test_games_import_neither_torch_nor_pettingzoo_nor_mpi() -> None:
     modules = "envs.touchdown, envs.cover, envs.matrix, envs.adapters, arena.testing"
     code = f"import sys, {modules}; print(*{{name.split('.')[0] for name in sys.modules}})"

@@ -70,6 +70,7 @@ def random_step(rng: np.random.Generator, lanes: int, space: list[Space[Any]], m
     return Step(frame, rng.normal(size=shape), *flags)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(spaces(), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.sampled_from([0, 2]), st.integers(0, 99))
 def test_alike_seats_get_the_same_replies_as_one_by_one(

@@ -135,6 +135,7 @@ def test_without_a_barrier_workers_load_the_newest_weights_of_the_root(
     np.testing.assert_array_equal(flat_weights(first.network), flat_weights(other.network))
 
 
+@pytest.mark.slow
 def test_box_actions_are_the_learned_mean_without_deviation(tmp_path: Path) -> None:
     space = spaces.Box(-5, 5, (2,), np.float32)
     home = record(tmp_path / "data", SEEN, space, lambda seen: np.float32(seen @ RULE[:2].T))

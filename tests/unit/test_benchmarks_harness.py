@@ -231,6 +231,7 @@ def run(program: str, folder: Path, **options: Any) -> processes.Finished:
     return processes.run(command, cwd=folder, environment={"PATH": "/usr/bin:/bin"}, every=0.05, **options)
 
 
+@pytest.mark.slow
 def test_cpu_of_a_child_is_counted_both_ways(tmp_path: Path) -> None:
     finished = run(BURN, tmp_path, timeout=60.0, memory=True)
     assert finished.code == 3 and finished.left_behind == []

@@ -174,7 +174,7 @@ def test_a_row_is_a_configuration_whose_options_its_algorithms_take(name: str) -
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_an_evaluation_learns_nothing_and_plays_other_games(name: str) -> None:
+def test_evaluation_does_not_learn_and_plays_other_games(name: str) -> None:
     row = ROWS[name]
     config = parse_config(row.evaluating("runs/x", 1), source=name)
     learners = [policy for policy in config.policies.values() if policy.algorithm not in PLAYERS]

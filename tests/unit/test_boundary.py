@@ -140,6 +140,7 @@ def test_incomplete_boundary_is_skipped_for_an_older_one(part: str, harm: Any, f
         assert folder.episodes.stat().st_size == size // 2, "and nothing was changed by looking"
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=80))
 def test_a_file_of_anything_else_is_no_boundary(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     folder = RunFolder.open(tmp_path_factory.mktemp("boundary") / "run")

@@ -110,6 +110,7 @@ def test_class_without_callback_methods_is_refused(plan: CallbackPlan, words: st
         made([plan])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["plan", "check", "train"])
 def test_mistake_is_reported_before_the_start(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -122,6 +123,7 @@ def test_mistake_is_reported_before_the_start(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_a_check_names_the_callbacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -279,6 +279,7 @@ def test_entity_that_does_not_act_changes_nothing(kind: Any, steady_noise: None)
 # -------------------------------------------------------------------------------------------------- play and explore
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "action_space",
     [NUMBERS, CHOICE, spaces.Discrete(1), spaces.Box(0.1, 0.3, (), np.float64)],
@@ -300,6 +301,7 @@ def test_plays_and_learns_with_its_kinds_of_spaces(kind: Any, space: Any, action
         assert env.action_space.contains(np.asarray(learner.actor(greedy=greedy)(observations, infos)))
 
 
+@pytest.mark.slow
 @both
 def test_idle_entities_have_no_gradient(kind: Any) -> None:
     """Their observations are nan here: one of them in a minibatch would make every weight nan."""

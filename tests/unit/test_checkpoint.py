@@ -345,6 +345,7 @@ def test_a_file_cut_at_any_byte_is_damaged_and_the_one_before_it_is_used(
         assert newest.name in caplog.text
 
 
+@pytest.mark.slow
 def test_flipped_bit_is_detected_or_harmless(tmp_path: Path) -> None:
     state = {"w": np.arange(4.0), "n": [1, (2.5, "x")]}
     path = save(tmp_path, state, ticks=2)

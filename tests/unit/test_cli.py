@@ -292,6 +292,7 @@ def test_plan_prints_a_drawing_with_every_role_once(folder: Path, capsys: pytest
 # check
 
 
+@pytest.mark.slow
 def test_check_prints_one_line_per_item(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", write(folder)]) == 0
     out = capsys.readouterr().out.splitlines()
@@ -312,6 +313,7 @@ def test_check_prints_one_line_per_item(folder: Path, capsys: pytest.CaptureFixt
     ]
 
 
+@pytest.mark.slow
 def test_check_calls_a_configuration_valid_at_the_end_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", write(folder), "--set", "policies.red.algorithm=random"]) == 0
     *before, last = capsys.readouterr().out.splitlines()
@@ -353,6 +355,7 @@ def test_check_warns_of_a_game_whose_render_fails(folder: Path, capsys: pytest.C
     assert warning.endswith("It can be trained on, but there are no pictures of it in videos and in the report")
 
 
+@pytest.mark.slow
 def test_check_reports_progress_on_a_slow_game(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -609,6 +612,7 @@ def test_train_and_evaluate_pass_their_arguments(monkeypatch: pytest.MonkeyPatch
     ]
 
 
+@pytest.mark.slow
 def test_help_imports_nothing_heavy_and_planning_no_torch_by_itself(folder: Path) -> None:
     code = (
         "import sys; from arena.cli.main import main\n"
@@ -623,6 +627,7 @@ def test_help_imports_nothing_heavy_and_planning_no_torch_by_itself(folder: Path
     assert found.stdout.splitlines()[-1] == "heavy []"
 
 
+@pytest.mark.slow
 def test_python_m_arena_is_the_command_line(folder: Path) -> None:
     write(folder)
     found = python("-m", "arena", "check", "dual.yaml")
@@ -660,6 +665,7 @@ def test_failing_stdout_of_help_is_reported(asked: list[str], unbuffered: list[s
     assert found.stderr == "arena: failed: the output cannot be written: No space left on device\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", [["plan", "nope.yaml"], ["plan"], ["plan", "x.yaml", "--nope"]])
 def test_exit_code_is_kept_if_stderr_fails(folder: Path, mistake: list[str]) -> None:
     with open("/dev/full", "w") as full:
@@ -721,6 +727,7 @@ DUEL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "folder_of_run"),
     [(["train", "--ranks", "1"], "duel"), (["evaluate", "--episodes", "10"], "duel-evaluation")],

@@ -538,7 +538,7 @@ def test_an_override_finds_keys_that_hold_dots() -> None:
     assert config.policies["ppo.v2"].options == {"net.size": 2}
 
 
-def test_of_two_overrides_the_later_one_wins() -> None:
+def test_later_override_wins() -> None:
     assert parse(VALID, "ticks=5", "ticks=6").ticks == 6
 
 

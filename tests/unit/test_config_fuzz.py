@@ -95,6 +95,7 @@ def foreign(error: BaseException) -> bool:
     return isinstance(error, TakesTooLong) and (ADAPTERS in files[-1].parents or not HOME & {*files[-1].parents})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("files", [FEW, pytest.param(MANY, marks=pytest.mark.long)])
 @pytest.mark.parametrize("at_home", SOURCES, ids=lambda path: f"{path.parent.name}-{path.stem}", indirect=True)
 def test_mistaken_file_is_planned_or_refused(at_home: Path, files: int, tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ def test_the_columns_hold_what_was_added(tmp_path: Path) -> None:
     assert len(no_rows[0]) == 0
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=6), st.integers(0, 30), st.integers(1, 9))
 @settings(max_examples=25)
 def test_cut_at_a_tick_equals_never_played(legs: list[int], until: int, size: int) -> None:

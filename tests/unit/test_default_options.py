@@ -38,7 +38,7 @@ def test_a_short_run_has_room_for_several_rollouts(ticks: int, n_steps: int) -> 
     assert settled(rows=1, ticks=ticks)[0] == n_steps
 
 
-def test_what_is_given_stays() -> None:
+def test_given_options_are_kept() -> None:
     assert settled(rows=1, n_steps=5000, minibatch_size=7) == (5000, 7)
 
 
@@ -113,7 +113,7 @@ def test_the_workers_share_a_gradient_step_of_256_transitions(workers: int, size
     assert replayed(SAC, rows=1, workers=workers)[1] == size
 
 
-def test_what_is_given_of_a_replay_stays() -> None:
+def test_given_replay_options_are_kept() -> None:
     assert replayed(SAC, rows=4, workers=2, batch_size=7, training_intensity=1.5) == (1.5, 7)
 
 

@@ -31,6 +31,7 @@ def words(name: str) -> str:
     return "\n".join(element.text or "" for element in root.iter(f"{SVG}text"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_picture_is_what_the_code_draws_now(name: str, pictures: dict[str, Callable[[], str]]) -> None:
     assert set(pictures) == set(NAMES)

@@ -64,6 +64,7 @@ def test_every_configuration_is_valid(page: readme.Page) -> None:
             assert parse_config(data, source="page.yaml").ticks == data["ticks"]
 
 
+@pytest.mark.slow
 def test_every_command_parses_and_names_a_configuration_that_is_there() -> None:
     commands = [shlex.split(command)[1:] for page in readme.PAGES.values() for command in page.commands()]
     complete = [

@@ -253,6 +253,7 @@ def test_a_wrong_option_is_refused_with_its_name(option: str, value: Any, messag
 # ----------------------------------------------------------------------------------------------------- a known optimum
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prioritized", [False, True])
 def test_learns_immediate_and_delayed_rewards(prioritized: bool) -> None:
     """What is seen says which of two actions pays; an episode has three ticks, so that values can be worked out."""

@@ -336,6 +336,7 @@ def check_formula(nodes: Sequence[int], sizes: Sequence[int], stays: Sequence[in
             assert found == formula(ranks, turn, sizes[turn])
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.data(), NODES, SIZES)
 def test_averages_have_the_formulas_bits_on_all_transports(
@@ -483,6 +484,7 @@ def test_fast_averages_of_different_sizes_are_an_error_at_every_member() -> None
 PARTS = st.lists(arrays_of.arrays(np.float64, st.integers(0, 6), elements=FINITE), min_size=1, max_size=4)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(PARTS, st.sampled_from([0.0, 1e6]))
 def test_moments_are_those_of_all_values_in_one_array(parts: list[np.ndarray[Any, Any]], offset: float) -> None:

@@ -68,7 +68,7 @@ def of_target(episodes: list[Episode], **options: Any) -> Estimates:
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.9, 0.0])
-def test_of_equal_policies_every_estimate_is_the_mean_return_with_its_last_reward(gamma: float) -> None:
+def test_estimates_of_equal_policies_are_the_mean_return(gamma: float) -> None:
     rng = np.random.default_rng(3)
     episodes = [
         episode(rng.integers(0, 3, n), 1e3 * rng.normal(size=n), before=float(rng.normal()))
@@ -94,6 +94,7 @@ def test_the_formulas_by_hand() -> None:
     assert found.effective_episodes == pytest.approx(w.sum() ** 2 / (w**2).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("play", "value"), [(bandit, 0.1 * 1 + 0.2 * 2 + 0.7 * 3), (chain, 4 * (0.2 + 2 * 0.7))])
 def test_on_games_of_known_value_the_estimates_are_unbiased(play: Callable[..., Any], value: float) -> None:
     found = [of_target(play(seed, 50)) for seed in range(100)]
@@ -104,6 +105,7 @@ def test_on_games_of_known_value_the_estimates_are_unbiased(play: Callable[..., 
     assert large.weighted.value == pytest.approx(value, abs=4 * large.weighted.standard_error)
 
 
+@pytest.mark.slow
 def test_a_standard_error_is_how_far_estimates_lie_apart() -> None:
     found = [of_target(bandit(seed, 100)) for seed in range(150)]
     for name in ("ordinary", "per_decision", "weighted"):

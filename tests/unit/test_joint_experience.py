@@ -170,7 +170,7 @@ def test_masks_stand_side_by_side_and_last_ones_are_those_of_the_last_info() -> 
 
 
 @pytest.mark.parametrize("n_step", [1, 3])
-def test_of_one_entity_it_is_plain_experience(n_step: int) -> None:
+def test_joint_experience_of_one_entity_is_plain(n_step: int) -> None:
     draw = np.random.default_rng(n_step)
     given = {"action_shape": (), "action_dtype": torch.int64, "mask_size": 0, "rows": 4, "n_step": n_step, "gamma": 0.5}
     plain, joint = NStepBuilder(NUMBER, **given), JointNStepBuilder(NUMBER, entities=1, **given)

@@ -145,6 +145,7 @@ def test_mpi_is_known_in_one_module() -> None:
     assert {found.split(",")[0] for found in offences(inside=PACKAGES, of="mpi4py")} == {MPI_MODULE}
 
 
+@pytest.mark.slow
 def test_torch_is_imported_below_policies_alone() -> None:
     assert offences(inside=("arena", "envs"), of="torch") == []
     assert offences(inside="policies", of="torch") != []
@@ -246,6 +247,7 @@ def heavy_after(*names: str) -> set[str]:
     return set(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_the_command_line_and_all_roles_are_imported_without_anything_heavy() -> None:
     roles = {
         module for module in modules() if within(module, (*(f"arena.{name}" for name in PLAYING), "arena.group.group"))
@@ -253,6 +255,7 @@ def test_the_command_line_and_all_roles_are_imported_without_anything_heavy() ->
     assert heavy_after("arena", "arena.cli.main", *sorted(roles - ON_DEMAND)) == set()
 
 
+@pytest.mark.slow
 def test_the_games_and_their_adapters_are_imported_without_torch_and_mpi() -> None:
     games = [module for module in modules() if within(module, "envs")]
     assert not heavy_after(*games) & {"torch", "mpi4py", "rich", "stable_baselines3"}

@@ -61,6 +61,7 @@ def told(view: RequestView | ReplyView, layout: SeatLayout, kind: str) -> list[A
     return [bits(space, batch) for space, batch in zip(spaces_of(layout, kind), view.by_entity, strict=True)]
 
 
+@pytest.mark.slow
 @QUICK
 @given(layouts(), SEEDS)
 def test_request_round_trip_is_exact(layout: SeatLayout, seed: int) -> None:
@@ -74,6 +75,7 @@ def test_request_round_trip_is_exact(layout: SeatLayout, seed: int) -> None:
     assert told(read, layout, "action_space") == told(written, layout, "action_space")
 
 
+@pytest.mark.slow
 @QUICK
 @given(layouts())
 def test_a_request_without_actions_is_its_header_alone(layout: SeatLayout) -> None:
@@ -161,6 +163,7 @@ def seat_finals(reply: ReplyView, layout: SeatLayout) -> tuple[dict[int, list[by
     return observations, {row: mask.tolist() for row, mask in seat.final_masks().items()}
 
 
+@pytest.mark.slow
 @QUICK
 @given(layouts(), SEEDS)
 def test_reply_without_ended_rows_has_no_final_part(layout: SeatLayout, seed: int) -> None:
@@ -174,6 +177,7 @@ def test_reply_without_ended_rows_has_no_final_part(layout: SeatLayout, seed: in
     assert (shortest < reply.message_bytes()) == any(array.nbytes for array in told)
 
 
+@pytest.mark.slow
 @QUICK
 @given(layouts())
 def test_all_arrays_are_aligned_and_none_overlaps_another(layout: SeatLayout) -> None:
@@ -193,6 +197,7 @@ def test_all_arrays_are_aligned_and_none_overlaps_another(layout: SeatLayout) ->
         assert all(offset + nbytes <= made.nbytes for offset, nbytes in places)
 
 
+@pytest.mark.slow
 @QUICK
 @given(layouts(), SEEDS)
 def test_rows_of_a_block_are_lane_major_views(layout: SeatLayout, seed: int) -> None:
@@ -315,6 +320,7 @@ def test_seat_receives_no_byte_of_another_seat(ended: NDArray[np.bool_]) -> None
             assert (run in sent) == (entity in entities), f"seat of {entities} and entity {entity}"
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(ENDINGS, st.lists(st.integers(0, 255), min_size=4, max_size=4))
 def test_bytes_of_a_seat_do_not_depend_on_other_seats(ended: NDArray[np.bool_], others: list[int]) -> None:

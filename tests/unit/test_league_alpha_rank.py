@@ -73,6 +73,7 @@ def test_limit_equals_the_paper_at_large_alpha(players: int, data: st.DataObject
     np.testing.assert_allclose(alpha_rank(payoffs, population=10), slow, **EXACT)
 
 
+@pytest.mark.slow
 def test_the_uncertainty_of_the_payoffs_is_that_of_the_rank() -> None:
     ahead = np.random.default_rng(1).normal(0.1, 0.1, size=1000)  # of the first player over the second one
     samples = np.array([[[0.5, 0.5 + lead], [0.5 - lead, 0.5]] for lead in ahead])

@@ -527,7 +527,7 @@ def test_later_rounds_are_described() -> None:
 
 
 @pytest.mark.parametrize(("keep", "words"), [(1, "the newest stays"), (2, "the 2 newest stay")])
-def test_one_snapshot_that_is_kept_is_no_plural(keep: int, words: str) -> None:
+def test_one_kept_snapshot_is_singular(keep: int, words: str) -> None:
     assert rounds_lines(league(MATCHMAKING, league={"snapshots": {"keep": keep}}))[-1].endswith(words)
 
 

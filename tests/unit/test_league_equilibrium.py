@@ -114,6 +114,7 @@ GAMES = npst.arrays(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(GAMES)
 def test_no_player_gains_by_deviating(payoffs: Floats) -> None:
@@ -134,6 +135,7 @@ def test_the_value_of_a_random_game_is_that_of_the_column_players_own_program(se
     assert value(payoffs) / unit == pytest.approx(1 / weights.sum() - 2, abs=1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(GAMES, st.floats(0.5, 1e6), st.floats(-1e3, 1e3))
 def test_equilibria_are_the_same_in_other_units(payoffs: Floats, unit: float, shift: float) -> None:
@@ -156,6 +158,7 @@ def test_a_strategy_of_rock_paper_scissors_loses_what_its_best_answer_wins(strat
     assert exploitability(as_scores, strategy) == pytest.approx(loses / 2, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_the_uncertainty_of_the_payoffs_is_that_of_the_exploitability() -> None:
     draws = np.random.default_rng(1).uniform(0.6, 1, size=4000)  # what paper gets of rock
     samples = np.stack([ROCK_PAPER_SCISSORS * draw for draw in draws])

@@ -70,6 +70,7 @@ def game(run: Run, match: int, *, won: bool) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [1, 5])
 def test_gate_counts_games_outside_the_window(tmp_path: Path, window: int) -> None:
     run = begun(tmp_path / "run", window=window)

@@ -42,6 +42,7 @@ def test_mixtures_are_all_pairs_of_different_teams_that_can_be_formed() -> None:
     assert teams == [("aa", "ab"), ("aa", "bb"), ("ab", "bb")]
 
 
+@pytest.mark.slow
 @given(policies=st.integers(2, 5), team_size=st.integers(1, 3), both_sides=st.booleans(), copies=st.integers(1, 3))
 def test_mixtures_are_counted_as_they_are_written_out(
     policies: int, team_size: int, both_sides: bool, copies: int
@@ -97,6 +98,7 @@ def test_second_bye_comes_after_all_had_one() -> None:
     assert len(resting) == len(set(resting)) == 2
 
 
+@pytest.mark.slow
 def test_drawn_knockout_goes_to_the_rating_then_a_seeded_coin() -> None:
     def winner(results: Results, seed: int) -> str:
         config = league(entry("knockout", policies=["a", "b", "c", "d"]), rounds=2, seed=seed)
@@ -162,6 +164,7 @@ def test_league_continues_while_other_matches_are_played() -> None:
 # Swiss
 
 
+@pytest.mark.slow
 @given(st.permutations("abcdefgh"), st.integers(3, 8))
 @settings(max_examples=40)  # the first one imports networkx
 def test_a_swiss_tournament_has_no_second_meeting_while_that_can_be(order: list[str], size: int) -> None:
@@ -277,6 +280,7 @@ def of_use(entries: list[Any], rules: Any) -> Any:
     return rules if any("matchmaking" in made for made in entries) else None
 
 
+@pytest.mark.slow
 @given(st.lists(GENERATORS, min_size=1, max_size=3), LEAGUES, st.integers(0, 3))
 @settings(max_examples=40)
 def test_no_later_round_has_more_roles_than_the_first(entries: list[Any], rules: Any, seed: int) -> None:
@@ -286,6 +290,7 @@ def test_no_later_round_has_more_roles_than_the_first(entries: list[Any], rules:
     assert max(map(roles, rounds)) == config.roles
 
 
+@pytest.mark.slow
 @given(st.lists(GENERATORS, min_size=1, max_size=3), LEAGUES)
 @settings(max_examples=20)
 def test_a_league_played_again_is_the_same_and_its_rounds_can_be_written_down(entries: list[Any], rules: Any) -> None:
@@ -296,6 +301,7 @@ def test_a_league_played_again_is_the_same_and_its_rounds_can_be_written_down(en
     assert msgspec.json.decode(written, type=list[Round]) == rounds
 
 
+@pytest.mark.slow
 @given(st.lists(GENERATORS, min_size=1, max_size=3), LEAGUES)
 @settings(max_examples=20)
 def test_every_round_has_a_plan(entries: list[Any], rules: Any) -> None:

@@ -249,6 +249,7 @@ def test_only_snapshots_that_play_are_players_of_a_round() -> None:
         assert set(made.players) == {str(name) for match in made.matches for name in match.seats if "@" in str(name)}
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(-400, 400), min_size=4, max_size=9, unique=True), st.integers(3, 6))
 def test_by_spread_the_newest_and_the_extremes_stay(strengths: list[int], keep: int) -> None:
     snapshots = [f"a@{100 * place}" for place in range(len(strengths))]

@@ -57,7 +57,7 @@ def test_expected_scores_give_the_same_mixture_and_skill_in_scores() -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_where_there_is_one_equilibrium_it_is_that_of_the_linear_program(seed: int) -> None:
+def test_unique_equilibrium_equals_the_linear_program(seed: int) -> None:
     payoffs = random_game(seed, players=3 + 3 * seed)
     np.testing.assert_allclose(nash_average(payoffs).strategy, equilibrium(payoffs).row, **EXACT)
 
@@ -123,6 +123,7 @@ def test_no_equilibrium_of_a_game_full_of_ties_has_a_larger_entropy(players: int
     certify(payoffs - payoffs.T)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_no_equilibrium_of_a_game_of_low_rank_or_with_copies_has_a_larger_entropy(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -134,6 +135,7 @@ def test_no_equilibrium_of_a_game_of_low_rank_or_with_copies_has_a_larger_entrop
 # ----------------------------------------------------------------------------------------------------- uncertainty
 
 
+@pytest.mark.slow
 def test_the_uncertainty_of_the_payoffs_is_that_of_the_mixture_and_the_skill() -> None:
     ahead = np.random.default_rng(1).normal(0.1, 0.1, size=200)  # of the first player over the second one
     samples = np.array([[[0.5, 0.5 + lead], [0.5 - lead, 0.5]] for lead in ahead])

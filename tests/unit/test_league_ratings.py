@@ -32,7 +32,7 @@ def table(**scores: tuple[int, int, int]) -> Results:
 FOUR = table(ab=(7, 2, 3), ac=(5, 1, 4), ad=(9, 0, 1), bc=(2, 6, 4), bd=(5, 5, 2), cd=(6, 2, 4))
 
 
-def test_of_two_players_the_ratio_of_wins_and_losses_is_the_distance() -> None:
+def test_distance_of_two_players_is_the_win_ratio() -> None:
     found = fit(table(ab=(30, 20, 10)))
     assert found.difference("a", "b").value == pytest.approx(400 * math.log10(3), abs=1e-3)
     assert found.of("a").elo == pytest.approx(-found.of("b").elo) == pytest.approx(200 * math.log10(3), abs=1e-3)
@@ -40,7 +40,7 @@ def test_of_two_players_the_ratio_of_wins_and_losses_is_the_distance() -> None:
     assert not found.prior
 
 
-def test_of_two_players_the_interval_is_that_of_a_log_odds_ratio() -> None:
+def test_interval_of_two_players_is_of_a_log_odds_ratio() -> None:
     found = fit(table(ab=(30, 20, 10))).difference("a", "b")
     reach = 1.959964 * ELO * math.sqrt(1 / 30 + 1 / 10)  # Woolf 1955
     assert (found.high - found.value, found.value - found.low) == pytest.approx((reach, reach), rel=1e-4)
@@ -141,6 +141,7 @@ def test_large_and_small_leagues_are_rated_alike(drawn: int, players: str, monke
     assert large.covariance == pytest.approx(small.covariance, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_cost_of_the_likelihood_grows_with_met_pairs() -> None:
     players, rng = [f"p{number:04d}" for number in range(1000)], np.random.default_rng(0)
     results = Results()
@@ -188,6 +189,7 @@ def test_a_team_is_as_strong_as_its_members_are_in_the_mean() -> None:
     assert fit(mixed).difference("a", "b").value == pytest.approx(2 * 400 * math.log10(3), abs=1e-2)
 
 
+@pytest.mark.slow
 def test_mixed_teams_identify_their_members() -> None:
     truth = dict(zip("abcdef", (200, 120, 40, -40, -120, -200), strict=True))
     rng, results = np.random.default_rng(5), Results()

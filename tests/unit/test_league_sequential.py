@@ -49,6 +49,7 @@ def test_the_bounds_are_not_needlessly_wide() -> None:
     assert verdicts(GATE, 100, games=400)[Verdict.NOT_BETTER] > GATE.beta / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("test", [GATE, Test(elo=120, alpha=0.2, beta=0.01)])
 def test_expected_games_equal_an_exhaustive_sum(test: Test) -> None:
     shares = [verdicts(test, test.elo, games=games)[Verdict.OPEN] for games in range(0, 500, 20)]

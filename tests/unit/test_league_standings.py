@@ -114,7 +114,7 @@ def test_cut_losses_bias_the_rating_of_equal_players(ticks: int, games: float, e
     assert won / (won + lost) - 0.5 == pytest.approx(cut / (won + lost) / 2)
 
 
-def test_what_is_enough_leaves_equals_within_twelve_elo() -> None:
+def test_enough_games_keep_equals_within_12_elo() -> None:
     share = 0.5 + 1 / ENOUGH / 2
     assert 400 * math.log10(share / (1 - share)) == pytest.approx(12, abs=0.5)
 

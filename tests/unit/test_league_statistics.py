@@ -39,6 +39,7 @@ def test_intervals_cover_in_95_of_100_cases(covered: Callable[[Truth, Results], 
     assert statistics.fmean(shares) == pytest.approx(0.95, abs=3 * error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", [-200.0, 100.0])
 def test_intervals_cover_with_a_side_advantage(side: float) -> None:
     rng, shares, of_side = np.random.default_rng(15), [], []

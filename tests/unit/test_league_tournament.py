@@ -109,6 +109,7 @@ def test_the_neighbors_that_are_open_are_together_more_than_the_error(
     assert sum(doubt.probability for doubt in undecided.open) > undecided.error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", ["ab", "abcd"])
 def test_players_that_always_draw_are_found_equal(names: str) -> None:
     results, played = Results(), 0
@@ -124,6 +125,7 @@ def test_players_that_always_draw_are_found_equal(names: str) -> None:
     assert played < 2000
 
 
+@pytest.mark.slow
 def test_equal_players_beside_a_weak_one_are_decided() -> None:
     results, played, rng = Results(), 0, np.random.default_rng(0)
     rule = RULE._replace(games=10_000, elo=20)

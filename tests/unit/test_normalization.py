@@ -306,6 +306,7 @@ def test_the_ratio_of_unchanged_weights_is_1(recurrent: str | None) -> None:
     assert all(abs(line["approx_kl"]) < 1e-12 and line["clip_fraction"] == 0 for line in group.logged)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", [PPO, A2C])
 @pytest.mark.parametrize("sync", ["gradients", "samples"])
 def test_all_workers_end_with_the_statistics_of_all_rollouts(sync: str, algorithm: Any) -> None:

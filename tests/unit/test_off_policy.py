@@ -54,6 +54,7 @@ def env_of(group: ThreadGroup, **more: Any) -> ScriptedEnv:
 # ----------------------------------------------------------------------------------------------- how much is replayed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sync", SYNCS)
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_replay_ratio_holds_for_any_number_of_workers(workers: int, sync: str) -> None:
@@ -354,7 +355,7 @@ def test_priorities_that_may_be_zero_for_ever_are_refused() -> None:
         worker(ScriptedEnv(VECTOR, CHOICE), prioritized=True, priority_epsilon=0)
 
 
-def test_priorities_that_prefer_nothing_are_refused() -> None:
+def test_uniform_priorities_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"options\.priority_alpha: got 0, expected more than 0"):
         worker(ScriptedEnv(VECTOR, CHOICE), prioritized=True, priority_alpha=0)
 
@@ -389,6 +390,7 @@ def test_sizes_give_gradient_steps_and_batch() -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ticks", "train_every", "log_every"), [(41, 4, 10), (40, 4, 10), (39, 7, 5), (30, 3, 3), (9, 4, 10)]
 )

@@ -52,6 +52,7 @@ def test_output_is_the_input_sorted_by_tick_match_and_lane(story: list[Told]) ->
     assert written == sorted((row for part in story for row in part.episodes), key=place)
 
 
+@pytest.mark.slow
 @given(stories())
 def test_episodes_wait_only_for_matches_behind_them(story: list[Told]) -> None:
     order = InOrder({part.match: 0 for part in story})

@@ -78,6 +78,7 @@ def test_the_four_policy_round_robin_in_five_copies_is_151_processes() -> None:
     assert sides == dict.fromkeys(combinations(names, 2), 5)
 
 
+@pytest.mark.slow
 @given(n=st.integers(2, 6), size=st.integers(1, 3), copies=st.integers(1, 3), both=st.booleans())
 def test_a_round_robin_counts_as_the_formula_says(n: int, size: int, copies: int, both: bool) -> None:
     names = [f"p{number}" for number in range(n)]
@@ -180,6 +181,7 @@ def test_a_leg_has_by_default_ten_thousand_ticks_whatever_the_run_has() -> None:
     assert make_plan(config_of(match_of("blue"), checkpoint_every=7)).checkpoint_every == 7
 
 
+@pytest.mark.slow
 @given(st.integers(1, 50))
 def test_the_blocks_of_a_match_are_all_its_lanes_in_order_in_nearly_equal_parts(lanes: int) -> None:
     for pipeline in range(1, min(lanes, 2) + 1):

@@ -195,6 +195,7 @@ def test_a_learning_rate_of_zero_changes_no_bit() -> None:
 # ---------------------------------------------------------------------------------------- spaces, masks, who is active
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("action_space", ACTIONS, ids=str)
 @pytest.mark.parametrize("observation_space", OBSERVATIONS, ids=str)
 def test_plays_and_learns_with_every_kind_of_space(observation_space: Any, action_space: Any) -> None:
@@ -464,6 +465,7 @@ def equal_bits(observations: Any, actions: Any) -> Any:
     return (observations == actions).mean(axis=1).astype(np.float64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("space", "reward", "at_least"),
     [

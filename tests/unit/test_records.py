@@ -161,6 +161,7 @@ EPISODES = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(EPISODES, max_size=3))
 def test_file_is_byte_equal_to_handwritten_lines(
     records: list[EpisodeRecord],
@@ -240,6 +241,7 @@ def test_closed_recorder_refuses_records(folder: RunFolder) -> None:
         recorder.episodes(3, 50, [EPISODE])
 
 
+@pytest.mark.slow
 def test_recording_and_showing_import_neither_torch_nor_mpi(tmp_path: Path) -> None:
     program = f"""
 import io, sys

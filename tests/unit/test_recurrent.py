@@ -275,6 +275,7 @@ def test_truncated_episode_bootstraps_with_memory(kind: str, cut: bool) -> None:
     torch.testing.assert_close(returns[:, 2], expected)
 
 
+@pytest.mark.slow
 def test_rows_in_turns_learn_from_valid_values(kind: str) -> None:
     """Observations of rows that do not act are nan here."""
     env = ScriptedEnv(VECTOR, CHOICE, ticks=36, active=taking_turns)
@@ -322,6 +323,7 @@ def test_workers_on_one_full_batch_equal_one_worker(kind: str, sync: str) -> Non
     np.testing.assert_allclose(mine, flat_weights(alone.network), atol=1e-6, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sync", ["gradients", "samples"])
 def test_workers_with_unequal_rows_hold_equal_weights(kind: str, sync: str) -> None:
     def work(group: ThreadGroup) -> Any:

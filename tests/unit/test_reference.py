@@ -21,12 +21,14 @@ ROOT = Path(arena.__file__).parent.parent
 PAGES = {"algorithms/options": [], "configuration/keys": ["configuration"], "cli": ["commands"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_generated_page_equals_the_source(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--markdown", *PAGES[page]]) == 0
     assert (ROOT / "docs" / f"{page}.md").read_text() == capsys.readouterr().out, "run `make reference`"
 
 
+@pytest.mark.slow
 def test_configuration_page_has_every_key_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--markdown", "configuration"]) == 0
     top, _, rest = capsys.readouterr().out.partition("## Top level")[2].partition("\n## ")
@@ -77,7 +79,7 @@ def test_every_option_of_another_library_is_described(name: str, capsys: pytest.
     assert [option for option in reference.options_of(name) if not option.words] == []
 
 
-def test_what_games_and_wrappers_are_made_with_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_arguments_of_games_and_wrappers_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "touchdown", "frame_stack"]) == 0
     said = capsys.readouterr().out.splitlines()
     assert "  team_size     1         players per team" in said

@@ -30,6 +30,7 @@ def plan_of(*, ranks: int | None = None, copies: int = 2, **keys: Any) -> Plan:
     return make_plan(parse_config(data, source="test"), ranks=ranks)
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_every_role_has_one_rank_and_survivors_keep_theirs(data: st.DataObject) -> None:
     plan = plan_of(ranks=data.draw(st.integers(2, 9)), copies=data.draw(st.integers(1, 3)))
@@ -44,6 +45,7 @@ def test_every_role_has_one_rank_and_survivors_keep_theirs(data: st.DataObject) 
     assert after.roles() == plan.roles(), "addresses stay"
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_second_process_failure_is_repaired_like_the_first(data: st.DataObject) -> None:
     plan = plan_of(copies=2)

@@ -61,6 +61,7 @@ def continue_after_looks(patch: pytest.MonkeyPatch, pid: int, looks: int = 20) -
     patch.setattr(remote_stacks.time, "sleep", look_again)
 
 
+@pytest.mark.slow
 def test_peek_waits_for_a_process_that_is_stopped_while_it_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     root, kill = str(Path(__file__).parents[2]), os.kill
 

@@ -165,6 +165,7 @@ def chi_square(memory: Replay, probabilities: Any, *, draws: int = 40_000, batch
     return float(((counts - expected) ** 2 / expected).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", RINGS)
 def test_uniform_replay_draws_all_equally_often(workers: int) -> None:
     memory = replay(300, workers=workers)
@@ -226,7 +227,7 @@ def test_new_transitions_have_the_maximum_priority() -> None:
     assert memory._priorities.tree.leaves[31] == pytest.approx((8 + 1e-6) ** 0.6)
 
 
-def test_what_is_written_over_is_no_longer_drawn() -> None:
+def test_overwritten_transitions_are_not_drawn() -> None:
     memory = replay(20, alpha=0.6)
     memory.extend(walk(15, length=999))
     memory.update_priorities(torch.arange(15), torch.full((15,), 100.0))

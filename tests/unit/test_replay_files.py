@@ -158,6 +158,7 @@ def test_the_episode_that_is_not_over_is_none(tmp_path: Path) -> None:
     assert places(tmp_path) == expected(11)
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(0, 30), st.integers(1, 5))
 @settings(max_examples=40)
 def test_cut_at_a_tick_equals_never_played(legs: list[int], until: int, size: int) -> None:
@@ -293,6 +294,7 @@ def test_a_manifest_that_is_no_manifest_is_refused(text: str, tmp_path: Path) ->
         read_replays(tmp_path)
 
 
+@pytest.mark.slow
 def test_changed_byte_is_detected(tmp_path: Path) -> None:
     Pen(tmp_path).play(9).close()
     (path,) = files_in(folder(tmp_path))

@@ -94,6 +94,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_the_summary_counts_what_the_journals_hold(league: RunFolder, told: Any) -> None:
     told, episodes, updates = told["summary"], lines(league.episodes), lines(league.metrics)
     assert told["episodes"] == sum(not line.get("cut") for line in episodes)
@@ -104,6 +105,7 @@ def test_the_summary_counts_what_the_journals_hold(league: RunFolder, told: Any)
     assert told["state"] == "finished"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ticks", "lock", "state"),
     [
@@ -123,6 +125,7 @@ def test_killed_run_differs_from_an_ended_one(own: RunFolder, ticks: int, lock: 
     assert ("as episodes need" in page(read_run(own.path))) == (ticks == UNBOUNDED_TICKS)
 
 
+@pytest.mark.slow
 def test_the_seconds_of_a_run_that_was_resumed_are_those_of_all_its_starts(own: RunFolder) -> None:
     began = own.config.stat().st_mtime
     os.utime(own.episodes, (began, began + 9))
@@ -174,7 +177,7 @@ def test_the_standings_count_the_games_of_the_results(league: RunFolder, told: A
 
 
 @pytest.mark.parametrize(("window", "words"), [(1, "newest round, and"), (2, "newest 2 rounds, and")])
-def test_one_round_of_a_window_is_no_plural(own: RunFolder, window: int, words: str) -> None:
+def test_window_of_one_round_is_singular(own: RunFolder, window: int, words: str) -> None:
     text = own.config.read_text()
     assert "league: null" in text
     text = text.replace("algorithm: random", "algorithm: ppo")
@@ -182,6 +185,7 @@ def test_one_round_of_a_window_is_no_plural(own: RunFolder, window: int, words: 
     assert f"count for the {words}" in page(read_run(own.path))
 
 
+@pytest.mark.slow
 def test_page_names_policies_with_only_old_games(own: RunFolder) -> None:
     text = own.config.read_text().replace("algorithm: random", "algorithm: ppo")
     own.config.write_text(text.replace("league: null", "league: {window: 1}"))
@@ -195,6 +199,7 @@ def test_page_names_policies_with_only_old_games(own: RunFolder) -> None:
     assert "Not rated: p2 (all its games are older than the window)." in page(read_run(own.path))
 
 
+@pytest.mark.slow
 def test_page_explains_learners_and_single_opponents(own: RunFolder) -> None:
     before = numbers(own)["standings"]["caution"]
     assert (before["learners"], before["window"]) == ([], 5)
@@ -228,6 +233,7 @@ def test_a_page_has_no_wins_of_a_game_that_is_not_zero_sum(own: RunFolder) -> No
     assert "`envs.touchdown.outcome`" in told["without_winner"][0]
 
 
+@pytest.mark.slow
 def test_page_notes_the_prior(own: RunFolder) -> None:
     assert fit(read_results(own, window=5)).prior == numbers(own)["standings"]["prior"]
     one = next(line for line in reversed(lines(own.episodes)) if line["seats"][0]["outcome"] == "win")
@@ -236,6 +242,7 @@ def test_page_notes_the_prior(own: RunFolder) -> None:
     assert "a weak prior" in page(read_run(own.path))
 
 
+@pytest.mark.slow
 def test_page_reports_too_many_cut_games(own: RunFolder) -> None:
     whole = [line for line in lines(own.episodes) if not line.get("cut")]
     own.episodes.write_text("".join(json.dumps(line) + "\n" for line in whole))
@@ -250,6 +257,7 @@ def test_page_reports_too_many_cut_games(own: RunFolder) -> None:
     assert "a lane finishes about" not in page(read_run(own.path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("elo", "words"), [(20, "is not decided"), (1000, "is decided")])
 def test_page_shows_whether_a_tournaments_order_is_decided(own: RunFolder, elo: float, words: str) -> None:
     assert (numbers(own)["standings"]["order"], "order of all players" in page(read_run(own.path))) == (None, False)
@@ -276,6 +284,7 @@ def test_page_shows_whether_a_leagues_order_is_decided(own: RunFolder) -> None:
     assert (order["decided"], order["error"], order["elo"]) == (True, 0.05, 1000)
 
 
+@pytest.mark.slow
 def test_the_batch_that_a_tournament_is_playing_does_not_count_in_its_standings(own: RunFolder) -> None:
     tournament_file.write(own, Terms(greedy=True, error=0.05, elo=20))
     assert numbers(own)["standings"]["games"] == read_results(own, last=2).games
@@ -338,6 +347,7 @@ def test_the_last_point_of_a_learning_curve_is_the_mean_of_its_episodes(league: 
     assert told["count"][-1] == len(gains)
 
 
+@pytest.mark.slow
 def test_evaluation_return_has_students_interval(own: RunFolder) -> None:
     line = {**lines(own.evaluations)[0], "return": 3.0}
     few = [{**line, "episodes": 4, "return_std": (14 / 3) ** 0.5}, {**line, "episodes": 1, "return_std": 0.0}]
@@ -369,6 +379,7 @@ def test_lineage_has_every_snapshot_fork_reset_and_gate(league: RunFolder, told:
     assert [(gate["policy"], gate["verdict"]) for gate in told["gates"]] == [("p0", "better")]
 
 
+@pytest.mark.slow
 def test_every_number_of_the_page_leads_to_the_same_number_in_its_data(text: str) -> None:
     data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text)[1])  # type: ignore[index]
     found = re.findall(
@@ -386,6 +397,7 @@ def test_every_section_is_there_and_in_the_contents(text: str) -> None:
         assert f'<a href="#{name}">{title}</a>' in text
 
 
+@pytest.mark.slow
 def test_plotly_knows_every_property_of_every_figure(league: RunFolder) -> None:
     files = read_run(league.path)
     found = figures(page_data(files), Colors(files.config))
@@ -546,6 +558,7 @@ def test_names_of_logged_values_are_escaped(own: RunFolder) -> None:
 # ------------------------------------------------------------------------------------------------ folders as they come
 
 
+@pytest.mark.slow
 def test_an_incomplete_last_line_is_skipped_and_counted(own: RunFolder) -> None:
     before = numbers(own)["summary"]
     with own.episodes.open("a") as file:
@@ -556,6 +569,7 @@ def test_an_incomplete_last_line_is_skipped_and_counted(own: RunFolder) -> None:
     assert "was skipped" in page(read_run(own.path))
 
 
+@pytest.mark.slow
 def test_page_is_a_consistent_snapshot_of_a_running_run(own: RunFolder) -> None:
     files = read_run(own.path)
     before = plain(page_data(files))
@@ -571,6 +585,7 @@ def test_page_is_a_consistent_snapshot_of_a_running_run(own: RunFolder) -> None:
     assert after["summary"]["rounds"] == before["summary"]["rounds"] + 1
 
 
+@pytest.mark.slow
 def test_page_of_a_running_run_has_its_time(own: RunFolder) -> None:
     moment = "This page is of <time"
     with RunLock.take(own.path):
@@ -752,6 +767,7 @@ def test_page_uses_the_terms_of_metrics_and_gates(own: RunFolder) -> None:
     assert "<td>gate passed</td>" in text
 
 
+@pytest.mark.slow
 def test_command_writes_the_page_to_the_run_folder_or_a_given_path(
     own: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -795,6 +811,7 @@ def test_full_disk_exits_with_1(own: RunFolder, capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().err.startswith(f"arena: failed: {own.report} cannot be written: File too large")
 
 
+@pytest.mark.slow
 def test_many_episodes_make_no_larger_page(own: RunFolder, tmp_path: Path) -> None:
     many = write_league(tmp_path / "many", League(policies=3, episodes=9_000, rounds=3))
     sizes = [write_report(folder.path, tmp_path / "page.html").stat().st_size for folder in (own, many)]

@@ -146,6 +146,7 @@ def test_damaged_folder_is_reported_and_the_server_continues(server: ThreadingHT
     assert get(server, "/") == "page 1"
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_exit_2(
     server: ThreadingHTTPServer, folder: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:

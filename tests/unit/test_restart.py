@@ -111,7 +111,7 @@ def test_a_failed_game_is_closed_and_its_close_may_fail(caplog: pytest.LogCaptur
     assert caplog.text.count("OSError: no close") == 2
 
 
-def test_where_a_failure_ends_the_run_that_of_the_close_does_too() -> None:
+def test_failing_close_ends_the_run_without_restarts() -> None:
     with pytest.raises(OSError, match="no close"):
         guarded(Game("close")).close()
 

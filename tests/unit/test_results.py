@@ -41,6 +41,7 @@ def slow_shares(record: EpisodeRecord, policy: str) -> list[Fraction] | None:
     return [Fraction(by_entity.count(outcome), len(by_entity)) for outcome in ("win", "draw", "loss")]
 
 
+@pytest.mark.slow
 @given(messages())
 def test_message_equals_its_episodes_one_by_one(records: list[EpisodeRecord]) -> None:
     results = results_of(records)
@@ -53,11 +54,13 @@ def test_message_equals_its_episodes_one_by_one(records: list[EpisodeRecord]) ->
         assert [*found.games] == [pytest.approx([*map(float, shares)]) for shares in games]
 
 
+@pytest.mark.slow
 @given(messages())
 def test_records_without_names_are_equal(records: list[EpisodeRecord]) -> None:
     assert results_of([plain(record) for record in records]) == results_of(records)
 
 
+@pytest.mark.slow
 @given(messages(), st.data())
 def test_cut_episodes_are_not_counted(records: list[EpisodeRecord], data: st.DataObject) -> None:
     marked = [record._replace(cut=data.draw(st.booleans())) for record in records]
@@ -77,6 +80,7 @@ def test_episodes_with_other_seats_are_refused(other: tuple[SeatRecord, ...]) ->
         results_of([first, first._replace(seats=other)])
 
 
+@pytest.mark.slow
 @given(st.lists(messages(), max_size=3), st.integers(1, 5))
 def test_parts_hold_all_episodes_in_order_each_part_with_the_same_seats(
     several: list[list[EpisodeRecord]], most: int

@@ -73,6 +73,7 @@ def random_trajectories(seed: int, *, acting: float, ending: float) -> Trajector
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(
     seed=st.integers(0, 2**32),

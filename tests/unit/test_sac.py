@@ -208,6 +208,7 @@ def test_uniform_choice_has_the_most_entropy_that_can_be_wanted() -> None:
 # ---------------------------------------------------------------------------------------------------- spaces and masks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "action_space",
     [NUMBERS, CHOICE, spaces.Discrete(1), spaces.Box(0.1, 0.3, (), np.float64), spaces.Box(-3e38, 3e38, (2, 1, 2))],

@@ -66,6 +66,7 @@ def weights(member: Any) -> Any:
 # ----------------------------------------------------------------------------------------- as the library, and as one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_single_worker_is_bit_equal_to_the_library(name: str) -> None:
     member = worker(name, env_for(name))
@@ -143,6 +144,7 @@ def test_workers_on_one_full_batch_equal_one_worker(name: str, more: Any) -> Non
     np.testing.assert_allclose(first, after, atol=1e-6, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_workers_with_different_observations_hold_equal_weights(name: str) -> None:
     def work(group: ThreadGroup) -> Any:
@@ -184,6 +186,7 @@ def test_workers_share_initial_weights_and_explore_separately() -> None:
     assert len({drawn for _, drawn, _ in found}) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["PPO", "DQN"])
 def test_process_globals_are_unchanged(name: str) -> None:
     torch_before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()
@@ -223,6 +226,7 @@ def test_schedule_continues_in_the_next_leg() -> None:
     assert member.ticks_done == 32
 
 
+@pytest.mark.slow
 def test_policy_trained_beyond_the_run_has_ended_schedules() -> None:
     stored = played(worker("PPO", env_for("PPO", ticks=32))).state_dict()
     group = solo_group()
@@ -263,6 +267,7 @@ def again(name: str, member: Any, *, env: ScriptedEnv, **options: Any) -> Any:
     return fresh
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_stored_state_is_fully_restored(name: str) -> None:
     member = played(worker(name, env_for(name)))
@@ -273,6 +278,7 @@ def test_stored_state_is_fully_restored(name: str) -> None:
     assert fresh.max_grad_norm == member.max_grad_norm
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_state_is_what_the_next_leg_depends_on(name: str) -> None:
     """All that the library keeps: two workers that have only the state in common do the same from there."""
@@ -305,6 +311,7 @@ def test_rollout_split_by_a_leg_is_learned_from(name: str) -> None:
     assert fresh.model._n_updates == 2 * member.model._n_updates
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OFF_POLICY)
 def test_a_replay_and_the_ticks_since_the_last_update_are_the_workers_own(name: str) -> None:
     member = played(worker(name, env_for(name, ticks=32), buffer_size=80))  # 20 ticks: it has begun to forget
@@ -334,6 +341,7 @@ def test_worker_state_is_empty_between_rollouts() -> None:
     assert all(worker(name, env_for(name)).worker_state_dict() == {} for name in NAMES)
 
 
+@pytest.mark.slow
 def test_a_dict_of_observations_is_kept_in_rollout_and_replay() -> None:
     space = spaces.Dict(a=VECTOR, b=spaces.Discrete(3))
     for name, actions in (("PPO", CHOICE), ("DQN", CHOICE), ("SAC", FORCE)):
@@ -501,6 +509,7 @@ def test_samples_cannot_be_pooled() -> None:
         worker("PPO", env_for("PPO"), solo_group(sync="samples"))
 
 
+@pytest.mark.slow
 def test_sizes_equal_what_a_run_does() -> None:
     sizes = {name: registry.algorithm(f"sb3:{name}").sizes for name in NAMES}
     assert sizes["PPO"]({"n_steps": 64, "batch_size": 100, "n_epochs": 3}, rows=8, ticks=1000, workers=4) == {

@@ -111,7 +111,7 @@ def play(env: ScriptedEnv, *, ticks: int) -> None:
     ],
     ids=["masks", "turns"],
 )
-def test_what_the_library_cannot_do_is_refused_before_play(told: Any, message: str) -> None:
+def test_unsupported_library_features_are_refused_before_play(told: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=f"{message}.* use an algorithm of the arena's own, such as ppo"):
         play(ScriptedEnv(VECTOR, CHOICE, **told), ticks=0)
 

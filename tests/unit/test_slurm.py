@@ -238,7 +238,7 @@ def test_fewer_processes_than_nodes_are_refused() -> None:
         make_job("x", time="1h", nodes=4, tasks=3)
 
 
-def test_a_configuration_that_is_called_like_an_option_is_none(home: Path) -> None:
+def test_configuration_named_like_an_option_is_refused(home: Path) -> None:
     job = make_job("x", time="1h", nodes=1, tasks=4)
     command = train_command("-x.yaml", job, overrides=["seed=3"], flags=["--profile"])
     assert command[3:] == ["train", "./-x.yaml", "--ranks=4", "--set=seed=3", "--profile"]
@@ -328,6 +328,7 @@ def test_the_file_goes_to_the_console_where_that_is_asked_for(
     assert [path.name for path in tmp_path.iterdir()] == ["x.yaml"]
 
 
+@pytest.mark.slow
 def test_a_batch_file_of_the_command_line_runs_the_arena_to_its_end(home: Path) -> None:
     written = finish(start([*ARENA, "slurm", config(home), "--time", "1h", "--ranks", "1", "--set", "seed=5"], home))
     assert written.code == 0, written.err

@@ -16,6 +16,7 @@ from arena.game.spaces import leaves_of
 from arena.records.space_json import space_from_json, space_to_json
 
 
+@pytest.mark.slow
 @given(random_spaces.spaces())
 @settings(max_examples=200)
 def test_space_round_trip_keeps_its_leaves(space: Any) -> None:

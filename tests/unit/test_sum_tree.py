@@ -24,6 +24,7 @@ def filled(size: int, seed: int = 0) -> tuple[SumTree, Any]:
     return tree, values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 def test_total_and_least_are_those_of_all_numbers(size: int) -> None:
     tree, values = filled(size)
@@ -61,6 +62,7 @@ def test_never_finds_a_zero_even_at_the_ends(size: int, seed: int) -> None:
     assert (values[tree.find(shares)] > 0).all()
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 4999), st.floats(0, 1e6)), min_size=1, max_size=60))
 def test_a_tree_depends_on_its_leaves_alone_to_the_bit(changes: list[tuple[int, float]]) -> None:
     tree = SumTree(5000)

@@ -189,6 +189,7 @@ def noting(learner: Any) -> list[Any]:
     return taken
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("space", "actions", "options"),
     [
@@ -224,6 +225,7 @@ def test_team_of_workers_equals_one_seat(
     assert all(replay is None or replay.size == 0 for *_, replay in workers[1:])
 
 
+@pytest.mark.slow
 @each_sync
 def test_several_teams_learn_from_as_many_joint_transitions_as_several_seats(sync: str) -> None:
     def work(seated: bool) -> Callable[[ThreadGroup], Any]:
@@ -245,6 +247,7 @@ def test_several_teams_learn_from_as_many_joint_transitions_as_several_seats(syn
     assert all(all_equal(worker["network"], other["network"]) for other in others)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["plain", "masked", "in_turns"])
 def test_leg_end_between_synchronizations_loses_no_transition(how: str) -> None:
     """The same fragments as of a seat that goes on, and the same again from what was stored."""
@@ -313,6 +316,7 @@ def judged(kind: Any, env: Any, group: ThreadGroup, **options: Any) -> Any:
     return learner, evaluate(learner)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("space", [VECTOR, MIXED], ids=["vector", "mixed"])
 @each_sync
 def test_mappo_team_equals_one_seat(space: Any, sync: str) -> None:
@@ -349,6 +353,7 @@ def test_mappo_team_equals_one_seat(space: Any, sync: str) -> None:
         np.testing.assert_allclose(weights, flat_weights(seat.network), atol=1e-6, rtol=0)
 
 
+@pytest.mark.slow
 def test_mappo_team_resumes_in_mid_rollout() -> None:
     def work(parted: bool) -> Callable[[ThreadGroup], Any]:
         def body(group: ThreadGroup) -> Any:

@@ -119,6 +119,7 @@ def test_unseeded_randomness_is_detected() -> None:
     check_batched_env(Unseeded(), ticks=20, repeatable=False)
 
 
+@pytest.mark.slow
 def test_two_objects_are_compared_where_two_are_given() -> None:
     class Remembers(Countdown):
         """Pays more after the first reset of all lanes."""
@@ -182,6 +183,7 @@ def test_object_that_is_no_batched_env_is_refused() -> None:
         check_batched_env(3)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_picture_has_three_channels() -> None:
     class Flat(Countdown):
         def render(self) -> Any:

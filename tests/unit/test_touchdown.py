@@ -187,6 +187,7 @@ def test_images_of_lanes_do_not_mix() -> None:
         np.testing.assert_array_equal(alone.step([np.zeros(1, int)] * 2).frame.observations[0][0], together[lane])
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     seeds=st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=4),
@@ -242,6 +243,7 @@ def test_without_any_seed_two_games_differ() -> None:
     assert not np.array_equal(*starts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

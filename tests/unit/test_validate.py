@@ -72,6 +72,7 @@ def test_nan_reward_is_detected_at_any_index(value: float) -> None:
 floats = st.floats(allow_nan=False, allow_infinity=False, width=32)
 
 
+@pytest.mark.slow
 @given(
     st.lists(floats, min_size=12, max_size=12),
     st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=6, max_size=6),

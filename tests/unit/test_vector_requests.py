@@ -59,7 +59,7 @@ def test_refused_actions_do_not_change_a_pending_request() -> None:
 
 
 @pytest.mark.parametrize("space", [Dict({}), Tuple(()), Dict(a=Tuple(()))], ids=str)
-def test_an_observation_of_nothing_has_its_last_one_too(space: Space[Any]) -> None:
+def test_empty_observation_has_a_final_one(space: Space[Any]) -> None:
     env, _, reply = environment(space)
     reply.truncated[1] = True
     reply.pack_final()

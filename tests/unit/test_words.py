@@ -22,7 +22,7 @@ from arena.terminal.text import elo_words
 @pytest.mark.parametrize(
     ("number", "words"), [(0, "0 matches"), (1, "1 match"), (2, "2 matches")], ids=["none", "one", "two"]
 )
-def test_one_thing_is_no_plural(number: int, words: str) -> None:
+def test_count_of_one_is_singular(number: int, words: str) -> None:
     assert pluralize(number, "match", "matches") == words
 
 
@@ -53,7 +53,7 @@ def test_round_line_lists_pairings_by_side(seats: list[str], sides: list[list[in
     assert round_words(make_plan(parse_config(data, source="league.yaml"))) == f"round 0 of 0 to 2: {words} x2"
 
 
-def test_of_many_names_two_are_shown() -> None:
+def test_long_name_lists_are_abbreviated() -> None:
     assert [shorten(list(names)) for names in ("", "a", "ab", "abc", "abcdefghijkl")] == [
         "",
         "a",

@@ -241,6 +241,7 @@ AROUND: dict[str, Wrappers] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrappers", AROUND)
 @pytest.mark.parametrize("game", SHARED)
 def test_wrapped_games_of_any_kind_keep_the_contract(game: str, wrappers: str) -> None:
@@ -277,6 +278,7 @@ def test_every_entity_sees_its_own_last_frames(game: str) -> None:
         in_game = step.frame.active.copy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("game", SHARED)
 def test_clipped_rewards_are_the_games_own_within_the_bound(game: str) -> None:
     factory, kwargs = SHARED[game]

@@ -30,6 +30,7 @@ plain_data = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(plain_data)
 def test_dump_and_load_keep_values_and_types(data: Any) -> None:
     loaded = yaml.load(yaml.dump(data), source="test")
@@ -83,6 +84,7 @@ def test_a_syntax_error_shows_the_line_with_a_caret() -> None:
     assert "line 2, column 16:\n    envs: {a: [1, 2}\n                   ^" in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -252,7 +252,7 @@ def test_a_signal_during_an_evaluation_ends_the_run_at_its_boundary(
         (40, "found 40"),
     ],
 )
-def test_what_cannot_be_is_refused(evaluation: Any, words: str) -> None:
+def test_impossible_combinations_are_refused(evaluation: Any, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_config(duel(evaluation), source="test")
     assert words in str(caught.value)

@@ -50,9 +50,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return found
 
 
-def test_of_forty_snapshots_those_that_play_are_read_and_held_and_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_playing_snapshots_are_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     NOTES.clear()
     read = loads(monkeypatch)
     run = prepare(parse_config(league(), source="test"), ranks=1, run_dir=str(tmp_path / "run"))

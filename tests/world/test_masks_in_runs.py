@@ -41,14 +41,14 @@ def wrong(found: set[tuple[int, tuple[int, ...]]]) -> set[tuple[int, tuple[int, 
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
-def test_where_a_time_limit_cuts_an_episode_its_last_mask_is_replayed(learner: str, tmp_path: Path) -> None:
+def test_final_mask_at_a_time_limit_is_replayed(learner: str, tmp_path: Path) -> None:
     found = replayed(learner, tmp_path, length=4, ticks=13)
     assert {seen % 100 for seen, _ in found} == {1, 2, 3, 4}
     assert not wrong(found)
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
-def test_where_the_end_of_a_leg_cuts_an_episode_its_last_mask_is_replayed(learner: str, tmp_path: Path) -> None:
+def test_final_mask_at_the_end_of_a_leg_is_replayed(learner: str, tmp_path: Path) -> None:
     found = replayed(learner, tmp_path, length=100, ticks=10)
     assert {seen % 100 for seen, _ in found} == set(range(1, 11))
     assert not wrong(found)

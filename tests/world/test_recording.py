@@ -235,7 +235,7 @@ def test_a_part_is_an_ordinary_npz_file(tmp_path: Path) -> None:
         assert part["0/observation/0"].shape == (20, 3, 1)
 
 
-def test_what_is_played_is_the_same_with_and_without_a_record(tmp_path: Path) -> None:
+def test_recording_does_not_change_the_run(tmp_path: Path) -> None:
     data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, blue=RANDOM)
     on, off = play(data, tmp_path), play({**data, "record": "nothing"}, tmp_path)
     assert on.folder.episodes.read_bytes() == off.folder.episodes.read_bytes()

@@ -159,7 +159,7 @@ def test_game_with_global_randomness_is_not_reproduced(tmp_path: Path) -> None:
     assert [(found.lane, found.episode, found.tick) for found in differences(match)] == [(0, 0, 1), (1, 0, 1)]
 
 
-def test_what_is_played_is_the_same_with_and_without_replays(tmp_path: Path) -> None:
+def test_replays_do_not_change_the_run(tmp_path: Path) -> None:
     data = GAMES["touchdown"]
     on, off = play(data, tmp_path), play({**data, "record": "nothing"}, tmp_path)
     assert on.folder.episodes.read_bytes() == off.folder.episodes.read_bytes()
@@ -241,7 +241,7 @@ def test_replays_of_another_match_are_not_mixed_in(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("game", ["touchdown", "CartPole", "connect four", "rock_paper_scissors"])
-def test_an_action_that_is_not_the_one_that_was_taken_is_found_at_its_tick(game: str, tmp_path: Path) -> None:
+def test_changed_action_is_detected_at_its_tick(game: str, tmp_path: Path) -> None:
     match = match_of(play(GAMES[game], tmp_path))
     recording = match.recordings[1]
     tick = next(t for t in range(25, 40) if _acts(match, tick=t, lane=1))
@@ -261,7 +261,7 @@ def _acts(match: MatchReplays, *, tick: int, lane: int) -> bool:
     raise AssertionError(f"nothing was played on tick {tick}")
 
 
-def test_an_action_that_changes_nothing_is_found_as_well(tmp_path: Path) -> None:
+def test_ineffective_action_change_is_detected(tmp_path: Path) -> None:
     match = match_of(play(run_of("games:Dropout", "blue", "blue", "red", ticks=20), tmp_path))  # pays whatever is done
     other_action(match.recordings[0].path, tick=1, lane=2, column=1)
     (found,) = differences(match_of(match.path.parents[2]))
@@ -278,7 +278,7 @@ def test_differing_episode_ends_the_replay(tmp_path: Path) -> None:
         list(events_of(match, second))
 
 
-def test_another_seed_is_found_before_anything_is_played(tmp_path: Path) -> None:
+def test_changed_seed_is_detected_before_play(tmp_path: Path) -> None:
     match = match_of(play(GAMES["CartPole"], tmp_path))
 
     def change(chunk: Chunk) -> Chunk:
@@ -498,7 +498,7 @@ def test_a_difference_is_exit_1_and_a_damaged_file_exit_2(tmp_path: Path, capsys
         (["--match", "0", "--episode", "1", "--video", "no/a.gif"], "--video: there is no folder 'no'"),
     ],
 )
-def test_what_cannot_be_is_refused(
+def test_impossible_combinations_are_refused(
     arguments: list[str], words: str, duel: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert words in said(capsys, str(duel), *arguments, code=2)

@@ -233,7 +233,7 @@ OTHER_GAMES = {
 
 
 @pytest.mark.parametrize("difference", OTHER_GAMES)
-def test_another_game_is_refused_before_anything_is_touched(difference: str, tmp_path: Path) -> None:
+def test_another_game_is_refused_before_files_change(difference: str, tmp_path: Path) -> None:
     data, words = OTHER_GAMES[difference]
     folder = play(duel(ticks=40), tmp_path, given=True).folder
     folder.lock.write_text("a killed process")

@@ -60,9 +60,7 @@ def own_at(played: Played, tick: int, match: int = 0) -> Any:
     ("algorithm", "options"),
     [("ppo", PPO_NORMALIZED), ("a2c", {"n_steps": 8, "hidden_sizes": [8]}), ("dqn", DQN_NORMALIZED)],
 )
-def test_one_worker_alone_learns_to_the_bit_what_it_learns_with_a_barrier(
-    algorithm: str, options: Any, tmp_path: Path
-) -> None:
+def test_single_worker_is_bit_equal_with_and_without_a_barrier(algorithm: str, options: Any, tmp_path: Path) -> None:
     found = [play(run_of(algorithm, options, lanes=(3,), reduce=reduce), tmp_path) for reduce in ("ordered", "fast")]
     assert all_equal(*(state_at(played, 100) for played in found))
     lines = [[{**line, "seconds": 0} for line in JournalReader(played.folder.metrics)] for played in found]

@@ -143,7 +143,7 @@ def test_mistake_is_refused_before_play(change: dict[str, Any], message: str) ->
     ],
     ids=["samples", "turns"],
 )
-def test_what_the_library_cannot_do_ends_the_run_as_a_mistake(data: Any, message: str, tmp_path: Path) -> None:
+def test_unsupported_library_feature_ends_the_run(data: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(RoleFailed) as caught:
         play(data(), tmp_path)
     assert message in str(caught.value)
