@@ -1,14 +1,14 @@
-"""Code of a user's own that is told what happens in a run: the `callbacks` of its configuration.
+"""Callbacks: a user's classes whose methods the run calls, from `callbacks` of the configuration.
 
     class Best(Callback):
         def on_update(self, line):
             if line["entropy"] < 0.01:
                 self.stop()
 
-They live in the process of the root, are called in the configuration's order, and are told of a line when it is on
-record: it reaches its file within a second. While a callback is at work nothing is recorded and no leg ends, so work
-that takes long belongs into a thread of its own. When a process has died and the run goes back to its newest boundary,
-callbacks are made anew, as by `--resume`. A callback that raises ends the run.
+They run in the root's process, in the configuration's order. A line is passed to them when it is recorded: it reaches
+its file within a second. While a callback runs, nothing is recorded and no leg ends, so long work belongs in a thread.
+When a process has died and the run goes back to its newest boundary, callbacks are created again, as by `--resume`. A
+callback that raises ends the run.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class StartedRun(NamedTuple):
     Args:
         folder: the run folder.
         plan: as in its `plan.json`.
-        resumed: whether an earlier part of the run is on record, of which this callback has not heard: after
-            `--resume`, or after a death, when the run goes back to its newest boundary.
+        resumed: whether an earlier part of the run is recorded, which this callback object has not seen: after
+            `--resume`, or after the death of a process, when the run goes back to its newest boundary.
     """
 
     folder: Path
@@ -42,40 +42,39 @@ class StartedRun(NamedTuple):
 
 
 class Callback:
-    """Base class of callbacks: is told what happens in a run, and does nothing with it.
+    """Base class of callbacks; its methods do nothing.
 
-    A class of your own overrides what it wants to hear of. Its `__init__` takes the options of the configuration and
-    raises where they are wrong; `arena check` and `arena plan` make one too, so whatever it opens it opens in
-    `on_start`.
+    A class of your own overrides the methods that it needs. Its `__init__` takes the options of the configuration and
+    raises if they are wrong; `arena check` and `arena plan` create it too, so it should open files in `on_start`.
     """
 
     _wants_end = False
 
     def on_start(self, run: StartedRun) -> None:
-        """All roles are ready, and no match has played a tick."""
+        """Called when all roles are ready, before the first tick."""
 
     def on_round(self, number: int) -> None:
-        """A round has been played to its end; the first one is 0."""
+        """Called after each round; the first one is 0."""
 
     def on_episode(self, line: Mapping[str, Any]) -> None:
-        """An episode is over: its line of `episodes.jsonl`."""
+        """Called after each episode, with its line of `episodes.jsonl`."""
 
     def on_update(self, line: Mapping[str, Any]) -> None:
-        """A policy has learned once more: its line of `metrics.jsonl`."""
+        """Called after each update of a policy, with its line of `metrics.jsonl`."""
 
     def on_checkpoint(self, tick: int, checkpoints: Mapping[str, Path]) -> None:
-        """A leg has ended, all is saved and on the disk.
+        """Called after each leg, when its checkpoints are on the disk.
 
         Args:
             tick: of all matches.
-            checkpoints: the files, by policies that have one. Later on all but the first and the last three go.
+            checkpoints: the files, by policy. All but the first and the last three are deleted later.
         """
 
     def on_end(self) -> None:
-        """The run has ended in good order, at its last tick or before; not called where it fails."""
+        """Called when the run has ended without a failure, at its last tick or before."""
 
     def stop(self) -> None:
-        """Ends the run early and in good order, as a signal does: all is saved, and `--resume` could go on from there.
+        """Ends the run early, as a signal does: everything is saved, and `--resume` can continue it.
 
         May be called in any of the methods. The run exits with 0.
         """
@@ -83,15 +82,15 @@ class Callback:
 
 
 METHODS = tuple(name for name in vars(Callback) if name.startswith("on_"))
-"""What callbacks are told by."""
+"""The names of the methods that a run calls."""
 
 
 def made(planned: Sequence[CallbackPlan]) -> list[Any]:
     """The callbacks of a plan: objects of these classes, which need not be derived from `Callback`.
 
     Raises:
-        ConfigError: with the place in the configuration: there is no such class, none of its methods is ever called,
-            one is misspelt or takes other arguments; or it does not take the options.
+        ConfigError: with the place in the configuration: there is no such class, it has no method that is called, a
+            method is misspelt or takes other arguments, or the class does not take the options.
     """
     return [_made(callback, f"callbacks[{index}]") for index, callback in enumerate(planned)]
 
@@ -107,7 +106,7 @@ def _made(planned: CallbackPlan, path: str) -> Any:
         return cls(**planned.options)
     except ConfigError as error:
         raise ConfigError(f"{cls.__name__}: {error.message}", path=f"{path}.options") from error
-    except (Exception, SystemExit) as error:  # whatever it is, the options have led to it
+    except (Exception, SystemExit) as error:  # any error of the class: the options have caused it
         found = f"{cls.__name__}: {type(error).__name__}: {error}{where_raised(error)}"
         raise ConfigError(found, path=f"{path}.options") from error
 
@@ -116,10 +115,10 @@ def _check_methods(cls: type[Any]) -> None:
     for name in dir(cls):
         if name.startswith("on_") and name not in METHODS and callable(getattr(cls, name)):
             raise ConfigError(f"{cls.__name__}.{name}() is never called; {nearest(name, METHODS)}")
-    heard = [name for name in METHODS if _hears(cls, name)]
-    if not heard:
+    overridden = [name for name in METHODS if _overrides(cls, name)]
+    if not overridden:
         raise ConfigError(f"{cls.__name__} has no method that is ever called; known: {', '.join(METHODS)}")
-    for name in heard:
+    for name in overridden:
         _check_arguments(cls, name)
 
 
@@ -132,8 +131,8 @@ def _check_arguments(cls: type[Any], name: str) -> None:
         raise ConfigError(f"{cls.__name__}.{name} cannot be called with ({', '.join(arguments)}): {error}") from error
 
 
-def _hears(cls: type[Any], name: str) -> bool:
-    """Whether a class does anything when it is told this."""
+def _overrides(cls: type[Any], name: str) -> bool:
+    """Whether a class defines a method of this name, other than the base class's."""
     return callable(getattr(cls, name, None)) and getattr(cls, name) is not getattr(Callback, name)
 
 
@@ -151,19 +150,19 @@ def _check_options(cls: type[Any], options: Mapping[str, Any], path: str) -> Non
 
 
 class Callbacks:
-    """All callbacks of a run, as the root speaks to them.
+    """All callbacks of a run, called by the root.
 
     Args:
-        planned: which.
+        planned: the callbacks of the plan.
         stop: ends the run early; takes the name of the callback that asked for it.
 
     Attributes:
-        hears_episodes: whether some callback is told of episodes, so that their lines are worth to be made.
-        hears_updates: likewise of updates.
+        needs_episodes: whether a callback has `on_episode`; if not, lines of episodes need not be built for it.
+        needs_updates: likewise `on_update`.
 
     Raises:
         ConfigError: as `made`.
-        CallbackFailed: from every method: one of them has raised.
+        CallbackFailed: from every method, if a callback raises.
     """
 
     def __init__(self, planned: Sequence[CallbackPlan], stop: Callable[[str], None]) -> None:
@@ -171,43 +170,43 @@ class Callbacks:
         self._started = self._ended = False
         listeners = [(f"callback {plan.target}", item) for plan, item in zip(planned, made(planned), strict=True)]
         self._listeners = {
-            method: [(name, item) for name, item in listeners if _hears(type(item), method)] for method in METHODS
+            method: [(name, item) for name, item in listeners if _overrides(type(item), method)] for method in METHODS
         }
-        self.hears_episodes = bool(self._listeners["on_episode"])
-        self.hears_updates = bool(self._listeners["on_update"])
+        self.needs_episodes = bool(self._listeners["on_episode"])
+        self.needs_updates = bool(self._listeners["on_update"])
 
     def start(self, folder: Path, plan: Callable[[], Mapping[str, Any]], *, resumed: bool) -> None:
-        """The run begins, or goes on after an evaluation; callbacks are told the first time."""
+        """Calls `on_start`, the first time only: a run also starts again after each evaluation."""
         if not self._started and self._listeners["on_start"]:
-            self._tell("on_start", StartedRun(folder, plan(), resumed))
+            self._call("on_start", StartedRun(folder, plan(), resumed))
         self._started = True
 
     def episode(self, line: Mapping[str, Any]) -> None:
-        """An episode is on record."""
-        self._tell("on_episode", line)
+        """Calls `on_episode`: an episode is recorded."""
+        self._call("on_episode", line)
 
     def update(self, line: Mapping[str, Any]) -> None:
-        """An update is on record."""
-        self._tell("on_update", line)
+        """Calls `on_update`: an update is recorded."""
+        self._call("on_update", line)
 
     def checkpoint(self, tick: int, checkpoints: Mapping[str, Path]) -> None:
-        """A boundary is on the disk."""
-        self._tell("on_checkpoint", tick, checkpoints)
+        """Calls `on_checkpoint`: a boundary is on the disk."""
+        self._call("on_checkpoint", tick, checkpoints)
 
     def round(self, number: int) -> None:
-        """A round is over."""
-        self._tell("on_round", number)
+        """Calls `on_round`: a round is over."""
+        self._call("on_round", number)
 
     def end(self) -> None:
-        """The run is over; told once, though a death may let it end again."""
+        """Calls `on_end`, once: after the death of a process a run may end a second time."""
         if not self._ended:
             self._ended = True
-            self._tell("on_end")
+            self._call("on_end")
 
-    def _tell(self, method: str, *told: Any) -> None:
+    def _call(self, method: str, *arguments: Any) -> None:
         for name, listener in self._listeners[method]:
             try:
-                getattr(listener, method)(*told)
+                getattr(listener, method)(*arguments)
             except (Exception, SystemExit) as error:
                 trace = "".join(traceback.format_exception(error)).rstrip()
                 raise CallbackFailed(name, trace) from error

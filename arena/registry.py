@@ -1,6 +1,6 @@
-"""Names to objects: the built-in environments and algorithms, and a user's own as `package.module:attribute`.
+"""The registry: built-in environments, wrappers and algorithms, and a user's own as `package.module:attribute`.
 
-This is the only way by which the arena reaches `envs` and `policies`: by name, when they are needed.
+The arena imports `envs` and `policies` only through these names, when they are needed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """A built-in: where it is, what it is in one line, and which package of which extra it needs."""
+    """A built-in: its target, a line of description, and the package that it needs, of which extra."""
 
     target: str
     description: str
@@ -69,7 +69,7 @@ WRAPPERS: dict[str, Entry] = {
     "time_limit": Entry("envs.adapters.wrappers:TimeLimit", "episodes are truncated after N ticks"),
 }
 
-_OWN_PACKAGES = ("envs", "policies")  # installed beside `arena`, under names that a user's folder may have too
+_OWN_PACKAGES = ("envs", "policies")  # installed beside `arena`; a user's folder may have the same name
 _HOME = Path(__file__).resolve().parent.parent
 _GIVEN_BY_PLACE = 2  # of a worker's parameters: env, group
 _KIND_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "null"}
@@ -79,8 +79,8 @@ def load_object(target: str) -> Any:
     """The object that `package.module:attribute` names; the attribute may have dots.
 
     Raises:
-        ConfigError: not of this form; no such module or attribute; or the module itself fails when it is imported
-            (its own error is in the message, and is the cause).
+        ConfigError: not of this form; no such module or attribute; or an error during the import of the module, which
+            is in the message, and is the cause.
     """
     module_name, colon, attribute = target.partition(":") if isinstance(target, str) else ("", "", "")
     if not (colon and attribute and module_name and not module_name.startswith(".")):
@@ -100,8 +100,8 @@ def _import(module_name: str, target: str) -> ModuleType:
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and _is_part(error.name, module_name):
             raise ConfigError(
-                f"{target!r}: there is no module {error.name!r}; it has to be installed, or to lie in the current "
-                f"directory{_shadow_note(module_name)}"
+                f"{target!r}: there is no module {error.name!r}; install it, or start in the directory that "
+                f"contains it{_shadow_note(module_name)}"
             ) from error
         raise ConfigError(
             f"{target!r}: the module {module_name!r} was found, but importing it failed with "
@@ -110,12 +110,12 @@ def _import(module_name: str, target: str) -> ModuleType:
 
 
 def _is_part(missing: str | None, module_name: str) -> bool:
-    """Whether the module that was not found is the one asked for, or a package of it: not one that *it* imports."""
+    """Whether the missing module is the requested one or a package of it, not one that *it* imports."""
     return missing is not None and f"{module_name}.".startswith(f"{missing}.")
 
 
 def where_raised(error: BaseException) -> str:
-    """The innermost line that the error came through, as ` (file, line n)`; empty when that is here."""
+    """The innermost line of the error's traceback, as ` (file, line n)`; empty if it is in this module."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
     own = [frame for frame in frames if Path(frame.filename).parent.name != "importlib"]
     last = own[-1] if own else None
@@ -125,12 +125,12 @@ def where_raised(error: BaseException) -> str:
 def _no_attribute(owner: Any, name: str) -> str:
     where = getattr(owner, "__file__", None) or repr(owner)
     made = [one for one in dir(owner) if one[0] != "_" and callable(inspect.getattr_static(owner, one, None))]
-    close = close_name(name, made)  # never a module or a number that it has for itself
+    close = close_name(name, made)  # no module and no number of the owner
     return f"{where} has no {name!r}" + ("" if close is None else f"; did you mean {close!r}?")
 
 
 def _shadow_note(module_name: str) -> str:
-    """Explains two packages of one name: the arena's own `envs` or `policies`, and a user's."""
+    """A note about two packages of one name: the arena's own `envs` or `policies`, and a user's."""
     package = module_name.partition(".")[0]
     if package not in _OWN_PACKAGES:
         return ""
@@ -151,32 +151,32 @@ def _location(module: ModuleType | None) -> Path | None:
 
 
 def environment_factory(make: str) -> Callable[..., Any]:
-    """What makes an environment: `factory(**kwargs)`.
+    """The factory of an environment, called as `factory(**kwargs)`.
 
     Args:
         make: a short name, `gymnasium:ID`, `pettingzoo:NAME`, or `package.module:callable`.
 
     Raises:
-        ConfigError: nothing has this name.
+        ConfigError: the name is unknown, or is not a callable.
     """
     source, colon, name = make.partition(":")
     if colon and source in ("gymnasium", "pettingzoo"):
         return cast("Callable[..., Any]", load_object(f"envs.adapters:{source}_factory")(name))
     factory = load_object(_target(make, ENVIRONMENTS, "environment"))
     if not callable(factory):
-        raise ConfigError(f"{make!r} is {_article(factory)}, not something that makes an environment when called")
+        raise ConfigError(f"{make!r} is {_article(factory)}, not a callable that creates an environment")
     return cast("Callable[..., Any]", factory)
 
 
 def adapt_environment(
     make: str, kwargs: Mapping[str, Any], lanes: int, wrappers: Sequence[tuple[str, Any]] = ()
 ) -> BatchedEnv:
-    """Makes an environment of `lanes` lanes. Errors of its own constructor pass through unchanged.
+    """Creates an environment of `lanes` lanes. Errors of its constructor pass through unchanged.
 
     Args:
         make: as for `environment_factory`.
-        kwargs: given to the environment.
-        lanes: how many of it step together.
+        kwargs: arguments of the environment.
+        lanes: the number of copies that step together.
         wrappers: name and argument of each, the innermost first.
     """
     adapt = load_object("envs.adapters:adapt")
@@ -184,14 +184,14 @@ def adapt_environment(
 
 
 def wrapper(name: str) -> Callable[..., Any]:
-    """What wraps an environment: a short name's, or a user's own as `package.module:Wrapper`.
+    """The class or function of a wrapper: a short name, or a user's own as `package.module:Wrapper`.
 
     Raises:
-        ConfigError: nothing has this name, or it cannot be called.
+        ConfigError: the name is unknown, or is not a callable.
     """
     found = load_object(_target(name, WRAPPERS, "wrapper"))
     if not callable(found):
-        raise ConfigError(f"{name!r} is {_article(found)}, not something that wraps an environment when called")
+        raise ConfigError(f"{name!r} is {_article(found)}, not a callable that wraps an environment")
     return cast("Callable[..., Any]", found)
 
 
@@ -199,8 +199,8 @@ def algorithm(name: str) -> type[Any]:
     """The class of an algorithm: a short name, or `package.module:Class`.
 
     Raises:
-        ConfigError: nothing has this name, the package that it needs is not installed, or it is no class with `face`
-            and `run`.
+        ConfigError: the name is unknown, the package that it needs is not installed, or it is not a class with
+            `face` and `run`.
     """
     _check_installed(name, ALGORITHMS.get(name))
     found = load_object(_target(name, ALGORITHMS, "algorithm"))
@@ -223,17 +223,17 @@ class ConfiguredAlgorithm(NamedTuple):
 
 
 def configured_algorithm(name: str, options: Mapping[str, Any], *, acts: bool, path: str) -> ConfiguredAlgorithm:
-    """The class of a policy's algorithm, checked against all that the configuration asks of it, and its options.
+    """The class of a policy's algorithm, checked against the configuration, and its options.
 
     Args:
         name: a short name, or `package.module:Class`.
         options: from the configuration.
-        acts: whether it is to play without learning.
+        acts: whether the policy plays without learning.
         path: of the policy, such as `policies.blue`.
 
     Raises:
-        ConfigError: there is no such class; it does not take the options, cannot be made as the arena makes it, or is
-            to play without learning and has no `actor()`.
+        ConfigError: there is no such class; it does not take the options, has another signature than the arena's calls,
+            or plays without learning and has no `actor()`.
     """
     with located(path=f"{path}.algorithm"):
         cls = algorithm(name)
@@ -252,16 +252,16 @@ def worker_class(name: str, options: Mapping[str, Any], *, acts: bool, path: str
 
 
 def schedule_of(cls: type[Any]) -> str:
-    """When an algorithm says that its workers meet their group: `ticks` or, also where it says nothing, `episodes`.
+    """When the workers of an algorithm synchronize, by its `schedule`: `ticks` or `episodes` (the default).
 
     Raises:
-        ConfigError: it says something else.
+        ConfigError: `schedule` has another value.
     """
     said = getattr(cls, "schedule", EPISODES)
     if said not in SCHEDULES:
         raise ConfigError(
-            f"{cls.__name__}.schedule is {said!r}; it says when workers meet their group: {TICKS!r}, after the same "
-            f"ticks of their matches, or {EPISODES!r}, whenever an episode is over; {nearest(str(said), SCHEDULES)}"
+            f"{cls.__name__}.schedule is {said!r}; it is {TICKS!r} if workers synchronize after the same ticks "
+            f"of their matches, or {EPISODES!r} if they do after episodes; {nearest(str(said), SCHEDULES)}"
         )
     return str(said)
 
@@ -271,7 +271,7 @@ def _check_signature(cls: type[Any], options: Mapping[str, Any]) -> None:
         inspect.signature(cls).bind(None, None, ticks=1, **options)
     except TypeError as error:
         raise ConfigError(
-            f"{cls.__name__}.__init__ cannot take (env, group, *, ticks, **options), which every worker is made with: "
+            f"{cls.__name__}.__init__ cannot be called with (env, group, *, ticks, **options), as for every worker: "
             f"{error}"
         ) from error
 
@@ -279,7 +279,7 @@ def _check_signature(cls: type[Any], options: Mapping[str, Any]) -> None:
 def check_names(
     environments: Mapping[str, str], algorithms: Mapping[str, str], wrappers: Mapping[str, Sequence[str]]
 ) -> None:
-    """Refuses short names that nothing has, without importing anything.
+    """Refuses unknown short names, without importing anything.
 
     Args:
         environments: `make` of each entry of `envs`.
@@ -313,12 +313,12 @@ def _target(name: str, known: Mapping[str, Entry], what: str) -> str:
 
 
 def _library_words(name: str) -> str:
-    """How a game of another library is written, where the name looks like one: `CartPole-v1`, `mpe2.simple_tag_v3`."""
+    """The notation of a game of another library, if the name looks like one: `CartPole-v1`, `mpe2.simple_tag_v3`."""
     version = re.search(r"([-_])v\d+$", name)
     if version is None or ":" in name:
         return ""
     library, source = {"-": ("Gymnasium", "gymnasium"), "_": ("PettingZoo", "pettingzoo")}[version[1]]
-    return f"a game of {library} is written '{source}:{name.removeprefix(f'{source}.')}'; "
+    return f"write a game of {library} as '{source}:{name.removeprefix(f'{source}.')}'; "
 
 
 def _check_installed(name: str, entry: Entry | None) -> None:
@@ -365,7 +365,7 @@ def _declared_options(cls: type[Any]) -> type[Any] | None:
 
 
 def _is_struct(kind: type[Any]) -> bool:
-    """Whether a class is a msgspec struct, asked without importing msgspec."""
+    """Whether a class is a msgspec struct; does not import msgspec."""
     return hasattr(kind, "__struct_fields__")
 
 
@@ -380,19 +380,18 @@ def _after_env_and_group(parameters: list[inspect.Parameter]) -> list[inspect.Pa
 def decode_options(cls: type[Any], options: Mapping[str, Any], *, path: str) -> dict[str, Any]:
     """The options of an algorithm in the types that it declares: the values of its `Options` struct.
 
-    An algorithm without a struct is given the values as they are, after its `Options` dataclass was made, or else the
-    annotations of its `__init__` were looked at. Last its classmethod `check_options(options)` is asked, which may look
-    further: whether a function can be found, or a device.
+    An algorithm without a struct gets the values unchanged, after a check by its `Options` dataclass or the annotations
+    of its `__init__`. Last its classmethod `check_options(options)` is called, for instance to find a function or a
+    device.
 
     Args:
         cls: the algorithm.
         options: from the configuration.
-        path: of the policy, such as `policies.blue`; the path of what an algorithm raises itself begins there, such as
+        path: of the policy, such as `policies.blue`; prefix of the paths in errors of the algorithm, such as
             `options.gamma`.
 
     Raises:
-        ConfigError: an option that it does not take, one that is missing, or a wrong value, with the place in the
-            configuration.
+        ConfigError: an unknown option, a missing one, or a wrong value, with the place in the configuration.
     """
     parameters = option_parameters(cls)
     for name in options:
@@ -410,7 +409,7 @@ def decode_options(cls: type[Any], options: Mapping[str, Any], *, path: str) -> 
             if declared is None:
                 _check_kinds(cls, options)
             elif _is_struct(declared):
-                from arena.config.decode import convert  # here, as algorithms without a struct have no use for it
+                from arena.config.decode import convert  # imported only for algorithms with a struct
 
                 struct = convert(declared, options, "options")
                 decoded = {name: getattr(struct, name) for name in options}
@@ -430,31 +429,31 @@ def _listed_name(cls: type[Any]) -> str:
 
 
 def _check_kinds(cls: type[Any], options: Mapping[str, Any]) -> None:
-    """Holds values against the annotations of `__init__`, where these are numbers, text, true or false, or null."""
+    """Checks values against the annotations of `__init__` that are numbers, text, booleans or None."""
     parameters = inspect.signature(cls.__init__).parameters
     for name, value in options.items():
         if name not in parameters:
             continue
         parameter = parameters[name]
         kinds = _simple_kinds(parameter.annotation, getattr(cls.__init__, "__globals__", {}))
-        unsaid = value is None and parameter.default is None  # `rate: float = None`
-        if kinds and not unsaid and not any(_is_a(kind, value) for kind in kinds):
+        optional = value is None and parameter.default is None  # `rate: float = None`
+        if kinds and not optional and not any(_is_a(kind, value) for kind in kinds):
             words = " or ".join(_KIND_WORDS[kind] for kind in kinds)
             raise ConfigError(f"got {value!r}, expected {words}", path=f"options.{name}")
 
 
 def _simple_kinds(annotation: Any, names: dict[str, Any]) -> Sequence[type[Any]]:
-    """The types that an annotation allows; none where one of them says nothing of a value in a file."""
+    """The types that an annotation allows; empty if one of them is not the type of a value in a file."""
     try:
         kind = get_type_hints(SimpleNamespace(__annotations__={"option": annotation}), names)["option"]
-    except Exception:  # an annotation may be anything: this one is there for a type checker, or for a reader
+    except Exception:  # an annotation may be anything; this one cannot be evaluated
         return ()
     kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     return kinds if all(isinstance(one, type) and one in _KIND_WORDS for one in kinds) else ()
 
 
 def _is_a(kind: type[Any], value: Any) -> bool:
-    """Whether a value is of a type: an integer is a number too, true and false are none."""
+    """Whether a value is of a type: an integer is a number too, a boolean is not."""
     if isinstance(value, bool):
         return kind is bool
     return isinstance(value, (int, float) if kind is float else kind)
@@ -462,16 +461,16 @@ def _is_a(kind: type[Any], value: Any) -> bool:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """While this lasts, Python does not look for garbage; what was imported is never looked through afterwards.
+    """Pauses the garbage collector, and excludes imported objects from later collections.
 
-    One tenth of the time that big libraries take to import, and a third of it when the process ends.
+    Saves one tenth of the import time of big libraries, and a third of it when the process ends.
     """
     was_enabled, known = gc.isenabled(), len(sys.modules)
     gc.disable()
     try:
         yield
     finally:
-        if len(sys.modules) > known:  # else this would only keep what is garbage by now
+        if len(sys.modules) > known:  # else this would only keep garbage
             gc.freeze()
         if was_enabled:
             gc.enable()

@@ -1,12 +1,12 @@
-"""Checks for those who write games for the arena.
+"""Checks for authors of games.
 
-`check_batched_env` holds a game against every sentence of the contract in `arena.game.api`:
+`check_batched_env` checks a game against the contract in `arena.game.api`:
 
     def test_my_game_keeps_the_contract():
         check_batched_env(MyGame(lanes=3))
 
 It plays with random actions, resets lanes as they end, plays everything twice with the same seeds, and raises
-`ContractBroken` at the first thing that is not as it should be.
+`ContractBroken` at the first breach.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["ContractBroken", "check_batched_env"]
 
 
 class ContractBroken(ArenaError, AssertionError):
-    """A game does not do what `arena.game.api` says; the message tells what, where, and what was expected."""
+    """A game breaks the contract of `arena.game.api`; the message names what, where, and what was expected."""
 
 
 def check_batched_env(
@@ -41,18 +41,18 @@ def check_batched_env(
     again: BatchedEnv | None = None,
     tolerate: Callable[[str], None] | None = None,
 ) -> None:
-    """Plays `ticks` ticks with random actions, twice, and checks all that the game says.
+    """Plays `ticks` ticks with random actions, twice, and checks everything that the game returns.
 
     Args:
         env: the game; it is left open, in the middle of an episode.
-        ticks: how long to play. Long enough for some episodes to end, or less is checked.
+        ticks: how long to play: long enough for some episodes to end, else fewer rules are checked.
         seed: of the game's lanes and of the random actions.
-        repeatable: whether the same seeds and actions must give the same game; false for games that cannot promise
-            it, such as those that run in real time.
+        repeatable: whether the same seeds and actions must give the same game; false for games that cannot
+            guarantee it, such as games in real time.
         again: a second object of the same game, which plays the second time: a run makes its games anew at each
             boundary, and so does a replay; None: `env` plays both times.
-        tolerate: is told, in a sentence, each breach that a run can live with: a game that is not repeatable, and one
-            that cannot be rendered; None: these are raised, too.
+        tolerate: called with a sentence about each breach that does not prevent a run: the game is not repeatable, or
+            cannot be rendered; None: these are raised, too.
 
     Raises:
         ContractBroken: at the first breach.
@@ -61,7 +61,7 @@ def check_batched_env(
     first = _play(env, ticks, seed)
     if repeatable:
         with _tolerated(tolerate, "replays of it can differ, and a resumed run from the run that was not interrupted"):
-            _check_same_story(first, _play(env if again is None else again, ticks, seed))
+            _check_repeated(first, _play(env if again is None else again, ticks, seed))
     with _tolerated(tolerate, "there are no pictures of it in videos and in the report"):
         _check_picture(env)
 
@@ -76,7 +76,7 @@ def _tolerated(tolerate: Callable[[str], None] | None, cost: str) -> Iterator[No
         tolerate(f"{breach}. It can be trained on, but {cost}")
 
 
-def _check_same_story(first: list[list[NDArray[Any]]], second: list[list[NDArray[Any]]]) -> None:
+def _check_repeated(first: list[list[NDArray[Any]]], second: list[list[NDArray[Any]]]) -> None:
     for event, (one, other) in enumerate(zip(first, second, strict=False)):  # of two lengths: they differ before
         _must(
             len(one) == len(other) and all(map(_same, one, other)),
@@ -109,28 +109,28 @@ def _check_interface(env: BatchedEnv) -> None:
 
 
 def _play(env: BatchedEnv, ticks: int, seed: int) -> list[list[NDArray[Any]]]:
-    """Everything that the game said, frame by frame, as arrays."""
-    referee = _Referee(env)
+    """Everything that the game returned, frame by frame, as arrays."""
+    state = _EpisodeState(env)
     actors = _actors(env, seed)
     rng = np.random.default_rng(seed)
     all_lanes = np.ones(env.lanes, np.bool_)
     frame = env.reset(all_lanes, [seed + lane for lane in range(env.lanes)])
-    referee.see_reset(frame, all_lanes)
-    story = [_said(env, frame)]
+    state.see_reset(frame, all_lanes)
+    history = [_arrays(env, frame)]
     for tick in range(ticks):
-        step = env.step(_random_actions(env, referee.masks, actors, rng))
-        referee.see_step(step)
+        step = env.step(_random_actions(env, state.masks, actors, rng))
+        state.see_step(step)
         flags = (step.rewards, step.terminated, step.truncated)
-        story.append([*_said(env, step.frame), *(array.copy() for array in flags)])
-        over = referee.over
-        if tick % 3 == 2 and over.any():  # not at once: lanes that are over must stand still meanwhile
+        history.append([*_arrays(env, step.frame), *(array.copy() for array in flags)])
+        over = state.over
+        if tick % 3 == 2 and over.any():  # not at once: lanes that are over must not change meanwhile
             frame = env.reset(over)
-            referee.see_reset(frame, over)
-            story.append([array[over] for array in _said(env, frame)])
-    return story
+            state.see_reset(frame, over)
+            history.append([array[over] for array in _arrays(env, frame)])
+    return history
 
 
-def _said(env: BatchedEnv, frame: Frame) -> list[NDArray[Any]]:
+def _arrays(env: BatchedEnv, frame: Frame) -> list[NDArray[Any]]:
     """Copies of a frame's arrays, which hold only until the next call."""
     arrays = [frame.active, *(mask for mask in frame.masks if mask is not None)]
     for space, batched in zip(env.interface.observation_spaces, frame.observations, strict=True):
@@ -144,8 +144,8 @@ def _same(one: NDArray[Any], other: NDArray[Any]) -> bool:
     return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
 
 
-class _Referee:
-    """What is known of the episodes so far, and whether what the game says next fits it."""
+class _EpisodeState:
+    """The state of all episodes so far; checks that what the game returns next is consistent with it."""
 
     def __init__(self, env: BatchedEnv) -> None:
         self._env = env
@@ -163,7 +163,7 @@ class _Referee:
         _check_frame(self._env, frame, lanes, "after reset")
         self.ended[lanes] = False
         self._remember(frame, lanes)  # the rows of other lanes mean nothing
-        self._check_somebody_acts("after reset")
+        self._check_active("after reset")
 
     def _remember(self, frame: Frame, lanes: NDArray[np.bool_]) -> None:
         self.active[lanes] = frame.active[lanes]
@@ -175,21 +175,21 @@ class _Referee:
         """After a step of all lanes."""
         self._check_types(step)
         _check_frame(self._env, step.frame, ~self.over, "after step")
-        silent = self.ended
-        _must(not step.rewards[silent].any(), "an entity that had ended got a reward", "it must be 0 until a reset")
+        ended = self.ended
+        _must(not step.rewards[ended].any(), "an entity that had ended got a reward", "it must be 0 until a reset")
         flags = step.terminated | step.truncated
-        _must(not flags[silent].any(), "an entity ended twice in an episode", "flags are true on one tick only")
+        _must(not flags[ended].any(), "an entity ended twice in an episode", "flags are true on one tick only")
         self.ended = self.ended | flags
         self._remember(step.frame, np.ones(self._env.lanes, np.bool_))
-        _must(not self.active[self.ended].any(), "an entity that has ended is active", "it is out until a reset")
-        self._check_somebody_acts("after step")
+        _must(not self.active[self.ended].any(), "an entity that has ended is active", "it is inactive until a reset")
+        self._check_active("after step")
 
     def _check_types(self, step: Step) -> None:
         for name, dtype in (("rewards", np.float64), ("terminated", np.bool_), ("truncated", np.bool_)):
             _check_array(getattr(step, name), dtype, self.ended.shape, f"step.{name}")
         _must(np.isfinite(step.rewards).all(), f"rewards are {step.rewards}", "they must be finite")
 
-    def _check_somebody_acts(self, when: str) -> None:
+    def _check_active(self, when: str) -> None:
         stuck = np.flatnonzero(~self.over & ~self.active.any(axis=1))
         _must(not stuck.size, f"{when}: in lane {stuck} no entity is active", "a lane goes on until all have ended")
 
@@ -201,7 +201,7 @@ def _check_array(array: Any, dtype: Any, shape: tuple[int, ...], where: str) -> 
 
 
 def _check_frame(env: BatchedEnv, frame: Frame, lanes: NDArray[np.bool_], when: str) -> None:
-    """Of the lanes of the mask, everything; of the others, only that their rows are there."""
+    """Checks the lanes of the mask in full; of the other lanes only that their rows are there."""
     names = env.interface.entities
     _check_array(frame.active, np.bool_, (env.lanes, len(names)), f"{when}: active")
     for field in ("observations", "masks"):
@@ -242,7 +242,7 @@ def _check_mask(env: BatchedEnv, frame: Frame, entity: int, lanes: NDArray[np.bo
         _check_array(last, np.int8, (env.lanes, size), f"{where}: final mask")
         _must(np.isin(last[lanes], (0, 1)).all(), f"{where}: final mask {last}", "items are 0 and 1")
     acting = mask[lanes & frame.active[:, entity]]
-    _must(acting.any(axis=1).all(), f"{where}: the mask forbids everything", "who is to act must have a choice")
+    _must(acting.any(axis=1).all(), f"{where}: the mask forbids everything", "an active entity needs an allowed action")
 
 
 def _check_infos(env: BatchedEnv, frame: Frame, when: str) -> None:

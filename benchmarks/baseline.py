@@ -26,7 +26,7 @@ def options() -> dict[str, Any]:
 
 
 def perform(part: Callable[[MPI.Comm], None], wait: Callable[[MPI.Comm], None]) -> None:
-    """Plays this rank's part among all but the root; then everybody, and the root from the beginning, waits."""
+    """Plays this rank's part among all ranks but the root; then all ranks wait, the root from the beginning."""
     world = MPI.COMM_WORLD
     playing = world.Split(MPI.UNDEFINED if world.rank == 0 else 0, world.rank)
     if world.rank:
@@ -47,7 +47,7 @@ def sleep(world: MPI.Comm) -> None:
 
 
 def agreed_ticks(playing: MPI.Comm, tick: Callable[[], None], seconds: float, most: int = 10_000_000) -> int:
-    """Plays `PROBE` ticks and says how many more take about so long: the same number for everybody."""
+    """Plays `PROBE` ticks and returns how many more take about `seconds`: the same number on all ranks."""
     playing.Barrier()
     begun = time.monotonic()
     for _ in range(PROBE):

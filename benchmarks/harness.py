@@ -215,7 +215,7 @@ def method(doc: str | None) -> list[str]:
 
 
 def say(text: str) -> None:
-    """Tells whoever waits how far a benchmark is."""
+    """Prints the progress of a benchmark to stderr."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 

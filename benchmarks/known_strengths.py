@@ -176,7 +176,7 @@ def fixed(truth: Truth, games: int, rng: np.random.Generator, *, elo: float) -> 
 
 
 def is_right(truth: Truth, order: Sequence[str], elo: float) -> bool:
-    """Whether nobody stands above somebody who is better by `elo` or more."""
+    """Whether no player stands above a player that is better by `elo` or more."""
     strengths = np.array([truth.elo[int(name[1:])] for name in order])
-    best_below = np.maximum.accumulate(strengths[::-1])[::-1]  # of those who stand at a place or below it
+    best_below = np.maximum.accumulate(strengths[::-1])[::-1]  # of the players at a place or below it
     return bool((best_below - strengths < elo - 1e-9).all())

@@ -15,9 +15,10 @@ that is equal; the power is the share of promotions of a player that is 20 Elo b
 Order: 12 players evenly 100 Elo apart (from a beginner to a master), the same 50 Elo apart, and with strengths drawn
 from a normal distribution of 300 Elo, of which those closer than 100 may stand in either order. Sequential pairing and
 stopping, 11 games at a time, at a stated error of 5 % for the whole order, against a round robin of a fixed number of
-games of each pair: the smallest one whose order, simulated likewise, is wrong no more often. The round robin is given
-what nobody knows before: which size that is. The closer the players, the fewer games are wasted on unequal pairs, and
-the less there is to save; most games go to players so close that any order will do, where a round robin is never wrong.
+games of each pair: the smallest one whose order, simulated likewise, is wrong no more often. The round robin has
+an advantage: this size is not known in advance. The closer the players, the fewer games are wasted on unequal pairs,
+and the less there is to save; most games go to players so close that any order will do, where a round robin is never
+wrong.
 
 Groups: six players and six that are 100 Elo better, 20 leagues a turn. The stated error is for players that are apart;
 here chance decides who of the ones stands next to whom of the others, and an order is wrong if one of the worse stands

@@ -226,7 +226,7 @@ def replay(algorithm: str, name: str) -> Peer:
 
 
 def cartpoles() -> list[Row]:
-    """One pole; one whose velocities nobody sees; two."""
+    """One pole; one pole whose velocities are not observed; two poles."""
     game, unseen = "gymnasium:CartPole-v1", "without_velocities:cartpole"
     two = {name: learner(name, f"two-cartpoles-{name}") for name in ("ppo", "dqn")}
     goals = [Goal("return of ppo", 400, returns("ppo")), Goal("return of dqn", 200, returns("dqn"))]

@@ -92,10 +92,10 @@ def memory(size: Size, ticks: int) -> Sample:
     """Unshared memory of the arena's processes, in MiB."""
     with runs.arena(config(size._replace(ticks=ticks)), memory=True, every=2.0, timeout=900) as run:
         peaks = {role: [run.finished.peak_of_rank(rank) / MIB for rank in run.ranks(role)] for role in ROLES}
-        everybody = sum(usage.peak_share for usage in run.finished.processes.values())
+        total = sum(usage.peak_share for usage in run.finished.processes.values())
     figures = {f"MiB of a {role}, largest": max(found) for role, found in peaks.items()}
     figures |= {f"MiB of a {role}, median": statistics.median(found) for role, found in peaks.items()}
-    return {**figures, "MiB of all processes": everybody / MIB}
+    return {**figures, "MiB of all processes": total / MIB}
 
 
 ROLES = ("root", "environment", "worker")

@@ -2,8 +2,8 @@
 
 All contestants play the same game class, with the same network sizes, epochs, minibatch and numbers (`terms.py`):
 the fused loop in one process (the ceiling), the arena, Stable-Baselines3, Gymnasium's AsyncVectorEnv with one process
-per lane and the fused learner, and Ray RLlib. Everybody learns from equally many samples, or for as long as the slow
-ones are given. Samples/s are those of whole cycles of collecting and learning, without the start; CPU time is that of
+per lane and the fused learner, and Ray RLlib. All learn from equally many samples; the slow ones for a fixed
+time. Samples/s are those of whole cycles of collecting and learning, without the start; CPU time is that of
 all processes together in the same stretch.
 
 With 2 copies the arena plays two matches with 64 lanes each, whose two workers average their gradients: together a

@@ -1,8 +1,8 @@
-"""Processes: starts a command, watches all that it starts in turn, and says what they have used.
+"""Processes: starts a command, observes all processes that it starts, and measures what they use.
 
 Wall time runs from the start of the command to its end. CPU time is counted twice: by the kernel for all descendants
-that were waited for (`os.wait4`), and by looking at `/proc` now and then, which also sees daemons that nobody waits
-for and tells who used how much when. `accounting.py` holds one against the other.
+that were waited for (`os.wait4`), and by looking at `/proc` now and then, which also sees daemons that no process
+waits for, and shows the use of each process over time. `accounting.py` holds one against the other.
 
 Unshared memory (USS) is `Private_Clean + Private_Dirty` of `/proc/PID/smaps_rollup`: what would be free if only this
 process went away. The proportional share (PSS) splits what is shared among those who share it: its sum over all
@@ -184,9 +184,9 @@ class Watch:
         self._memory = memory
 
     def look(self) -> None:
-        """One look at everybody."""
+        """Measures all processes once."""
         table, now = lines(), time.monotonic()
-        # A child whose parent has ended belongs to nobody: those that were seen before are followed by number.
+        # A child whose parent has ended is no descendant any more: known processes are followed by their number.
         known = [number for number in self.seen if number in table]
         for number in {*descendants(self._root, table), *known}:
             usage = self.seen.setdefault(number, Usage(table[number].started))
@@ -275,7 +275,7 @@ def _wait(process: subprocess.Popen[bytes], watch: Watch, deadline: float, every
 
 
 def kill(watch: Watch) -> None:
-    """Kills everybody that a watch has seen and that still lives."""
+    """Kills all processes that a watch has seen and that still run."""
     watch.look()
     for number in watch.left_behind():
         with suppress(ProcessLookupError):

@@ -1,11 +1,11 @@
-"""The protocol of 2022 that this project's idea comes from, written anew from its description, as an MPI program.
+"""The protocol of 2022, from which this project's idea comes, reimplemented from its description as an MPI program.
 
     gather      every seat pickles its action to the environment
-    bcast       the environment pickles all answers (everybody's observations, rewards, ends, infos) to all seats
-    bcast       and once more everybody's first observations when an episode has ended
-    allgather   at every step all workers of a policy tell each other whether an episode has ended, and its result
+    bcast       the environment pickles all answers (observations, rewards, ends, infos of all entities) to all seats
+    bcast       and once more the first observations of all entities when an episode has ended
+    allgather   at every step all workers of a policy exchange whether an episode has ended, and its result
 
-The root, and whoever is done, waits in a blocking gather, as then.
+The root, and each process that has finished, waits in a blocking gather, as in the original.
 
     mpirun -n 6 python benchmarks/protocol_2022.py \
         '{"matches": [["blue", "blue", "red", "red"]], "game": "envs.touchdown:Touchdown",
@@ -37,8 +37,8 @@ class Environment:
             lanes=told["lanes"], game=told["game"], kwargs=told["kwargs"], notes=told["notes"], every=told["every"]
         )
         self._match = match
-        self._everybody = np.ones(told["lanes"], np.bool_)
-        frame = self.game.reset(self._everybody, list(range(told["lanes"])))
+        self._all_lanes = np.ones(told["lanes"], np.bool_)
+        frame = self.game.reset(self._all_lanes, list(range(told["lanes"])))
         match.bcast(list(frame.observations))
 
     def tick(self) -> None:

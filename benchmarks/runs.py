@@ -138,7 +138,7 @@ def under_mpi(ranks: int, command: Sequence[str]) -> list[str]:
 
 
 def ended_well(command: Sequence[str], folder: Path, *, timeout: float = 300.0, **watching: Any) -> Finished:
-    """Runs a command that has to succeed and to leave nobody behind.
+    """Runs a command that has to succeed and to leave no process behind.
 
     Raises:
         Failed: it does not.

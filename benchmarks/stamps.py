@@ -28,7 +28,7 @@ class Stamps:
 
     def __init__(self, folder: str | Path | None, *, every: int = 1) -> None:
         self.count = 0
-        self.reached: float | None = None  # when a goal was reached, if somebody says so
+        self.reached: float | None = None  # when a goal was reached; set by the caller
         self._folder = folder
         self._every = every
         self._next = 1
@@ -73,7 +73,7 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True)
 class Window:
-    """A stretch of time in which everybody was at work."""
+    """A period in which all processes were working."""
 
     begin: float
     end: float
@@ -102,7 +102,7 @@ def window(progress: Sequence[Progress], *, skip: float = 0.2) -> Window:
         skip: share of the stretch that is left out at its beginning: caches and pauses settle there.
 
     Raises:
-        ValueError: nobody has noted anything, or there is no moment at which all were at work.
+        ValueError: no process has recorded anything, or there is no moment at which all were working.
     """
     if not progress:
         raise ValueError("no process has noted its progress; did the run end before its first tick?")

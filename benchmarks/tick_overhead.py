@@ -1,7 +1,7 @@
 """The price of a tick: 6 processes, vector observations, a game that costs nothing.
 
-Compared are the arena, one typed Gather and Scatter of the same bytes, the same with the game and the copies that
-anybody needs who does something with these bytes, and the pickled protocol of 2022.
+Compared are the arena, one typed Gather and Scatter of the same bytes, the same with the game and the copies
+that any user of these bytes needs, and the pickled protocol of 2022.
 """
 
 from __future__ import annotations

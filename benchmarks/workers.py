@@ -11,7 +11,7 @@ import numpy as np
 
 
 class Constant:
-    """Plays action 0 always: what a tick costs when nobody thinks."""
+    """Always plays action 0: the cost of a tick without a policy."""
 
     face = "vector"
     schedule = "ticks"

@@ -106,8 +106,8 @@ class Touchdown:
         players = 2 * self.team_size
         self._moves = np.zeros((players, self.lanes, 2))  # of the current tick
         self._nothing = np.zeros((self.lanes, players))  # the rewards of a tick without a winner
-        self._nobody = np.zeros((self.lanes, players), np.bool_)  # the rows whose episode ends
-        for shown_often in (self._nothing, self._nobody):
+        self._none = np.zeros((self.lanes, players), np.bool_)  # the rows whose episode ends
+        for shown_often in (self._nothing, self._none):
             shown_often.setflags(write=False)
 
     def _players_as_seen(self) -> NDArray[np.intp]:
@@ -159,7 +159,7 @@ class Touchdown:
         decided = (blue | red) & played
         late = played & ~decided & (self.ticks >= self.max_steps)
         if not np.count_nonzero(decided | late):
-            return Step(self._frame(), self._nothing, self._nobody, self._nobody)
+            return Step(self._frame(), self._nothing, self._none, self._none)
         self._playing = played & ~decided & ~late
         margin = np.where(decided, blue.astype(np.float64) - red, 0.0)  # [L] +1 blue wins, -1 red wins
         rewards = margin[:, None] * self._side + 0.0  # + 0.0: no negative zeros

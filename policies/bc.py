@@ -35,6 +35,7 @@ from torch import Tensor, nn
 from arena.errors import ConfigError
 from policies.common.adam import Adam
 from policies.common.algorithm import Algorithm, Metrics
+from policies.common.columns import to_leaves, to_mask
 from policies.common.devices import moved
 from policies.common.group_learner import GroupLearner
 from policies.common.options import (
@@ -49,7 +50,6 @@ from policies.common.options import (
     Text,
 )
 from policies.common.rng import ACTING, EXPLORING, REPLAYING, stream
-from policies.common.rollout import to_leaves, to_mask
 from policies.common.tensors import load_weights, to_arrays
 from policies.networks.actor_critic import Encoder, mlp
 from policies.networks.distributions import Distribution

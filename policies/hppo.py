@@ -40,12 +40,13 @@ from arena.errors import ConfigError
 from policies import closed_form, ppo
 from policies.closed_form import actor_critic
 from policies.common.algorithm import Metrics
+from policies.common.columns import to_leaves, to_mask
 from policies.common.devices import moved
 from policies.common.gae import Flags, Floats, advantages_of
 from policies.common.on_policy import MEMORY, StateInputs, evaluate_network, values_of
 from policies.common.options import Count, Positive, wrong
 from policies.common.rng import ACTING, stream
-from policies.common.rollout import Batch, Evaluation, Rollout, to_leaves, to_mask
+from policies.common.rollout import Batch, Evaluation, Rollout
 from policies.networks.actor_critic import ActorCritic, Encoder
 from policies.networks.heads import ActionHead, DiscreteHead
 from policies.ppo import PPO
@@ -284,7 +285,7 @@ class HPPO(PPO):
         worth = advantages_of(turns, gamma=after, gae_lambda=self.options.gae_lambda)
         for row, array in ((0, worth.valid), (3, worth.advantages), (4, worth.returns)):
             columns[row] = torch.from_numpy(array).float().flatten()
-        return found._replace(batch=found.batch._replace(decisions=columns.t().contiguous()))
+        return found._replace(batch=found.batch.replace(decisions=columns.t().contiguous()))
 
     def update(self, batch: Batch, largest: int) -> Metrics:
         """As of PPO; the manager's divergence is a mean over decisions."""

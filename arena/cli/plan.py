@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from collections.abc import Callable, Sequence
 
@@ -12,9 +11,10 @@ from arena.config import Config, load_with_origin
 from arena.errors import ConfigError, Origin
 from arena.plan.build import make_plan
 from arena.plan.hosts import allocated, parse_hosts, shares
-from arena.plan.plan import Plan, to_json
+from arena.plan.plan import Plan
 from arena.plan.process_count import process_count
 from arena.preflight.examine import Preflight, examine
+from arena.records.formats import document_text, plan_file
 from arena.run.later_seats import later_plans
 from arena.terminal.output import say
 from arena.terminal.plan import dot, host_line, plan_text
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     findings = preflight(plan, config, origin)
     hosts = _host_lines(plan, arguments.hosts)
     if arguments.json:
-        say(json.dumps(to_json(plan), indent=2))
+        say(document_text(plan_file(plan)))
     elif arguments.dot:
         say(dot(plan, rounds=rounds))
     else:

@@ -27,6 +27,7 @@ from arena.errors import ConfigError, Deadlock, pluralize
 from arena.launch import lead
 from arena.plan.plan import ONLY_ACT, MatchPlan, Plan, PolicyPlan, Role, RoleKind
 from arena.records.folder import RunFolder
+from arena.records.formats import ProfileFile, read_document
 from arena.records.scoreboard import Scoreboard
 from arena.roles.root.root import RoleFailed
 from arena.run.run import Run
@@ -107,8 +108,8 @@ def _play(plan: Plan, match: MatchPlan, ticks: int) -> tuple[float, float]:
             lead.in_one_process(Run(small, folder.path, profile=True), clock)
         except (RoleFailed, Deadlock) as error:
             raise ConfigError(f"the first match cannot be played: {error}", path="--probe") from error
-        profiles = folder.read_profile()["roles"]
-    in_game = sum(profile["seconds"].get(Activity.ENVIRONMENT.value, 0.0) for profile in profiles)
+        profiles = read_document(folder.profile, ProfileFile).roles
+    in_game = sum(profile.seconds.get(Activity.ENVIRONMENT.value, 0.0) for profile in profiles)
     return clock.seconds, in_game
 
 

@@ -17,9 +17,9 @@ from arena.config import load_config
 from arena.errors import ConfigError, pluralize
 from arena.game.spaces import row
 from arena.records.boundary import newest_tick
-from arena.records.episode import PlayedEpisode, PlayedSeat
 from arena.records.faults import process_faults
 from arena.records.folder import RunFolder
+from arena.records.formats import EpisodeLine, SeatLine
 from arena.records.journal import JournalReader
 from arena.records.outcome import Winners
 from arena.replay.format import files_in, start_and_lane
@@ -141,23 +141,24 @@ def _place(episode: Episode) -> str:
     return f"lane {episode.lane}, episode {episode.number}: {span}"
 
 
-def _lines_of(folder: RunFolder, match: MatchReplays) -> dict[tuple[int, int], PlayedEpisode]:
+def _lines_of(folder: RunFolder, match: MatchReplays) -> dict[tuple[int, int], EpisodeLine]:
     """The lines of a match in `episodes.jsonl`, by lane and episode; outcomes as all episodes together show them."""
-    place, winners = match.manifest[:2], Winners()
+    match_place, winners = match.manifest[:2], Winners()
     winners.see(line.ending for line in _lines(folder))
-    found = {(line.lane, line.episode): line for line in _lines(folder) if (line.round, line.match) == place}
-    for line in found.values():
+    found = {(line.lane, line.episode): line for line in _lines(folder) if (line.round, line.match) == match_place}
+    for place, line in found.items():
         if not winners.holds(line.ending):
-            line.seats = tuple(msgspec.structs.replace(seat, outcome=None) for seat in line.seats)
+            seats = tuple(msgspec.structs.replace(seat, outcome=None) for seat in line.seats)
+            found[place] = msgspec.structs.replace(line, seats=seats)
     return found
 
 
-def _lines(folder: RunFolder) -> Iterator[PlayedEpisode]:
+def _lines(folder: RunFolder) -> Iterator[EpisodeLine]:
     """The lines of `episodes.jsonl`; none if the file is not there."""
-    return JournalReader(folder.episodes).structs(PlayedEpisode) if folder.episodes.exists() else iter(())
+    return JournalReader(folder.episodes).lines(EpisodeLine, missing_ok=True)
 
 
-def _result(line: PlayedEpisode | None) -> str:
+def _result(line: EpisodeLine | None) -> str:
     if line is None:
         return ", not in episodes.jsonl"
     if line.cut:
@@ -165,7 +166,7 @@ def _result(line: PlayedEpisode | None) -> str:
     return "".join(f", {seat.policy} {_seat_result(seat)}" for seat in line.seats)
 
 
-def _seat_result(seat: PlayedSeat) -> str:
+def _seat_result(seat: SeatLine) -> str:
     return " ".join(filter(None, [seat.outcome, "NaN" if seat.return_ is None else f"{seat.return_:.6g}"]))
 
 
@@ -173,7 +174,7 @@ def _seat_result(seat: PlayedSeat) -> str:
 
 
 def _verify_all(
-    matches: Sequence[MatchReplays], missing: Sequence[PlayedEpisode], lane: int | None, *, lost: bool
+    matches: Sequence[MatchReplays], missing: Sequence[EpisodeLine], lane: int | None, *, lost: bool
 ) -> int:
     """Plays all replays again and compares; returns the exit status.
 
@@ -205,7 +206,7 @@ def _verify_all(
 
 def _without_replay(
     matches: Sequence[MatchReplays], folder: RunFolder, match: int | None, round: int | None, lane: int | None
-) -> list[PlayedEpisode]:
+) -> list[EpisodeLine]:
     """The selected episodes of `episodes.jsonl` without a replay."""
     there = {(*one.manifest[:2], episode.lane, episode.number) for one in matches for episode in one.episodes()}
     rounds = round if match is None else round or 0
@@ -217,7 +218,7 @@ def _without_replay(
     ]
 
 
-def _are_lost(missing: Sequence[PlayedEpisode], found: Replays, folder: RunFolder) -> bool:
+def _are_lost(missing: Sequence[EpisodeLine], found: Replays, folder: RunFolder) -> bool:
     """Whether a missing episode once had a replay: a run may begin to record replays when it is resumed."""
     starts = (start_and_lane(path)[0] for match in found.matches for path in files_in(match.path))
     since = min(starts, default=0)

@@ -42,10 +42,10 @@ from arena.league.tournament import (
     table,
     widened,
 )
-from arena.league.tournament_file import Terms
 from arena.records import boundary as boundaries
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
+from arena.records.formats import EpisodeLine, Terms
 from arena.records.identical_games import repetition_words
 from arena.records.journal import JournalReader
 from arena.records.scoreboard import Scoreboard
@@ -336,9 +336,8 @@ class _Uncounted(NamedTuple):
 
 
 def _uncounted(played: ResultSet, folder: RunFolder, batches: int) -> _Uncounted:
-    episodes = folder.episodes
-    lines = JournalReader(episodes) if episodes.exists() else ()
-    interrupted = sum(line["round"] >= batches and not line.get("cut") for line in lines)
+    lines = JournalReader(folder.episodes).lines(EpisodeLine, missing_ok=True)
+    interrupted = sum(line.round >= batches and not line.cut for line in lines)
     return _Uncounted(played.unrated, played.aborted, interrupted)
 
 

@@ -11,6 +11,7 @@ from arena.config import load_with_origin
 from arena.errors import pluralize
 from arena.launch.lead import Rank0Base
 from arena.records.faults import losses
+from arena.records.formats import ProfileFile, read_document
 from arena.records.scoreboard import Scoreboard
 from arena.run.prepare import check_tolerance, prepare
 from arena.run.run import Run
@@ -90,7 +91,7 @@ def present(run: Run, scoreboard: Scoreboard) -> None:
     """Prints where the records are, and the results of the policies."""
     lines = [*summary_lines(scoreboard, run.path), *_standings(run), *fault_lines(losses(run.folder.faults))]
     if run.profile:
-        lines += ["where the time went:", *profile_lines(run.folder.read_profile())]
+        lines += ["where the time went:", *profile_lines(read_document(run.folder.profile, ProfileFile))]
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()
 

@@ -45,8 +45,8 @@ def check_winners(config: Config) -> None:
     for name, env in config.envs.items():
         if env.outcome == "none" and (needed := needs_winners(config, name)):
             raise ConfigError(
-                f"found none, but {' and '.join(needed)} cannot do without winners; set higher_return, zero_sum or "
-                "info, or leave these out",
+                f"found none, but {' and '.join(needed)} need winners; set higher_return, zero_sum or info, or "
+                "leave these out",
                 path=f"envs.{name}.outcome",
             )
 
@@ -74,7 +74,7 @@ def _check_enough_rounds(config: Config, generator: Generator, path: str) -> Non
     if isinstance(generator, KnockoutConfig):
         why = f"a knockout of {len(generator.policies)} has its winner after {needed}"
     else:
-        why = f"{kind} needs two or more: who meets whom depends on the rounds before"
+        why = f"{kind} needs two or more: its matches depend on the results of earlier rounds"
     raise ConfigError(f"found {config.rounds}, but {why} ({path}); set `rounds: {needed}`", path="rounds")
 
 
@@ -113,14 +113,16 @@ def _check_alone(entry: MatchmakingConfig, path: str) -> None:
 def _check_exploiters(entry: MatchmakingConfig, path: str) -> None:
     rule, place = entry.rule.exploiters, f"{path}.rule.exploiters"  # type: ignore[union-attr]
     if not rule.main:
-        raise ConfigError("is empty; at least one policy has to learn against the whole league", path=f"{place}.main")
+        raise ConfigError(
+            "is empty; name at least one policy, which learns against the whole league", path=f"{place}.main"
+        )
     lists = {"main": rule.main, "main_exploiters": rule.main_exploiters, "league_exploiters": rule.league_exploiters}
     seen: set[str] = set()
     for key, names in lists.items():
         for index, name in enumerate(names):
             if name not in entry.policies:
                 raise ConfigError(
-                    f"{name!r} is none of the entry's `policies`; {nearest(name, entry.policies)}",
+                    f"{name!r} is not in the entry's `policies`; {nearest(name, entry.policies)}",
                     path=f"{place}.{key}[{index}]",
                 )
             if name in seen:
@@ -128,22 +130,24 @@ def _check_exploiters(entry: MatchmakingConfig, path: str) -> None:
             seen.add(name)
     for index, name in enumerate(entry.policies):
         if name not in seen:
-            raise ConfigError(f"{name!r} is in none of the lists of `exploiters`", path=f"{path}.policies[{index}]")
+            raise ConfigError(
+                f"{name!r} is missing in the lists of `exploiters`; add it to one", path=f"{path}.policies[{index}]"
+            )
 
 
 def _check_used(rule: Exploiters, path: str) -> None:
-    """Refuses what is said of exploiters where there are none."""
-    usual, anybody = Exploiters(main=()), (*rule.main_exploiters, *rule.league_exploiters)
+    """Refuses keys about exploiters where there are no exploiters."""
+    usual, exploiters = Exploiters(main=()), (*rule.main_exploiters, *rule.league_exploiters)
     if rule.weak != usual.weak and not rule.main_exploiters:
-        raise ConfigError("is of no use: there are no `main_exploiters`", path=f"{path}.weak")
-    if rule.reset != usual.reset and not anybody:
-        raise ConfigError("is of no use: there are no exploiters", path=f"{path}.reset")
+        raise ConfigError("has no effect: there are no `main_exploiters`", path=f"{path}.weak")
+    if rule.reset != usual.reset and not exploiters:
+        raise ConfigError("has no effect: there are no exploiters", path=f"{path}.reset")
     if rule.reset.share != usual.reset.share and not rule.league_exploiters:
-        raise ConfigError("is of no use: there are no `league_exploiters`", path=f"{path}.reset.share")
+        raise ConfigError("has no effect: there are no `league_exploiters`", path=f"{path}.reset.share")
 
 
 def _check_resets(config: Config, rule: Exploiters, path: str) -> None:
-    """Refuses a reset that never comes: neither by success, nor by time, as no exploiter is so old in any round."""
+    """Refuses a reset that never happens: `beats` cannot be reached, and `after` is longer than the run."""
     after = rule.reset.after
     possible = rule.reset.beats < 1 or rule.reset.confidence == 0 or (after is not None and after < config.rounds)
     if possible or not (rule.main_exploiters or rule.league_exploiters):
@@ -158,7 +162,7 @@ def _check_resets(config: Config, rule: Exploiters, path: str) -> None:
 
 def _check_league(config: Config, league: LeagueConfig) -> None:
     if config.rounds == 1:
-        raise ConfigError("is about what happens between rounds; set `rounds: 2` or more", path="league")
+        raise ConfigError("has no effect with one round; set `rounds: 2` or more", path="league")
     if league.snapshots.keep_by == "spread" and league.snapshots.keep < _FEWEST_BY_SPREAD:
         raise ConfigError(
             f"found {league.snapshots.keep}; with `keep_by: spread` the weakest, the strongest and the newest stay: "
@@ -200,19 +204,20 @@ def _check_used_by_learners(config: Config, league: LeagueConfig) -> None:
 def _check_every(config: Config, every: int, path: str) -> None:
     if every >= config.rounds:
         raise ConfigError(
-            f"found {every}: in {config.rounds} rounds that is never; at most {config.rounds - 1}", path=path
+            f"found {every}, which never happens in {config.rounds} rounds; set at most {config.rounds - 1}", path=path
         )
 
 
 def _check_gate(config: Config, gate: GateConfig, path: str) -> None:
     if gate.alpha + gate.beta >= 1:
         raise ConfigError(
-            f"found {gate.alpha}, and beta {gate.beta}: together they must be below 1, or a coin does as well",
+            f"found {gate.alpha}, and beta {gate.beta}: their sum must be below 1",
             path=f"{path}.alpha",
         )
     if not gated(config):
         raise ConfigError(
-            "can never decide: no policy that learns is in `matchmaking`, so none meets a snapshot of itself", path=path
+            "can never decide: no policy that learns is in `matchmaking`, so no policy meets a snapshot of itself",
+            path=path,
         )
     learners = {name for _, entry in matchmaking_of(config) for name in entry.policies}
     for name in gated(config):
@@ -225,8 +230,8 @@ def _check_gate(config: Config, gate: GateConfig, path: str) -> None:
     for place, entry in matchmaking_of(config):
         if entry.copies < 2 and {*entry.policies} & {*gated(config)}:
             raise ConfigError(
-                "one opponent of each learner is its newest snapshot, for `league.snapshots.gate`: none is left "
-                "for the rule; set `copies: 2` or more",
+                "for `league.snapshots.gate` one opponent of each learner is its newest snapshot: no opponent is "
+                "left for the rule; set `copies: 2` or more",
                 path=f"{place}.copies",
             )
     for name in gated(config):
@@ -234,12 +239,12 @@ def _check_gate(config: Config, gate: GateConfig, path: str) -> None:
 
 
 def most_gate_games(config: Config, name: str) -> int:
-    """So many games a policy has at most against its first snapshot until its gate is asked for the last time.
+    """The most games of a policy against its first snapshot until its gate decides for the last time.
 
-    That is a game per tick, equally many from each side, as the gate counts them.
+    Counted is a game per tick, equally many from each side, as the gate counts them.
     """
     every = (config.league or LeagueConfig()).snapshots.every
-    rounds = (config.rounds - 1) // every * every - every  # from the first snapshot to the last time the gate is asked
+    rounds = (config.rounds - 1) // every * every - every  # from the first snapshot to the gate's last decision
     lanes = 0  # of all these rounds
     for _, entry in matchmaking_of(config):
         if name in entry.policies:
@@ -249,12 +254,12 @@ def most_gate_games(config: Config, name: str) -> int:
 
 
 def _check_enough_games(config: Config, gate: GateConfig, name: str, path: str) -> None:
-    """Whether a policy can pass the gate, if it wins a game per tick against its newest snapshot."""
+    """Refuses a gate that a policy cannot pass although it wins a game per tick against its newest snapshot."""
     most = most_gate_games(config, name)
     if most * math.log(2 / (1 + 10 ** (-gate.elo / 400))) < -math.log(gate.alpha):
         raise ConfigError(
-            f"can never let a second snapshot of {name!r} join: until the gate is asked for the last time there are at "
-            f"most {most} games against the first one, counting equally many from each side: too few to show "
+            f"can never let a second snapshot of {name!r} join: before the gate's last decision there are at most "
+            f"{most} games against the first snapshot, counting equally many from each side: too few to show "
             f"{gate.elo:g} Elo even if all are won; set more `rounds` or `ticks`, or a larger `elo`",
             path=path,
         )
@@ -264,14 +269,14 @@ def _check_evolution(config: Config, rule: EvolutionConfig, path: str) -> None:
     _check_every(config, rule.every, f"{path}.every")
     if not 0 < rule.share <= 0.5:
         raise ConfigError(
-            f"found {rule.share:g}; above 0 and at most 0.5, or a policy would be among the best and the worst",
+            f"found {rule.share:g}; above 0, and at most 0.5, so that no policy is among both the best and the worst",
             path=f"{path}.share",
         )
     _check_population(config, rule, f"{path}.policies")
     found = populations(config, rule)
     if not found:
         raise ConfigError(
-            "needs two or more policies that learn by the same algorithm: one takes over from another", path=path
+            "needs two or more policies that learn by the same algorithm: one copies the weights of another", path=path
         )
     for option, perturb in rule.perturb.items():
         _check_perturb(perturb, f"{path}.perturb.{option}")
@@ -304,17 +309,18 @@ def _check_population(config: Config, rule: EvolutionConfig, path: str) -> None:
 
 def _check_perturb(perturb: PerturbConfig, path: str) -> None:
     if not perturb.factors:
-        raise ConfigError("is empty; one of its factors is drawn", path=f"{path}.factors")
+        raise ConfigError("is empty; name at least one factor: one of them is drawn", path=f"{path}.factors")
     if None not in (perturb.at_least, perturb.at_most) and perturb.at_least > perturb.at_most:  # type: ignore[operator]
         raise ConfigError(f"found {perturb.at_least}, above `at_most: {perturb.at_most}`", path=f"{path}.at_least")
 
 
 def _checked_option(options: Mapping[str, Any], policy: str, option: str, perturb: PerturbConfig, path: str) -> float:
-    """Its present value has to be in the configuration: what an algorithm takes by default is known to it alone."""
+    """The value of an option, which has to be in the configuration: defaults are known only to the algorithm."""
     if option not in options:
         raise ConfigError(
-            f"{policy!r} does not say what its {option!r} is; write it in `policies.{policy}.options`, where it can be "
-            f"multiplied; or, if its algorithm has none, name those who take part in `league.evolution.policies`; "
+            f"{policy!r} has no value of {option!r}; write it in `policies.{policy}.options`, where it can be "
+            f"multiplied; or, if its algorithm has no such option, name the policies that take part in "
+            f"`league.evolution.policies`; "
             f"{nearest(option, options)}",
             path=f"{path}.perturb",
         )
@@ -327,7 +333,7 @@ def _checked_option(options: Mapping[str, Any], policy: str, option: str, pertur
     low, high = perturb.bounds(value)
     if isinstance(value, int) and math.isfinite(high) and math.floor(high) < low:
         raise ConfigError(
-            f"leaves {policy!r}, which has {value}, no whole number: there is none from {low:g} to {high:g}; write "
+            f"there is no whole number from {low:g} to {high:g}, and {policy!r} has the whole number {value}; write "
             f"{float(value)} in `policies.{policy}.options` if it need not be whole",
             path=f"{path}.perturb.{option}",
         )
@@ -348,9 +354,11 @@ def _check_decided(config: Config, path: str) -> None:
     for name in names:
         if config.policies[name].learns:
             raise ConfigError(
-                f"{name!r} learns: the order of players that change is never decided; freeze it (`frozen: true`), or "
-                "leave this out",
+                f"{name!r} learns, and the order of players that learn is never decided; freeze it (`frozen: true`), "
+                "or leave this out",
                 path=path,
             )
     if len(names) < 2:
-        raise ConfigError(f"there is one player, {names[0]!r}: name a second, whose order can be decided", path=path)
+        raise ConfigError(
+            f"found one player, {names[0]!r}; an order needs two or more: name a second policy", path=path
+        )

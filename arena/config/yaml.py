@@ -4,8 +4,8 @@ Differences to PyYAML's safe loader: `3e-4` is a number (as in YAML 1.2; YAML 1.
 `2024-01-01` are not turned into other numbers or dates, a key that is given twice is an error, and so is a document
 that contains itself. What `dump` writes, `load` reads back as equal data.
 
-A text may come from anybody: one that is very long, deep, or large once its aliases are written out is refused before
-anything is made of it.
+A text may come from an untrusted source: one that is very long, deep, or large once its aliases are written out is
+refused before it is decoded.
 """
 
 from __future__ import annotations

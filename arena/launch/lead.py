@@ -7,7 +7,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from arena.callbacks import Callbacks
@@ -16,10 +15,11 @@ from arena.launch import mpirun
 from arena.launch.console import CONSOLE_OUTPUT, Output, display_for, log_beside_display, tell
 from arena.launch.rank import Main, again_words, names_of, played_words
 from arena.launch.watchdog_thread import RootWatchdog
-from arena.plan.plan import Role, RoleKind, to_json
+from arena.plan.plan import Role, RoleKind
 from arena.records.episode import episode_of
 from arena.records.folder import RunFolder
-from arena.records.journal import kept_lines
+from arena.records.formats import EpisodeLine, plan_file, write_document
+from arena.records.journal import JournalReader, as_read
 from arena.records.lock import RunLock
 from arena.records.recorder import Recorder
 from arena.records.scoreboard import Scoreboard
@@ -36,7 +36,7 @@ from arena.run.recovery import RecoveryState
 from arena.run.resume import forget
 from arena.run.run import Run, Stage
 from arena.terminal.display import silent_display
-from arena.terminal.profile import profile_json
+from arena.terminal.profile import profile_file
 from arena.transport import Endpoint
 from arena.transport.scheduler import RoleScheduler
 
@@ -212,11 +212,11 @@ def _record(
             display.message(f"run folder: {run.path}")
         resumed_at = run.leg.start if run.resumed else None
         with Recorder(run.folder, run.first_ticks, resumed_at=resumed_at, callbacks=callbacks) as recorder:
-            callbacks.start(run.path, partial(to_json, run.plan), resumed=run.resumed)
+            callbacks.start(run.path, lambda: as_read(plan_file(run.plan)), resumed=run.resumed)
             memory.stop.handled = True
             way = root.record(recorder)
     if run.profile:
-        run.folder.write_profile(profile_json(memory.profiles))
+        write_document(run.folder.profile, profile_file(memory.profiles))
     return Result(root.scoreboard, way.stopped_at, way.following)
 
 
@@ -260,7 +260,7 @@ def _scoreboard(run: Run, memory: RecoveryState) -> Scoreboard:
 def scored(folder: RunFolder, players: Iterable[str]) -> Scoreboard:
     """The score from the records; it does not depend on the order in which matches reported."""
     found = Scoreboard(players)
-    found.take(episode_of(line) for _, line in kept_lines(folder.episodes, keep=lambda _: True))
+    found.take(map(episode_of, JournalReader(folder.episodes).lines(EpisodeLine, missing_ok=True)))
     return found
 
 
@@ -364,7 +364,7 @@ def interrupted(run: Run, memory: RecoveryState, error: KeyboardInterrupt) -> Fa
     number: int = error.args[0] if error.args else signal.SIGINT
     if not run.resumed and not run.folder.config.exists():
         abandon(run)
-        words = "before play began"
+        words = "before any tick was played"
     elif run.episodes is not None:
         words = played_words(run)
     else:

@@ -1,4 +1,4 @@
-"""Starting MPI: which launcher there is, the flags and settings that it needs, and how it is ended."""
+"""Starting MPI: finds the launcher, its flags and settings, starts it and ends it."""
 
 from __future__ import annotations
 
@@ -481,7 +481,7 @@ def _told(status: int, received: Sequence[int], heard: _Heard, *, has_resume: bo
     if not killed and (heard.reason or not heard.rank):
         return status if status in (0, 1, _MISTAKE) else 1  # other ones are the launcher's own, or a worker's
     which = f"rank {heard.rank}" if heard.rank else "a process"
-    how = f"was killed by signal {killed}" if killed else "has ended without a word"
+    how = f"was killed by signal {killed}" if killed else "has ended without a message"
     heard.stream.write(f"arena: the run has ended: {which} of it {how}; {played}\n")
     return 1
 

@@ -35,7 +35,8 @@ from arena.league.matchmaking import OpponentPool
 from arena.league.ratings.ranking import decided
 from arena.league.results import Played, Results
 from arena.league.rng import Purpose, stream
-from arena.league.rounds import Fork, GateRecord, History, Player, Round, names_of, player_of, snapshot_name
+from arena.league.rounds import History, Round, names_of, player_of, snapshot_name
+from arena.records.formats import Fork, GateRecord, Player
 
 __all__ = [
     "Champion",

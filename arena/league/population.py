@@ -16,7 +16,7 @@ import numpy as np
 from arena.config.league import EvolutionConfig, PerturbConfig
 from arena.league.ratings.ratings import fit
 from arena.league.results import Results
-from arena.league.rounds import Fork
+from arena.records.formats import Fork
 
 
 def forks(

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -28,10 +28,9 @@ from arena.errors import ConfigError
 from arena.league.results import Encounter, Played, Results, encounters_of
 from arena.plan.plan import OutcomeRule
 from arena.records.folder import RunFolder
+from arena.records.formats import EpisodeLine, PlanFile, RoundLine, SeatLine, read_document, round_of
 from arena.records.journal import JournalReader
-from arena.records.outcome import Ending, Outcome, Winners, side_returns
-
-S = TypeVar("S", bound=msgspec.Struct)
+from arena.records.outcome import Outcome, Winners, side_returns
 
 
 class ResultSet(NamedTuple):
@@ -93,7 +92,7 @@ def read(
     counted = 0
     cut: Counter[str] = Counter()
     old, oldest = set[str](), _oldest(rounds, window)
-    for episode, found in referee.judged(_lines(reader, _EpisodeLine)):
+    for episode, found in referee.judged(reader.lines(EpisodeLine, missing_ok=True)):
         if not isinstance(found, _Dropped):
             encounters.extend(found)
             counted += 1
@@ -136,7 +135,8 @@ def read_played(folder: RunFolder, *, last: int | None = None) -> Played:
     rounds = _rounds(folder)[: None if last is None else last + 1]
     found: list[dict[int, list[Encounter]]] = [{} for _ in rounds]
     games = _games(JournalReader(folder.episodes), load_config(folder.config))
-    for episode, judged in _Referee(rounds, {}, games).judged(_lines(JournalReader(folder.episodes), _EpisodeLine)):
+    episodes = JournalReader(folder.episodes).lines(EpisodeLine, missing_ok=True)
+    for episode, judged in _Referee(rounds, {}, games).judged(episodes):
         if not isinstance(judged, _Dropped):
             found[episode.round].setdefault(episode.match, []).extend(judged)
     return found
@@ -153,14 +153,14 @@ def read_returns(folder: RunFolder, *, round: int) -> dict[str, list[float]]:
         ConfigError: `episodes.jsonl` is damaged, or of another version of the arena.
     """
     found: dict[str, list[float]] = {}
-    for line in _lines(JournalReader(folder.episodes), _ReturnsLine):
+    for line in JournalReader(folder.episodes).lines(EpisodeLine, missing_ok=True):
         if line.round == round and not line.cut:
             for policy, value in _returns(line.seats).items():
                 found.setdefault(policy, []).append(value)
     return found
 
 
-def _returns(seats: Sequence[_SeatReturn]) -> dict[str, float]:
+def _returns(seats: Sequence[SeatLine]) -> dict[str, float]:
     """Of each policy in one episode, the mean over its entities; NaN where a seat's was not finite."""
     totals: dict[str, float] = {}
     sizes: Counter[str] = Counter()
@@ -171,97 +171,17 @@ def _returns(seats: Sequence[_SeatReturn]) -> dict[str, float]:
     return {policy: total / sizes[policy] for policy, total in totals.items()}
 
 
-class _PlannedSeat(msgspec.Struct, frozen=True):
-    policy: str
-
-
-class _MatchLine(msgspec.Struct, frozen=True):
-    match: int
-    sides: tuple[tuple[int, ...], ...]
-    env: str = ""
-    seats: tuple[_PlannedSeat, ...] = ()
-
-    @property
-    def line_up(self) -> tuple[str, ...]:
-        return (self.env, *(seat.policy for seat in self.seats))
-
-
-class _RoundLine(msgspec.Struct, frozen=True):
-    """What has to be known of a line of `rounds.jsonl`; `plan.json` is one as well."""
-
-    matches: tuple[_MatchLine, ...]
-    round: int = 0
-    forks: dict[str, Any] = {}
-    resets: tuple[str, ...] = ()
-
-
-class _SeatLine(msgspec.Struct, frozen=True, gc=False):
-    policy: str
-    outcome: Outcome | None
-    return_: float | None = msgspec.field(name="return", default=None)
-    entities: tuple[int | str, ...] = (0,)
-    idle_ticks: int = 0
-
-
-class _EpisodeLine(msgspec.Struct, frozen=True, gc=False):
-    """What has to be known of a line of `episodes.jsonl`."""
-
-    round: int
-    match: int
-    seats: tuple[_SeatLine, ...]
-    env: str = ""
-    lane: int = 0
-    episode: int = 0
-    cut: bool = False
-    settled: bool = False
-
-    @property
-    def ending(self) -> Ending:
-        return Ending(
-            self.env,
-            (self.round, self.match, self.lane, self.episode),
-            tuple(seat.outcome for seat in self.seats),
-            tuple(math.nan if seat.return_ is None else seat.return_ for seat in self.seats),
-            tuple(len(seat.entities) for seat in self.seats),
-            self.settled,
-            self.cut,
-        )
-
-    @property
-    def line_up(self) -> tuple[str, ...]:
-        return (self.env, *(seat.policy for seat in self.seats))
-
-
-class _SeatReturn(msgspec.Struct, frozen=True, gc=False):
-    policy: str
-    entities: tuple[int | str, ...]
-    return_: float | None = msgspec.field(name="return")
-
-
-class _ReturnsLine(msgspec.Struct, frozen=True, gc=False):
-    """The same line, read for the returns."""
-
-    round: int
-    seats: tuple[_SeatReturn, ...]
-    cut: bool = False
-
-
-def _rounds(folder: RunFolder, journal: Callable[[Path], JournalReader] = JournalReader) -> list[_RoundLine]:
-    """All rounds that have begun; a run without rounds is one."""
+def _rounds(folder: RunFolder, journal: Callable[[Path], JournalReader] = JournalReader) -> list[RoundLine]:
+    """All rounds that have begun; a run without rounds is one, whose matches are in the plan."""
     if folder.rounds.exists():
-        return list(journal(folder.rounds).structs(_RoundLine))
-    try:
-        return [msgspec.json.decode(folder.plan.read_bytes(), type=_RoundLine)]
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", source=str(folder.plan)) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        reason = f"is damaged, or of another version of the arena: {error}"
-        raise ConfigError(reason, source=str(folder.plan)) from error
-
-
-def _lines(reader: JournalReader, kind: type[S]) -> Iterator[S]:
-    """The lines of a journal; none of a run that has not written one."""
-    return reader.structs(kind) if reader.path.exists() else iter(())
+        path, rounds = folder.rounds, list(journal(folder.rounds).made(round_of))
+    else:
+        path = folder.plan
+        matches = tuple(match.in_round for match in read_document(path, PlanFile).matches)
+        rounds = [RoundLine(round=0, start=0, matches=matches)]
+    if any(match.sides is None for line in rounds for match in line.matches):
+        raise ConfigError("is damaged, or of another version of the arena: a match lacks `sides`", source=str(path))
+    return rounds
 
 
 class _Games(NamedTuple):
@@ -280,7 +200,7 @@ class _Games(NamedTuple):
 
 def _games(episodes: JournalReader, config: Config) -> _Games:
     winners, envs, newest = Winners(), dict[str, None](), 0
-    for line in _lines(episodes, _EpisodeLine):
+    for line in episodes.lines(EpisodeLine, missing_ok=True):
         newest = max(newest, line.round)
         envs[line.env] = None
         if not line.settled and line.seats and line.seats[0].outcome is None:  # few show anything
@@ -289,7 +209,7 @@ def _games(episodes: JournalReader, config: Config) -> _Games:
     return _Games(winners, rules, newest)
 
 
-def _since(config: Config, rounds: Sequence[_RoundLine], window: int | None) -> dict[str, int]:
+def _since(config: Config, rounds: Sequence[RoundLine], window: int | None) -> dict[str, int]:
     """From which round on the games of a policy count; of those that are not named all do."""
     oldest = _oldest(rounds, window)
     since = {name: oldest for name, policy in config.policies.items() if policy.learns}
@@ -299,7 +219,7 @@ def _since(config: Config, rounds: Sequence[_RoundLine], window: int | None) -> 
     return since
 
 
-def _oldest(rounds: Sequence[_RoundLine], window: int | None) -> int:
+def _oldest(rounds: Sequence[RoundLine], window: int | None) -> int:
     """The first round of the window."""
     return 0 if window is None else max(0, len(rounds) - window)
 
@@ -321,19 +241,17 @@ class _Referee:
         games: what the episodes have shown.
     """
 
-    def __init__(self, rounds: Sequence[_RoundLine], since: Mapping[str, int], games: _Games) -> None:
+    def __init__(self, rounds: Sequence[RoundLine], since: Mapping[str, int], games: _Games) -> None:
         self._matches = {line.round: line.matches for line in rounds}
         self._since = since
         self._games = games
         self._known: dict[Any, tuple[Encounter, ...] | _Dropped] = {}
 
-    def judged(
-        self, episodes: Iterable[_EpisodeLine]
-    ) -> Iterator[tuple[_EpisodeLine, tuple[Encounter, ...] | _Dropped]]:
+    def judged(self, episodes: Iterable[EpisodeLine]) -> Iterator[tuple[EpisodeLine, tuple[Encounter, ...] | _Dropped]]:
         """The games of these rounds, and what each says."""
         return ((episode, self._judge(episode)) for episode in episodes if episode.round in self._matches)
 
-    def missed_by(self, episode: _EpisodeLine) -> frozenset[str]:
+    def missed_by(self, episode: EpisodeLine) -> frozenset[str]:
         """Whom a game that was cut would have rated, if the first side had won; none where it would not count."""
         sides = self._sides(episode)
         if episode.env in self._games.winners.without or self._games.rules.get(episode.env) == "none":
@@ -356,7 +274,7 @@ class _Referee:
             return frozenset()
         return frozenset(name for one in found if one.first != one.second for name in (*one.first, *one.second))
 
-    def _judge(self, episode: _EpisodeLine) -> tuple[Encounter, ...] | _Dropped:
+    def _judge(self, episode: EpisodeLine) -> tuple[Encounter, ...] | _Dropped:
         """What a finished game says; of the same players in the same match there are few ways to end."""
         if episode.cut or any(seat.idle_ticks for seat in episode.seats):
             return _Dropped.ABORTED
@@ -371,7 +289,7 @@ class _Referee:
         return self._known[key]
 
     def _judged(
-        self, episode: _EpisodeLine, players: Sequence[str], outcomes: Sequence[Outcome | None]
+        self, episode: EpisodeLine, players: Sequence[str], outcomes: Sequence[Outcome | None]
     ) -> tuple[Encounter, ...] | _Dropped:
         sides, returns = self._sides(episode), list[float]()
         if sorted(seat for side in sides for seat in side) != list(range(len(players))):
@@ -383,11 +301,11 @@ class _Referee:
             return _Dropped.UNRATED
         return _Dropped.STALE if any(self._since.get(name, 0) > episode.round for name in players) else found
 
-    def _ranks(self, episode: _EpisodeLine) -> bool:
+    def _ranks(self, episode: EpisodeLine) -> bool:
         """Whether the higher return decides."""
         return self._games.rules.get(episode.env) == "higher_return"
 
-    def _sides(self, episode: _EpisodeLine) -> tuple[tuple[int, ...], ...]:
+    def _sides(self, episode: EpisodeLine) -> tuple[tuple[int, ...], ...]:
         """The sides of its match.
 
         With `scale: true` a plan is made of repetitions. Where the run was resumed on fewer processes, they are fewer
@@ -399,8 +317,9 @@ class _Referee:
         if not matches:
             return ()
         match = matches[episode.match % len(matches)]
-        if match.line_up != episode.line_up:
-            match = next((other for other in matches if other.line_up == episode.line_up), match)
+        line_up = (episode.env, tuple(seat.policy for seat in episode.seats))
+        if (match.env, match.players) != line_up:
+            match = next((other for other in matches if (other.env, other.players) == line_up), match)
         if not match.sides and self._ranks(episode):
             return tuple((seat,) for seat in range(len(episode.seats)))
-        return match.sides
+        return match.sides or ()

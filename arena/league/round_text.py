@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from arena.errors import pluralize
 
 if TYPE_CHECKING:
     from arena.plan.plan import MatchPlan, Plan
+    from arena.records.formats import Fork, GateRecord, RoundLine
 
 
 _SHOWN = 6  # pairings of a round
@@ -23,30 +24,29 @@ def round_words(plan: Plan) -> str:
     return f"round {plan.round} of 0 to {plan.rounds - 1}: {', '.join([*shown, *more])}"
 
 
-def change_words(line: Mapping[str, Any]) -> list[str]:
+def change_words(line: RoundLine) -> list[str]:
     """What has become of whom when a round began: its line of `rounds.jsonl`, in a phrase for each kind of change."""
-    joined, dropped, resets = (", ".join(line.get(key, ())) for key in ("snapshots", "dropped", "resets"))
+    joined, dropped, resets = map(", ".join, (line.snapshots, line.dropped, line.resets))
     parts = [
         f"{joined} joined" if joined else "",
         f"{dropped} left" if dropped else "",
         f"{resets} began anew" if resets else "",
-        *(_fork_words(policy, fork) for policy, fork in line.get("forks", {}).items()),
-        *map(_gate_words, line.get("gates", ())),
+        *(_fork_words(policy, fork) for policy, fork in line.forks.items()),
+        *map(_gate_words, line.gates),
     ]
     return [part for part in parts if part]
 
 
-def _fork_words(policy: str, fork: Mapping[str, Any]) -> str:
+def _fork_words(policy: str, fork: Fork) -> str:
     options = ", ".join(
-        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in fork.get("options", {}).items()
+        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}" for name, value in fork.options.items()
     )
-    return f"{policy} is a copy of {fork['from']}" + (f" with {options}" if options else "")
+    return f"{policy} is a copy of {fork.source}" + (f" with {options}" if options else "")
 
 
-def _gate_words(gate: Mapping[str, Any]) -> str:
-    claim = claim_words(gate["verdict"], policy=gate["policy"], against=gate["against"])
-    return f"{claim} ({pluralize(int(gate['games']), 'game')})"
+def _gate_words(gate: GateRecord) -> str:
+    claim = claim_words(gate.verdict, policy=gate.policy, against=gate.against)
+    return f"{claim} ({pluralize(gate.games, 'game')})"
 
 
 def _pairing(match: MatchPlan) -> str:

@@ -15,30 +15,7 @@ import msgspec
 from arena.config.matches import MatchConfig
 from arena.config.schema import Config
 from arena.league.results import Encounter, Played
-
-
-class Player(msgspec.Struct, frozen=True):
-    """A snapshot that plays: whose it is, and of which tick."""
-
-    policy: str
-    tick: int
-
-
-class Fork(msgspec.Struct, frozen=True):
-    """A policy has become a copy of another one, with other options."""
-
-    source: str = msgspec.field(name="from")
-    options: dict[str, Any] = {}  # those that were perturbed
-
-
-class GateRecord(msgspec.Struct, frozen=True):
-    """What a sequential test has said of a policy against its newest snapshot."""
-
-    policy: str
-    against: str
-    verdict: str  # better | not_better | open
-    llr: float  # log of the likelihood ratio, in nats
-    games: int  # that it looks at: equally many from each side
+from arena.records.formats import Fork, GateRecord, Player
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""`rounds.jsonl`: a line per round of a league, written when the round is planned, before anybody plays in it.
+"""`rounds.jsonl`: a line per round of a league, written when the round is planned, before any match of it starts.
 
 A line holds the round itself, from which its plan can be made again, and beside it the matches as the plan numbers
 them, for those who read what was played.
@@ -7,7 +7,6 @@ them, for those who read what was played.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,13 +14,12 @@ import msgspec
 from arena.config.schema import Config
 from arena.errors import ConfigError
 from arena.league.rounds import Round
-from arena.plan.plan import Plan, to_json
+from arena.plan.plan import Plan
 from arena.records import boundary
 from arena.records.atomic import replacing
 from arena.records.folder import RunFolder
+from arena.records.formats import RoundLine, plan_file, round_of
 from arena.records.journal import JournalReader
-
-VERSION = 1
 
 
 def keep(folder: RunFolder, before: Sequence[Round], planned: Round, plan: Plan) -> None:
@@ -33,10 +31,9 @@ def keep(folder: RunFolder, before: Sequence[Round], planned: Round, plan: Plan)
         planned: the round.
         plan: of it.
     """
-    known = lines_in(folder.rounds)[: len(before)]
+    known = folder.rounds.read_bytes().splitlines(keepends=True)[: len(before)] if folder.rounds.exists() else []
     with replacing(folder.rounds) as file:
-        for line in [*known, _line(planned, plan)]:
-            file.write(msgspec.json.encode(line) + b"\n")
+        file.writelines([*known, msgspec.json.encode(_line(planned, plan)) + b"\n"])
 
 
 def read(folder: RunFolder) -> list[Round]:
@@ -45,7 +42,7 @@ def read(folder: RunFolder) -> list[Round]:
     Raises:
         ConfigError: the file is damaged, or of another version of the arena.
     """
-    return [_round(line, folder) for line in lines_in(folder.rounds)]
+    return [_round(line, folder) for line in lines_in(JournalReader(folder.rounds))]
 
 
 def read_played(folder: RunFolder, config: Config) -> list[Round]:
@@ -67,24 +64,20 @@ def read_played(folder: RunFolder, config: Config) -> list[Round]:
     return found
 
 
-def lines_in(path: Path) -> list[dict[str, Any]]:
+def lines_in(journal: JournalReader) -> list[RoundLine]:
     """The lines of `rounds.jsonl`, one per round in their order; none where the file is not there.
 
     Raises:
         ConfigError: the file is damaged, or of another version of the arena.
     """
-    found = list(JournalReader(path)) if path.exists() else []
+    found = list(journal.made(round_of, missing_ok=True))
     for number, line in enumerate(found):
-        if line.get("version") != VERSION:
+        if line.round != number:
             raise ConfigError(
-                f"has a line of version {line.get('version')!r}, this arena reads {VERSION}", source=str(path)
-            )
-        if line.get("round") != number:
-            raise ConfigError(
-                f"is damaged: the rounds are not numbered one after the other: {line.get('round')!r} stands where "
-                f"{number} belongs",
+                f"is damaged: the rounds are not numbered one after the other: {line.round} stands where {number} "
+                "belongs",
                 path=f"line {number + 1}",
-                source=str(path),
+                source=str(journal.path),
             )
     return found
 
@@ -115,17 +108,19 @@ def begun_before(planned: Sequence[Round], tick: int) -> list[Round]:
     return [one for one in planned if one.start < tick]
 
 
-def _line(planned: Round, plan: Plan) -> dict[str, Any]:
-    told: dict[str, Any] = msgspec.to_builtins(planned)
-    told["descriptions"] = told.pop("matches")
-    head = {"version": VERSION, "round": told.pop("number"), "start": told.pop("start")}
-    matches = [{key: match[key] for key in ("match", "env", "seats", "sides")} for match in to_json(plan)["matches"]]
-    return {**head, "matches": matches, **told}
+def _line(planned: Round, plan: Plan) -> RoundLine:
+    told = msgspec.structs.asdict(planned)
+    return RoundLine(
+        round=told.pop("number"),
+        descriptions=told.pop("matches"),
+        matches=tuple(match.in_round for match in plan_file(plan).matches),
+        **told,
+    )
 
 
-def _round(line: dict[str, Any], folder: RunFolder) -> Round:
-    told = {**line, "number": line.get("round"), "matches": line.get("descriptions")}
-    try:
-        return msgspec.convert(told, Round)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"is damaged: {error}", source=str(folder.rounds)) from error
+def _round(line: RoundLine, folder: RunFolder) -> Round:
+    if line.descriptions is None:
+        raise ConfigError(f"is damaged: round {line.round} lacks `descriptions`", source=str(folder.rounds))
+    told = msgspec.structs.asdict(line)
+    known = {name: told[name] for name in Round.__struct_fields__ if name in told}
+    return Round(**{**known, "number": line.round, "matches": line.descriptions})

@@ -14,7 +14,8 @@ from arena.config.matches import MatchConfig
 from arena.league.ratings.ratings import Ratings, fit
 from arena.league.ratings.sprt import Test, Verdict
 from arena.league.results import Encounter, Results, Score
-from arena.league.rounds import GateRecord, names_of, player_of, snapshot_name
+from arena.league.rounds import names_of, player_of, snapshot_name
+from arena.records.formats import GateRecord
 
 
 class Joining(NamedTuple):
@@ -66,7 +67,7 @@ def balanced(games: Games, policy: str, other: str) -> Score:
     most 1: the bounds of the sequential test hold for pairs of games whatever the side is worth.
 
     Args:
-        games: of the one, against the other and anybody else.
+        games: of the one, against the other and further players.
         policy: the one.
         other: the other.
     """

@@ -2,31 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 
-from arena.config.league import Elo, Half
-from arena.errors import ConfigError
 from arena.records.atomic import replacing
 from arena.records.folder import RunFolder
-
-VERSION: Literal[1] = 1
-
-
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for.
-
-    Args:
-        greedy: whether players take their best actions.
-        error: how probable it may be that some two players are in the wrong order; None: an older arena has not said.
-        elo: the difference that the games are to resolve; None likewise.
-    """
-
-    version: Literal[1] = VERSION
-    greedy: bool
-    error: Half | None = None
-    elo: Elo | None = None
+from arena.records.formats import Terms, read_document
 
 
 def write(folder: RunFolder, terms: Terms) -> None:
@@ -41,10 +21,4 @@ def read(folder: RunFolder) -> Terms | None:
     Raises:
         ConfigError: the file is damaged, or of another version of the arena.
     """
-    if not folder.tournament.exists():
-        return None
-    try:
-        return msgspec.json.decode(folder.tournament.read_bytes(), type=Terms)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        reason = f"is damaged, or of another version of the arena: {error}"
-        raise ConfigError(reason, source=str(folder.tournament)) from error
+    return read_document(folder.tournament, Terms) if folder.tournament.exists() else None

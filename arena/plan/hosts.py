@@ -1,6 +1,6 @@
-"""Which hosts a run has, and which of its ranks are on which: as a user says it, or as SLURM does.
+"""Hosts of a run and the ranks on each: from the command line, or from SLURM.
 
-Launchers fill the hosts one after the other, each with as many ranks as it has slots; so do we when we foretell it.
+Launchers fill the hosts one after the other, each with as many ranks as it has slots; the prediction does the same.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MOST_HOSTS = 100_000
 
 
 class Host(NamedTuple):
-    """A machine and how many ranks it takes."""
+    """A machine and its number of slots, one per rank."""
 
     name: str
     slots: int
@@ -35,7 +35,7 @@ def parse_hosts(text: str) -> tuple[Host, ...]:
     """`a:4,b:4` as hosts; a host without a number has one slot.
 
     Raises:
-        ConfigError: it is not of this form, or names a host twice.
+        ConfigError: the text does not have this form, or names a host twice.
     """
     matches = [_HOST.fullmatch(part.strip()) for part in text.split(",")]
     hosts = [Host(match[1], int(match[2] or 1)) for match in matches if match]
@@ -48,13 +48,13 @@ def parse_hosts(text: str) -> tuple[Host, ...]:
 
 
 def allocated(environment: Mapping[str, str]) -> tuple[Host, ...]:
-    """The hosts of the SLURM allocation that this process is in; none outside of one.
+    """The hosts of the SLURM allocation of this process; empty outside of SLURM.
 
     Args:
         environment: its variables: SLURM_JOB_NODELIST, and SLURM_TASKS_PER_NODE in the same order.
 
     Raises:
-        ConfigError: they are not of the form that SLURM documents.
+        ConfigError: the variables do not have the form that SLURM documents.
     """
     nodes, tasks = (environment.get(name, "") for name in ("SLURM_JOB_NODELIST", "SLURM_TASKS_PER_NODE"))
     if not (nodes and tasks):
@@ -63,12 +63,12 @@ def allocated(environment: Mapping[str, str]) -> tuple[Host, ...]:
         return tuple(Host(*pair) for pair in zip(_expanded(nodes), _counts(tasks), strict=True))
     except ValueError as error:
         raise ConfigError(
-            f"SLURM_JOB_NODELIST={nodes!r:.200} and SLURM_TASKS_PER_NODE={tasks!r:.200} do not fit: {error}"
+            f"SLURM_JOB_NODELIST={nodes!r:.200} and SLURM_TASKS_PER_NODE={tasks!r:.200} do not match: {error}"
         ) from error
 
 
 def shares(hosts: Sequence[Host], ranks: int) -> tuple[Share, ...]:
-    """The ranks of each host that has any.
+    """The ranks of each host, without hosts that have none.
 
     Raises:
         ConfigError: the hosts have fewer slots than there are ranks.
@@ -93,7 +93,7 @@ def _expanded(nodes: str) -> Iterator[str]:
     for part in re.split(r",(?![^\[]*\])", nodes):
         match = _NODES.fullmatch(part)
         if match is None:
-            raise ValueError(f"{part!r:.80} is no list of nodes")
+            raise ValueError(f"{part!r:.80} is not a list of nodes")
         for name in _products(re.split(r"[\[\]]", part)):
             count += 1
             if count > _MOST_HOSTS:
@@ -102,7 +102,7 @@ def _expanded(nodes: str) -> Iterator[str]:
 
 
 def _products(parts: Sequence[str]) -> Iterator[str]:
-    """Names from text, numbers, text, numbers, ...: every number of a bracket with every one of the next."""
+    """Names from text, numbers, text, numbers, ...: all combinations of the numbers in brackets."""
     if len(parts) == 1:
         yield parts[0]
         return
@@ -124,7 +124,7 @@ def _counts(tasks: str) -> Iterator[int]:
     for part in tasks.split(","):
         match = _TASKS.fullmatch(part)
         if match is None:
-            raise ValueError(f"{part!r:.80} is no number of tasks")
+            raise ValueError(f"{part!r:.80} is not a number of tasks")
         times = int(match[2] or 1)
         total += times
         if total > _MOST_HOSTS:

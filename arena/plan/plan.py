@@ -253,36 +253,3 @@ def roles_of(match: MatchPlan) -> tuple[Role, ...]:
 def all_roles(matches: Iterable[MatchPlan]) -> tuple[Role, ...]:
     """The root, then match by match the environment and its workers."""
     return (ROOT, *(role for match in matches for role in roles_of(match)))
-
-
-def to_json(plan: Plan) -> dict[str, Any]:
-    """The plan as `arena plan --json` prints it and as the run folder's `plan.json` holds it."""
-    return {
-        "name": plan.name,
-        "processes": plan.processes,
-        "matches": [_match_json(match) for match in plan.matches],
-        "ranks": [
-            {"rank": rank, "roles": [_role_json(plan, role) for role in roles]} for rank, roles in enumerate(plan.ranks)
-        ],
-    }
-
-
-def _match_json(match: MatchPlan) -> dict[str, Any]:
-    return {
-        "match": match.match,
-        "env": match.env,
-        "env_kwargs": match.env_kwargs,
-        "lanes": match.lanes,
-        "seats": [{"policy": seat.policy, "entities": list(seat.entities)} for seat in match.seats],
-        "sides": [list(side) for side in match.sides],
-    }
-
-
-def _role_json(plan: Plan, role: Role) -> dict[str, Any]:
-    seat = plan.seat(role) if role.kind is RoleKind.WORKER else None
-    return {
-        "role": role.kind.value,
-        "match": role.match,
-        "policy": seat.policy if seat else None,
-        "entities": list(seat.entities) if seat else [],
-    }

@@ -1,7 +1,7 @@
-"""How many processes `arena train` starts: as many as this machine or allocation has cores for, unless told.
+"""The number of processes that `arena train` starts: by default one per usable core of the machine or allocation.
 
-The cores are the least of the CPU affinity and the CPU quotas of the cgroups (v1 and v2) of this process. In an
-allocation of a batch system its slots count instead, as it gives processes to hosts by slots.
+Usable are the cores of the CPU affinity, limited by the CPU quotas of this process's cgroups (v1 and v2). In an
+allocation of a batch system its slots count instead, since it assigns processes to hosts by slots.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _HOST_FILES = {"PBS_NODEFILE": "PBS", "LSB_DJOB_HOSTFILE": "LSF", "PE_HOSTFILE":
 
 
 class ProcessCount(NamedTuple):
-    """How many processes a run has.
+    """The number of processes of a run.
 
     Args:
         number: of processes; None: one per role, plus spares.
-        words: why.
+        words: the reason.
     """
 
     number: int | None
@@ -42,10 +42,10 @@ class _Room(NamedTuple):
 def process_count(
     config: Config, said: RanksWanted | None, environment: Mapping[str, str], *, files: Path = Path("/")
 ) -> ProcessCount:
-    """How many processes a configuration is started with.
+    """The number of processes for a configuration.
 
     Args:
-        config: its `ranks` counts where `said` is None.
+        config: its `ranks` counts if `said` is None.
         said: `--ranks`.
         environment: the variables of this process.
         files: the root of the file system, where `proc` and `sys` are.
@@ -64,7 +64,7 @@ def process_count(
     spares = config.spares
     if slots is not None and number + spares > slots.slots:  # an allocation takes no more processes than it has slots
         number = max(1, slots.slots - spares)
-    # One process hosts everything and has no use for spares.
+    # A single process hosts everything and needs no spares.
     return ProcessCount(number + (spares if number > 1 else 0), f"ranks: auto ({words})")
 
 
@@ -73,7 +73,7 @@ def _bound(number: int, roles: int) -> str:
 
 
 def usable_cores(files: Path = Path("/")) -> tuple[int, str]:
-    """How many cores this process may use, at least 1, and what limits it, in words."""
+    """The number of cores that this process may use, at least 1, and what limits it, in words."""
     try:
         cores, limit = len(os.sched_getaffinity(0)), ""
     except AttributeError:  # only on Linux
@@ -87,7 +87,7 @@ def usable_cores(files: Path = Path("/")) -> tuple[int, str]:
 
 
 def _quotas(files: Path) -> Iterator[float]:
-    """The CPU quotas, in cores, of this process's cgroups and of all above them."""
+    """The CPU quotas, in cores, of this process's cgroups and their parents."""
     try:
         lines = (files / "proc/self/cgroup").read_text().splitlines()
     except OSError:  # not Linux
@@ -108,19 +108,19 @@ def _quotas(files: Path) -> Iterator[float]:
 
 
 def _quota(folder: Path) -> float | None:
-    """The quota of one cgroup; None: it has none."""
+    """The quota of one cgroup; None: no quota."""
     try:
         if (folder / "cpu.max").exists():
             quota, period = (folder / "cpu.max").read_text().split()
         else:
             quota, period = ((folder / f"cpu.cfs_{name}_us").read_text().strip() for name in ("quota", "period"))
-    except OSError:  # not there, or not this process's to read
+    except OSError:  # missing, or not readable
         return None
     return None if quota in {"max", "-1"} else int(quota) / int(period)
 
 
 def allocated_slots(environment: Mapping[str, str]) -> _Room | None:
-    """How many processes the batch system's allocation takes; None outside of one."""
+    """The slots of the batch system's allocation; None outside of one."""
     hosts = allocated(environment)
     if hosts:
         slots = sum(host.slots for host in hosts)

@@ -1,7 +1,7 @@
-"""Who hosts the roles of processes that have died: those who live keep theirs, the orphans go where they cost least.
+"""New ranks for the roles of processes that have died; the surviving ranks keep their roles.
 
-Idle ranks come first, those that were kept as spares among them. Then the rank that has the least to do, but a role
-that needs torch goes to one that has it already, if there is one: importing it takes longer than everything else.
+Idle ranks, spares among them, come first, then the rank with the least load. A role that needs torch goes to a
+rank that has imported it, if there is one: the import takes longer than everything else.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from arena.plan.plan import Plan, Role, RoleKind
 
 
 def rehosted(plan: Plan, alive: Sequence[int]) -> tuple[Plan, list[int]]:
-    """The plan on the ranks that live.
+    """The plan on the surviving ranks.
 
     Args:
-        plan: whose ranks have died, but for some.
-        alive: the ranks that live, rising; at least one.
+        plan: of the run before the deaths.
+        alive: the surviving ranks, ascending; at least one.
 
     Returns:
-        the new plan, and in the order of its ranks which rank of the old plan each one is: as before, but that a rank
-        that was idle takes the place of the root's if that has died.
+        the new plan, and for each of its ranks the rank in the old plan: in the old order, but an idle rank replaces
+        rank 0 if that has died.
     """
     hosted = {rank: list(plan.ranks[rank]) for rank in alive}
     order = list(alive)
@@ -40,7 +40,7 @@ def rehosted(plan: Plan, alive: Sequence[int]) -> tuple[Plan, list[int]]:
 
 
 def _home(plan: Plan, role: Role, hosted: dict[int, list[Role]]) -> int:
-    """Where a role is best hosted."""
+    """The best rank for a role."""
     needs_torch = load_of(plan, role).torch
 
     def cost(rank: int) -> tuple[bool, bool, int, int]:

@@ -1,1 +1,1 @@
-"""What is refused before anything starts: every policy is tried on every seat that it may get."""
+"""Checks of a plan before a run starts: environments, and every policy on every seat that it may get."""

@@ -1,12 +1,12 @@
-"""What can be known about a plan before anything starts: every environment is made once, every algorithm is asked.
+"""Checks a plan before the run starts: creates every environment once, and checks every algorithm on its seats.
 
-    examine(plan)                      entities, faces, options, sizes; what `arena plan` needs. An algorithm that can
-                                       be tried out is made once for its first seat, with what it is to begin with
+    examine(plan)                      entities, faces, options, sizes; what `arena plan` needs. An algorithm with
+                                       `from_spaces` is created once for its first seat, and loads its checkpoint
     examine(plan, later=...)           likewise the seats of later rounds and of evaluations
     examine(plan, conformance=print)   plays each environment through the checks of `arena.testing` too: `arena check`
 
-Some of it is checked again when a run starts, by the role that knows the thing anyway: an environment its idle action,
-a worker its seat's face (`seat_face`), its group's spaces (`check_shared`) and its checkpoint.
+Some checks are repeated when a run starts: an environment checks its idle action, a worker its seat's face
+(`seat_face`), its group's spaces (`check_shared`) and its checkpoint.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ if TYPE_CHECKING:
     from arena.records.checkpoint import Checkpoint
 
 _PROBE_LANES = 1
-_PATIENCE = 5.0  # seconds that the checks of an environment may take without a word
+_PATIENCE = 5.0  # seconds of the checks of an environment before a line reports them
 
-_MOST_ROWS = 100_000  # of a seat that is tried out: what more of them need is not to be taken for a plan
+_MOST_ROWS = 100_000  # of a seat for which an algorithm is created; more of them would need too much memory for a check
 
 
 class PolicySummary(NamedTuple):
-    """What is known of a policy and its seats."""
+    """The findings about a policy and its seats."""
 
-    faces: tuple[str, ...]  # that its seats give, each once
+    faces: tuple[str, ...]  # of its seats, each once
     rows: tuple[int, ...]  # lanes x entities of each of its seats
     sizes: dict[str, int]  # what its algorithm derives from them, such as samples per update; may be empty
-    schedule: str  # when its workers meet, see `arena.plan.deadlock`
+    schedule: str  # when its workers synchronize, see `arena.plan.deadlock`
 
 
 @dataclass(frozen=True)
 class Preflight:
-    """What an examination found. `lines` says, one line each, what was checked."""
+    """The findings about a plan; `lines` lists what was checked."""
 
     interfaces: tuple[Interface, ...]  # [match]
     seats: tuple[tuple[tuple[int, ...], ...], ...]  # [match][seat]: entity indices
@@ -68,7 +68,7 @@ class Preflight:
 
     @property
     def schedules(self) -> dict[str, str]:
-        """By policy when its workers meet, see `arena.plan.deadlock`."""
+        """When the workers of each policy synchronize, see `arena.plan.deadlock`."""
         return {name: found.schedule for name, found in self.policies.items()}
 
     def entity_names(self, match: int, seat: int) -> tuple[str, ...]:
@@ -82,16 +82,16 @@ def examine(
     later: Sequence[Plan] = (),
     conformance: Callable[[str], None] | None = None,
 ) -> Preflight:
-    """Makes each distinct environment once, or twice to compare them, and holds seats and algorithms against it.
+    """Creates each distinct environment once, or twice to compare them, and checks seats and algorithms against it.
 
     Args:
         plan: of the run, or of its first round.
         later: plans with the seats of later rounds and of evaluations, see `arena.run.later_seats`.
-        conformance: is told, in a line, of an environment whose checks take long; None: environments are made, but not
-            played through the checks of their interface.
+        conformance: called with a line about an environment whose checks take long; None: environments are created,
+            but not played through the checks of their interface.
 
     Raises:
-        ConfigError: the first thing that is wrong, with its place in the configuration.
+        ConfigError: the first mistake, with its place in the configuration.
     """
     lines: list[str] = []
     players = {name: _examine_algorithm(plan, policy, lines.append) for name, policy in plan.policies.items()}
@@ -107,12 +107,12 @@ def examine(
 
 
 class _ResolvedPolicy(NamedTuple):
-    """The algorithm of a policy, and what it begins with."""
+    """The algorithm of a policy, and the checkpoint that it starts from."""
 
     cls: type[Any]
     spec: AlgorithmSpec
     options: dict[str, Any]  # in the types that the algorithm declares
-    checkpoint: tuple[Path, Checkpoint] | None  # that is loaded, and where it is
+    checkpoint: tuple[Path, Checkpoint] | None  # that is loaded, after its path
 
 
 def _examine_algorithm(plan: Plan, policy: PolicyPlan, report: Callable[[str], None]) -> _ResolvedPolicy:
@@ -132,10 +132,10 @@ def _examine_algorithm(plan: Plan, policy: PolicyPlan, report: Callable[[str], N
 
 
 def check_checkpoint(held: Checkpoint, path: Path, policy: PolicyPlan, cls: type[Any]) -> None:
-    """Refuses a checkpoint that a policy's algorithm cannot take on.
+    """Refuses a checkpoint that a policy's algorithm cannot load.
 
     Raises:
-        ConfigError: it is another algorithm's, or this one takes on none.
+        ConfigError: it is another algorithm's, or this algorithm loads no checkpoints.
     """
     place = f"policies.{policy.name}.load"
     if held.algorithm != policy.algorithm:
@@ -148,7 +148,7 @@ def check_checkpoint(held: Checkpoint, path: Path, policy: PolicyPlan, cls: type
 
 
 class _Layout(NamedTuple):
-    """A plan, and what its environments say of the seats."""
+    """A plan with the interfaces of its environments and the entities of its seats."""
 
     plan: Plan
     interfaces: tuple[Interface, ...]  # [match]
@@ -166,7 +166,7 @@ def _layout(
     conformance: Callable[[str], None] | None,
     report: Callable[[str], None],
 ) -> _Layout:
-    """Makes the environments of a plan; those that are made like a known one are not made again."""
+    """Creates the environments of a plan; one with the arguments of a known one is not created again."""
     for match in plan.matches:
         key = _likeness(match)
         if key not in known:
@@ -186,13 +186,13 @@ def _likeness(match: MatchPlan) -> str:
 def _examine_environment(
     match: MatchPlan, conformance: Callable[[str], None] | None
 ) -> tuple[Interface, Sequence[str]]:
-    """An environment's interface, and in which points it breaks it that a run can live with."""
+    """An environment's interface, and the breaches of the contract that do not prevent a run."""
     if conformance is None:
         with closing(make_game(match, _PROBE_LANES)) as game:
             check_idle_action(match, game.interface)
             return game.interface, ()
     with (
-        _told_while_slow(f"environment {match.env}: still being made and checked", conformance),
+        _reported_while_slow(f"environment {match.env}: still being made and checked", conformance),
         closing(make_game(match, _PROBE_LANES)) as game,
         closing(make_game(match, _PROBE_LANES)) as again,
     ):
@@ -202,14 +202,14 @@ def _examine_environment(
 
 
 @contextmanager
-def _told_while_slow(words: str, tell: Callable[[str], None]) -> Iterator[None]:
-    """Says after 5 seconds, and whenever twice the time has passed, that something still goes on."""
+def _reported_while_slow(words: str, report: Callable[[str], None]) -> Iterator[None]:
+    """Reports after 5, 10, 20, ... seconds that something still takes time."""
     over = threading.Event()
 
     def watch() -> None:
         waited, due = 0.0, _PATIENCE
         while not over.wait(due - waited):
-            tell(f"{words}, after {due:g} s")
+            report(f"{words}, after {due:g} s")
             waited, due = due, 2 * due
 
     watcher = threading.Thread(target=watch, daemon=True)
@@ -225,20 +225,20 @@ def make_game(match: MatchPlan, lanes: int) -> BatchedEnv:
     """The environment of a match.
 
     Raises:
-        ConfigError: it cannot be made; whatever its constructor raised is in the message, and is the cause.
+        ConfigError: it cannot be created; the message contains what its constructor raised.
     """
     with located(path=f"envs.{match.env}.make"):
         registry.environment_factory(match.make)
-    with constructor_errors_told(match):
+    with constructor_errors_reported(match):
         return adapted_game(match, lanes)
 
 
 @contextmanager
-def constructor_errors_told(match: MatchPlan) -> Iterator[None]:
-    """Turns what an environment's constructor raises into a sentence: most often its arguments are wrong.
+def constructor_errors_reported(match: MatchPlan) -> Iterator[None]:
+    """Converts errors of an environment's constructor to `ConfigError`: most often its arguments are wrong.
 
     Raises:
-        ConfigError: in the place of any other error; that one is in the message, and is the cause.
+        ConfigError: in place of any other error, which is in the message and is the cause.
     """
     try:
         yield
@@ -268,10 +268,10 @@ def adapted_game(match: MatchPlan, lanes: int) -> BatchedEnv:
 
 
 def _check_conformance(game: BatchedEnv, again: BatchedEnv, match: MatchPlan) -> Sequence[str]:
-    """Plays an environment, and another one that was made like it; returns what a run can live with.
+    """Plays two environments with the same arguments; returns the breaches that do not prevent a run.
 
     Raises:
-        ConfigError: what it cannot live with.
+        ConfigError: a breach that prevents a run.
     """
     from arena.testing import check_batched_env
 
@@ -288,7 +288,7 @@ def _check_conformance(game: BatchedEnv, again: BatchedEnv, match: MatchPlan) ->
 
 
 def check_idle_action(match: MatchPlan, interface: Interface) -> None:
-    """Refuses an `idle_action` that is none for one of the entities.
+    """Refuses an `idle_action` that is not in the action space of every entity.
 
     Raises:
         ConfigError: with the place in the configuration.
@@ -316,10 +316,10 @@ def _examine_policy(layout: _Layout, policy: PolicyPlan, player: _ResolvedPolicy
 
 
 def _examine_later(layouts: Sequence[_Layout], players: Mapping[str, _ResolvedPolicy]) -> set[str]:
-    """Holds policies against their seats in all layouts but the first; returns all that have a seat somewhere.
+    """Checks policies on their seats in all layouts but the first; returns all policies that have a seat in any.
 
-    Who has no seat in an earlier one is tried out here, and its budget is looked at: as of one meeting, since how many
-    there will be in a round is not known.
+    A policy without a seat in earlier layouts is created here, and its sizes are checked: per entry of `matches`, since
+    the number of its matches in a round is not known.
     """
     seated = {name for name, policy in layouts[0].plan.policies.items() if policy.workers}
     for layout in layouts[1:]:
@@ -337,10 +337,10 @@ def _examine_later(layouts: Sequence[_Layout], players: Mapping[str, _ResolvedPo
 
 
 def _check_seats(layout: _Layout, policy: PolicyPlan, cls: type[Any]) -> tuple[str, ...]:
-    """The faces that a policy's seats give, each once.
+    """The faces of a policy's seats, each once.
 
     Raises:
-        ConfigError: a seat cannot give one, the algorithm cannot take its spaces, or they are not those of the others.
+        ConfigError: no face fits a seat, the algorithm does not support its spaces, or the seats' spaces differ.
     """
     plan = layout.plan
     faces: dict[str, None] = {}
@@ -360,17 +360,17 @@ def _check_seats(layout: _Layout, policy: PolicyPlan, cls: type[Any]) -> tuple[s
 
 
 def _check_state(cls: type[Any], plan: Plan, policy: PolicyPlan) -> None:
-    """Refuses an algorithm that would forget what it has learned, where the run asks for what it has to survive."""
+    """Refuses an algorithm whose state cannot be saved, if the run needs it saved."""
     lasts = policy.frozen or policy.algorithm in ONLY_ACT
     if not lasts and not spec_of(cls).resumable:
         plan.refuse_fragile([policy.name])
 
 
 def _try_out(layout: _Layout, policy: PolicyPlan, player: _ResolvedPolicy, face: str) -> None:
-    """Makes a policy's algorithm for its first seat, without a game, and lets it take on what it is to begin with.
+    """Creates a policy's algorithm for its first seat, without a game, and loads its checkpoint.
 
     Raises:
-        ConfigError: it cannot be made so, or cannot take that on.
+        ConfigError: it cannot be created, or cannot load the checkpoint.
     """
     from arena.preflight.stubs import SpecParallelEnv, SpecVectorEnv, StubGroup, from_spaces
 
@@ -389,7 +389,7 @@ def _try_out(layout: _Layout, policy: PolicyPlan, player: _ResolvedPolicy, face:
     with located(inside=f"policies.{policy.name}"):
         try:
             made = from_spaces(player.cls, env, group, ticks=plan.horizon, options=player.options)
-        except (MemoryError, RuntimeError) as error:  # torch has no error of its own for memory that is not there
+        except (MemoryError, RuntimeError) as error:  # torch raises RuntimeError when memory is missing
             what = (str(error).splitlines() or [type(error).__name__])[0]
             raise ConfigError(f"the algorithm cannot be made with these options: {what}", path="options") from error
     if player.checkpoint is not None:
@@ -399,9 +399,9 @@ def _try_out(layout: _Layout, policy: PolicyPlan, player: _ResolvedPolicy, face:
 
 
 def _sizes(player: _ResolvedPolicy, plan: Plan, policy: PolicyPlan, learners: Sequence[Learner]) -> dict[str, int]:
-    """What the algorithm derives for a policy that learns; empty where its learners, if it has any, differ in rows.
+    """The sizes that the algorithm derives for a policy that learns; empty if its learners differ in rows.
 
-    It is asked about each number of rows all the same, as it may refuse one.
+    They are computed for each number of rows, as the algorithm may refuse one.
     """
     if policy.frozen or not player.spec.has_sizes:
         return {}
@@ -421,7 +421,7 @@ def _environment_line(match: MatchPlan, interface: Interface, *, conformance: bo
 
 
 def wrapped_words(match: MatchPlan) -> str:
-    """What goes around a match's environment, the innermost first; empty if nothing does."""
+    """The wrappers of a match's environment in words, the innermost first; empty if there are none."""
     return f" wrapped in {', '.join(name for name, _ in match.wrappers)}" if match.wrappers else ""
 
 

@@ -1,4 +1,4 @@
-"""What a seat asks of an algorithm: its spaces, its face, and who learns together in a group."""
+"""Checks of an algorithm against its seats: spaces, face, teams and learners."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SpaceWords = tuple[str, str]
 
 
 class SeatSpaces(NamedTuple):
-    """The spaces of a seat's entities, in their order, and how long their masks are; 0 where there are none."""
+    """The spaces of a seat's entities, in their order, and the sizes of their masks; 0: no mask."""
 
     observations: tuple[Space[Any], ...]
     actions: tuple[Space[Any], ...]
@@ -30,7 +30,7 @@ class SeatSpaces(NamedTuple):
 
     @property
     def uniform(self) -> bool:
-        """Whether all entities have the same, so that their rows lie in one array."""
+        """Whether all entities have the same spaces, so that their rows are in one array."""
         kinds = list(zip(*self, strict=True))
         return all(kind == kinds[0] for kind in kinds)
 
@@ -44,15 +44,15 @@ class SeatSpaces(NamedTuple):
 
 
 def seat_face(cls: type[Any], seat: SeatSpaces, *, lanes: int) -> str:
-    """The face that a seat gives an algorithm, after asking the algorithm whether it can take the seat's spaces.
+    """The face that a seat gives an algorithm; the algorithm checks the seat's spaces.
 
     Args:
-        cls: the algorithm; its classmethod `check(observation_space, action_space)`, where it has one, is asked.
+        cls: the algorithm; its classmethod `check(observation_space, action_space)`, if it has one, is called.
         seat: the spaces of its entities.
         lanes: of the match.
 
     Raises:
-        ConfigError: no face fits, or the algorithm cannot take a space.
+        ConfigError: no face fits, or the algorithm does not support a space.
     """
     pairs = list(zip(seat.observations, seat.actions, strict=True))
     spec = spec_of(cls)
@@ -61,14 +61,14 @@ def seat_face(cls: type[Any], seat: SeatSpaces, *, lanes: int) -> str:
         for observation_space, action_space in pairs[:1] if seat.uniform else pairs:
             try:
                 cls.check(observation_space, action_space)
-            except (TypeError, ValueError, AssertionError) as error:  # what users' classes raise beside ConfigError
+            except (TypeError, ValueError, AssertionError) as error:  # raised by users' classes beside ConfigError
                 spaces = f"observation space {observation_space}, action space {action_space}"
                 raise ConfigError(f"{error} ({spaces})") from error
     return face
 
 
 def check_shared(cls: type[Any], first: Sequence[SpaceWords], own: Sequence[SpaceWords]) -> None:
-    """A policy with weights keeps one set of them, so all its seats have the same spaces for each entity.
+    """Refuses a seat with other spaces than the first one: a policy has one set of weights.
 
     Args:
         cls: the policy's algorithm.
@@ -76,7 +76,7 @@ def check_shared(cls: type[Any], first: Sequence[SpaceWords], own: Sequence[Spac
         own: likewise of another one.
 
     Raises:
-        ConfigError: an entity has spaces that the first seat has not.
+        ConfigError: no entity of the first seat has the spaces of an entity of this seat.
     """
     if not spec_of(cls).saves:
         return
@@ -84,21 +84,21 @@ def check_shared(cls: type[Any], first: Sequence[SpaceWords], own: Sequence[Spac
         if (observations, actions) not in first:
             raise ConfigError(
                 f"observes {observations} and acts in {actions} here, in its first seat {first[0][0]} and "
-                f"{first[0][1]}; one policy keeps one set of weights: give this seat a policy of its own"
+                f"{first[0][1]}; a policy has one set of weights: give this seat a policy of its own"
             )
 
 
 def check_teams(cls: type[Any], plan: Plan, policy: PolicyPlan) -> None:
-    """Lets an algorithm that looks at whole teams refuse those that a policy has.
+    """Calls the check of an algorithm that learns with whole teams, for each team of a policy.
 
     Args:
-        cls: its classmethod `check_team(own, first)`, where it has one, is asked whether it can learn with so many
-            entities in a team, where the policy's first team has `first`.
-        plan: who sits where.
+        cls: the algorithm; its classmethod `check_team(own, first)`, if it has one, is called with the number of
+            entities of a team and of the policy's first team.
+        plan: of the run.
         policy: of the algorithm.
 
     Raises:
-        ConfigError: it cannot; or the workers of a team, who tell each other what they see, are not to wait.
+        ConfigError: it refuses a team; or `reduce: fast`, although the workers of a team exchange observations.
     """
     if not spec_of(cls).checks_team or not policy.workers:
         return
@@ -111,44 +111,44 @@ def check_teams(cls: type[Any], plan: Plan, policy: PolicyPlan) -> None:
     barrier = policy.frozen or (policy.sync, policy.reduce) != ("samples", "fast")
     if len(teams) < len(policy.workers) and not barrier:
         raise ConfigError(
-            "fast with sync: samples lets no worker wait for another, but those of a team have to tell each other what "
-            "they see; set reduce: ordered, or seat the team together, as in seats: [[blue, blue], red]",
+            "fast with sync: samples lets no worker wait for another, but the workers of a team have to exchange "
+            "observations; set reduce: ordered, or give the team one seat, as in seats: [[blue, blue], red]",
             path=f"policies.{policy.name}.reduce",
         )
 
 
 def check_independence(cls: type[Any], policy: PolicyPlan) -> None:
-    """Refuses several workers of one policy where the algorithm's class says that they never meet.
+    """Refuses several workers of one policy if the algorithm declares that its workers never synchronize.
 
     Raises:
-        ConfigError: the class says `independent = True`, the policy learns, and the configuration does not say that
-            its workers are independent.
+        ConfigError: the class has `independent = True`, the policy learns, and the configuration does not set
+            `independent: true`.
     """
     if spec_of(cls).independent and not policy.frozen and len(policy.workers) > 1:
         raise ConfigError(
-            f"the policy has {len(policy.workers)} workers, and {cls.__name__} says `independent = True`: they never "
-            "meet; set `independent: true`, and each worker is a policy of its own",
+            f"the policy has {len(policy.workers)} workers, and {cls.__name__} has `independent = True`: they never "
+            "synchronize; set `independent: true`, and each worker is a policy of its own",
             path=f"policies.{policy.name}",
         )
 
 
 class Learner(NamedTuple):
-    """Who of a group has samples of its own: a worker, or the workers of a team together."""
+    """A learner: a worker, or all workers of a team, whose samples are learned from together."""
 
     workers: tuple[int, ...]  # group ranks
     rows: int  # that it learns from on a tick
 
 
 def learners_of(cls: type[Any], plan: Plan, policy: PolicyPlan, *, entry: int | None = None) -> tuple[Learner, ...]:
-    """A policy's learners, as its algorithm counts them.
+    """A policy's learners: its workers with lanes x entities rows each, or its teams with a row per lane.
 
-    A worker has lanes x entities rows. Where the class says `learner = "team"`, a team is one, and has its lanes.
+    An algorithm whose class has `learner = "team"` learns by teams.
 
     Args:
         cls: the policy's algorithm.
-        plan: who sits where.
-        policy: whose they are.
-        entry: those in the copies of this match description alone; None: all.
+        plan: of the run.
+        policy: of the algorithm.
+        entry: only the learners in copies of this entry of `matches`; None: all.
     """
     matches = [plan.matches[match] for match, _ in policy.workers]
     if spec_of(cls).learns_as == "team":

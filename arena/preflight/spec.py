@@ -1,4 +1,4 @@
-"""What an algorithm's class can do, read from its members here and nowhere else."""
+"""The capabilities of an algorithm, read from the members of its class; only this module reads them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class AlgorithmSpec:
 
     Attributes:
         faces: the environments that its `run` can step, in the order of preference.
-        sync_on: when its workers meet their group, `ticks` or `episodes`: see `arena.plan.deadlock`.
-        learns_as: whose samples one learner has: those of a `worker`, or of a whole `team`.
-        independent: its workers never meet.
+        sync_on: when its workers synchronize, `ticks` or `episodes`: see `arena.plan.deadlock`.
+        learns_as: what one learner is: a `worker`, or a whole `team`.
+        independent: its workers never synchronize.
         saves: `state_dict()`: its policies have checkpoints.
         loads: `load_state_dict()`: a checkpoint can be loaded.
         saves_worker: `worker_state_dict()`: each worker has a state of its own.

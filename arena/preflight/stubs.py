@@ -1,10 +1,10 @@
 """Stubs to make an algorithm without a game: an environment that only has spaces, and a group of one worker.
 
-`from_spaces` uses them to ask a policy of a run for its actions (`arena.serving.policy`), and to see before a run
-whether an algorithm can be made with its options for its seat (`arena.preflight.examine`). An algorithm that plays or
-synchronizes in its `__init__` cannot be made like this, so a class has to declare that it can, by a classmethod
+`from_spaces` uses them to compute the actions of a policy of a run (`arena.serving.policy`), and to check before a run
+that an algorithm can be created with its options for its seat (`arena.preflight.examine`). An algorithm that plays or
+synchronizes in its `__init__` cannot be created like this, so a class declares that it can, by a classmethod
 
-    from_spaces(env, group, *, ticks, **options)   an instance without what only playing needs, such as a large replay
+    from_spaces(env, group, *, ticks, **options)   an instance without parts that only playing needs, as a replay
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gymnasium.vector.utils import batch_space
 
 from arena.preflight.spec import spec_of
 
-_NO_GAME = "an algorithm that is tried out, or restored, has no game to play"
+_NO_GAME = "an algorithm that is checked or served has no game to play"
 
 
 class SpecVectorEnv(VectorEnv[Any, Any, Any]):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -18,54 +17,7 @@ from arena.errors import ConfigError
 from arena.records import checkpoint
 from arena.records.atomic import make_folder, replacing
 from arena.records.folder import RunFolder
-
-VERSION = 1
-
-
-Worker = tuple[int, int]
-"""The worker of a seat, as (match, seat)."""
-
-
-class SeatKey(NamedTuple):
-    """A worker's place, and what must be alike for another one to go on with what it alone has."""
-
-    match: int
-    seat: int
-    policy: str
-    game: str  # environment, its arguments, lanes, entities of the seat
-
-    @property
-    def worker(self) -> Worker:
-        return self.match, self.seat
-
-
-class Boundary(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a whole run at the end of a leg.
-
-    Args:
-        tick: that all matches have played.
-        episodes: per (match, lane) how many episodes are on record.
-        updates: per policy how many it has logged.
-        seconds: per policy the `seconds` of its last update.
-        left: the workers, as (match, seat), whose `run` has returned.
-        seats: of the workers, whose files of their own go by them; none: an older arena has written it.
-        checkpoints: per policy that has any the boundary whose checkpoint holds its state.
-        journals: per journal, by its file's name, how many bytes were written.
-    """
-
-    version: int = VERSION
-    tick: int
-    episodes: list[tuple[int, int, int]] = []  # match, lane, count
-    updates: dict[str, int] = {}
-    seconds: dict[str, float] = {}
-    left: list[tuple[int, int]] = []
-    seats: list[SeatKey] = []
-    checkpoints: dict[str, int] = {}
-    journals: dict[str, int] = {}
-
-    def checkpoint(self, folder: RunFolder, policy: str) -> Path:
-        """Where a policy's state of this boundary is."""
-        return checkpoint.path_of(folder.checkpoints_path(policy), self.checkpoints[policy])
+from arena.records.formats import BOUNDARY_VERSION, Boundary
 
 
 def save(folder: RunFolder, boundary: Boundary) -> None:
@@ -146,9 +98,9 @@ def _read(path: Path) -> Boundary | None:
         found = msgspec.json.decode(path.read_bytes(), type=Boundary)
     except msgspec.MsgspecError:
         return None
-    if found.version > VERSION:
+    if found.version > BOUNDARY_VERSION:
         raise ConfigError(
-            f"has format version {found.version}, this arena reads up to {VERSION}: install a newer one",
+            f"has format version {found.version}, this arena reads up to {BOUNDARY_VERSION}: install a newer one",
             source=str(path),
         )
     return found

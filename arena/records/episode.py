@@ -1,85 +1,15 @@
-"""An episode as one JSON object of `episodes.jsonl`: from the record, and back."""
+"""An episode as a line of `episodes.jsonl`: from the record, and back."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from arena.records.formats import EpisodeLine, SeatLine
 from arena.records.metrics import EpisodeRecord, EpisodeRow, SeatRecord
-from arena.records.outcome import Ending, Outcome
-
-_Count = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
-_Ticks = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]  # as many as the command line takes
-
-
-# `gc=False`: lines are encoded and gone at once, and hold no cycles; Python need not look for garbage among them.
-class SeatLine(msgspec.Struct, gc=False):
-    """A `SeatRecord`; `return` is a word of Python's."""
-
-    policy: str
-    entities: tuple[int | str, ...]
-    return_: float = msgspec.field(name="return")
-    outcome: Outcome | None
-    idle_ticks: int
-
-
-class EpisodeLine(msgspec.Struct, gc=False):
-    """An `EpisodeRecord`; the keys stand in the file in this order, which is that of the record's items."""
-
-    round: int
-    match: int
-    env: str
-    lane: int
-    episode: int
-    tick: int
-    length: int
-    terminated: bool
-    truncated: bool
-    seats: list[SeatLine]
-    cut: bool | msgspec.UnsetType = msgspec.UNSET  # written where it is true
-    settled: bool | msgspec.UnsetType = msgspec.UNSET  # likewise
-
-
-class PlayedSeat(msgspec.Struct, gc=False):
-    """A `SeatLine` as it is read; a return that was not finite is null."""
-
-    policy: str
-    entities: tuple[int | str, ...]
-    return_: float | None = msgspec.field(name="return")
-    outcome: Outcome | None
-
-
-class PlayedEpisode(msgspec.Struct, gc=False):
-    """An `EpisodeLine` as it is read."""
-
-    round: _Count
-    match: _Count
-    env: str
-    lane: _Count
-    episode: _Ticks
-    tick: _Ticks
-    length: _Ticks
-    terminated: bool
-    truncated: bool
-    seats: tuple[PlayedSeat, ...]
-    cut: bool = False
-    settled: bool = False
-
-    @property
-    def ending(self) -> Ending:
-        """What decides whether its outcomes hold."""
-        return Ending(
-            self.env,
-            (self.round, self.match, self.lane, self.episode),
-            tuple(seat.outcome for seat in self.seats),
-            tuple(math.nan if seat.return_ is None else seat.return_ for seat in self.seats),
-            tuple(len(seat.entities) for seat in self.seats),
-            self.settled,
-            self.cut,
-        )
+from arena.records.outcome import Ending
 
 
 def ending_of(row: EpisodeRow) -> Ending:
@@ -109,21 +39,20 @@ def without_winner(row: EpisodeRow) -> EpisodeRow:
 
 
 def episode_line(row: EpisodeRow) -> EpisodeLine:
-    """The JSON object of an episode; a return that is not finite will be null."""
-    return EpisodeLine(*row[:9], [SeatLine(*seat) for seat in row[9]], *(flag or msgspec.UNSET for flag in row[10:]))
+    """The line of `episodes.jsonl` for an episode."""
+    return EpisodeLine(*row[:9], tuple(SeatLine(*seat) for seat in row[9]), *row[10:])
 
 
-def episode_of(line: Mapping[str, Any]) -> EpisodeRecord:
-    """The record that a line of `episodes.jsonl` was written from; a null return is NaN again."""
+def episode_of(line: EpisodeLine) -> EpisodeRecord:
+    """The record that a line was written from; a null return is NaN again."""
     seats = tuple(
         SeatRecord(
-            policy=seat["policy"],
-            entities=tuple(seat["entities"]),
-            return_=math.nan if seat["return"] is None else seat["return"],
-            outcome=seat["outcome"],
-            idle_ticks=seat.get("idle_ticks", 0),
+            policy=seat.policy,
+            entities=seat.entities,
+            return_=math.nan if seat.return_ is None else seat.return_,
+            outcome=seat.outcome,
+            idle_ticks=seat.idle_ticks,
         )
-        for seat in line["seats"]
+        for seat in line.seats
     )
-    known = {name: line[name] for name in EpisodeRecord._fields if name not in ("seats", "cut", "settled")}
-    return EpisodeRecord(**known, seats=seats, cut=line.get("cut", False), settled=line.get("settled", False))
+    return EpisodeRecord(**{**msgspec.structs.asdict(line), "seats": seats})

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
 
-from arena.records.atomic import replacing
+from arena.records.atomic import writing
 from arena.records.folder import RunFolder
-from arena.records.journal import Journal, JournalReader, kept_lines
+from arena.records.formats import EvaluationLine
+from arena.records.journal import Journal, JournalReader
 from arena.records.scoreboard import Score, Scoreboard
 
 
 def evaluated(folder: RunFolder) -> set[int]:
     """The ticks at which the policies were evaluated."""
-    return {line["ticks"] for line in JournalReader(folder.evaluations)} if folder.evaluations.exists() else set()
+    return {line.ticks for line in JournalReader(folder.evaluations).lines(EvaluationLine, missing_ok=True)}
 
 
 def keep(folder: RunFolder, tick: int, scoreboard: Scoreboard) -> None:
@@ -28,25 +29,26 @@ def keep(folder: RunFolder, tick: int, scoreboard: Scoreboard) -> None:
 
 def forget_after(folder: RunFolder, tick: int) -> None:
     """Forgets what came after a boundary, from which the run is taken up again."""
-    if not folder.evaluations.exists():
-        return
-    kept = b"".join(raw for raw, _ in kept_lines(folder.evaluations, keep=lambda line: line["ticks"] <= tick))
-    with replacing(folder.evaluations) as file:
-        file.write(kept)
+    if folder.evaluations.exists():
+        journal, end = JournalReader(folder.evaluations), 0
+        for line in journal.lines(EvaluationLine):
+            if line.ticks <= tick:
+                end = journal.position
+        with writing(folder.evaluations):
+            os.truncate(folder.evaluations, end)
 
 
-def _line(tick: int, name: str, score: Score) -> dict[str, Any]:
-    """Of a policy; wins, draws and losses are shares of the `games` that had a winner or were drawn."""
+def _line(tick: int, name: str, score: Score) -> EvaluationLine:
     games = score.games.count
-    return {
-        "ticks": tick,
-        "policy": name,
-        "episodes": score.episodes,
-        "return": score.returns.mean,
-        "return_std": score.returns.deviation,
-        "length": score.lengths.mean,
-        "games": games,
-        "wins": score.wins / games if games else None,
-        "draws": score.draws / games if games else None,
-        "losses": score.losses / games if games else None,
-    }
+    return EvaluationLine(
+        ticks=tick,
+        policy=name,
+        episodes=score.episodes,
+        return_=score.returns.mean,
+        return_std=score.returns.deviation,
+        length=score.lengths.mean,
+        games=games,
+        wins=score.wins / games if games else None,
+        draws=score.draws / games if games else None,
+        losses=score.losses / games if games else None,
+    )

@@ -55,14 +55,24 @@ class FaultLog:
 
 def process_faults(path: Path) -> int:
     """How many deaths of processes a file of faults tells of."""
-    lines = JournalReader(path) if path.exists() else ()
-    return sum(line["kind"] == FaultKind.PROCESS.value for line in lines)
+    return sum(line["kind"] == FaultKind.PROCESS.value for line in JournalReader(path).made(fault_of, missing_ok=True))
 
 
 def was_repaired_in_mid_leg(path: Path) -> bool:
     """Whether an earlier version has repaired the run without going back to a boundary: its lines lack `replayed`."""
-    lines = JournalReader(path) if path.exists() else ()
-    return any(line["kind"] == FaultKind.PROCESS.value and "replayed" not in line for line in lines)
+    faults = JournalReader(path).made(fault_of, missing_ok=True)
+    return any(line["kind"] == FaultKind.PROCESS.value and "replayed" not in line for line in faults)
+
+
+def fault_of(line: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A line of a file of faults, with a time, a kind, and what `fault_words` needs of its kind.
+
+    Raises:
+        KeyError: it lacks something.
+    """
+    found = {**line, "time": str(line["time"]), "kind": str(line["kind"])}
+    fault_words(found)
+    return found
 
 
 def fault_words(line: Mapping[str, Any]) -> str:
@@ -91,7 +101,6 @@ class Losses(NamedTuple):
 
 def losses(path: Path) -> Losses:
     """The sums over a file of faults; zeros where there is none."""
-    if not path.exists():
-        return Losses()
-    lines = [line for line in JournalReader(path) if line["kind"] == FaultKind.ENVIRONMENT.value]
-    return Losses(len(lines), sum(len(line["lanes"]) for line in lines))
+    faults = JournalReader(path).made(fault_of, missing_ok=True)
+    lines = [line for line in faults if line["kind"] == FaultKind.ENVIRONMENT.value]
+    return Losses(len(lines), sum(len(line["lanes"]) for line in JournalReader(path).made(fault_of, missing_ok=True)))

@@ -20,14 +20,10 @@ runs/<name>/
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from arena.errors import ConfigError
 from arena.records.atomic import make_folder, replacing
@@ -37,11 +33,53 @@ _UNBEGUN = {"logs", "checkpoints", "tensorboard", "boundaries", "rounds.jsonl", 
 _FIRST_BOUNDARY = re.compile(r"0+\.json|\.0+\.json\.part")  # the only one that it may leave: others tell of play
 
 
-@dataclass(frozen=True)
 class RunFolder:
-    """The names in a run folder; making one touches nothing on the disk."""
+    """The paths in a run folder. Constructing one touches nothing on the disk.
 
-    path: Path
+    Args:
+        path: the folder.
+
+    Attributes:
+        lock: locked while a process writes into the folder.
+        config: the resolved configuration.
+        plan: the plan, as `arena plan --json` prints it.
+        profile: the time of each role, by activity; missing without `--profile`.
+        episodes: a line per finished episode.
+        faults: a line per fault that the run has survived; missing without one.
+        evaluations: a line per evaluation and policy.
+        tournament: the rules of a tournament, read when it is resumed.
+        rounds: a line per round of a league; missing if there is only one round.
+        samples: a folder per match, in a league within a folder per round; with `record: samples`.
+        replays: a folder per round with one per match; with `record: replays`.
+        metrics: a line per update of a policy.
+        checkpoints: a folder per policy.
+        boundaries: a file per tick at which the run can be resumed.
+        requeue: exists if the run was asked to end and to be resumed later.
+        tensorboard: a folder per policy.
+        logs: a file per process.
+        report: the page that `arena report` writes.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lock = path / "lock"
+        self.config = path / "config.yaml"
+        self.plan = path / "plan.json"
+        self.profile = path / "profile.json"
+        self.episodes = path / "episodes.jsonl"
+        self.faults = path / "faults.jsonl"
+        self.evaluations = path / "evaluations.jsonl"
+        self.tournament = path / "tournament.json"
+        self.rounds = path / "rounds.jsonl"
+        self.samples = path / "samples"
+        self.replays = path / "replays"
+        self.metrics = path / "metrics.jsonl"
+        self.checkpoints = path / "checkpoints"
+        self.boundaries = path / "boundaries"
+        self.requeue = path / "requeue"
+        self.tensorboard = path / "tensorboard"
+        self.logs = path / "logs"
+        self.report = path / "report.html"
 
     @classmethod
     def open(cls, path: Path | str, *, resume: bool = False, given: bool = False) -> RunFolder:
@@ -77,7 +115,7 @@ class RunFolder:
         """
         folder = cls(Path(path))
         if not folder.config.is_file():
-            raise ConfigError("not a run folder: config.yaml is missing", source=str(path))
+            raise not_a_run(folder.path)
         return folder
 
     @classmethod
@@ -112,98 +150,13 @@ class RunFolder:
         """Whether nothing is here but what a run has before it begins; a folder that is missing may be made yet."""
         return not self.path.exists() or (self.path.is_dir() and _is_unbegun(self.path))
 
-    @property
-    def lock(self) -> Path:
-        """Locked while a process writes into the folder."""
-        return self.path / "lock"
-
-    @property
-    def config(self) -> Path:
-        """The resolved configuration."""
-        return self.path / "config.yaml"
-
-    @property
-    def plan(self) -> Path:
-        """What `arena plan --json` prints."""
-        return self.path / "plan.json"
-
-    @property
-    def episodes(self) -> Path:
-        """A line per finished episode."""
-        return self.path / "episodes.jsonl"
-
-    @property
-    def faults(self) -> Path:
-        """A line per fault that the run has survived; not there without one."""
-        return self.path / "faults.jsonl"
-
-    @property
-    def evaluations(self) -> Path:
-        """A line per evaluation and policy."""
-        return self.path / "evaluations.jsonl"
-
     def evaluation_path(self, tick: int) -> Path:
         """The folder of the evaluation at a tick."""
         return self.path / "evaluations" / f"tick-{tick:012d}"
 
-    @property
-    def tournament(self) -> Path:
-        """How a tournament is played, for the one who goes on with it."""
-        return self.path / "tournament.json"
-
-    @property
-    def rounds(self) -> Path:
-        """A line per round of a league; not there where there is one round."""
-        return self.path / "rounds.jsonl"
-
     def snapshot_path(self, policy: str, tick: int) -> Path:
         """What a policy had learned at the end of a round of a league, if that is a player."""
         return self.path / "snapshots" / policy / f"{tick:012d}.ckpt"
-
-    @property
-    def samples(self) -> Path:
-        """A folder per match, in a league one per round and in it one per match, if what is played is recorded."""
-        return self.path / "samples"
-
-    @property
-    def replays(self) -> Path:
-        """A folder per round and in it one per match, if replays are kept."""
-        return self.path / "replays"
-
-    @property
-    def metrics(self) -> Path:
-        """A line per update of a policy."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def checkpoints(self) -> Path:
-        """A folder per policy."""
-        return self.path / "checkpoints"
-
-    @property
-    def boundaries(self) -> Path:
-        """A file per tick from which the run can go on."""
-        return self.path / "boundaries"
-
-    @property
-    def requeue(self) -> Path:
-        """There if the run was asked to end and be taken up again."""
-        return self.path / "requeue"
-
-    @property
-    def tensorboard(self) -> Path:
-        """A folder per policy."""
-        return self.path / "tensorboard"
-
-    @property
-    def logs(self) -> Path:
-        """A file per process."""
-        return self.path / "logs"
-
-    @property
-    def report(self) -> Path:
-        """The page made from all the others."""
-        return self.path / "report.html"
 
     def log_path(self, rank: int) -> Path:
         """The log of one process; four digits, so that the files stand in order."""
@@ -218,20 +171,16 @@ class RunFolder:
         with replacing(self.config) as file:
             file.write(text.encode())
 
-    def write_profile(self, profile: Mapping[str, Any]) -> None:
-        """Writes where each role's time went, at once or not at all."""
-        with replacing(self.path / "profile.json") as file:
-            file.write(json.dumps(profile, indent=2).encode() + b"\n")
 
-    def read_profile(self) -> dict[str, Any]:
-        """What `write_profile` wrote."""
-        profile: dict[str, Any] = json.loads((self.path / "profile.json").read_text())
-        return profile
+def not_a_run(path: Path, remedy: str = "") -> ConfigError:
+    """The error that all commands report for a path that is not the folder of a run.
 
-    def write_plan(self, plan: Mapping[str, Any]) -> None:
-        """Writes the plan, at once or not at all."""
-        with replacing(self.plan) as file:
-            file.write(json.dumps(plan, indent=2).encode() + b"\n")
+    Args:
+        path: as the user gave it.
+        remedy: the end of the message.
+    """
+    found = "config.yaml is missing" if path.is_dir() else "it is a file" if path.exists() else "it does not exist"
+    return ConfigError(f"not a run folder: {found}; name the folder of a run, as runs/<name>{remedy}", source=str(path))
 
 
 def _claimed(path: Path, *, given: bool) -> Path:
@@ -274,12 +223,7 @@ def _existing(path: Path, *, given: bool) -> Path:
     for candidate in candidates:
         if RunFolder(candidate).config.is_file():
             return candidate
-    raise ConfigError(
-        "there is no run to resume: no config.yaml in this folder, so none has begun; name the run's folder with "
-        "--run-dir, "
-        "or leave --resume out",
-        source=str(path),
-    )
+    raise not_a_run(path, " with --run-dir, or leave --resume out")
 
 
 def _later(path: Path) -> list[Path]:

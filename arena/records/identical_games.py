@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
 
 from arena.errors import pluralize
+from arena.records.formats import EpisodeLine
 
 _ENOUGH = 8  # repetitions, to call games all alike
 
 
-def repeated(lines: Iterable[Mapping[str, Any]], *, random: Collection[str] = ()) -> list[tuple[str, ...]]:
+def repeated(lines: Iterable[EpisodeLine], *, random: Collection[str] = ()) -> list[tuple[str, ...]]:
     """Who has played nothing but repetitions of one game: the same length and returns whenever they sat so.
 
     A policy that was alone until it was stopped from outside does not count: who balances a pole until the last tick
@@ -25,15 +25,15 @@ def repeated(lines: Iterable[Mapping[str, Any]], *, random: Collection[str] = ()
         the players, sorted: those who have repeated games at least eight times; or all, if all games of all were
         repetitions and these were as many together.
     """
-    games: dict[tuple[str, ...], Counter[tuple[float, ...]]] = {}
+    games: dict[tuple[str, ...], Counter[tuple[float | None, ...]]] = {}
     chance: set[tuple[str, ...]] = set()
     for line in lines:
-        if line.get("cut"):
+        if line.cut:
             continue
-        seats = tuple(seat["policy"] for seat in line["seats"])
-        ended = (line["length"], *(seat["return"] for seat in line["seats"]))
+        seats = tuple(seat.policy for seat in line.seats)
+        ended = (line.length, *(seat.return_ for seat in line.seats))
         games.setdefault(seats, Counter())[ended] += 1
-        if not {*random}.isdisjoint(seats) or (len(set(seats)) == 1 and line["truncated"]):
+        if not {*random}.isdisjoint(seats) or (len(set(seats)) == 1 and line.truncated):
             chance.add(seats)
     repetitions: Counter[tuple[str, ...]] = Counter()
     alike: dict[tuple[str, ...], bool] = {}

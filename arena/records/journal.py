@@ -1,4 +1,4 @@
-"""A file of JSON lines that survives a kill: appended by one writer, read by anybody.
+"""A file of JSON lines that survives a kill: one writer appends, any process reads.
 
 A line is whole only with its newline. What stands after the last newline is the rest of a write that was killed:
 readers count and skip it, the next writer cuts it off.
@@ -6,7 +6,6 @@ readers count and skip it, the next writer cuts it off.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ import msgspec
 from arena.errors import ConfigError, WriteError
 from arena.records.atomic import private, writing
 
-S = TypeVar("S", bound=msgspec.Struct)
+T = TypeVar("T")
 
 
 def _plain(value: Any) -> Any:
@@ -105,44 +104,59 @@ def _cut_rest(file: IO[bytes]) -> None:
 
 
 class JournalReader:
-    """Iterates over the objects of a journal; `unfinished` counts the lines that a kill left incomplete (0 or 1).
+    """Iterates over the lines of a journal, as objects or as structs.
 
     Args:
         path: of the journal.
         start: the byte at which to begin: the beginning of a line.
         stop: the byte before which to end, as if the file ended there; None: at its end, which may move meanwhile.
+
+    Attributes:
+        unfinished: the lines that a kill left incomplete: 0 or 1.
+        position: the byte after the last whole line that was read.
     """
 
     def __init__(self, path: Path | str, *, start: int = 0, stop: int | None = None) -> None:
         self.path = Path(path)
         self._start, self._stop = start, stop
         self.unfinished = 0
+        self.position = start
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        for _, line in self.lines():
-            yield line
+        return self.lines(dict[str, Any])
 
-    def lines(self) -> Iterator[tuple[bytes, dict[str, Any]]]:
-        """Every whole line, as written and as an object.
+    def lines(self, kind: type[T], *, missing_ok: bool = False) -> Iterator[T]:
+        """Every whole line, decoded as a struct of `arena.records.formats` or as another type.
 
-        Raises:
-            ConfigError: the file cannot be read, or a whole line of it is not a JSON object.
-        """
-        for number, raw in self._whole():
-            yield raw, self._parse(raw, number)
-
-    def structs(self, kind: type[S]) -> Iterator[S]:
-        """Every whole line as a struct of these fields, others left out: several times as fast as objects.
+        Args:
+            kind: the type of a line.
+            missing_ok: a file that is not there has no lines.
 
         Raises:
             ConfigError: the file cannot be read, or a whole line of it is something else.
         """
-        decode = msgspec.json.Decoder(kind).decode
+        return self._decoded(msgspec.json.Decoder(kind).decode, missing_ok=missing_ok)
+
+    def made(self, make: Callable[[dict[str, Any]], T], *, missing_ok: bool = False) -> Iterator[T]:
+        """What `make` makes of every whole line, for lines with keys of any names; as `lines`.
+
+        Args:
+            make: raises KeyError, TypeError or ValueError for an object that does not fit.
+            missing_ok: a file that is not there has no lines.
+        """
+        decode = msgspec.json.Decoder(dict[str, Any]).decode
+        return self._decoded(lambda raw: make(decode(raw)), missing_ok=missing_ok)
+
+    def _decoded(self, decode: Callable[[bytes], T], *, missing_ok: bool) -> Iterator[T]:
+        if missing_ok and not self.path.exists():
+            return
         for number, raw in self._whole():
             try:
                 line = decode(raw)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                raise ConfigError(f"is damaged: {error}", path=f"line {number}", source=str(self.path)) from error
+            except (KeyError, TypeError, ValueError, RecursionError) as error:
+                found = f"lacks {error}" if isinstance(error, KeyError) else str(error)
+                reason = f"is damaged, or of another version of the arena: {found}"
+                raise ConfigError(reason, path=f"line {number}", source=str(self.path)) from error
             yield line
 
     def _whole(self) -> Iterator[tuple[int, bytes]]:
@@ -152,45 +166,13 @@ class JournalReader:
         except OSError as error:
             raise ConfigError(f"cannot be read: {error.strerror}", source=str(self.path)) from error
         with file:
-            at = file.seek(self._start)
+            self.position = file.seek(self._start)
             for number, raw in enumerate(file, start=1):
-                if at == self._stop:
+                if self.position == self._stop:
                     return
-                at += len(raw)
-                if raw.endswith(b"\n") and (self._stop is None or at <= self._stop):
-                    yield number, raw
-                else:
+                end = self.position + len(raw)
+                if not raw.endswith(b"\n") or (self._stop is not None and end > self._stop):
                     self.unfinished += 1
                     return
-
-    def _parse(self, raw: bytes, number: int) -> dict[str, Any]:
-        try:
-            line = json.loads(raw)
-        except (ValueError, RecursionError) as error:  # the latter where there are ten thousand brackets
-            raise ConfigError(f"is damaged: {error}", path=f"line {number}", source=str(self.path)) from error
-        if not isinstance(line, dict):
-            raise ConfigError(
-                f"is damaged: a JSON object expected, got {raw[:40]!r}", path=f"line {number}", source=str(self.path)
-            )
-        return line
-
-
-Keep = Callable[[Mapping[str, Any]], bool]
-"""Whether a line of a journal is to stay."""
-
-
-def kept_lines(path: Path | str, keep: Keep) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """The lines that are to stay, as written and as objects; none of a file that does not exist.
-
-    Raises:
-        ConfigError: the file is damaged before its end, or a line of it lacks what `keep` asks for.
-    """
-    if not Path(path).exists():
-        return
-    for raw, line in JournalReader(path).lines():
-        try:
-            stays = keep(line)
-        except (KeyError, TypeError) as error:
-            raise ConfigError(f"is damaged: {error!r} in the line {raw[:80]!r}", source=str(path)) from error
-        if stays:
-            yield raw, line
+                self.position = end
+                yield number, raw

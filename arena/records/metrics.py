@@ -117,8 +117,3 @@ class UpdateRecord:
 def plain(record: EpisodeRow) -> EpisodeRow:
     """The same record without its names: plain tuples are pickled and read again several times as fast."""
     return (*record[:9], tuple(map(tuple, record[9])), *record[10:])  # type: ignore[arg-type]  # tuple() forgets the items' types
-
-
-def update_line(record: UpdateRecord) -> dict[str, Any]:
-    """The JSON object of an update: the fixed fields first, then what the algorithm logged."""
-    return {**{name: getattr(record, name) for name in UPDATE_FIELDS}, **record.values}

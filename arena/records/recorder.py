@@ -11,12 +11,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from arena.errors import WriteError
-from arena.records.episode import EpisodeLine, ending_of, episode_line, unsettled, without_winner
+from arena.records.episode import ending_of, episode_line, unsettled, without_winner
 from arena.records.episode_stats import Results, results_of
 from arena.records.folder import RunFolder
+from arena.records.formats import EpisodeLine, update_line
 from arena.records.journal import Journal, as_read
 from arena.records.merge_order import InOrder
-from arena.records.metrics import EpisodeRow, UpdateRecord, update_line
+from arena.records.metrics import EpisodeRow, UpdateRecord
 from arena.records.outcome import Winners
 from arena.records.tensorboard import ScalarFile
 
@@ -81,8 +82,8 @@ class Recorder:
     ) -> None:
         self._folder = folder
         self._resumed_at = resumed_at
-        self._tell_episode = callbacks.episode if callbacks is not None and callbacks.hears_episodes else None
-        self._tell_update = callbacks.update if callbacks is not None and callbacks.hears_updates else None
+        self._tell_episode = callbacks.episode if callbacks is not None and callbacks.needs_episodes else None
+        self._tell_update = callbacks.update if callbacks is not None and callbacks.needs_updates else None
         self._clock, self._now = clock, now
         self._episodes = Journal(folder.episodes)
         self._order = InOrder(ticks)

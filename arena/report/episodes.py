@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
-from arena.records.episode import PlayedEpisode
+from arena.records.formats import EpisodeLine
 from arena.records.outcome import Outcome, Winners, stands
 
 Ints = NDArray[np.int64]
@@ -97,7 +97,7 @@ class EpisodeTable(NamedTuple):
         return policies * self.matches_at_once
 
 
-def tabulate(episodes: Iterable[PlayedEpisode]) -> EpisodeTable:
+def tabulate(episodes: Iterable[EpisodeLine]) -> EpisodeTable:
     """The table of episodes, which are read once.
 
     Raises:

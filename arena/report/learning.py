@@ -8,9 +8,10 @@ import msgspec
 import numpy as np
 
 from arena.league.ratings.intervals import half_of_mean, of_share
+from arena.records.metrics import UpdateRecord
 from arena.report.curves import Curve, curve, edges_for
 from arena.report.episodes import EpisodeTable
-from arena.report.read_run import RunFiles, Update
+from arena.report.read_run import RunFiles
 
 MOST_POINTS = 160  # of a logged value: more do not fit the width of a page
 
@@ -73,7 +74,7 @@ def length_curve(table: EpisodeTable, env: int, *, last: int) -> Curve:
     return curve(table.tick[mine], table.length[mine].astype(float), matches=table.series[mine], edges=edges)
 
 
-def logged_values(updates: tuple[Update, ...]) -> dict[str, dict[str, Logged]]:
+def logged_values(updates: tuple[UpdateRecord, ...]) -> dict[str, dict[str, Logged]]:
     """By the value's name, then by policy; in the order in which they were first logged."""
     found: defaultdict[str, defaultdict[str, list[tuple[int, float]]]] = defaultdict(lambda: defaultdict(list))
     for update in updates:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from arena.report.read_run import RoundLine
+from arena.records.formats import RoundLine
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -90,7 +90,9 @@ def lineage(rounds: tuple[RoundLine, ...]) -> Lineage:
         rounds=[_row(line) for line in rounds],
         snapshots=_snapshots(rounds),
         forks=[
-            Fork(line.start, policy, fork.from_, fork.options) for line in rounds for policy, fork in line.forks.items()
+            Fork(line.start, policy, fork.source, fork.options)
+            for line in rounds
+            for policy, fork in line.forks.items()
         ],
         resets=[Reset(line.start, policy) for line in rounds for policy in line.resets],
         gates=[Gate(line.start, *msgspec.structs.astuple(gate)) for line in rounds for gate in line.gates],

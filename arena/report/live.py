@@ -79,7 +79,7 @@ class LivePage:
     def _found(self) -> str:
         folder = RunFolder(self._path)
         watched = (folder.episodes, folder.metrics, folder.evaluations, folder.rounds, folder.faults, folder.lock)
-        sizes = [path.stat() if path.exists() else None for path in (*watched, folder.path / "profile.json")]
+        sizes = [path.stat() if path.exists() else None for path in (*watched, folder.profile)]
         words = ["" if found is None else f"{found.st_size:x}.{found.st_mtime_ns:x}" for found in sizes]
         return "-".join([*words, "going" if is_held(self._path) else "over"])  # a run that is killed changes no file
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from arena.records.formats import PlanFile, PlannedMatch
 from arena.report.colors import Colors, ink_on
-from arena.report.read_run import PlanFile, PlannedMatch
 
 MOST_CARDS = 200
 _WIDTH, _STEP, _RADIUS, _TOP = 156, 34, 13, 64

@@ -9,26 +9,34 @@ Anything else that does not fit is a `ConfigError` which names the file and the 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from arena.config import load_config
 from arena.config.schema import Config
 from arena.errors import ConfigError, located
-from arena.league.tournament_file import Terms
 from arena.records import boundary as boundaries
-from arena.records.episode import PlayedEpisode
-from arena.records.faults import fault_words
+from arena.records.faults import fault_of
 from arena.records.folder import RunFolder
+from arena.records.formats import (
+    Boundary,
+    EpisodeLine,
+    EvaluationLine,
+    PlanFile,
+    ProfileFile,
+    RoundLine,
+    Terms,
+    round_of,
+    update_of,
+)
 from arena.records.journal import JournalReader
 from arena.records.lock import is_held
-from arena.records.metrics import UPDATE_FIELDS
+from arena.records.metrics import UpdateRecord
 from arena.report.episodes import EpisodeTable, tabulate
 
 _OTHER_VERSION = "the run folder is damaged, or of another version of the arena"
@@ -81,155 +89,6 @@ class JournalView(NamedTuple):
         return JournalReader(path, stop=self.sizes.get(path, 0))
 
 
-class Update(NamedTuple):
-    """A line of `metrics.jsonl`; `values` are the numbers that the algorithm has logged."""
-
-    policy: str
-    update: int
-    ticks: int
-    samples: int
-    seconds: float
-    values: dict[str, float]
-
-
-class EvaluationLine(msgspec.Struct, frozen=True):
-    """A line of `evaluations.jsonl`."""
-
-    ticks: int
-    policy: str
-    episodes: int
-    return_: float | None = msgspec.field(name="return")
-    return_std: float | None
-    length: float | None
-    games: int | None = None  # that the shares are of; older lines lack it
-    wins: float | None = None
-    draws: float | None = None
-    losses: float | None = None
-
-
-class PlayerLine(msgspec.Struct, frozen=True):
-    """Whose snapshot a player is, and of which tick."""
-
-    policy: str
-    tick: int
-
-
-class ForkLine(msgspec.Struct, frozen=True):
-    """From whom a policy has its weights, and the options that it has changed."""
-
-    from_: str = msgspec.field(name="from")
-    options: dict[str, Any] = {}
-
-
-class GateLine(msgspec.Struct, frozen=True):
-    """What the sequential test has said of a policy that was to be snapshotted."""
-
-    policy: str
-    against: str
-    verdict: str
-    llr: float
-    games: float
-
-
-class PlannedSeat(msgspec.Struct, frozen=True):
-    """A seat of a match, in `plan.json` and in `rounds.jsonl`."""
-
-    policy: str
-    entities: tuple[int | str, ...] = ()
-
-
-class RoundMatchLine(msgspec.Struct, frozen=True):
-    """A match of a round, as the plan numbers it."""
-
-    match: int
-    env: str
-    seats: tuple[PlannedSeat, ...]
-
-    @property
-    def players(self) -> tuple[str, ...]:
-        """Who sits in it, seat by seat."""
-        return tuple(seat.policy for seat in self.seats)
-
-
-class RoundLine(msgspec.Struct, frozen=True):
-    """A line of `rounds.jsonl`, written when the round began."""
-
-    version: Literal[1]
-    round: int
-    start: int
-    matches: tuple[RoundMatchLine, ...] = ()
-    players: dict[str, PlayerLine] = {}
-    snapshots: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ()
-    forks: dict[str, ForkLine] = {}
-    resets: tuple[str, ...] = ()
-    gates: tuple[GateLine, ...] = ()
-
-
-class PlannedMatch(msgspec.Struct, frozen=True):
-    """A match in `plan.json`."""
-
-    match: int
-    env: str
-    lanes: int
-    seats: tuple[PlannedSeat, ...]
-    env_kwargs: dict[str, Any] = {}
-    sides: tuple[tuple[int, ...], ...] | None = None
-
-
-class PlannedRole(msgspec.Struct, frozen=True):
-    """A role of a rank in `plan.json`."""
-
-    role: str
-    match: int | None = None
-    policy: str | None = None
-    entities: tuple[int | str, ...] = ()
-
-
-class PlannedRank(msgspec.Struct, frozen=True):
-    """A rank in `plan.json`."""
-
-    rank: int
-    roles: tuple[PlannedRole, ...] = ()
-
-
-class PlanFile(msgspec.Struct, frozen=True):
-    """`plan.json`."""
-
-    name: str
-    processes: int
-    matches: tuple[PlannedMatch, ...]
-    ranks: tuple[PlannedRank, ...]
-
-    def __post_init__(self) -> None:
-        if [match.match for match in self.matches] != list(range(len(self.matches))):
-            raise ValueError("the matches are not numbered one after the other")
-        seats = {(match.match, seat.policy, seat.entities) for match in self.matches for seat in match.seats}
-        for role in (role for rank in self.ranks for role in rank.roles if role.match is not None):
-            if role.match not in range(len(self.matches)):
-                raise ValueError(f"there is no match {role.match}, of which a rank hosts a role")
-            if role.role != "environment" and (role.match, role.policy, role.entities) not in seats:
-                raise ValueError(f"match {role.match} has no seat of {role.policy!r} for {list(role.entities)}")
-
-
-class ProfiledRole(msgspec.Struct, frozen=True):
-    """A role in `profile.json`; seconds."""
-
-    rank: int
-    role: str
-    wall: float
-    cpu: float
-    seconds: dict[str, float]
-    match: int | None = None
-    policy: str | None = None
-
-
-class ProfileFile(msgspec.Struct, frozen=True):
-    """`profile.json`."""
-
-    roles: tuple[ProfiledRole, ...] = ()
-
-
 @dataclass(frozen=True)
 class RunFiles:
     """All that the report knows of a run.
@@ -249,7 +108,7 @@ class RunFiles:
     config_text: str
     plan: PlanFile
     episodes: EpisodeTable
-    updates: tuple[Update, ...]
+    updates: tuple[UpdateRecord, ...]
     evaluations: tuple[EvaluationLine, ...]
     rounds: tuple[RoundLine, ...]
     faults: tuple[Mapping[str, Any], ...]
@@ -277,18 +136,21 @@ def read_run(path: Path | str, *, now: Callable[[], datetime] = lambda: datetime
     # Before the journals: what a boundary stands for is in them.
     boundary, last = boundaries.newest_tick(folder), boundaries.last(folder)
     journals = JournalView.of(folder, now(), going=going)
-    reader, profile = _Reader(folder.path, journals), folder.path / "profile.json"
+    reader = _Reader(folder.path, journals)
+    text, plan = reader.text(folder.config), reader.document(folder.plan, PlanFile)
+    with located(source=str(folder.episodes)):
+        episodes = tabulate(reader.lines(folder.episodes, EpisodeLine))
     found = RunFiles(
         folder=folder,
         config=config,
-        config_text=reader.text(folder.config),
-        plan=reader.document(folder.plan, PlanFile),
-        episodes=_episodes(reader, folder.episodes),
-        updates=tuple(reader.made(folder.metrics, _update)),
-        evaluations=tuple(reader.journal(folder.evaluations, EvaluationLine)),
-        rounds=tuple(reader.journal(folder.rounds, RoundLine)),
-        faults=tuple(reader.made(folder.faults, _fault)),
-        profile=reader.document(profile, ProfileFile) if profile.is_file() else None,
+        config_text=text,
+        plan=plan,
+        episodes=episodes,
+        updates=tuple(reader.made(folder.metrics, update_of)),
+        evaluations=tuple(reader.lines(folder.evaluations, EvaluationLine)),
+        rounds=tuple(reader.made(folder.rounds, round_of)),
+        faults=tuple(reader.made(folder.faults, fault_of)),
+        profile=reader.document(folder.profile, ProfileFile) if folder.profile.is_file() else None,
         terms=reader.document(folder.tournament, Terms) if folder.tournament.is_file() else None,
         boundary=boundary,
         sources=tuple(reader.sources),
@@ -301,12 +163,7 @@ def read_run(path: Path | str, *, now: Callable[[], datetime] = lambda: datetime
     return found
 
 
-def _episodes(reader: _Reader, path: Path) -> EpisodeTable:
-    with located(source=str(path)):
-        return tabulate(reader.journal(path, PlayedEpisode))
-
-
-def _check_journals_whole(files: RunFiles, last: boundaries.Boundary | None) -> None:
+def _check_journals_whole(files: RunFiles, last: Boundary | None) -> None:
     """Refuses a run without its episodes, and journals that have become shorter than at the newest boundary."""
     folder, sizes = files.folder, files.journals.sizes
     if files.boundary and folder.episodes not in sizes:
@@ -351,7 +208,7 @@ def _check_rounds_known(rounds: Iterable[RoundLine], config: Config, path: Path)
     """Refuses rounds in which something befalls a policy that the run does not have."""
     for line in rounds:
         named = {name.partition("@")[0] for name in line.snapshots}
-        named |= {*line.resets, *line.forks, *(fork.from_ for fork in line.forks.values())}
+        named |= {*line.resets, *line.forks, *(fork.source for fork in line.forks.values())}
         named |= {gate.policy for gate in line.gates}
         if strangers := sorted(named - config.policies.keys()):
             found = f"{_OTHER_VERSION}: {strangers[0]!r} is none of the policies of config.yaml"
@@ -378,53 +235,27 @@ class _Reader:
     def document(self, path: Path, kind: type[T]) -> T:
         """A JSON file of this form."""
         try:
-            return msgspec.convert(json.loads(self.text(path)), kind)
+            return msgspec.json.decode(self.text(path), type=kind)
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"{_OTHER_VERSION}: {error}", source=str(path)) from error
 
-    def journal(self, path: Path, kind: type[T]) -> Iterator[T]:
-        """The whole lines of a journal, each of this form; none where there is no file."""
+    def journal(self, path: Path, read: Callable[[JournalReader], Iterator[T]]) -> Iterator[T]:
+        """The whole lines of a journal; none where there is no file."""
         if path not in self._journals.sizes:
             return
         journal, number = self._journals.journal(path), 0
-        for number, line in enumerate(journal, start=1):
-            try:
-                yield msgspec.convert(line, kind)
-            except msgspec.ValidationError as error:
-                raise ConfigError(f"{_OTHER_VERSION}: {error}", path=f"line {number}", source=str(path)) from error
+        for line in read(journal):
+            number += 1
+            yield line
         self.sources.append(Source(self._name(path), self._journals.sizes[path], number, journal.unfinished))
 
+    def lines(self, path: Path, kind: type[T]) -> Iterator[T]:
+        """The whole lines of a journal, each of this form."""
+        return self.journal(path, lambda journal: journal.lines(kind))
+
     def made(self, path: Path, make: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:
-        """What is made of the whole lines of a journal; `make` raises for one that does not fit."""
-        for line in self.journal(path, dict[str, Any]):
-            try:
-                yield make(line)
-            except (KeyError, TypeError, ValueError) as error:
-                raise ConfigError(f"{_OTHER_VERSION}: {error!r} in {line!r:.80}", source=str(path)) from error
+        """What is made of the whole lines of a journal."""
+        return self.journal(path, lambda journal: journal.made(make))
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self._home).as_posix()
-
-
-def _update(line: Mapping[str, Any]) -> Update:
-    """Numbers that were not finite are null in the file, and left out."""
-    values = {name: value for name, value in line.items() if name not in UPDATE_FIELDS and _is_number(value)}
-    return Update(
-        policy=str(line["policy"]),
-        update=int(line["update"]),
-        ticks=int(line["ticks"]),
-        samples=int(line["samples"]),
-        seconds=float(line["seconds"]),
-        values={name: float(value) for name, value in values.items()},
-    )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _fault(line: Mapping[str, Any]) -> Mapping[str, Any]:
-    """When it was, and of which kind; the rest depends on the kind, and can be told."""
-    found = {**line, "time": str(line["time"]), "kind": str(line["kind"])}
-    fault_words(found)
-    return found

@@ -10,10 +10,11 @@ import numpy as np
 
 from arena.config.members import players
 from arena.league.rounds_file import ticks_before
+from arena.records.metrics import UpdateRecord
 from arena.records.scoreboard import WINDOW
 from arena.report.colors import Colors
 from arena.report.episodes import Floats
-from arena.report.read_run import RunFiles, Update
+from arena.report.read_run import RunFiles
 from arena.run.status import RunStatus, planned_ticks, run_status
 
 
@@ -143,7 +144,7 @@ def _iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="seconds")
 
 
-def _newest(files: RunFiles) -> dict[str, Update]:
+def _newest(files: RunFiles) -> dict[str, UpdateRecord]:
     return {update.policy: update for update in files.updates}
 
 

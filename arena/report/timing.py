@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from arena.diagnostics.profile import Activity
-from arena.report.read_run import ProfiledRole, ProfileFile
+from arena.records.formats import ProfiledRole, ProfileFile
 
 ORDER = sorted((activity.value for activity in Activity), key=lambda name: name.startswith("waiting"))  # work first
 

@@ -22,6 +22,7 @@ from arena.errors import pluralize
 from arena.league.ratings.intervals import half_of_mean, of_share
 from arena.records import evaluations
 from arena.records.atomic import make_folder
+from arena.records.formats import EpisodeLine
 from arena.records.identical_games import repeated, repetition_words
 from arena.records.journal import JournalReader
 from arena.records.outcome import Winners, without_winner_words
@@ -97,7 +98,7 @@ def alike(evaluation: Run) -> list[tuple[str, ...]]:
     if not evaluation.greedy or not episodes.exists():
         return []
     random = {name for name, policy in evaluation.plan.policies.items() if policy.algorithm == "random"}
-    return repeated(JournalReader(episodes), random=random | evaluation.sampled)
+    return repeated(JournalReader(episodes).lines(EpisodeLine), random=random | evaluation.sampled)
 
 
 def alike_words(evaluation: Run, *, remedy: str) -> list[str]:

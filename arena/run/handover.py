@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from arena.plan.plan import Plan
-from arena.records.boundary import SeatKey, Worker
+from arena.records.formats import SeatKey, Worker
 
 
 def seats_of(plan: Plan, *policies: str) -> list[SeatKey]:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from arena.records.boundary import Boundary
     from arena.records.folder import RunFolder
+    from arena.records.formats import Boundary
 
 UNBOUNDED_TICKS = 2**40
 """Tick limit of a run that ends after a number of episodes."""

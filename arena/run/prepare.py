@@ -12,11 +12,10 @@ from pathlib import Path
 
 from arena.config import Config, resolved_yaml
 from arena.errors import ConfigError
-from arena.plan.plan import to_json
 from arena.records import boundary as boundaries
-from arena.records.boundary import Boundary
 from arena.records.faults import process_faults
 from arena.records.folder import RunFolder
+from arena.records.formats import Boundary, plan_file, write_document
 from arena.records.lock import refuse_held
 from arena.run.later_seats import later_plans
 from arena.run.leg import Leg
@@ -105,7 +104,7 @@ def begin(run: Run, *, resumable: bool) -> None:
         rounds.begin(run)
     run.folder.write_config(run.config)  # from here on there is a run to resume
     if run.plan.round == 0:
-        run.folder.write_plan(to_json(run.plan))
+        write_document(run.folder.plan, plan_file(run.plan))
 
 
 def abandon(run: Run) -> None:

@@ -18,9 +18,9 @@ from arena.errors import ConfigError, located
 from arena.plan.plan import ONLY_ACT, Plan
 from arena.records import boundary as boundaries
 from arena.records import checkpoint, evaluations
-from arena.records.boundary import Boundary, Worker
 from arena.records.faults import was_repaired_in_mid_leg
 from arena.records.folder import RunFolder
+from arena.records.formats import Boundary, Worker
 from arena.run.handover import match_workers, seats_of
 from arena.run.leg import Leg, leg_at
 from arena.run.run import Run

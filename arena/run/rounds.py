@@ -35,6 +35,7 @@ from arena.plan.plan import Plan
 from arena.records import checkpoint
 from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
+from arena.records.journal import JournalReader
 from arena.run.handover import match_workers, seats_of
 from arena.run.leg import Leg
 from arena.run.run import Run
@@ -123,8 +124,8 @@ def again(run: Run, config: Config, tick: int, *, ranks: int, spares: int) -> Ru
 
 def _ticks_before(folder: RunFolder, number: int) -> int:
     """Ticks of all matches together in the rounds before this one."""
-    lines = rounds_file.lines_in(folder.rounds)[: number + 1]
-    return rounds_file.ticks_before([line["start"] for line in lines], [len(line["matches"]) for line in lines])
+    lines = rounds_file.lines_in(JournalReader(folder.rounds))[: number + 1]
+    return rounds_file.ticks_before([line.start for line in lines], [len(line.matches) for line in lines])
 
 
 def plan_of(config: Config, planned: Round, folder: RunFolder, *, ranks: int, spares: int) -> Plan:

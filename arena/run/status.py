@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from enum import Enum
 
-import msgspec
-
 from arena.config import Config
 from arena.config.league import LeagueConfig
 from arena.records import boundary
 from arena.records.folder import RunFolder
+from arena.records.formats import round_of
 from arena.records.journal import JournalReader
 from arena.records.lock import is_held, is_left
 from arena.run.leg import UNBOUNDED_TICKS
@@ -22,12 +21,6 @@ class RunStatus(Enum):
     FINISHED = "finished"
     ENDED_EARLY = "ended early"
     KILLED = "killed"
-
-
-class _Batch(msgspec.Struct, frozen=True):
-    """A line of `rounds.jsonl`, as far as it is needed here."""
-
-    start: int
 
 
 def planned_ticks(config: Config) -> int | None:
@@ -62,7 +55,7 @@ def _is_whole(folder: RunFolder, config: Config) -> bool:
     if config.rounds == 1 or not folder.rounds.exists():
         return True
     reached = boundary.newest_tick(folder) or 0
-    return all(batch.start < reached for batch in JournalReader(folder.rounds).structs(_Batch))
+    return all(batch.start < reached for batch in JournalReader(folder.rounds).made(round_of))
 
 
 def _is_decided(folder: RunFolder, config: Config, played: int) -> bool:

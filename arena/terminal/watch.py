@@ -8,73 +8,35 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import msgspec
+from typing import Any, TypeVar
 
 from arena.config import load_config
 from arena.config.members import players
-from arena.errors import ConfigError, pluralize
+from arena.errors import pluralize
 from arena.league.round_text import change_words
 from arena.league.rounds_file import lines_in, ticks_before
 from arena.records.boundary import newest_tick
 from arena.records.episode import episode_of
-from arena.records.faults import fault_words
-from arena.records.folder import RunFolder
+from arena.records.faults import fault_of, fault_words
+from arena.records.folder import RunFolder, not_a_run
+from arena.records.formats import EpisodeLine, PlanFile, RoundLine, RoundMatch, read_document, update_of
 from arena.records.journal import JournalReader
 from arena.records.lock import is_held
-from arena.records.metrics import UPDATE_FIELDS, EpisodeRow, UpdateRecord, column
 from arena.records.outcome import without_winner_words
 from arena.records.scoreboard import Scoreboard
 from arena.run.display import Display
 from arena.run.status import RunStatus, planned_ticks, run_status
 from arena.terminal.display import make_display, silent_display, summary_lines
 
+T = TypeVar("T")
+
 LOOK_EVERY = 1.0  # seconds
-_match, _tick = column("match"), column("tick")
 _START_LOOKS = 60  # for a run whose processes are starting
 _PATIENCE = 5  # looks: a run that is repaired or resumed writes again within this time
 
 _ENDS = {RunStatus.ENDED_EARLY: "has ended early", RunStatus.KILLED: "was killed", RunStatus.UNDER_WAY: "goes on"}
-
-
-class _Seat(msgspec.Struct, frozen=True):
-    policy: str
-
-
-class _Match(msgspec.Struct, frozen=True):
-    match: int
-    seats: tuple[_Seat, ...]
-
-
-class _Matches(msgspec.Struct, frozen=True):
-    """What has to be known of `plan.json`, and of a line of `rounds.jsonl`."""
-
-    matches: tuple[_Match, ...]
-
-
-class FollowedFile:
-    """A file that is written as a whole, and may be written again: by a run that is taken up again.
-
-    Args:
-        path: of the file, which may not be there yet.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._seen: tuple[int, int, int] | None = None
-
-    def is_new(self) -> bool:
-        """Whether it was written since the last time that this was asked."""
-        try:
-            found = self._path.stat()
-        except FileNotFoundError:
-            return False
-        before, self._seen = self._seen, (found.st_ino, found.st_mtime_ns, found.st_size)
-        return self._seen != before
 
 
 class FollowedJournal:
@@ -93,54 +55,18 @@ class FollowedJournal:
         """Whether a resumed run has taken lines away that were read before."""
         return self._read > 0 and (not self._path.exists() or self._path.stat().st_size < self._read)
 
-    def fresh(self) -> list[dict[str, Any]]:
-        """The new whole lines.
+    def fresh(self, lines: Callable[[JournalReader], Iterable[T]]) -> list[T]:
+        """The new whole lines, read with a method of `JournalReader`.
 
         Raises:
             ConfigError: the journal is damaged.
         """
         if not self._path.exists():
             return []
-        lines = []
-        for raw, line in JournalReader(self._path, start=self._read).lines():
-            self._read += len(raw)
-            lines.append(line)
-        return lines
-
-
-class FollowedRounds:
-    """Reads the rounds that have begun since the last time.
-
-    Args:
-        path: of `rounds.jsonl`, which may not be there yet. It is small, and written as a whole: a run that is taken up
-            again writes the round that goes on as it is then.
-
-    Attributes:
-        matches: of the newest round; none before the first look, and where there are no rounds.
-        start: the tick at which that begins.
-        ticks_before: of all matches of earlier rounds together.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._known = 0  # rounds
-        self.matches: Sequence[_Match] = ()
-        self.start = self.ticks_before = 0
-
-    def fresh(self) -> list[dict[str, Any]]:
-        """The lines of the new rounds; one that goes on after others are forgotten is new.
-
-        Raises:
-            ConfigError: the file is damaged, or of another version of the arena.
-            msgspec.ValidationError: the newest line has no matches.
-        """
-        found = lines_in(self._path)
-        known = self._known if self._known <= len(found) else len(found) - 1
-        self._known = len(found)
-        self.matches = msgspec.convert(found[-1], _Matches).matches if found else ()
-        self.start = found[-1]["start"] if found else 0
-        self.ticks_before = ticks_before([line["start"] for line in found], [len(line["matches"]) for line in found])
-        return found[max(0, known) :]
+        journal = JournalReader(self._path, start=self._read)
+        found = [*lines(journal)]
+        self._read = journal.position
+        return found
 
 
 class FollowedRun:
@@ -157,21 +83,21 @@ class FollowedRun:
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
-        self._config_file = FollowedFile(folder.config)
-        self._config_file.is_new()  # before it is read: what is written from now on is
-        self.config = load_config(folder.config)
-        self._rounds, self._faults = FollowedRounds(folder.rounds), FollowedJournal(folder.faults)
+        self._faults = FollowedJournal(folder.faults)
+        self._rounds: Sequence[RoundLine] = ()
         self._first_look = True
         self._begin()
 
     def _begin(self) -> None:
+        """Reads everything from its beginning, but for rounds and faults, which were told."""
+        self._config_stamp = _stamp(self.folder.config)  # before it is read: what is written from now on is new
+        self.config = load_config(self.folder.config)
         self.planned = planned_ticks(self.config)
         self.scoreboard = Scoreboard(players(self.config), snapshots=self.planned is None)
         self._episodes, self._metrics = FollowedJournal(self.folder.episodes), FollowedJournal(self.folder.metrics)
         self._played: dict[int, int] = {}  # ticks by match, as its last episode tells
         self._learned: dict[str, int] = {}  # ticks by policy, which all of its matches have played
-        self._plan_file = FollowedFile(self.folder.plan)
-        self._plan: Sequence[_Match] = ()  # the matches of a run of one round
+        self._matches: Sequence[RoundMatch] = ()  # of the newest round
 
     @property
     def boundary(self) -> int | None:
@@ -186,24 +112,27 @@ class FollowedRun:
     @property
     def done(self) -> int:
         """Ticks of all matches of all rounds together, as far as the files tell."""
-        begun = self._rounds.start
-        reached = max(begun, self.boundary or 0)
-        played = sum(max(reached, self._ticks_of(match)) - begun for match in self._matches)
-        return self._rounds.ticks_before + played
+        reached = max(self._start, self.boundary or 0)
+        return self._ticks_before + sum(max(reached, self._ticks_of(match)) - self._start for match in self._matches)
 
     @property
     def total(self) -> int | None:
         """What `done` will be in the end, if later rounds have as many matches as the newest; None: not known."""
         if self.planned is None or not self._matches:
             return None
-        return self._rounds.ticks_before + (self.planned - self._rounds.start) * len(self._matches)
+        return self._ticks_before + (self.planned - self._start) * len(self._matches)
 
     @property
-    def _matches(self) -> Sequence[_Match]:
-        return self._rounds.matches or self._plan
+    def _start(self) -> int:
+        """The tick at which the newest round begins."""
+        return self._rounds[-1].start if self._rounds else 0
 
-    def _ticks_of(self, match: _Match) -> int:
-        learned = (self._learned.get(seat.policy, 0) for seat in match.seats)
+    @property
+    def _ticks_before(self) -> int:
+        return ticks_before([line.start for line in self._rounds], [len(line.matches) for line in self._rounds])
+
+    def _ticks_of(self, match: RoundMatch) -> int:
+        learned = (self._learned.get(policy, 0) for policy in match.players)
         return max([self._played.get(match.match, 0), *learned])
 
     @property
@@ -217,58 +146,46 @@ class FollowedRun:
         Raises:
             ConfigError: a file is damaged, or of another version.
         """
-        if self._config_file.is_new():
-            self.config = load_config(self.folder.config)
+        taken_up_again = _stamp(self.folder.config) not in (None, self._config_stamp)
+        if taken_up_again or self._episodes.was_cut or self._metrics.was_cut:
             self._begin()
-        if self._episodes.was_cut or self._metrics.was_cut:
-            self._begin()
-        with _reading(self.folder.episodes):
-            episodes = [episode_of(line) for line in self._episodes.fresh()]
-            without = [self._without_winner(env) for env in self.scoreboard.take(episodes)]
-            self._count(episodes)
-        with _reading(self.folder.metrics):
-            for line in self._metrics.fresh():
-                self._update(line)
-        with _reading(self.folder.plan):
-            if self._plan_file.is_new():
-                self._plan = msgspec.json.decode(self.folder.plan.read_bytes(), type=_Matches).matches
-        return [*self._news(), *filter(None, without)]
+        episodes = [episode_of(line) for line in self._episodes.fresh(lambda journal: journal.lines(EpisodeLine))]
+        without = [self._without_winner(env) for env in self.scoreboard.take(episodes)]
+        for episode in episodes:
+            self._played[episode.match] = max(self._played.get(episode.match, 0), episode.tick)
+        for update in self._metrics.fresh(lambda journal: journal.made(update_of)):
+            self.scoreboard.update(update)
+            self._learned[update.policy] = max(self._learned.get(update.policy, 0), update.ticks)
+        faults = [_fault_words(line) for line in self._faults.fresh(lambda journal: journal.made(fault_of))]
+        rounds = [_round_words(line) for line in self._fresh_rounds()]
+        if self._first_look:
+            before = [f"{pluralize(len(faults), 'fault')} so far"] if len(faults) > 1 else []
+            rounds, faults = rounds[-1:], [*before, *faults[-1:]]
+        self._first_look = False
+        return [*rounds, *faults, *filter(None, without)]
 
     def _without_winner(self, env: str) -> str:
         """That a game has shown that it has no winners; nothing where a rule has been set for it since."""
         rule = self.config.envs[env].outcome if env in self.config.envs else None
         return without_winner_words(self.scoreboard.winners.without[env]) if rule is None else ""
 
-    def _count(self, episodes: Iterable[EpisodeRow]) -> None:
-        for row in episodes:
-            self._played[_match(row)] = max(self._played.get(_match(row), 0), _tick(row))
-
-    def _news(self) -> list[str]:
-        """What has happened since the last look; at the first one, the newest of each."""
-        with _reading(self.folder.rounds):
-            rounds = [_round_words(line) for line in self._rounds.fresh()]
-        with _reading(self.folder.faults):
-            faults = [_fault_words(line) for line in self._faults.fresh()]
-        if not self._first_look:
-            return [*rounds, *faults]
-        self._first_look = False
-        before = [f"{pluralize(len(faults), 'fault')} so far"] if len(faults) > 1 else []
-        return [*rounds[-1:], *before, *faults[-1:]]
-
-    def _update(self, line: dict[str, Any]) -> None:
-        values = {name: value for name, value in line.items() if name not in UPDATE_FIELDS and value is not None}
-        self.scoreboard.update(UpdateRecord(**{name: line[name] for name in UPDATE_FIELDS}, values=values))
-        self._learned[line["policy"]] = max(self._learned.get(line["policy"], 0), line["ticks"])
+    def _fresh_rounds(self) -> Sequence[RoundLine]:
+        """The rounds that have begun; one that is planned again after others are forgotten is new."""
+        known, self._rounds = len(self._rounds), lines_in(JournalReader(self.folder.rounds))
+        if self.folder.plan.is_file():
+            self._matches = [match.in_round for match in read_document(self.folder.plan, PlanFile).matches]
+        if self._rounds:
+            self._matches = self._rounds[-1].matches
+        return self._rounds[known:] if known <= len(self._rounds) else self._rounds[-1:]
 
 
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Says of what cannot be understood in the block which file it is from."""
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """Another one whenever the file is written as a whole again; None where it is not there."""
     try:
-        yield
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-        found = f"is damaged, or of another version of the arena: {type(error).__name__}: {error}"
-        raise ConfigError(found, source=str(path)) from error
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def watch(
@@ -289,21 +206,32 @@ def watch(
     Raises:
         ConfigError: this is not a run folder, or it is damaged.
     """
-    folder = RunFolder(Path(path))
+    folder, display = RunFolder(Path(path)), silent_display()
+    begun, total, patience = False, None, _PATIENCE
     try:
         _await_start(folder, wait)
-    except KeyboardInterrupt:
-        return 0
-    run = FollowedRun(folder)
-    screen = _Screen(run, columns)
-    try:
-        _follow(run, screen, wait, running)
+        run = FollowedRun(folder)
+        while True:
+            going = running(folder.path)  # first: when no process writes any more, the look takes the last lines
+            news = run.look()
+            if not begun or run.total != total:  # a round with another number of matches
+                display.stop()
+                begun, total, display = True, run.total, _display(run, columns)
+                display.start()
+            for words in news:
+                display.message(words)
+            display.update(run.done, run.scoreboard)
+            finished = not going and patience == _PATIENCE and run.condition is RunStatus.FINISHED
+            patience = _PATIENCE if going else patience - 1
+            if finished or patience <= 0:
+                break
+            wait(LOOK_EVERY)
     except KeyboardInterrupt:
         return 0
     finally:
-        screen.display.stop()
+        display.stop()
     for line in [_end_words(run), *summary_lines(run.scoreboard, folder.path)]:
-        screen.display.message(line)
+        display.message(line)
     return 0
 
 
@@ -321,53 +249,17 @@ def _await_start(folder: RunFolder, wait: Callable[[float], None]) -> None:
         if look == 0:
             print(f"{folder.path}: no run has begun here yet; waiting for one, Ctrl-C ends it", flush=True)
         wait(LOOK_EVERY)
-    raise ConfigError(
-        f"no run has begun here for {_START_LOOKS * LOOK_EVERY:.0f} s; name the folder of a run, as runs/<name>",
-        source=str(folder.path),
+    raise not_a_run(folder.path, f" (no run has begun in {_START_LOOKS * LOOK_EVERY:.0f} s)")
+
+
+def _display(run: FollowedRun, columns: int) -> Display:
+    return make_display(
+        sys.stdout,
+        terminal=columns > 0,
+        width=columns or None,
+        total_ticks=run.total,
+        colors={name: policy.color for name, policy in run.config.policies.items()},
     )
-
-
-class _Screen:
-    """The display of a run: another one when a round has another number of matches, as `arena train` has it."""
-
-    def __init__(self, run: FollowedRun, columns: int) -> None:
-        self._run, self._columns = run, columns
-        self.display: Display = silent_display()  # until there is something to show
-        self._begun = False
-        self._total: int | None = None  # that it was made for
-
-    def show(self, news: Iterable[str]) -> None:
-        """What has happened, each in a line, and the state of the run."""
-        if not self._begun or self._run.total != self._total:
-            self.display.stop()
-            self.display, self._begun, self._total = self._made(), True, self._run.total
-        for words in news:
-            self.display.message(words)
-        self.display.update(self._run.done, self._run.scoreboard)
-
-    def _made(self) -> Display:
-        display = make_display(
-            sys.stdout,
-            terminal=self._columns > 0,
-            width=self._columns or None,
-            total_ticks=self._run.total,
-            colors={name: policy.color for name, policy in self._run.config.policies.items()},
-        )
-        display.start()
-        return display
-
-
-def _follow(run: FollowedRun, screen: _Screen, wait: Callable[[float], None], running: Callable[[Path], bool]) -> None:
-    """Shows the run until no process writes any more, and then once more for the last lines."""
-    patience = _PATIENCE
-    while True:
-        going = running(run.folder.path)
-        screen.show(run.look())
-        finished = not going and patience == _PATIENCE and run.condition is RunStatus.FINISHED
-        patience = _PATIENCE if going else patience - 1
-        if finished or patience <= 0:
-            return
-        wait(LOOK_EVERY)
 
 
 def _end_words(run: FollowedRun) -> str:
@@ -379,11 +271,11 @@ def _end_words(run: FollowedRun) -> str:
     return f"the run {_ENDS[found]} at tick {run.ticks}{again}"
 
 
-def _round_words(line: dict[str, Any]) -> str:
+def _round_words(line: RoundLine) -> str:
     """What happens in a round: how much is played, and what has become of whom when it began."""
-    head = f"round {line['round']} from tick {line['start']}: {pluralize(len(line['matches']), 'match', 'matches')}"
+    head = f"round {line.round} from tick {line.start}: {pluralize(len(line.matches), 'match', 'matches')}"
     return "; ".join([head, *change_words(line)])
 
 
-def _fault_words(line: dict[str, Any]) -> str:
+def _fault_words(line: Mapping[str, Any]) -> str:
     return f"fault at {line['time']}: {fault_words(line)}"

@@ -27,7 +27,7 @@ from policies.common.nstep import NStepBatch, NStepBuilder
 from policies.common.replay import Replay, Transitions
 from policies.common.replay_ratio import ReplayRatio
 from policies.common.rng import REPLAYING, stream
-from policies.common.rollout import Batch, Evaluation, Rollout, from_samples, to_samples
+from policies.common.rollout import Batch, Evaluation, Rollout
 from policies.common.target import Target
 from policies.common.tensors import load_weights, to_arrays
 
@@ -213,15 +213,12 @@ class RolloutLearner(GroupLearner):
             return {}
         batch = batch.standardized(moments) if self._normalize_advantage else batch
         if self.pools_samples:
-            gathered = self.group.gather(to_samples(batch))
-            metrics = self.update_at_rank_0(lambda: self._update_pooled(gathered or [], update))
+            if (gathered := self.group.gather(batch.to_samples())) is not None:
+                batch = Batch.cat([Batch.from_samples(part) for part in gathered])
+            metrics = self.update_at_rank_0(lambda: update(batch.to(self._device), batch.size))
         else:
             metrics = update(batch.to(self._device), moments["advantages"].max_count)
         return metrics | _explained(moments)
-
-    def _update_pooled(self, gathered: Sequence[Mapping[str, Any]], update: Callable[[Batch, int], Metrics]) -> Metrics:
-        pooled = from_samples(gathered)
-        return update(pooled.to(self._device), pooled.size)
 
     def _updates_without_barrier(
         self, evaluate: Callable[[], Evaluation], update: Callable[[Batch, int], Metrics]
@@ -233,13 +230,13 @@ class RolloutLearner(GroupLearner):
         with normalization.with_statistics(own):  # evaluated as the policy that has played it sees it
             batch = evaluate().complete(self._sequence_length)
         slots = rollout.ticks * rollout.rows  # counted, as the number of rows that act differs
-        samples.put({"statistics": [tuple(one) for one in own], "batch": to_samples(batch)}, slots)
+        samples.put({"statistics": [tuple(one) for one in own], "batch": batch.to_samples()}, slots)
         if not self.group.is_root:
             self._load_weights(samples.latest())
             return
         while (parts := samples.get(slots * self.group.size)) is not None:
             normalization.update(joined([part["statistics"] for part in parts], self.group.policy))
-            batch = from_samples([part["batch"] for part in parts])
+            batch = Batch.cat([Batch.from_samples(part["batch"]) for part in parts])
             metrics: Metrics = {}
             if batch.size:
                 moments = {name: _moments(values) for name, values in batch.standardizable().items()}

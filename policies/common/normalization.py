@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from arena.errors import ConfigError
+from policies.common.columns import storage_dtype
 from policies.common.options import check_unused, wrong
-from policies.common.tensors import storage_dtype
 from policies.networks.actor_critic import leaf_spaces
 
 if TYPE_CHECKING:
@@ -148,12 +148,12 @@ class ObservationNormalizer:
 
     def describe_new(self, batch: NStepBatch) -> list[Statistics]:
         """Statistics of the observations that are new in a worker's experience; for `pooled`, then `update`."""
-        return self.describe(batch.observations)
+        return self.describe(batch.sights.observations)
 
     def minibatch(self, batch: Transitions) -> Transitions:
         """A minibatch as the networks take it, by the statistics of now, not of when it was played."""
         now, later = self(list(batch.observations)), self(list(batch.next_observations))
-        return batch._replace(observations=tuple(now), next_observations=tuple(later))
+        return batch.replace(observations=tuple(now), next_observations=tuple(later))
 
     def update(self, found: Sequence[Statistics]) -> None:
         """Takes in what the group has seen since the last time."""

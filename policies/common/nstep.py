@@ -15,7 +15,7 @@ is kept twice, and a row that is not to move costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from arena.game.spaces import flatten, leaves_of
-from policies.common.rollout import last_leaves, stored_leaves, to_mask
-from policies.common.tensors import storage_dtype, to_arrays, to_tensors
+from policies.common.columns import Columns, Storage, last_leaves, stored_leaves, to_mask
+from policies.common.tensors import to_arrays, to_tensors
 
 NO_DECISION = -1  # no sight
 
@@ -35,8 +35,7 @@ class NStepBatch(NamedTuple):
     """Sights that follow each other, `K` of them, and the transitions that became complete meanwhile, `C` of them."""
 
     first: int  # number of the first sight
-    observations: tuple[Tensor, ...]  # leaves [K, ...]
-    masks: Tensor | None  # bool [K, mask_size] what was allowed; None: everything
+    sights: Columns  # [K]
     starts: Tensor  # [C] int64: numbers of the sights where transitions begin, here or before
     actions: Tensor  # [C, *action_shape], as learned from
     rewards: Tensor  # [C, *reward_shape] float32: the sum of gamma^i r_i
@@ -45,14 +44,16 @@ class NStepBatch(NamedTuple):
 
     def to_samples(self) -> dict[str, Any]:
         """The same as the dict of arrays that a group gathers and a checkpoint keeps."""
-        samples: dict[str, Any] = to_arrays({**self._asdict(), "observations": list(self.observations)})
-        return samples
+        first, sights, *_ = self
+        columns = zip(self._fields[2:], self[2:], strict=True)
+        own = {"first": first, "observations": list(sights.observations), "masks": sights.masks}
+        return to_arrays({**own, **dict(columns)})  # type: ignore[no-any-return]
 
     @classmethod
     def from_samples(cls, samples: Mapping[str, Any]) -> NStepBatch:
         """The inverse of `to_samples`."""
         fields = to_tensors(dict(samples))
-        return cls(**{**fields, "observations": tuple(fields["observations"])})
+        return cls(sights=Columns(tuple(fields.pop("observations")), fields.pop("masks")), **fields)
 
 
 class NStepBuilder:
@@ -105,8 +106,8 @@ class NStepBuilder:
         self._rewards = np.zeros((rows, n_step, *reward_shape))
         self._actions = torch.zeros(rows, n_step, *action_shape, dtype=action_dtype).numpy()
         self._count = 0  # sights so far, in all fragments
-        self._everybody = np.arange(rows)
-        self._no_sights = [torch.zeros(0, *leaf.shape, dtype=storage_dtype(leaf.dtype)) for leaf in self._layout]
+        self._all_rows = np.arange(rows)
+        self._no_sights = Columns(Storage(self._layout, mask_size, 0).leaves, None)
         numbers, sums = np.zeros(0, np.int64), np.zeros((0, *reward_shape), np.float32)
         self._nothing_done = numbers, self._actions[:0, 0].copy(), sums, sums, numbers  # in a fragment's dtypes
         self._clear()
@@ -149,46 +150,39 @@ class NStepBuilder:
         fragment = NStepBatch.from_samples(state)
         self._count = fragment.first
         self._clear()
-        self._keep(fragment.observations, fragment.masks, len(fragment.observations[0]))
-        self._done.append(tuple(column.numpy() for column in fragment[3:]))
+        self._keep(fragment.sights)
+        self._done.append(tuple(column.numpy() for column in fragment[2:]))
 
     def _clear(self) -> None:
         self._first = self._count
-        self._sights: list[Sequence[Tensor]] = []  # leaves [K_i, ...] of sights that were seen together
-        self._allowed: list[Tensor] = []  # their masks [K_i, mask_size]; none as long as there was none
+        self._sights = [self._no_sights]
         self._done: list[tuple[NDArray[Any], ...]] = []  # the last five columns of a fragment, [C_i, ...] each
 
     def _fragment(self) -> NStepBatch:
-        leaves = tuple(torch.cat(parts) for parts in zip(self._no_sights, *self._sights, strict=True))
-        masks = torch.cat(self._allowed) if self._allowed else None
         columns = zip(self._nothing_done, *self._done, strict=True)
         with np.errstate(over="ignore"):  # what float32 does not hold is infinite: refused later
             joined = [np.concatenate(parts, dtype=parts[0].dtype, casting="same_kind") for parts in columns]
-        return NStepBatch(self._first, leaves, masks, *map(torch.from_numpy, joined))
+        return NStepBatch(self._first, Columns.cat(self._sights), *map(torch.from_numpy, joined))
 
     def _see(self, observations: Any, infos: Mapping[str, Any]) -> None:
         """The rows that act next begin a transition; those that have seen enough for their oldest end that one."""
-        acting, leaves, mask = self._look(observations, infos)
+        acting, sights = self._look(observations, infos)
         self._acting: Any = acting
-        count = self.rows
-        if not isinstance(acting, slice):
-            rows, count = torch.from_numpy(acting), len(acting)
-            leaves, mask = [leaf[rows] for leaf in leaves], None if mask is None else mask[rows]
-        numbers = self._keep(leaves, mask, count)
+        numbers = self._keep(sights if isinstance(acting, slice) else sights.take(torch.from_numpy(acting)))
         full = self._starts[acting, -1] != NO_DECISION
         if np.count_nonzero(full):
-            complete = self._everybody[acting][full]
+            complete = self._all_rows[acting][full]
             self._complete(complete, self._starts.shape[1] - 1, self._left(complete), numbers[full])
         for storage in (self._starts, self._rewards, self._actions):
             storage[acting, 1:] = storage[acting, :-1]  # NumPy sees to it that what overlaps is read before
         self._starts[acting, 0] = numbers
         self._rewards[acting, 0] = 0.0
 
-    def _look(self, observations: Any, infos: Mapping[str, Any]) -> tuple[Any, Sequence[Tensor], Tensor | None]:
-        """The rows that act next, as `who_acts` says; leaves and mask [B, ...] of all rows, also those of others."""
+    def _look(self, observations: Any, infos: Mapping[str, Any]) -> tuple[Any, Columns]:
+        """The rows that act next, as `who_acts` says; what all rows see [B], also those of others."""
         self.leaves = stored_leaves(self._layout, flatten(self._space, observations))
         self.mask = to_mask(infos, self._mask_size)
-        return who_acts(infos.get("active")), self.leaves, self.mask
+        return who_acts(infos.get("active")), Columns(tuple(self.leaves), self.mask)
 
     def _left(self, rows: NDArray[np.intp]) -> NDArray[np.float64]:
         """Discounts [K, *reward_shape] of transitions of rows [K] that have seen all their actions."""
@@ -200,27 +194,23 @@ class NStepBuilder:
         cut = np.unique(rows[~terminated[rows]])
         following = np.full(self.rows, NO_DECISION)
         if len(cut):
-            following[cut] = self._keep(*self._last_sights(cut, infos), len(cut))
+            following[cut] = self._keep(self._last_sights(cut, infos))
         is_over = terminated[rows]
         discounts = np.where(is_over, 0.0, self._powers[columns + 1])
         self._complete(rows, columns, discounts, np.where(is_over, self._starts[rows, columns], following[rows]))
         self._starts[ended] = NO_DECISION
 
-    def _last_sights(self, rows: NDArray[np.intp], infos: Mapping[str, Any]) -> tuple[list[Tensor], Tensor | None]:
-        """Leaves and masks [K, ...] of the last observations of rows; without a mask there all is allowed."""
+    def _last_sights(self, rows: NDArray[np.intp], infos: Mapping[str, Any]) -> Columns:
+        """The last observations of rows [K]; without a mask there all is allowed."""
         told = to_mask(infos.get("final_info", {}), self._mask_size)
         mask = None if told is None else told[torch.from_numpy(rows)]
-        return last_leaves(self._space, infos, rows), mask
+        return Columns(tuple(last_leaves(self._space, infos, rows)), mask)
 
-    def _keep(self, leaves: Sequence[Tensor], mask: Tensor | None, count: int) -> NDArray[np.int64]:
-        """Numbers `count` new sights; their numbers."""
-        if mask is not None and not self._allowed:
-            self._allowed = [torch.ones(self._count - self._first, self._mask_size, dtype=torch.bool)]
-        if self._allowed:
-            self._allowed.append(torch.ones(count, self._mask_size, dtype=torch.bool) if mask is None else mask)
-        self._sights.append(leaves)
-        self._count += count
-        return np.arange(self._count - count, self._count)
+    def _keep(self, sights: Columns) -> NDArray[np.int64]:
+        """Takes new sights; their numbers."""
+        self._sights.append(sights)
+        self._count += sights.size
+        return np.arange(self._count - sights.size, self._count)
 
     def _complete(
         self, rows: NDArray[np.intp], columns: Any, discounts: NDArray[np.float64], followings: NDArray[np.int64]

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from arena.errors import ConfigError
 from policies.common.adam import Adam
 from policies.common.algorithm import Algorithm, check_autoreset
+from policies.common.columns import to_leaves, to_mask
 from policies.common.devices import moved
 from policies.common.group_learner import ReplayLearner
 from policies.common.normalization import ObservationNormalizer, check_normalization
@@ -47,7 +48,6 @@ from policies.common.options import (
 from policies.common.replay import Replay
 from policies.common.replay_ratio import ReplayRatio
 from policies.common.rng import ACTING, EXPLORING, stream
-from policies.common.rollout import to_leaves, to_mask
 from policies.common.target import Target
 from policies.networks.box import ActionNoise
 

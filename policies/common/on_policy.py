@@ -20,6 +20,7 @@ from torch import Tensor
 from arena.errors import BudgetReached, ConfigError
 from policies.common.adam import Adam
 from policies.common.algorithm import Algorithm
+from policies.common.columns import to_leaves, to_mask
 from policies.common.devices import moved
 from policies.common.group_learner import RolloutLearner
 from policies.common.normalization import Normalization, check_normalization
@@ -43,7 +44,7 @@ from policies.common.options import (
     check_unused,
 )
 from policies.common.rng import ACTING, EXPLORING, stream
-from policies.common.rollout import Rollout, to_leaves, to_mask
+from policies.common.rollout import Rollout
 from policies.networks.actor_critic import ActorCritic, Encoder
 from policies.networks.heads import ActionHead, BoxHead, action_head
 from policies.networks.recurrent import RecurrentEncoder, RecurrentState

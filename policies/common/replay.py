@@ -12,7 +12,7 @@ items at a time, and NumPy writes those into the same memory in half the time.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,15 +21,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from arena.game.spaces import leaves_of
+from policies.common.columns import Columns, Storage
 from policies.common.nstep import NStepBatch
 from policies.common.sum_tree import SumTree
-from policies.common.tensors import storage_dtype
 
 Slots = NDArray[np.int64]
 """Where sights lie, [N]."""
 
 
-class Transitions(NamedTuple):
+class Transitions(Columns, frozen=True):
     """A minibatch of `N` n-step transitions, drawn with replacement; N is 0 where there is none yet.
 
     The target of all algorithms is `rewards + discounts * V(next observation)`: the discount is gamma^k, where k <= n
@@ -37,8 +37,6 @@ class Transitions(NamedTuple):
     its last one.
     """
 
-    observations: tuple[Tensor, ...]  # leaves [N, ...], as networks take them
-    masks: Tensor | None  # bool [N, mask_size]: what was allowed
     actions: Tensor  # [N, *action_shape], as learned from
     rewards: Tensor  # [N, *reward_shape] float32: the sum of gamma^i r_i
     next_observations: tuple[Tensor, ...]  # leaves [N, ...]
@@ -46,22 +44,6 @@ class Transitions(NamedTuple):
     discounts: Tensor  # [N, *reward_shape] float32
     weights: Tensor  # [N] float32: of importance sampling; ones where replay is uniform
     indices: Tensor  # [N] int64: where they lie, for `update_priorities`
-
-    @property
-    def size(self) -> int:
-        """How many transitions."""
-        return len(self.actions)
-
-    def to(self, device: torch.device) -> Transitions:
-        """The same transitions on a device."""
-        if device.type == "cpu":
-            return self
-        fields: dict[str, Any] = {
-            name: tuple(leaf.to(device) for leaf in part) if isinstance(part, tuple) else part.to(device)
-            for name, part in self._asdict().items()
-            if part is not None
-        }
-        return self._replace(**fields)
 
 
 class Priorities:
@@ -143,16 +125,6 @@ class Ring:
         return np.arange(self.base, self.base + self.length)
 
 
-class _Columns(NamedTuple):
-    """What stands in each slot beside the sight, as NumPy sees the memory."""
-
-    actions: NDArray[Any]
-    rewards: NDArray[np.float32]
-    discounts: NDArray[np.float32]
-    followings: Slots  # where the sight lies that follows
-    complete: NDArray[np.bool_]  # whether a transition begins here
-
-
 class Replay:
     """A ring of sights for each of some workers.
 
@@ -189,16 +161,15 @@ class Replay:
         length = -(-capacity // workers)  # of each ring
         slots = length * workers
         self._rings = [Ring(base, length) for base in range(0, slots, length)]
-        self._leaves = [torch.empty(slots, *leaf.shape, dtype=storage_dtype(leaf.dtype)) for leaf in leaves_of(space)]
-        self._masks: Tensor | None = None  # allocated with the first mask
-        self._mask_size = mask_size
-        self._actions = torch.empty(slots, *action_shape, dtype=action_dtype)
-        self._rewards, self._discounts = torch.empty(slots, *reward_shape), torch.empty(slots, *reward_shape)
-        self._followings = torch.empty(slots, dtype=torch.int64)
-        self._complete = torch.zeros(slots, dtype=torch.bool)
-        self._leaf_arrays = [leaf.numpy() for leaf in self._leaves]
-        columns = self._actions, self._rewards, self._discounts, self._followings, self._complete
-        self._arrays = _Columns(*(column.numpy() for column in columns))
+        self._sights = Storage(leaves_of(space), mask_size, slots)
+        self._columns = (  # of the transition that begins in a slot
+            torch.empty(slots, *action_shape, dtype=action_dtype),
+            torch.empty(slots, *reward_shape),
+            torch.empty(slots, *reward_shape),  # discounts
+            torch.empty(slots, dtype=torch.int64),  # where the sight lies that follows
+        )
+        self._arrays = [column.numpy() for column in self._columns]
+        self._complete = np.zeros(slots, np.bool_)  # whether a transition begins there
         self._priorities = None if alpha is None else Priorities(slots, alpha=alpha, epsilon=epsilon)
 
     def extend(self, fragment: NStepBatch, worker: int = 0) -> int:
@@ -207,7 +178,7 @@ class Replay:
         A fragment that does not go on where the last one ended is from another life of the worker: then what its ring
         holds is forgotten. One without anything says nothing.
         """
-        count = len(fragment.observations[0])
+        count = fragment.sights.size
         if count == 0 and len(fragment.starts) == 0:
             return 0
         ring = self._rings[worker]
@@ -215,43 +186,29 @@ class Replay:
             self._forget(ring.all_slots())
             ring.begin(fragment.first)
         ring.end += count
-        self._write_sights(fragment, ring.slots(np.arange(max(fragment.first, ring.oldest), ring.end)))
-        self._write_transitions(fragment, ring)
-        self.added += len(fragment.starts)
-        return len(fragment.starts)
-
-    def _write_sights(self, fragment: NStepBatch, slots: Slots) -> None:
-        """Of a fragment that is longer than the ring only the last part is kept."""
+        slots = ring.slots(np.arange(max(fragment.first, ring.oldest), ring.end))
         self._forget(slots)
-        for array, leaf in zip(self._leaf_arrays, fragment.observations, strict=True):
-            seen = leaf.numpy()
-            array[slots] = seen[len(seen) - len(slots) :]
-        if fragment.masks is None and self._masks is None:
-            return
-        if self._masks is None:
-            self._masks = torch.ones(len(self._actions), self._mask_size, dtype=torch.bool)
-        masks = self._masks.numpy()
-        masks[slots] = True if fragment.masks is None else fragment.masks.numpy()[len(fragment.masks) - len(slots) :]
-
-    def _write_transitions(self, fragment: NStepBatch, ring: Ring) -> None:
-        starts, actions, rewards, discounts, followings = (column.numpy() for column in fragment[3:])
+        sights = fragment.sights.map(lambda column: column[count - len(slots) :])  # a long one does not fit
+        masks = None if sights.masks is None else sights.masks.numpy()
+        self._sights.write(slots, [leaf.numpy() for leaf in sights.observations], masks)
+        starts, *columns, followings = (column.numpy() for column in fragment[2:])
         alive = starts >= ring.oldest  # a row that waits for long may find its sight written over
-        slots, into = ring.slots(starts[alive]), self._arrays
-        into.actions[slots] = actions[alive]
-        into.rewards[slots] = rewards[alive]
-        into.discounts[slots] = discounts[alive]
-        into.followings[slots] = ring.slots(followings[alive])
-        into.complete[slots] = True
+        slots = ring.slots(starts[alive])
+        for array, column in zip(self._arrays, (*columns, ring.slots(followings)), strict=True):
+            array[slots] = column[alive]
+        self._complete[slots] = True
         self.size += len(slots)
         if self._priorities is not None:
             self._priorities.add(slots)
+        self.added += len(fragment.starts)
+        return len(fragment.starts)
 
     def _forget(self, slots: Slots) -> None:
         """The transitions that begin there are gone."""
-        old = slots[self._arrays.complete[slots]]
+        old = slots[self._complete[slots]]
         if not len(old):
             return
-        self._arrays.complete[old] = False
+        self._complete[old] = False
         self.size -= len(old)
         if self._priorities is not None:
             self._priorities.remove(old)
@@ -282,11 +239,11 @@ class Replay:
         """Slots [n] of transitions, all equally likely."""
         sights = sum(ring.filled for ring in self._rings)
         if 2 * self.size < sights:  # in the very beginning
-            complete = self._arrays.complete.nonzero()[0]
+            complete = self._complete.nonzero()[0]
             return complete[_below(len(complete), n, generator)]
         slots = self._nth(_below(sights, n, generator))
         while True:  # nearly all sights begin a complete transition; the others are drawn again
-            missed = (~self._arrays.complete[slots]).nonzero()[0]
+            missed = (~self._complete[slots]).nonzero()[0]
             if not len(missed):
                 return slots
             slots[missed] = self._nth(_below(sights, len(missed), generator))
@@ -304,15 +261,16 @@ class Replay:
         return slots
 
     def _at(self, indices: Tensor, weights: Tensor) -> Transitions:
-        following = self._followings.index_select(0, indices)
+        actions, rewards, discounts, followings = (column.index_select(0, indices) for column in self._columns)
+        seen, following = self._sights.take(indices), self._sights.take(followings)
         return Transitions(
-            observations=tuple(leaf.index_select(0, indices) for leaf in self._leaves),
-            masks=None if self._masks is None else self._masks.index_select(0, indices),
-            actions=self._actions.index_select(0, indices),
-            rewards=self._rewards.index_select(0, indices),
-            next_observations=tuple(leaf.index_select(0, following) for leaf in self._leaves),
-            next_masks=None if self._masks is None else self._masks.index_select(0, following),
-            discounts=self._discounts.index_select(0, indices),
+            observations=seen.observations,
+            masks=seen.masks,
+            actions=actions,
+            rewards=rewards,
+            next_observations=following.observations,
+            next_masks=following.masks,
+            discounts=discounts,
             weights=weights,
             indices=indices,
         )
@@ -324,18 +282,17 @@ class Replay:
         ring = self._rings[worker]
         numbers = np.arange(ring.oldest, ring.end)
         slots = ring.slots(numbers)
-        begun = self._arrays.complete[slots]
+        begun = self._complete[slots]
         starts, kept = torch.from_numpy(numbers[begun]), torch.from_numpy(slots[begun])
-        ahead = (self._followings[kept] - kept) % ring.length
+        actions, rewards, discounts, followings = (column[kept] for column in self._columns)
         return NStepBatch(
             first=ring.oldest,
-            observations=tuple(leaf[slots] for leaf in self._leaves),
-            masks=None if self._masks is None else self._masks[slots],
+            sights=self._sights.take(torch.from_numpy(slots)),
             starts=starts,
-            actions=self._actions[kept],
-            rewards=self._rewards[kept],
-            discounts=self._discounts[kept],
-            followings=starts + ahead,
+            actions=actions,
+            rewards=rewards,
+            discounts=discounts,
+            followings=starts + (followings - kept) % ring.length,
         )
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,14 +1,12 @@
-"""From arrays to tensors and back: observations as they are kept, and nested state that can be stored."""
+"""From tensors to arrays and back: nested state that can be stored."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from arena.errors import ConfigError
@@ -18,24 +16,6 @@ _AS_LEARNT = (
     "they were learned with other spaces of the environment, or other options of the network, such as "
     "options.hidden_sizes: take those of the configuration that they were learned with"
 )
-
-
-@cache
-def storage_dtype(dtype: np.dtype[Any]) -> torch.dtype:
-    """How a leaf of an observation is kept: flags and bytes as bytes, other integers int64, floats float32."""
-    if dtype == np.bool_ or dtype == np.uint8:
-        return torch.uint8
-    return torch.int64 if np.issubdtype(dtype, np.integer) else torch.float32
-
-
-def to_stored(array: NDArray[Any], dtype: np.dtype[Any]) -> Tensor:
-    """A copy of a leaf of observations, whose space has this dtype, as it is kept; torch allocates and aligns it."""
-    stored = torch.empty(array.shape, dtype=storage_dtype(dtype))
-    held = stored.numpy()
-    if array.dtype != held.dtype:  # torch says nothing of a number that is too large for the other type, numpy does
-        return torch.tensor(array).to(stored.dtype)
-    held[...] = array  # half as long as by torch
-    return stored
 
 
 def to_arrays(state: Any) -> Any:

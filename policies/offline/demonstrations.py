@@ -3,44 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from gymnasium.spaces import Space
-from numpy.typing import NDArray
 from torch import Tensor
 
-from arena.dataset.reader import MatchSamples, Part, Samples, open_dataset
+from arena.dataset.reader import Part, Samples, open_dataset
 from arena.errors import ConfigError, located
 from arena.game.spaces import leaves_of, unflatten
-from policies.common.tensors import storage_dtype
+from policies.common.columns import Columns, stored_leaves
 from policies.networks.distributions import FORBIDDEN
 from policies.networks.heads import ActionHead
 
 
-class Demonstrations(NamedTuple):
+class Demonstrations(Columns, frozen=True):
     """Decisions of a policy; `N` of them."""
 
-    observations: tuple[Tensor, ...]  # leaves [N, ...], in the dtypes that networks take
-    masks: Tensor | None  # bool [N, mask_size], what was allowed; None where everything always was
     actions: Tensor  # [N, ...] as learned from, see `policies.networks.heads`
-
-    @property
-    def size(self) -> int:
-        """How many decisions."""
-        return len(self.actions)
-
-    def take(self, index: Tensor) -> Demonstrations:
-        """The decisions at an int64 index."""
-        leaves = tuple(leaf.index_select(0, index) for leaf in self.observations)
-        masks = None if self.masks is None else self.masks.index_select(0, index)
-        return Demonstrations(leaves, masks, self.actions.index_select(0, index))
-
-    def to(self, device: torch.device) -> Demonstrations:
-        """The same decisions on a device."""
-        masks = None if self.masks is None else self.masks.to(device)
-        return Demonstrations(tuple(leaf.to(device) for leaf in self.observations), masks, self.actions.to(device))
 
 
 def open_demonstrations(path: str, policy: str | None) -> Samples:
@@ -58,7 +39,7 @@ def open_demonstrations(path: str, policy: str | None) -> Samples:
 
 
 def check_demonstrations(path: str, policy: str | None) -> None:
-    """Reads all that will be learned from, before anybody plays.
+    """Reads and checks all samples before any match starts.
 
     Raises:
         ConfigError: there is nothing, the policy has not played, or something is damaged; as `open_demonstrations`.
@@ -120,7 +101,7 @@ def demonstrations(
         count += decisions.size
     if count == 0:
         raise ConfigError(f"{samples.path} holds no action to learn from", path="options.data")
-    return _joined(taken)
+    return Demonstrations.cat(taken)
 
 
 def _decisions(
@@ -128,24 +109,20 @@ def _decisions(
 ) -> Iterator[Demonstrations]:
     """All decisions, part by part and entity by entity."""
     for match in samples.matches:
-        wanted = _wanted(match, policy, space, action_space)
+        wanted = [
+            index
+            for index, entity in enumerate(match.entities)
+            if policy in (None, entity.policy)
+            and (entity.observation_space, entity.action_space) == (space, action_space)
+        ]
         for part in match.parts() if wanted else ():
             for entity in wanted:
                 yield _of_part(part, entity, space, head, action_space)
 
 
-def _wanted(match: MatchSamples, policy: str | None, space: Space[Any], action_space: Space[Any]) -> list[int]:
-    return [
-        index
-        for index, entity in enumerate(match.entities)
-        if policy in (None, entity.policy) and (entity.observation_space, entity.action_space) == (space, action_space)
-    ]
-
-
 def _of_part(part: Part, entity: int, space: Space[Any], head: ActionHead, action_space: Space[Any]) -> Demonstrations:
     acted = part.acted[:, :, entity]
-    seen = zip(leaves_of(space), part.observations[entity], strict=True)
-    observations = tuple(torch.from_numpy(leaf[acted]).to(storage_dtype(kind.dtype)) for kind, leaf in seen)
+    observations = tuple(stored_leaves(leaves_of(space), [leaf[acted] for leaf in part.observations[entity]]))
     actions = head.from_env(unflatten(action_space, [leaf[acted] for leaf in part.actions[entity]]))
     held = part.masks[entity]
     if held is None or not head.mask_size:
@@ -153,20 +130,4 @@ def _of_part(part: Part, entity: int, space: Space[Any], head: ActionHead, actio
     masks = torch.from_numpy(held[acted].astype(np.bool_))
     found = Demonstrations(observations, masks, actions)
     allowed = head.distribution(torch.zeros(len(actions), head.outputs), masks).log_prob(actions) > FORBIDDEN / 2
-    return found if bool(allowed.all()) else found.take(_places(allowed.numpy()))
-
-
-def _places(flags: NDArray[np.bool_]) -> Tensor:
-    return torch.from_numpy(np.flatnonzero(flags))
-
-
-def _joined(parts: list[Demonstrations]) -> Demonstrations:
-    """One after the other; where some have masks, those without were allowed everything."""
-    sizes = {part.masks.shape[1] for part in parts if part.masks is not None}
-    masks = None
-    if sizes:
-        (size,) = sizes
-        given = (torch.ones(p.size, size, dtype=torch.bool) if p.masks is None else p.masks for p in parts)
-        masks = torch.cat(list(given))
-    leaves = zip(*(part.observations for part in parts), strict=True)
-    return Demonstrations(tuple(map(torch.cat, leaves)), masks, torch.cat([part.actions for part in parts]))
+    return found if bool(allowed.all()) else found.take(allowed.nonzero().squeeze(1))

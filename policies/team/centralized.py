@@ -244,13 +244,13 @@ class JointNormalizer(ObservationNormalizer):
 
     def describe_new(self, batch: NStepBatch) -> list[Statistics]:
         """Statistics of the entities that act in the observations that are new."""
-        *seen, acts = batch.observations
+        *seen, acts = batch.sights.observations
         return self.describe([leaf.flatten(0, 1) for leaf in seen], acts.bool().flatten().numpy())
 
     def minibatch(self, batch: Transitions) -> Transitions:
         """A minibatch as the networks take it, by the statistics of now, not of when it was played."""
         now, later = (self._joint(leaves) for leaves in (batch.observations, batch.next_observations))
-        return batch._replace(observations=now, next_observations=later)
+        return batch.replace(observations=now, next_observations=later)
 
     def _joint(self, joint: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         *seen, acts = joint

@@ -24,9 +24,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from arena.game.spaces import flatten, leaves_of
+from policies.common.columns import Columns, storage_dtype, to_leaves, to_mask
 from policies.common.nstep import NO_DECISION, NStepBuilder, who_acts
-from policies.common.rollout import to_leaves, to_mask
-from policies.common.tensors import storage_dtype
 from policies.networks.actor_critic import leaf_spaces
 
 
@@ -102,16 +101,16 @@ class JointNStepBuilder(NStepBuilder):
         """[B, ...] as [L, E, ...]."""
         return rows.reshape(self.rows, self._entities, *rows.shape[1:])
 
-    def _look(self, observations: Any, infos: Mapping[str, Any]) -> tuple[Any, Sequence[Tensor], Tensor | None]:
-        """The lanes in which anybody acts next; joint leaves and masks [L, ...] of all lanes."""
+    def _look(self, observations: Any, infos: Mapping[str, Any]) -> tuple[Any, Columns]:
+        """The lanes in which an entity acts next; what all lanes see [L]."""
         self.leaves = to_leaves(self._of_one, observations)  # [B, ...], as the actors take them
         self.mask = to_mask(infos, self._mask_of_one)
         all_rows = np.ones(self.rows * self._entities, np.bool_)
         acts = self._by_lane(np.asarray(infos.get("active", all_rows), np.bool_))
         mask = None if self.mask is None else self.mask.view(self.rows, -1)
-        return who_acts(acts.any(1)), self._joined(self.leaves, acts), mask
+        return who_acts(acts.any(1)), Columns(self._joined(self.leaves, acts), mask)
 
-    def _joined(self, rows: Sequence[Tensor], acts: NDArray[np.bool_]) -> list[Tensor]:
+    def _joined(self, rows: Sequence[Tensor], acts: NDArray[np.bool_]) -> tuple[Tensor, ...]:
         """Joint leaves [K, ...] of leaves of rows [K * E, ...] and of who acts [K, E]."""
         flags = torch.from_numpy(acts)
         silent = ~flags.flatten()
@@ -120,7 +119,7 @@ class JointNStepBuilder(NStepBuilder):
             seen = leaf.to(kind, copy=True)
             seen[silent] = nothing
             joint.append(seen.view(len(acts), self._entities, *leaf.shape[1:]))
-        return [*joint, flags.to(self._kinds[-1])]
+        return *joint, flags.to(self._kinds[-1])
 
     def _left(self, rows: NDArray[np.intp]) -> NDArray[np.float64]:
         return np.where(self._out[rows], 0.0, self._powers[-1])
@@ -134,7 +133,7 @@ class JointNStepBuilder(NStepBuilder):
         cut = np.unique(rows[~over[rows]])
         following = np.full(self.rows, NO_DECISION)
         if len(cut):
-            following[cut] = self._keep(*self._last_joint_sights(cut, ended, gone, infos), len(cut))
+            following[cut] = self._keep(self._last_joint_sights(cut, ended, gone, infos))
         discounts = np.where(gone[rows], 0.0, self._powers[columns + 1][:, None])
         self._complete(rows, columns, discounts, np.where(over[rows], self._starts[rows, columns], following[rows]))
         self._starts[lanes] = NO_DECISION
@@ -143,8 +142,8 @@ class JointNStepBuilder(NStepBuilder):
 
     def _last_joint_sights(
         self, lanes: NDArray[np.intp], ended: NDArray[np.bool_], gone: NDArray[np.bool_], infos: Mapping[str, Any]
-    ) -> tuple[list[Tensor], Tensor | None]:
-        """Joint leaves and masks [K, ...] of lanes; there act all for whom anything is left."""
+    ) -> Columns:
+        """The last joint observations of lanes [K]; there act all for whom anything is left."""
         rows = (lanes[:, None] * self._entities + np.arange(self._entities)).ravel()
         is_last = ended.ravel()[rows]
         arrays = [array[rows] for array in flatten(self._of_one, self._shown)]
@@ -153,7 +152,7 @@ class JointNStepBuilder(NStepBuilder):
             for array, leaf in zip(arrays, last, strict=True):
                 array[place] = leaf
         leaves = self._joined([torch.from_numpy(array) for array in arrays], ~gone[lanes])
-        return leaves, self._last_masks(rows, is_last, infos)
+        return Columns(leaves, self._last_masks(rows, is_last, infos))
 
     def _last_masks(
         self, rows: NDArray[np.intp], is_last: NDArray[np.bool_], infos: Mapping[str, Any]

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.game.spaces import empty_batch, flatten, rows_of, unflatten
+from policies.common.columns import to_leaves, to_mask
 from policies.common.nstep import NStepBatch
-from policies.common.rollout import to_leaves, to_mask
 from policies.team.joint import JointNStepBuilder
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class TeamNStepBuilder(JointNStepBuilder):
         self._learns = group.team[0] == group.rank
         self.worker_rows = self.rows * self._entities // len(group.team)
         self._ticks: list[Tick] = []  # since the last cut
-        self._acting = self._everybody
+        self._acting = self._all_rows
 
     def begin(self, observations: Any, infos: Mapping[str, Any]) -> None:
         self._notice([], observations, infos)

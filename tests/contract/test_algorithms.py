@@ -218,7 +218,7 @@ def test_gradients_and_samples_of_one_full_batch_give_the_same_weights(
         return torch.linspace(-0.8, 1.1, shape[-1]).repeat(*shape[:-1], 1)
 
     def all_transitions(replay: Replay, *_: Any, **__: Any) -> Transitions:
-        return replay._at(torch.nonzero(replay._complete).squeeze(1), torch.ones(replay.size))
+        return replay._at(torch.from_numpy(np.flatnonzero(replay._complete)), torch.ones(replay.size))
 
     for module, name in (
         (td3, "normal"),

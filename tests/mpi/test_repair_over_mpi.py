@@ -256,7 +256,7 @@ def test_interrupt_before_play_leaves_no_folder(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     ended = finish(process)
     assert ended.code == 130
-    assert "before play began" in ended.err
+    assert "before any tick was played" in ended.err
     assert not (tmp_path / "run").exists()
 
 

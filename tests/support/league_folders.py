@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,8 +12,8 @@ import numpy as np
 from arena.config import parse_config
 from arena.config.load import resolved_yaml
 from arena.plan.build import make_plan
-from arena.plan.plan import to_json
 from arena.records.folder import RunFolder
+from arena.records.formats import PlanFile, ProfiledRole, ProfileFile, plan_file, read_document, write_document
 from arena.records.journal import Journal
 
 COLORS = ("#1f77b4", "#d62728", "#2ca02c", "#bcbd22", "#9467bd", "#ff7f0e", "#17becf", "#e377c2", "#8c564b", "#7f7f7f")
@@ -56,14 +55,14 @@ def write_league(path: Path, league: League = League(), *, seed: int = 0) -> Run
     for part in (folder.boundaries, folder.checkpoints):
         part.mkdir()
     folder.write_config(resolved_yaml(config))
-    folder.write_plan(to_json(make_plan(config)))
+    write_document(folder.plan, plan_file(make_plan(config)))
     rounds = list(_rounds(league))
     _journal(path / "rounds.jsonl", rounds)
     _journal(folder.episodes, _episodes(league, rounds, rng))
     _journal(folder.metrics, _updates(league, rng))
     _journal(folder.evaluations, _evaluations(league, rng))
     _journal(folder.faults, FAULTS)
-    folder.write_profile({"roles": list(_profile(json.loads(folder.plan.read_text()), rng))})
+    write_document(folder.profile, ProfileFile(tuple(_profile(read_document(folder.plan, PlanFile), rng))))
     (folder.boundaries / f"{league.rounds * ROUND:012d}.json").write_text("{}\n")
     return folder
 
@@ -222,19 +221,19 @@ def _evaluations(league: League, rng: np.random.Generator) -> Iterator[dict[str,
         }
 
 
-def _profile(plan: Mapping[str, Any], rng: np.random.Generator) -> Iterator[dict[str, Any]]:
-    for rank in plan["ranks"]:
-        for role in rank["roles"]:
-            names = ["waiting for the match", "inference", "learning"] if role["role"] == "worker" else ["environment"]
+def _profile(plan: PlanFile, rng: np.random.Generator) -> Iterator[ProfiledRole]:
+    for rank in plan.ranks:
+        for role in rank.roles:
+            names = ["waiting for the match", "inference", "learning"] if role.role == "worker" else ["environment"]
             shares = 9 * rng.dirichlet([2] * len(names))
             seconds = {name: float(share) for name, share in zip(names, shares, strict=True)}
             seconds["communication"] = 1.0
-            yield {
-                "rank": rank["rank"],
-                "role": role["role"],
-                "match": role["match"],
-                "policy": role["policy"],
-                "wall": 10.0,
-                "cpu": 6.0,
-                "seconds": seconds,
-            }
+            yield ProfiledRole(
+                rank=rank.rank,
+                role=role.role,
+                match=role.match,
+                policy=role.policy,
+                wall=10.0,
+                cpu=6.0,
+                seconds=seconds,
+            )

@@ -8,8 +8,8 @@ import torch
 from gymnasium.vector.utils import batch_space
 from torch import Tensor, nn
 
+from policies.common.columns import to_leaves
 from policies.common.replay import Transitions
-from policies.common.rollout import to_leaves
 
 
 def made_up(learner: Any, count: int, *, masked: bool = False, seed: int = 3) -> Transitions:

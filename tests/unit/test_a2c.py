@@ -15,7 +15,8 @@ from arena.errors import BudgetReached, ConfigError
 from fakes import ScriptedEnv, ThreadGroup, solo_group
 from learning_steps import evaluate, learn, play
 from policies.a2c import A2C
-from policies.common.rollout import Batch, to_leaves
+from policies.common.columns import to_leaves
+from policies.common.rollout import Batch
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 CHOICE = spaces.Discrete(4)
@@ -138,7 +139,7 @@ def test_advantages_are_as_they_are_unless_they_are_to_be_normalized() -> None:
     plain, normalized = (
         worker(ScriptedEnv(VECTOR, CHOICE), normalize_advantage=normalized, **rates) for normalized in (False, True)
     )
-    batch = random_batch(plain)._replace(advantages=torch.full((50,), 5.0) + torch.arange(50) % 2)
+    batch = random_batch(plain).replace(advantages=torch.full((50,), 5.0) + torch.arange(50) % 2)
     found = [learn(a2c, batch)["policy_loss"] for a2c in (plain, normalized)]
     with torch.no_grad():
         log_probs = worker(ScriptedEnv(VECTOR, CHOICE)).network.policy(batch.observations).log_prob(batch.actions)

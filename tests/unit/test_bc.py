@@ -16,7 +16,7 @@ from arena.dataset.reader import open_dataset
 from arena.errors import BudgetReached, ConfigError
 from fakes import ScriptedEnv, ThreadGroup, flat_weights, solo_group, together
 from policies.bc import BehaviorCloning
-from policies.common.rollout import to_leaves
+from policies.common.columns import to_leaves
 from policies.networks.heads import action_head
 from policies.offline.demonstrations import demonstrations
 from recorded_samples import record

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from arena.errors import ConfigError
 from arena.records import boundary, checkpoint
-from arena.records.boundary import Boundary
 from arena.records.folder import RunFolder
+from arena.records.formats import Boundary
 from arena.records.journal import Journal
 from arena.run.leg import Leg, leg_at
 

@@ -191,7 +191,7 @@ def recorded(path: Path, told: Callbacks | None) -> RunFolder:
         recorder.episodes(0, 7, [episode(0, tick=5), episode(1, tick=7, return_=math.nan)])
         assert NOTES == [], "match 1 may have earlier ones, so nothing is on record"
         recorder.episodes(1, 6, [])
-        assert [line["episode"] for _, line in NOTES] == ([0] if told is not None and told.hears_episodes else [])
+        assert [line["episode"] for _, line in NOTES] == ([0] if told is not None and told.needs_episodes else [])
         recorder.episodes(1, 8, [])
         recorder.update(UpdateRecord("blue", 1, 8, 16, 0.5, {"loss": math.inf, "kl": 0.1}))
     return folder
@@ -218,7 +218,7 @@ def test_lines_are_decoded_only_for_callbacks_that_use_them(tmp_path: Path, monk
     recorded(tmp_path / "b", Callbacks([], Stop().ask))
     assert read == []
     told = Callbacks([of("RecordsUpdates")], Stop().ask)
-    assert (told.hears_episodes, told.hears_updates) == (False, True)
+    assert (told.needs_episodes, told.needs_updates) == (False, True)
 
 
 def test_an_object_need_not_be_derived_from_the_base_class() -> None:

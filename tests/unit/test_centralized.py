@@ -15,8 +15,8 @@ from arena import registry
 from arena.errors import BudgetReached, ConfigError
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group
 from minibatches import assert_gradients, disturb
+from policies.common.columns import to_leaves
 from policies.common.replay import Transitions
-from policies.common.rollout import to_leaves
 from policies.maddpg import MADDPG
 from policies.masac import MASAC
 from policies.networks import reparameterized

@@ -405,7 +405,7 @@ def test_environments_with_equal_arguments_are_made_once(folder: Path, capsys: p
         (["policies.blue.algorithm=own:NoRun"], "policies.blue.algorithm: the algorithm 'own:NoRun' has no run(): a"),
         (
             ["policies.blue.algorithm=own:NoGroup"],
-            "policies.blue.algorithm: NoGroup.__init__ cannot take (env, group, *, ticks, **options)",
+            "policies.blue.algorithm: NoGroup.__init__ cannot be called with (env, group, *, ticks, **options)",
         ),
         (
             ["policies.blue.frozen=true"],
@@ -770,10 +770,10 @@ def test_unknown_option_names_the_nearest_and_the_usage(
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        ("CartPole-v1", "a game of Gymnasium is written 'gymnasium:CartPole-v1'"),
-        ("gymnasium.CartPole-v1", "a game of Gymnasium is written 'gymnasium:CartPole-v1'"),
-        ("mpe2.simple_tag_v3", "a game of PettingZoo is written 'pettingzoo:mpe2.simple_tag_v3'"),
-        ("pettingzoo.classic.rps_v2", "a game of PettingZoo is written 'pettingzoo:classic.rps_v2'"),
+        ("CartPole-v1", "write a game of Gymnasium as 'gymnasium:CartPole-v1'"),
+        ("gymnasium.CartPole-v1", "write a game of Gymnasium as 'gymnasium:CartPole-v1'"),
+        ("mpe2.simple_tag_v3", "write a game of PettingZoo as 'pettingzoo:mpe2.simple_tag_v3'"),
+        ("pettingzoo.classic.rps_v2", "write a game of PettingZoo as 'pettingzoo:classic.rps_v2'"),
     ],
 )
 def test_game_of_another_library_names_the_prefix(
@@ -813,4 +813,6 @@ def test_missing_run_folder_has_one_message_in_every_command(
 ) -> None:
     if there:
         (folder / "runs" / "none").mkdir(parents=True)
-    assert error_of(capsys, *command, "runs/none") == "runs/none: not a run folder: config.yaml is missing"
+    found = "config.yaml is missing" if there else "it does not exist"
+    expected = f"runs/none: not a run folder: {found}; name the folder of a run, as runs/<name>"
+    assert error_of(capsys, *command, "runs/none") == expected

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 from torch import Tensor
 
-from policies.common.rollout import to_leaves
+from policies.common.columns import to_leaves
 from policies.networks.critics import Critics
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)

@@ -14,8 +14,8 @@ from torch.nn import functional
 from arena import registry
 from arena.errors import BudgetReached, ConfigError
 from fakes import ScriptedEnv, ThreadGroup, solo_group
+from policies.common.columns import to_leaves
 from policies.common.replay import Transitions
-from policies.common.rollout import to_leaves
 from policies.dqn import DQN
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
@@ -95,7 +95,7 @@ def test_targets_equal_the_papers_formulas(kind: dict[str, bool], masked: bool) 
 def test_logged_values_do_not_depend_on_the_targets() -> None:
     dqn = worker(ScriptedEnv(VECTOR, CHOICE))
     batch = random_batch(dqn)
-    near, far = (dqn.backward(batch._replace(rewards=batch.rewards + far))[0][1].item() for far in (0.0, 1e9))
+    near, far = (dqn.backward(batch.replace(rewards=batch.rewards + far))[0][1].item() for far in (0.0, 1e9))
     assert near != 0
     assert far == pytest.approx(near, rel=1e-5)
 

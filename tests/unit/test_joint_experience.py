@@ -11,8 +11,8 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
 from arena.records.state_codec import decode, encode
+from policies.common.columns import to_leaves
 from policies.common.nstep import NStepBatch, NStepBuilder
-from policies.common.rollout import to_leaves
 from policies.team.joint import JointNStepBuilder, joint_space
 from policies.team.networks import JointEncoder
 
@@ -50,8 +50,8 @@ def experience(lanes: int, entities: int, *, n_step: int = 1, mask_size: int = 0
 def transitions(fragment: NStepBatch) -> list[Transition]:
     """Those of a fragment that begins with the first sight."""
     assert fragment.first == 0
-    seen, acts = fragment.observations[0].squeeze(-1), fragment.observations[1]
-    columns = seen[fragment.starts], acts[fragment.starts], *fragment[4:7], seen[fragment.followings]
+    seen, acts = fragment.sights.observations[0].squeeze(-1), fragment.sights.observations[1]
+    columns = seen[fragment.starts], acts[fragment.starts], *fragment[3:6], seen[fragment.followings]
     rows = zip(*(column.tolist() for column in (*columns, acts[fragment.followings])), strict=True)
     return sorted(Transition(*values) for values in rows)
 
@@ -164,9 +164,9 @@ def test_masks_stand_side_by_side_and_last_ones_are_those_of_the_last_info() -> 
         final_info=last,
     )
     fragment = lived.cut()
-    assert fragment.masks is not None
-    assert fragment.masks[fragment.starts].tolist() == [[True, False, False, True]]
-    assert fragment.masks[fragment.followings].tolist() == [[True, True, True, False]]
+    assert fragment.sights.masks is not None
+    assert fragment.sights.masks[fragment.starts].tolist() == [[True, False, False, True]]
+    assert fragment.sights.masks[fragment.followings].tolist() == [[True, True, True, False]]
 
 
 @pytest.mark.parametrize("n_step", [1, 3])
@@ -186,10 +186,10 @@ def test_joint_experience_of_one_entity_is_plain(n_step: int) -> None:
             tick(lived, actions, seen, rewards.tolist(), "".join(ends), last=last, active=acts)
     one, other = plain.cut(), joint.cut()
     assert len(one.starts) > 100
-    assert torch.equal(one.observations[0], other.observations[0].squeeze(1))
+    assert torch.equal(one.sights.observations[0], other.sights.observations[0].squeeze(1))
     assert torch.equal(one.starts, other.starts)
     assert torch.equal(one.followings, other.followings)
-    for mine, theirs in zip(one[4:7], other[4:7], strict=True):
+    for mine, theirs in zip(one[3:6], other[3:6], strict=True):
         assert torch.equal(mine, theirs.squeeze(1))
 
 
@@ -205,11 +205,11 @@ def test_all_kinds_of_observations_lie_side_by_side_and_survive_being_stored() -
     lived.add(np.ones((6, 2), np.float32), second, np.arange(6.0), never, never, {})
     stored = decode(*encode(lived.state_dict()))
     fragment = lived.cut()
-    for leaf, of_rows in zip(fragment.observations, to_leaves(MIXED, first), strict=False):
+    for leaf, of_rows in zip(fragment.sights.observations, to_leaves(MIXED, first), strict=False):
         assert torch.equal(leaf[:2].flatten(0, 1).double(), of_rows.double())
     assert fragment.rewards.tolist() == [[0, 1, 2], [3, 4, 5]]
     kept = NStepBatch.from_samples(stored)
-    assert all(torch.equal(a, b) for a, b in zip(kept.observations, fragment.observations, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(kept.sights.observations, fragment.sights.observations, strict=True))
     assert len(joint_space(MIXED, 3).spaces) == 2
 
 
@@ -226,9 +226,9 @@ def test_absent_observations_are_valid_samples() -> None:
     never = np.zeros(2, np.bool_)
     lived.add(np.zeros(2, np.int64), seen, np.zeros(2), never, never, {"active": active(0, 1)})
     fragment = lived.cut()
-    sights = [leaf.tolist() for leaf in fragment.observations]
+    sights = [leaf.tolist() for leaf in fragment.sights.observations]
     assert sights[0] == [[6, 5], [5, 7]]
     assert sights[1] == [[[8, -8], [7, -9]], [[7, -9], [8, -6]]]
     assert sights[2] == [[[0.5, 0.5], [0, 0]], [[0, 0], [0.5, 0.5]]]
     encoder = JointEncoder(space, 2, torch.Generator())
-    assert encoder(fragment.observations).shape == (2, encoder.features)
+    assert encoder(fragment.sights.observations).shape == (2, encoder.features)

@@ -14,7 +14,11 @@ import numpy as np
 import pytest
 
 from arena.errors import ConfigError
-from arena.records.journal import Journal, JournalReader, Keep, kept_lines
+from arena.records.journal import Journal, JournalReader
+
+
+class Line(msgspec.Struct):
+    tick: int
 
 
 def write(path: Path, *lines: dict[str, Any]) -> None:
@@ -53,13 +57,10 @@ def test_numpy_scalars_are_written_as_numbers(path: Path) -> None:
 
 
 def test_brackets_without_end_are_damage(path: Path) -> None:
-    class Line(msgspec.Struct):
-        tick: int
-
     path.write_text('{"tick": 1}\n{"tock": ' + "[" * 20_000 + "\n")
-    for reading in (iter(JournalReader(path)), JournalReader(path).structs(Line)):
+    for reading in (iter(JournalReader(path)), JournalReader(path).lines(Line)):
         next(reading)
-        with pytest.raises(ConfigError, match=r"line 2: is damaged: "):
+        with pytest.raises(ConfigError, match=r"line 2: is damaged, "):
             next(reading)
 
 
@@ -134,25 +135,28 @@ def test_a_missing_file_is_named(path: Path) -> None:
         list(JournalReader(path))
 
 
-def until(tick: int) -> Keep:
-    return lambda line: line["tick"] <= tick
+def test_structs_are_read_up_to_a_position_from_which_reading_goes_on(path: Path) -> None:
+    path.write_bytes(b'{"tick": 1}\n{"tick":6}\n{"ti')
+    journal = JournalReader(path)
+    assert list(journal.lines(Line)) == [Line(1), Line(6)]
+    assert (journal.position, journal.unfinished) == (23, 1)
+    path.write_bytes(path.read_bytes() + b'ck":7}\n')
+    assert list(JournalReader(path, start=journal.position).lines(Line)) == [Line(7)]
 
 
-def test_the_wanted_lines_are_given_as_written(path: Path) -> None:
-    path.write_bytes(b'{"tick": 1}\n{"tick":6}\n{"tick":5}\n{"ti')
-    assert list(kept_lines(path, until(5))) == [(b'{"tick": 1}\n', {"tick": 1}), (b'{"tick":5}\n', {"tick": 5})]
-
-
-def test_a_file_that_is_not_there_has_no_lines_and_is_not_made(path: Path) -> None:
-    assert list(kept_lines(path, until(5))) == []
+def test_a_file_that_may_be_missing_has_no_lines_and_is_not_made(path: Path) -> None:
+    assert list(JournalReader(path).lines(Line, missing_ok=True)) == []
+    assert list(JournalReader(path).made(str, missing_ok=True)) == []
     assert not path.exists()
 
 
 @pytest.mark.parametrize("line", [{"name": "x"}, {"tick": None}, {"tick": "5"}])
 def test_lines_without_required_keys_are_refused(path: Path, line: dict[str, Any]) -> None:
     write(path, {"tick": 1}, line)
-    with pytest.raises(ConfigError, match=r"is damaged: .* in the line"):
-        list(kept_lines(path, until(5)))
+    for lines in (JournalReader(path).lines(Line), JournalReader(path).made(lambda found: found["tick"] + 1)):
+        assert next(lines) in (Line(1), 2)
+        with pytest.raises(ConfigError, match=r"line 2: is damaged, or of another version of the arena: "):
+            next(lines)
 
 
 def test_sync_writes_and_calls_fsync(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,9 +178,9 @@ def test_snapshots_must_be_able_to_play_frozen() -> None:
             "has no opponent",
         ),
         ([entry("matchmaking", policies=["random"], rule="fictitious")], "matches[0].matchmaking.policies[0]", "learn"),
-        ([exploiters(main=["a"])], "matches[0].matchmaking.policies[1]", "'b' is in none of the lists"),
+        ([exploiters(main=["a"])], "matches[0].matchmaking.policies[1]", "'b' is missing in the lists"),
         ([exploiters(main=[])], "matches[0].matchmaking.rule.exploiters.main", "is empty"),
-        ([exploiters(main=["c"])], "matches[0].matchmaking.rule.exploiters.main[0]", "none of the entry's `policies`"),
+        ([exploiters(main=["c"])], "matches[0].matchmaking.rule.exploiters.main[0]", "not in the entry's `policies`"),
         (
             [exploiters(main=["a", "b"], league_exploiters=["b"])],
             "matches[0].matchmaking.rule.exploiters.league_exploiters[0]",
@@ -225,13 +225,13 @@ def test_a_knockout_of_two_is_a_match_and_needs_one_round() -> None:
             "league.snapshots.gate.alpha",
             "expected a number, more than 0 and less than 1",
         ),
-        ({"snapshots": {"every": 6}}, "league.snapshots.every", "in 6 rounds that is never"),
+        ({"snapshots": {"every": 6}}, "league.snapshots.every", "which never happens in 6 rounds"),
         ({"snapshots": {"keep": 2, "keep_by": "spread"}}, "league.snapshots.keep", "3 or more"),
         ({"snapshots": {"keep_by": "age"}}, "league.snapshots.keep_by", "known: count, spread"),
         ({"window": 0}, "league.window", "at least 1"),
         ({"evolution": {"every": 9}}, "league.evolution.every", "never"),
-        ({"evolution": {"share": 0.6}}, "league.evolution.share", "at most 0.5, or a policy would be among the best"),
-        ({"evolution": {"share": 0.0}}, "league.evolution.share", "above 0 and at most 0.5"),
+        ({"evolution": {"share": 0.6}}, "league.evolution.share", "at most 0.5, so that no policy is among both"),
+        ({"evolution": {"share": 0.0}}, "league.evolution.share", "above 0, and at most 0.5"),
         ({"evolution": {"policies": ["x"]}}, "league.evolution.policies[0]", "unknown policy 'x'"),
         ({"evolution": {"policies": ["random"]}}, "league.evolution.policies[0]", "does not learn"),
         ({"evolution": {"policies": ["a", "a"]}}, "league.evolution.policies[1]", "listed twice"),
@@ -239,7 +239,7 @@ def test_a_knockout_of_two_is_a_match_and_needs_one_round() -> None:
         (
             {"evolution": {"perturb": {"gamma": [0.9]}}},
             "league.evolution.perturb",
-            "'a' does not say what its 'gamma' is",
+            "'a' has no value of 'gamma'",
         ),
         ({"evolution": {"perturb": {"learning_rate": []}}}, "league.evolution.perturb.learning_rate.factors", "empty"),
         (
@@ -389,7 +389,7 @@ def test_evolution_by_ratings_is_accepted(matches: list[Any]) -> None:
 def test_an_order_of_a_single_player_is_refused() -> None:
     policies = {name: {"algorithm": "random"} for name in "abcd"}
     error = refused({"env": "game", "seats": ["a", "a"]}, policies=policies, league={"decided": {}})
-    assert (error.path, "there is one player, 'a'" in error.message) == ("league.decided", True)
+    assert (error.path, "found one player, 'a'" in error.message) == ("league.decided", True)
 
 
 def test_a_gate_whose_games_would_all_be_from_one_side_is_refused() -> None:
@@ -464,7 +464,7 @@ def test_perturbing_an_unset_option_suggests_naming_policies() -> None:
     rule = {"perturb": {"ent_coef": [2]}}
     matches = entry("round_robin", policies=[*policies])
     error = refused(matches, policies=policies, league={"evolution": rule})
-    assert "'c' does not say what its 'ent_coef' is" in error.message
+    assert "'c' has no value of 'ent_coef'" in error.message
     assert "`league.evolution.policies`" in error.message
     league(matches, policies=policies, league={"evolution": {**rule, "policies": ["a", "b"]}})
 

@@ -38,12 +38,29 @@ def folder(tmp_path: Path) -> RunFolder:
     """A run of one round in which `a` meets `b`, without episodes."""
     found = RunFolder(tmp_path)
     found.write_config(resolved_yaml(parse_config(config(), source="league.yaml")))
-    found.write_plan({"name": "league", "matches": [{"match": 0, "env": "touchdown", "sides": PAIR}]})
+    write_plan(found, {"match": 0, "sides": PAIR})
     return found
 
 
+def write_plan(folder: RunFolder, *matches: Mapping[str, Any]) -> None:
+    whole = [{"env": "touchdown", "env_kwargs": {}, "lanes": 1, "seats": [], **match} for match in matches]
+    folder.plan.write_text(json.dumps({"name": "league", "processes": 1, "matches": whole, "ranks": []}))
+
+
 def write_rounds(folder: RunFolder, *rounds: Mapping[str, Any]) -> None:
-    lines = [{"round": number, "matches": [{"match": 0, "sides": PAIR}], **line} for number, line in enumerate(rounds)]
+    lines = [
+        {
+            "version": 1,
+            "round": number,
+            "start": 100 * number,
+            **line,
+            "matches": [
+                {"env": "touchdown", "seats": [], **match}
+                for match in line.get("matches", [{"match": 0, "sides": PAIR}])
+            ],
+        }
+        for number, line in enumerate(rounds)
+    ]
     folder.rounds.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
@@ -94,13 +111,13 @@ def test_cut_games_are_counted_per_player(folder: RunFolder) -> None:
 def test_a_game_without_a_winner_or_without_two_sides_is_not_rated(folder: RunFolder) -> None:
     write_episodes(folder, episode("ab", None))
     assert (read(folder).unrated, read(folder).results.games) == (1, 0)
-    folder.write_plan({"matches": [{"match": 0, "sides": []}]})
+    write_plan(folder, {"match": 0, "sides": []})
     write_episodes(folder, episode("ab", "win"))
     assert (read(folder).unrated, read(folder).results.games) == (1, 0)
 
 
 def test_teams_are_the_sides_of_the_plan(folder: RunFolder) -> None:
-    folder.write_plan({"matches": [{"match": 0, "sides": [[0, 2], [1, 3]]}]})
+    write_plan(folder, {"match": 0, "sides": [[0, 2], [1, 3]]})
     line = episode("ab", "win")
     line["seats"] = [{**line["seats"][seat % 2], "policy": name} for seat, name in enumerate("absb")]
     write_episodes(folder, line)
@@ -111,7 +128,7 @@ def test_renumbered_match_keeps_its_sides(folder: RunFolder) -> None:
     seats = [[{"policy": name, "entities": [0]} for name in names] for names in ("abss", "ab")]
     envs, sides = ("large", "small"), ([[0, 1], [2, 3]], [[1], [0]])
     now = [{"match": n, "env": envs[n], "seats": seats[n], "sides": sides[n]} for n in (0, 1)]
-    folder.write_plan({"matches": now})  # when they were played, the first match had two copies: 0 and 1
+    write_plan(folder, *now)  # when they were played, the first match had two copies: 0 and 1
     teams = episode("ab", "win", match=1, env="large")
     teams["seats"] = [{**teams["seats"][seat // 2], "policy": name} for seat, name in enumerate("abss")]
     write_episodes(folder, teams, *(episode("ab", "win", match=match, env="small") for match in (2, 1)))
@@ -189,7 +206,7 @@ def test_omitted_copies_have_the_sides_of_their_original(folder: RunFolder) -> N
     write_episodes(folder, *lines)
     assert (read(folder).results.games, read(folder).unrated) == (6, 6)
     folder.rounds.unlink()
-    folder.write_plan({"matches": matches})
+    write_plan(folder, *matches)
     write_episodes(folder, *lines[:6])
     assert (read(folder).results.games, read(folder).unrated) == (3, 3)
 
@@ -224,19 +241,19 @@ def test_a_return_that_is_not_finite_is_none(folder: RunFolder) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ({"round": 0, "match": 0}, "seats"),
-        ({"round": "first", "match": 0, "seats": []}, "round"),
-        ({"round": 0, "match": 0, "seats": [{"policy": "a", "outcome": "won"}]}, "outcome"),
+        ({"seats": None}, "seats"),
+        ({"round": "first"}, "round"),
+        ({"seats": [{"policy": "a", "entities": [0], "return": 0.0, "outcome": "won"}]}, "outcome"),
     ],
 )
 def test_a_damaged_episode_is_named(folder: RunFolder, line: dict[str, Any], said: str) -> None:
-    write_episodes(folder, line)
+    write_episodes(folder, episode("ab", "win", **line))
     with pytest.raises(ConfigError, match=rf"episodes\.jsonl: line 1: is damaged.*{said}"):
         read(folder)
 
 
 def test_plan_without_sides_is_of_another_version(folder: RunFolder) -> None:
-    folder.write_plan({"matches": [{"match": 0, "env": "touchdown"}]})
+    write_plan(folder, {"match": 0})
     with pytest.raises(ConfigError, match=r"plan\.json: is damaged, or of another version of the arena.*sides"):
         read(folder)
 

@@ -14,11 +14,11 @@ from arena.config import parse_config, resolved_yaml
 from arena.errors import ConfigError
 from arena.league import next_round
 from arena.league import rounds_file as records
-from arena.league.rounds import Fork, Round
+from arena.league.rounds import Round
 from arena.plan.build import make_plan
 from arena.plan.plan import Plan
 from arena.records import boundary, checkpoint
-from arena.records.boundary import Boundary
+from arena.records.formats import Boundary, Fork
 from arena.records.journal import Journal
 from arena.run import resume, rounds
 from arena.run.leg import Leg
@@ -241,7 +241,8 @@ def ended(run: Run, match: int, winners: str) -> dict[str, Any]:
         }
         for seat in run.plan.matches[match].seats
     ]
-    return {"round": run.plan.round, "match": match, "seats": seats}
+    place = {"round": run.plan.round, "match": match, "env": "game", "lane": 0, "episode": 0, "tick": 1, "length": 1}
+    return {**place, "terminated": True, "truncated": False, "seats": seats}
 
 
 # --------------------------------------------------------------------------------------------------- the end, and again

@@ -239,7 +239,11 @@ def test_a_launcher_that_could_not_start_has_failed_and_was_not_killed(capsys: p
 @pytest.mark.parametrize(
     ("banner", "status", "words"),
     [
-        ("   Process name: [prterun-vm-10701@1,2]\n   Exit code:    2\n", 2, "rank 2 of it has ended without a word"),
+        (
+            "   Process name: [prterun-vm-10701@1,2]\n   Exit code:    2\n",
+            2,
+            "rank 2 of it has ended without a message",
+        ),
         (
             "prterun has exited due to process rank 4 with PID 10828 on node vm exiting\nimproperly.\n",
             1,

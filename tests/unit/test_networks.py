@@ -13,7 +13,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
 from arena.errors import ConfigError
-from policies.common.rollout import to_leaves
+from policies.common.columns import to_leaves
 from policies.networks.actor_critic import ActorCritic, Encoder
 from policies.networks.heads import action_head
 

@@ -104,7 +104,7 @@ def test_actions_are_random_until_the_group_has_collected_enough() -> None:
 def test_the_replay_of_the_group_is_as_large_at_any_number_of_workers() -> None:
     def work(group: ThreadGroup) -> Any:
         dqn = trained(env_of(group, rows=2, ticks=200), group, buffer_size=90)
-        return len(dqn.group_learner.replay.fragment().observations[0])
+        return len(dqn.group_learner.replay.fragment().sights.observations[0])
 
     assert together(3, work) == [30, 30, 30]
 
@@ -114,7 +114,7 @@ def test_the_replay_of_the_group_is_as_large_at_any_number_of_workers() -> None:
 
 def everything(replay: Replay) -> Transitions:
     """All transitions of a replay, once."""
-    return replay._at(torch.nonzero(replay._complete).squeeze(1), torch.ones(replay.size))
+    return replay._at(torch.from_numpy(np.flatnonzero(replay._complete)), torch.ones(replay.size))
 
 
 FULL = {

@@ -11,6 +11,7 @@ from collections import Counter
 from itertools import combinations
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,8 +19,9 @@ from hypothesis import strategies as st
 from arena.config import Config, parse_config
 from arena.errors import ConfigError
 from arena.plan.build import make_plan
-from arena.plan.plan import MatchPlan, Plan, Role, RoleKind, SeatPlan, to_json
+from arena.plan.plan import MatchPlan, Plan, Role, RoleKind, SeatPlan
 from arena.plan.seats import choose_face, resolve_entities
+from arena.records.formats import plan_file
 
 ENV = {"duel": {"make": "touchdown", "kwargs": {"team_size": 2, "max_steps": 9}, "idle_action": 0}}
 
@@ -207,7 +209,7 @@ def test_a_match_knows_its_sides() -> None:
 
 def test_the_json_has_processes_matches_and_ranks() -> None:
     plan = make_plan(config_of(match_of(["blue", "blue"], "red", env_kwargs={"max_steps": 3}, lanes=2)), ranks=5)
-    found = json.loads(json.dumps(to_json(plan)))
+    found = json.loads(json.dumps(msgspec.to_builtins(plan_file(plan))))
     assert found == {
         "name": "test",
         "processes": 5,

@@ -18,7 +18,8 @@ from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
 from learning_steps import evaluate, learn, play
 from policies.a2c import A2C
-from policies.common.rollout import Batch, from_samples, to_leaves, to_samples
+from policies.common.columns import to_leaves
+from policies.common.rollout import Batch
 from policies.ppo import PPO
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
@@ -275,7 +276,7 @@ def test_workers_on_one_full_batch_equal_one_worker(sync: str, target_kl: float 
 
     (first, mine), (second, yours) = together(2, work, sync=sync)
     alone = worker(ScriptedEnv(VECTOR, CHOICE), **options)
-    expected = learn(alone, from_samples([to_samples(first), to_samples(second)]))
+    expected = learn(alone, Batch.cat([first, second]))
     assert np.array_equal(mine[0], yours[0])
     np.testing.assert_allclose(mine[0], flat_weights(alone.network), atol=1e-6, rtol=0)
     assert mine[1] == yours[1] == pytest.approx(expected, abs=1e-5)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 
 import pytest
+
+import readme
 
 PUBLIC = {
     "arena": [
@@ -31,3 +34,12 @@ def test_public_names_are_pinned_and_documented(name: str) -> None:
 def test_an_unknown_name_is_an_attribute_error(name: str) -> None:
     with pytest.raises(AttributeError, match=f"module '{name}' has no attribute 'nothing'"):
         importlib.import_module(name).nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("page", readme.PAGES.values(), ids=lambda page: page.path)
+def test_documented_code_imports_only_public_modules(page: readme.Page) -> None:
+    nodes = [node for body in page.blocks("python") for node in ast.walk(ast.parse(body))]
+    imported = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    imported += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    private = {name for name in imported if name.split(".")[0] == "arena"} - PUBLIC.keys()
+    assert sorted(private) == []

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from arena.records.episode import episode_line, episode_of
 from arena.records.folder import RunFolder
+from arena.records.formats import EpisodeLine
 from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord, EpisodeRow, SeatRecord, UpdateRecord
 from arena.records.recorder import Recorder
@@ -91,16 +92,16 @@ def test_an_update_line_has_the_fixed_keys_first_and_then_what_was_logged(folder
 def test_a_line_read_back_is_the_record_that_was_written(folder: RunFolder) -> None:
     with Recorder(folder, {3: 0}) as recorder:
         recorder.episodes(3, 50, [EPISODE])
-    assert [episode_of(line) for line in JournalReader(folder.episodes)] == [EPISODE]
+    assert [episode_of(line) for line in JournalReader(folder.episodes).lines(EpisodeLine)] == [EPISODE]
 
 
 def test_only_cut_episodes_have_the_cut_key(folder: RunFolder) -> None:
     cut = EPISODE._replace(lane=2, cut=True)
     with Recorder(folder, {3: 0}) as recorder:
         recorder.episodes(3, 50, [EPISODE, cut])
-    lines = list(JournalReader(folder.episodes))
-    assert [line.get("cut") for line in lines] == [None, True]
-    assert [episode_of(line) for line in lines] == [EPISODE, cut]
+    journal = JournalReader(folder.episodes)
+    assert [line.get("cut") for line in journal] == [None, True]
+    assert [episode_of(line) for line in journal.lines(EpisodeLine)] == [EPISODE, cut]
 
 
 def test_episodes_are_written_by_tick_and_counted_at_once(folder: RunFolder) -> None:
@@ -127,8 +128,8 @@ def test_ended_match_holds_back_no_line(folder: RunFolder) -> None:
 def test_a_return_that_is_no_number_is_null_in_the_file_and_nan_when_read(folder: RunFolder) -> None:
     with Recorder(folder, {3: 0}) as recorder:
         recorder.episodes(3, 50, [EPISODE._replace(seats=(SeatRecord("blue", (0,), math.nan),))])
-    (line,) = JournalReader(folder.episodes)
-    assert line["seats"][0]["return"] is None
+    (line,) = JournalReader(folder.episodes).lines(EpisodeLine)
+    assert line.seats[0].return_ is None
     assert math.isnan(episode_of(line).seats[0].return_)
 
 

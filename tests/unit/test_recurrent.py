@@ -19,7 +19,7 @@ from arena.errors import BudgetReached, ConfigError
 from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
 from learning_steps import evaluate, learn, play
-from policies.common.rollout import Batch, from_samples, to_samples, to_sequences
+from policies.common.rollout import Batch, to_sequences
 from policies.networks.recurrent import RECURRENT, RecurrentEncoder
 from policies.ppo import PPO
 
@@ -318,7 +318,7 @@ def test_workers_on_one_full_batch_equal_one_worker(kind: str, sync: str) -> Non
 
     (first, mine), (second, yours) = together(2, work, sync=sync)
     alone = worker(ScriptedEnv(VECTOR, CHOICE), kind, **options)
-    learn(alone, from_samples([to_samples(first), to_samples(second)]))
+    learn(alone, Batch.cat([first, second]))
     assert np.array_equal(mine, yours)
     np.testing.assert_allclose(mine, flat_weights(alone.network), atol=1e-6, rtol=0)
 

@@ -22,8 +22,8 @@ from arena.launch.repair import DEATHS_AT_MOST, often_dead, repaired
 from arena.plan.build import make_plan
 from arena.plan.plan import Role, RoleKind
 from arena.records import boundary
-from arena.records.boundary import Boundary
 from arena.records.folder import RunFolder
+from arena.records.formats import Boundary
 from arena.records.scoreboard import Scoreboard
 from arena.roles.perform import failure_of
 from arena.roles.protocol import Failed
@@ -266,5 +266,5 @@ def test_signal_before_play_leaves_no_folder(
     mpi = SimpleNamespace(World=lambda *_, **__: First(), world=lambda: None, tolerates_faults=lambda: False)
     with pytest.raises(SystemExit, match="130"):
         Rank(mpi, lambda: Interrupted(tmp_path / "run"), Stop()).take_part()
-    assert "ended by SIGINT; before play began" in capsys.readouterr().err
+    assert "ended by SIGINT; before any tick was played" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

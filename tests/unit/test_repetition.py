@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from arena.records.formats import EpisodeLine, SeatLine
 from arena.records.identical_games import repeated
 
 
-def line(*players: str, length: int = 5, gain: float = 1.0, truncated: bool = False) -> dict[str, Any]:
-    seats = [{"policy": name, "return": gain * (-1) ** place} for place, name in enumerate(players)]
-    return {"length": length, "truncated": truncated, "seats": seats}
+def line(*players: str, length: int = 5, gain: float = 1.0, truncated: bool = False, cut: bool = False) -> EpisodeLine:
+    seats = tuple(SeatLine(name, (place,), gain * (-1) ** place, None) for place, name in enumerate(players))
+    return EpisodeLine(0, 0, "game", 0, 0, length, length, not truncated, truncated, seats, cut)
 
 
 SAME = [line("a", "b")] * 8 + [line("b", "a", gain=-1.0, length=6)] * 8
@@ -39,4 +38,4 @@ def test_full_length_solo_episodes_are_not_repetitive() -> None:
 
 
 def test_cut_games_are_not_compared() -> None:
-    assert repeated([*SAME, {**line("a", "b", length=2), "cut": True}]) == [("a", "b")]
+    assert repeated([*SAME, line("a", "b", length=2, cut=True)]) == [("a", "b")]

@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 
 from arena.records.state_codec import decode, encode
-from policies.common.rollout import Batch, Rollout, from_samples, to_samples
+from policies.common.rollout import Batch, Rollout
 from policies.networks.heads import action_head
 
 SPACE = spaces.Dict(a=spaces.Box(-1e9, 1e9, (2,), np.float64), b=spaces.Discrete(100))
@@ -162,7 +162,7 @@ def batch(count: int, *, masks: bool = True) -> Batch:
 
 def test_parts_of_a_batch_are_alike_in_size_and_lose_nothing() -> None:
     for count, parts in ((10, 3), (2, 5), (0, 2), (8, 4)):
-        cut = batch(count).split(parts)
+        cut = batch(count).parts(parts)
         sizes = [part.size for part in cut]
         assert len(cut) == parts
         assert max(sizes) - min(sizes) <= 1
@@ -171,7 +171,7 @@ def test_parts_of_a_batch_are_alike_in_size_and_lose_nothing() -> None:
 
 def test_gathered_samples_become_one_batch_in_order() -> None:
     for masks in (True, False):
-        pooled = from_samples([to_samples(batch(count, masks=masks)) for count in (3, 0, 2)])
+        pooled = Batch.cat([Batch.from_samples(batch(count, masks=masks).to_samples()) for count in (3, 0, 2)])
         assert pooled.actions.tolist() == [0, 1, 2, 0, 1]
         assert pooled.observations[1].dtype == torch.uint8
         assert (pooled.masks is not None) == masks
@@ -183,7 +183,7 @@ def test_missing_masks_are_filled_with_true(first: bool) -> None:
     assert masked.masks is not None
     masked.masks[:, 1] = False
     parts = [masked, batch(1, masks=False)][:: 1 if first else -1]
-    pooled = from_samples([to_samples(part) for part in parts])
+    pooled = Batch.cat(parts)
     rows = [[True, False, True]] * 2, [[True, True, True]]
     assert pooled.masks is not None
     assert pooled.masks.dtype == torch.bool

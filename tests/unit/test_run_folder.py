@@ -10,6 +10,7 @@ import pytest
 
 from arena.errors import ConfigError
 from arena.records.folder import RunFolder
+from arena.records.formats import PlanFile, write_document
 
 
 def mode(path: Path) -> int:
@@ -26,7 +27,7 @@ def started(path: Path) -> RunFolder:
 def test_a_new_run_gets_a_private_tree(tmp_path: Path) -> None:
     folder = RunFolder.open(tmp_path / "runs" / "x")
     folder.write_config("seed: 7\n")
-    folder.write_plan({"processes": 6})
+    write_document(folder.plan, PlanFile("x", 6, (), ()))
     assert sorted(path.name for path in folder.path.iterdir()) == [
         "checkpoints",
         "config.yaml",
@@ -37,7 +38,7 @@ def test_a_new_run_gets_a_private_tree(tmp_path: Path) -> None:
     assert {mode(path) for path in (folder.path, folder.logs, folder.checkpoints, folder.tensorboard)} == {0o700}
     assert {mode(path) for path in (folder.config, folder.plan)} == {0o600}
     assert folder.config.read_text() == "seed: 7\n"
-    assert json.loads(folder.plan.read_text()) == {"processes": 6}
+    assert json.loads(folder.plan.read_text()) == {"name": "x", "processes": 6, "matches": [], "ranks": []}
 
 
 def test_paths_in_the_folder_are_those_of_the_contract() -> None:
@@ -87,7 +88,7 @@ def unbegun(path: Path, *boundaries: str) -> RunFolder:
 @pytest.mark.parametrize("left", ["000000000000.json", ".000000000000.json.part"])
 def test_remains_of_a_killed_start_are_reused_or_removed(tmp_path: Path, left: str) -> None:
     folder = unbegun(tmp_path / "x", left)
-    assert RunFolder.open(folder.path, given=True) == folder
+    assert RunFolder.open(folder.path, given=True).path == folder.path
     folder.remove_unbegun(whole=True)
     assert not folder.path.exists()
 
@@ -121,6 +122,8 @@ def test_resume_takes_the_named_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", [True, False])
 def test_resume_without_a_run_is_refused_and_creates_nothing(tmp_path: Path, given: bool) -> None:
-    with pytest.raises(ConfigError, match="there is no run to resume"):
+    with pytest.raises(
+        ConfigError, match=r"not a run folder: it does not exist; .* with --run-dir, or leave --resume out"
+    ):
         RunFolder.open(tmp_path / "x", resume=True, given=given)
     assert list(tmp_path.iterdir()) == []

@@ -182,7 +182,7 @@ def test_target_entropy_within_reach_is_accepted(actions: Any, wanted: float) ->
 def test_logged_values_do_not_depend_on_the_targets(actions: Any) -> None:
     learner = disturbed(worker(ScriptedEnv(VECTOR, actions)))
     batch = made_up(learner, 20)
-    far = batch._replace(rewards=batch.rewards + 1e9)
+    far = batch.replace(rewards=batch.rewards + 1e9)
     near, away = (measured(learner, one)["q_value"] for one in (batch, far))
     assert near != 0
     assert away == pytest.approx(near, rel=1e-5)

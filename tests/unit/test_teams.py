@@ -498,7 +498,7 @@ def test_a_team_of_one_and_teams_of_unequal_sizes_are_refused_with_their_place(k
 def test_team_with_pooled_samples_needs_a_barrier(kind: Any) -> None:
     without = {"sync": "samples", "reduce": "fast"}
     plan = plan_of(["p", "p", "q", "q"], **without)
-    with pytest.raises(ConfigError, match="set reduce: ordered, or seat the team together") as caught:
+    with pytest.raises(ConfigError, match="set reduce: ordered, or give the team one seat") as caught:
         check_teams(kind, plan, plan.policies["p"])
     assert caught.value.path == "policies.p.reduce"
     for seats, policy in itertools.product([["p", "p", "q", "q"], [["p", "p"], "q", "q"]], [{}, without]):

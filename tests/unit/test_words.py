@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 import arena
@@ -13,6 +15,7 @@ from arena.league.ratings.sprt import Verdict
 from arena.league.round_text import VERDICTS, change_words, claim_words, gate_words, round_words
 from arena.plan.build import make_plan
 from arena.records.faults import fault_words
+from arena.records.formats import RoundLine
 from arena.terminal.text import elo_words
 
 
@@ -75,6 +78,10 @@ def test_descriptions_of_verdicts_are_defined_once() -> None:
         assert [path.name for path in rooms if words in path.read_text(encoding="utf-8")] == ["round_text.py"]
 
 
+def round_line(**changes: Any) -> RoundLine:
+    return msgspec.convert({"version": 1, "round": 0, "start": 0, **changes}, RoundLine)
+
+
 def test_round_line_lists_changes_if_any() -> None:
     gates = [
         {"policy": "a", "against": "a@5", "verdict": verdict, "llr": 0.0, "games": games}
@@ -87,7 +94,7 @@ def test_round_line_lists_changes_if_any() -> None:
         "forks": {"p": {"from": "q", "options": {"learning_rate": 0.00123456, "n_steps": 8}}, "r": {"from": "q"}},
         "gates": gates,
     }
-    assert change_words(line) == [
+    assert change_words(round_line(**line)) == [
         "a@10, b@10 joined",
         "a@5 left",
         "c began anew",
@@ -97,4 +104,4 @@ def test_round_line_lists_changes_if_any() -> None:
         "a is no better than a@5 (2 games)",
         "gate undecided: a against a@5 (0 games)",
     ]
-    assert change_words({"snapshots": [], "forks": {}}) == []
+    assert change_words(round_line()) == []

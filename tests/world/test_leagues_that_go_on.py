@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -60,7 +61,7 @@ def test_the_profile_of_a_league_knows_the_roles_of_all_rounds(tmp_path: Path) -
     knockout = {"knockout": {"env": "game", "policies": names}}
     data = {"policies": dict.fromkeys(names, LEARNER), "matches": [knockout], "rounds": 2}
     folder = play(data, tmp_path / "run", profile=True)
-    roles = folder.read_profile()["roles"]
+    roles = json.loads(folder.profile.read_text())["roles"]
     assert {(role["match"], role["policy"]) for role in roles if role["policy"]} == {
         (match["match"], seat["policy"])
         for line in JournalReader(folder.rounds)

@@ -159,7 +159,7 @@ def test_missing_run_or_policy_is_named(learned: Played) -> None:
         load_policy(learned.folder.path, "bleu")
     with pytest.raises(ConfigError, match="cannot be read"):
         load_policy(learned.folder.path, "blue", 7)
-    with pytest.raises(ConfigError, match=r"gone: not a run folder: config\.yaml is missing"):
+    with pytest.raises(ConfigError, match=r"gone: not a run folder: it does not exist"):
         load_policy(learned.folder.path / "gone", "blue")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -234,7 +235,7 @@ def test_resumed_run_continues_at_its_checkpoints_tick(tmp_path: Path) -> None:
 def test_the_shares_of_a_profile_add_up(tmp_path: Path) -> None:
     ppo = {"algorithm": "ppo", "options": {"n_steps": 20}}
     played = play(duel(2, ticks=100, blue=ppo), tmp_path, profile=True)
-    for role in played.folder.read_profile()["roles"]:
+    for role in json.loads(played.folder.profile.read_text())["roles"]:
         assert sum(role["seconds"].values()) == pytest.approx(role["wall"], rel=0.02)
         if role["policy"] == "blue":
             assert {"learning", "inference", "waiting for the match"} <= set(role["seconds"])

@@ -466,7 +466,7 @@ def test_a_line_that_lacks_something_is_damage(tmp_path: Path, capsys: pytest.Ca
     run = play(GAMES["touchdown"], tmp_path).folder
     run.episodes.write_text(run.episodes.read_text().replace('"outcome":', '"incomes":', 1))
     for asked in (["--match", "0"], ["--match", "0", "--episode", "1"], ["--verify"]):
-        assert "episodes.jsonl: line 1: is damaged: " in said(capsys, str(run.path), *asked, code=2)
+        assert "episodes.jsonl: line 1: is damaged, " in said(capsys, str(run.path), *asked, code=2)
 
 
 def test_a_difference_is_exit_1_and_a_damaged_file_exit_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

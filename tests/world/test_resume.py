@@ -415,7 +415,7 @@ def test_a_start_that_was_killed_after_its_first_boundary_can_be_made_again(agai
     folder = RunFolder(tmp_path / "run")
     assert (folder.config.exists(), [path.stem for path in folder.boundaries.iterdir()]) == (False, ["0" * 12])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("arena.run.prepare.to_json", killed)  # in `begin`, after the boundaries
+        patch.setattr("arena.run.prepare.plan_file", killed)  # in `begin`, after the boundaries
         with pytest.raises((RuntimeError, RoleFailed), match="killed"):
             play(duel(blue=again), tmp_path, given=True)
     assert len([*folder.boundaries.iterdir()]) == (again == COUNTS), "one of another run would be resumed from"

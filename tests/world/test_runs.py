@@ -234,7 +234,7 @@ def test_an_evaluation_plays_so_many_episodes_in_every_lane_and_no_more(tmp_path
 def test_profile_shares_of_every_role_sum_to_its_time(tmp_path: Path) -> None:
     ppo = {"algorithm": "ppo", "options": {"n_steps": 20}}
     played = play(duel(blue=ppo, ticks=100), tmp_path, profile=True)
-    roles = played.folder.read_profile()["roles"]
+    roles = json.loads(played.folder.profile.read_text())["roles"]
     assert [role["role"] for role in roles] == ["root", *["environment", "worker", "worker"] * 2]
     for role in roles:
         assert sum(role["seconds"].values()) == pytest.approx(role["wall"], rel=0.02)

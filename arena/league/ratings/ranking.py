@@ -145,7 +145,7 @@ class Standings:
         """The pair to play next; from then on its games count as played, with no surprise.
 
         Args:
-            of: one of the two; None: anybody.
+            of: one of the two players; None: any.
             games: how many it plays.
         """
         first, second = self._candidates(of)
@@ -157,7 +157,7 @@ class Standings:
         return self.order[first[best]], self.order[second[best]]
 
     def _candidates(self, player: str | None) -> tuple[Places, Places]:
-        """The pairs of anybody, or of this player, by their places [C]; the upper one first."""
+        """The pairs of all players, or of this player, by their places [C]; the upper one first."""
         count = len(self.order)
         if player is None:
             first, second = np.triu_indices(count, 1)

@@ -70,7 +70,7 @@ class Test:
             if not 0 < getattr(self, name) < 1:
                 raise ConfigError(f"is a probability between 0 and 1, found {getattr(self, name)}", path=name)
         if self.alpha + self.beta >= 1:
-            raise ConfigError(f"found {self.alpha}; alpha + beta must be below 1, or a coin does as well", path="alpha")
+            raise ConfigError(f"found {self.alpha}; alpha + beta must be below 1", path="alpha")
 
     @property
     def expected_games(self) -> float:

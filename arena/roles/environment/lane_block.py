@@ -22,7 +22,7 @@ from arena.game.api import Frame, Step
 from arena.game.lockstep import Joint, Lockstep
 from arena.plan.plan import MatchPlan, Role, RoleKind
 from arena.plan.seats import check_seats
-from arena.preflight.examine import adapted_game, check_idle_action, constructor_errors_told
+from arena.preflight.examine import adapted_game, check_idle_action, constructor_errors_reported
 from arena.records.metrics import EpisodeRecord
 from arena.roles.environment.episodes import EpisodeTracker
 from arena.roles.environment.recording import open_recording
@@ -76,7 +76,7 @@ class LaneBlock:
         self._stopwatch = stopwatch
         seeds = [run.environment_seed(match, lane) for lane in lanes]
         # Before the first tick, a constructor that fails is a mistake of the configuration.
-        with constructor_errors_told(match) if run.leg.start == 0 else nullcontext():
+        with constructor_errors_reported(match) if run.leg.start == 0 else nullcontext():
             self._game = RestartingGame(lambda: adapted_game(match, len(lanes)), lanes=lanes, seeds=seeds, limit=limit)
         seat_entities = check_seats(match, self._game.interface)
         check_idle_action(match, self._game.interface)

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from arena.errors import ConfigError
 from arena.plan.plan import Plan, Role, RoleKind
-from arena.records.boundary import Boundary
 from arena.records.checkpoint import ticks_of
 from arena.records.folder import RunFolder
+from arena.records.formats import Boundary
 from arena.roles.protocol import Done
 from arena.run.handover import seats_of
 from arena.run.leg import Leg, leg_at

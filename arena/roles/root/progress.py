@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from arena.records.episode import episode_of, unsettled
 from arena.records.episode_stats import in_parts
-from arena.records.journal import kept_lines
+from arena.records.formats import EpisodeLine
+from arena.records.journal import JournalReader
 from arena.records.metrics import UpdateRecord
 from arena.records.outcome import Winners
 from arena.records.recorder import Recorder
@@ -45,8 +46,8 @@ class RunProgress:
 
     def load_scores(self) -> None:
         """Adds the recorded episodes to the scoreboard."""
-        lines = kept_lines(self._run.folder.episodes, keep=lambda _: True)
-        for part in in_parts(episode_of(line) for _, line in lines):
+        lines = JournalReader(self._run.folder.episodes).lines(EpisodeLine, missing_ok=True)
+        for part in in_parts(map(episode_of, lines)):
             self.without_winner += self._scoreboard.take(part)
         self._recorder.winners = Winners(self._scoreboard.winners.without)
 

@@ -21,8 +21,8 @@ from arena.errors import ArenaError, ConfigError, located, shorten
 from arena.league.round_text import change_words, round_words
 from arena.plan.plan import Plan, Role, RoleKind
 from arena.records import boundary as boundaries
-from arena.records.boundary import Boundary
 from arena.records.checkpoint import duplicate, path_of
+from arena.records.formats import Boundary, round_of
 from arena.records.journal import JournalReader
 from arena.records.outcome import without_winner_words
 from arena.records.recorder import Recorder
@@ -140,7 +140,7 @@ class Root:
         """Shows which round of a league begins, and how its policies have changed."""
         run, plan = self._run, self._run.plan
         if plan.rounds > 1 and not (run.begun and self._leg.start > plan.start):  # else already shown
-            changes = change_words(next(islice(JournalReader(run.folder.rounds), plan.round, None)))
+            changes = change_words(next(islice(JournalReader(run.folder.rounds).made(round_of), plan.round, None)))
             self._display.message("; ".join([round_words(plan), *changes]))
 
     def _play(self, progress: RunProgress) -> NextStep:

@@ -1,0 +1,416 @@
+"""The files of a run folder: one struct for each line or document, which its writer and all its readers import.
+
+    episodes.jsonl     EpisodeLine       a line per finished episode
+    metrics.jsonl      UpdateRecord      a line per update of a policy: `update_line`, `update_of`
+    evaluations.jsonl  EvaluationLine    a line per evaluation and policy
+    rounds.jsonl       RoundLine         a line per round of a league: `round_of`
+    plan.json          PlanFile          the plan, also what `arena plan --json` prints
+    profile.json       ProfileFile       the time of each role, by activity
+    tournament.json    Terms             how a tournament is played
+    boundaries/*.json  Boundary          where the run can go on from
+
+The keys of two journals are open: metrics.jsonl has whatever an algorithm logs; what faults.jsonl has depends on the
+kind of the fault and is written and read in `arena.records.faults` alone. Replays and samples have
+`arena.replay.format` and `arena.dataset.format`.
+
+Keys stand in a file in the order of the fields. Readers ignore keys that they do not know; a field with a default may
+be missing. There is no second struct for readers that need few fields: reading 100,000 episodes of two seats as
+`EpisodeLine` takes 0.9 to 1.2 times as long as with the 13 of 17 fields that results need (0.2 s; as dicts 0.36 s).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+
+import msgspec
+
+from arena.config.league import Elo, Half
+from arena.config.matches import MatchConfig
+from arena.errors import ConfigError
+from arena.plan.plan import MatchPlan, Plan, Role, RoleKind
+from arena.records import checkpoint
+from arena.records.atomic import replacing
+from arena.records.folder import RunFolder
+from arena.records.metrics import UPDATE_FIELDS, UpdateRecord
+from arena.records.outcome import Ending, Outcome
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+_Ticks = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]  # as many as the command line takes
+
+
+def document_text(document: PlanFile | ProfileFile) -> str:
+    """The document as its file holds it: indented."""
+    return json.dumps(msgspec.to_builtins(document), indent=2)
+
+
+def write_document(path: Path, document: PlanFile | ProfileFile) -> None:
+    """Writes a document, at once or not at all."""
+    with replacing(path) as file:
+        file.write(document_text(document).encode() + b"\n")
+
+
+def read_document(path: Path, kind: type[S]) -> S:
+    """Reads a document of this form.
+
+    Raises:
+        ConfigError: the file cannot be read, is damaged, or is of another version of the arena.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", source=str(path)) from error
+    except (ValueError, RecursionError) as error:
+        reason = f"is damaged, or of another version of the arena: {error}"
+        raise ConfigError(reason, source=str(path)) from error
+
+
+# ----------------------------------------------------------------------------------------------------- episodes.jsonl
+
+
+# `gc=False`: lines come in hundreds of thousands and hold no cycles; Python need not look for garbage among them.
+class SeatLine(msgspec.Struct, frozen=True, gc=False):
+    """How one seat fared in an episode; a return that was not finite is null."""
+
+    policy: str
+    entities: tuple[int | str, ...]
+    return_: float | None = msgspec.field(name="return")
+    outcome: Outcome | None
+    idle_ticks: int = 0
+
+
+class EpisodeLine(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A finished episode: an `EpisodeRecord`, see there; `cut` and `settled` are written where they are true."""
+
+    round: _Count
+    match: _Count
+    env: str
+    lane: _Count
+    episode: _Ticks
+    tick: _Ticks
+    length: _Ticks
+    terminated: bool
+    truncated: bool
+    seats: tuple[SeatLine, ...]
+    cut: bool = False
+    settled: bool = False
+
+    @property
+    def ending(self) -> Ending:
+        """What decides whether its outcomes hold."""
+        return Ending(
+            self.env,
+            (self.round, self.match, self.lane, self.episode),
+            tuple(seat.outcome for seat in self.seats),
+            tuple(math.nan if seat.return_ is None else seat.return_ for seat in self.seats),
+            tuple(len(seat.entities) for seat in self.seats),
+            self.settled,
+            self.cut,
+        )
+
+
+# ------------------------------------------------------------------------------------------------------ metrics.jsonl
+
+
+def update_line(record: UpdateRecord) -> dict[str, Any]:
+    """The JSON object of an update: the fixed fields first, then what the algorithm logged."""
+    return {**{name: getattr(record, name) for name in UPDATE_FIELDS}, **record.values}
+
+
+def update_of(line: Mapping[str, Any]) -> UpdateRecord:
+    """The record that a line of `metrics.jsonl` was written from; what is no number, as null for NaN, is left out.
+
+    Raises:
+        msgspec.ValidationError: a fixed field is missing or something else.
+    """
+    values = {name: value for name, value in line.items() if name not in UPDATE_FIELDS and _is_number(value)}
+    return msgspec.convert({**line, "values": values}, UpdateRecord)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+# -------------------------------------------------------------------------------------------------- evaluations.jsonl
+
+
+class EvaluationLine(msgspec.Struct, frozen=True, kw_only=True):
+    """How a policy did in an evaluation.
+
+    Args:
+        games: that had a winner or were drawn; wins, draws and losses are shares of them. Older lines lack it.
+    """
+
+    ticks: int
+    policy: str
+    episodes: int
+    return_: float | None = msgspec.field(name="return")
+    return_std: float | None
+    length: float | None
+    games: int | None = None
+    wins: float | None = None
+    draws: float | None = None
+    losses: float | None = None
+
+
+# ---------------------------------------------------------------------------------------------------------- plan.json
+
+
+class PlannedSeat(msgspec.Struct, frozen=True):
+    """A seat of a match, in `plan.json` and in `rounds.jsonl`."""
+
+    policy: str
+    entities: tuple[int | str, ...] = ()
+
+
+class RoundMatch(msgspec.Struct, frozen=True):
+    """A match of a round, as the plan numbers it."""
+
+    match: int
+    env: str
+    seats: tuple[PlannedSeat, ...]
+    sides: tuple[tuple[int, ...], ...] | None = None  # None: another version of the arena has not said
+
+    @property
+    def players(self) -> tuple[str, ...]:
+        """The policies in its seats."""
+        return tuple(seat.policy for seat in self.seats)
+
+
+class PlannedMatch(msgspec.Struct, frozen=True, kw_only=True):
+    """A match of the plan."""
+
+    match: int
+    env: str
+    env_kwargs: dict[str, Any] = {}
+    lanes: int
+    seats: tuple[PlannedSeat, ...]
+    sides: tuple[tuple[int, ...], ...] | None = None
+
+    @property
+    def in_round(self) -> RoundMatch:
+        """The same match as a line of `rounds.jsonl` has it."""
+        return RoundMatch(self.match, self.env, self.seats, self.sides)
+
+
+class PlannedRole(msgspec.Struct, frozen=True):
+    """A role of a rank."""
+
+    role: str
+    match: int | None = None
+    policy: str | None = None
+    entities: tuple[int | str, ...] = ()
+
+
+class PlannedRank(msgspec.Struct, frozen=True):
+    """A rank with its roles."""
+
+    rank: int
+    roles: tuple[PlannedRole, ...] = ()
+
+
+class PlanFile(msgspec.Struct, frozen=True):
+    """`plan.json`."""
+
+    name: str
+    processes: int
+    matches: tuple[PlannedMatch, ...]
+    ranks: tuple[PlannedRank, ...]
+
+    def __post_init__(self) -> None:
+        if [match.match for match in self.matches] != list(range(len(self.matches))):
+            raise ValueError("the matches are not numbered one after the other")
+        seats = {(match.match, seat.policy, seat.entities) for match in self.matches for seat in match.seats}
+        for role in (role for rank in self.ranks for role in rank.roles if role.match is not None):
+            if role.match not in range(len(self.matches)):
+                raise ValueError(f"there is no match {role.match}, of which a rank hosts a role")
+            if role.role != "environment" and (role.match, role.policy, role.entities) not in seats:
+                raise ValueError(f"match {role.match} has no seat of {role.policy!r} for {list(role.entities)}")
+
+
+def plan_file(plan: Plan) -> PlanFile:
+    """What `plan.json` holds of a plan."""
+    return PlanFile(
+        name=plan.name,
+        processes=plan.processes,
+        matches=tuple(map(_planned_match, plan.matches)),
+        ranks=tuple(
+            PlannedRank(rank, tuple(_planned_role(plan, role) for role in roles))
+            for rank, roles in enumerate(plan.ranks)
+        ),
+    )
+
+
+def _planned_match(match: MatchPlan) -> PlannedMatch:
+    return PlannedMatch(
+        match=match.match,
+        env=match.env,
+        env_kwargs=match.env_kwargs,
+        lanes=match.lanes,
+        seats=tuple(PlannedSeat(seat.policy, seat.entities) for seat in match.seats),
+        sides=match.sides,
+    )
+
+
+def _planned_role(plan: Plan, role: Role) -> PlannedRole:
+    if role.kind is not RoleKind.WORKER:
+        return PlannedRole(role.kind.value, role.match)
+    seat = plan.seat(role)
+    return PlannedRole(role.kind.value, role.match, seat.policy, seat.entities)
+
+
+# ------------------------------------------------------------------------------------------------------- rounds.jsonl
+
+
+ROUNDS_VERSION = 1
+
+
+class Player(msgspec.Struct, frozen=True):
+    """A snapshot that plays: whose it is, and of which tick."""
+
+    policy: str
+    tick: int
+
+
+class Fork(msgspec.Struct, frozen=True):
+    """A policy has become a copy of another one, with other options."""
+
+    source: str = msgspec.field(name="from")
+    options: dict[str, Any] = {}  # those that were perturbed
+
+
+class GateRecord(msgspec.Struct, frozen=True):
+    """What a sequential test has said of a policy against its newest snapshot."""
+
+    policy: str
+    against: str
+    verdict: str  # better | not_better | open
+    llr: float  # log of the likelihood ratio, in nats
+    games: int  # that it looks at: equally many from each side
+
+
+class RoundLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A round of a league, written before it is played: the matches as the plan numbers them, and its `Round`.
+
+    Args:
+        descriptions: the round's matches as the configuration describes them, from which the plan is made again.
+    """
+
+    version: int = ROUNDS_VERSION
+    round: int
+    start: int  # tick at which it begins
+    matches: tuple[RoundMatch, ...] = ()
+    players: dict[str, Player] = {}
+    snapshots: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    forks: dict[str, Fork] = {}
+    resets: tuple[str, ...] = ()
+    gates: tuple[GateRecord, ...] = ()
+    options: dict[str, dict[str, Any]] = {}
+    pairings: dict[str, tuple[tuple[str, ...], ...]] = {}
+    descriptions: tuple[MatchConfig, ...] | None = None  # None: another version of the arena has not said
+
+
+def round_of(line: Mapping[str, Any]) -> RoundLine:
+    """The line of `rounds.jsonl` that this object is.
+
+    Raises:
+        ValueError: it is of another version, or a field is missing or something else.
+    """
+    if line["version"] != ROUNDS_VERSION:
+        raise ValueError(f"has a line of version {line['version']!r}, this arena reads {ROUNDS_VERSION}")
+    return msgspec.convert(line, RoundLine)
+
+
+# ------------------------------------------------------------------------------------------------------- profile.json
+
+
+class ProfiledRole(msgspec.Struct, frozen=True, kw_only=True):
+    """A role's time in seconds, as a whole, of the processor, and by activity."""
+
+    rank: int
+    role: str
+    match: int | None = None
+    policy: str | None = None
+    wall: float
+    cpu: float
+    seconds: dict[str, float]
+
+
+class ProfileFile(msgspec.Struct, frozen=True):
+    """`profile.json`."""
+
+    roles: tuple[ProfiledRole, ...] = ()
+
+
+# ---------------------------------------------------------------------------------------------------- tournament.json
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """How a tournament is played and when it is over, which is in no configuration.
+
+    Args:
+        greedy: whether players take their best actions.
+        error: how probable it may be that some two players are in the wrong order; None: an older arena has not said.
+        elo: the difference that the games are to resolve; None likewise.
+    """
+
+    version: Literal[1] = 1
+    greedy: bool
+    error: Half | None = None
+    elo: Elo | None = None
+
+
+# -------------------------------------------------------------------------------------------------- boundaries/*.json
+
+BOUNDARY_VERSION = 1
+
+Worker = tuple[int, int]
+"""The worker of a seat, as (match, seat)."""
+
+
+class SeatKey(NamedTuple):
+    """A worker's place, and what must be alike for another one to go on with what it alone has."""
+
+    match: int
+    seat: int
+    policy: str
+    game: str  # environment, its arguments, lanes, entities of the seat
+
+    @property
+    def worker(self) -> Worker:
+        return self.match, self.seat
+
+
+class Boundary(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a whole run at the end of a leg.
+
+    Args:
+        tick: that all matches have played.
+        episodes: per (match, lane) how many episodes are on record.
+        updates: per policy how many it has logged.
+        seconds: per policy the `seconds` of its last update.
+        left: the workers, as (match, seat), whose `run` has returned.
+        seats: of the workers, whose files of their own go by them; none: an older arena has written it.
+        checkpoints: per policy that has any the boundary whose checkpoint holds its state.
+        journals: per journal, by its file's name, how many bytes were written.
+    """
+
+    version: int = BOUNDARY_VERSION
+    tick: int
+    episodes: list[tuple[int, int, int]] = []  # match, lane, count
+    updates: dict[str, int] = {}
+    seconds: dict[str, float] = {}
+    left: list[tuple[int, int]] = []
+    seats: list[SeatKey] = []
+    checkpoints: dict[str, int] = {}
+    journals: dict[str, int] = {}
+
+    def checkpoint(self, folder: RunFolder, policy: str) -> Path:
+        """Where a policy's state of this boundary is."""
+        return checkpoint.path_of(folder.checkpoints_path(policy), self.checkpoints[policy])

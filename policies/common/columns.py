@@ -1,0 +1,209 @@
+"""Columns: tensors with one row per sample, which are taken, split, joined, moved and stored together.
+
+An observation has a column for each leaf of its space (see `arena.game.spaces`). How a leaf is kept, and how many of
+them are handled at once, is defined in this module alone. All memory is allocated by torch, which aligns it alike in
+every process: the same numbers at another alignment may give other last bits in a matrix product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import torch
+from gymnasium.spaces import Space
+from numpy.typing import NDArray
+from torch import Tensor
+
+from arena.game.spaces import Leaf, flatten, leaves_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+# ---------------------------------------------------------------------------------------- from the environment's arrays
+
+
+@cache
+def storage_dtype(dtype: np.dtype[Any]) -> torch.dtype:
+    """How a leaf of an observation is kept: flags and bytes as bytes, other integers int64, floats float32."""
+    if dtype == np.bool_ or dtype == np.uint8:
+        return torch.uint8
+    return torch.int64 if np.issubdtype(dtype, np.integer) else torch.float32
+
+
+def to_stored(array: NDArray[Any], dtype: np.dtype[Any]) -> Tensor:
+    """A copy of a leaf of observations, whose space has this dtype, as it is kept; torch allocates and aligns it."""
+    stored = torch.empty(array.shape, dtype=storage_dtype(dtype))
+    held = stored.numpy()
+    if array.dtype != held.dtype:  # torch says nothing of a number that is too large for the other type, numpy does
+        return torch.tensor(array).to(stored.dtype)
+    held[...] = array  # half as long as by torch
+    return stored
+
+
+def to_leaves(space: Space[Any], observations: Any) -> list[Tensor]:
+    """A batch of observations as tensors [N, ...], one per leaf, in the dtypes that networks take."""
+    return stored_leaves(leaves_of(space), flatten(space, observations))
+
+
+def stored_leaves(layout: Sequence[Leaf], arrays: Sequence[NDArray[Any]]) -> list[Tensor]:
+    """As `to_leaves`, for callers that know the leaves of the space."""
+    return [to_stored(array, leaf.dtype) for leaf, array in zip(layout, arrays, strict=True)]
+
+
+def to_mask(infos: Mapping[str, Any], mask_size: int) -> Tensor | None:
+    """The action mask in a vector environment's infos as bool [N, mask_size]; None where there is none."""
+    mask = infos.get("action_mask") if mask_size else None
+    return None if mask is None else torch.tensor(np.asarray(mask, np.bool_))
+
+
+def last_leaves(space: Space[Any], infos: Mapping[str, Any], rows: NDArray[np.intp]) -> list[Tensor]:
+    """The last observations of rows [K] whose episodes have ended, as tensors [K, ...], one per leaf; K > 0."""
+    samples = [flatten(space, infos["final_obs"][row]) for row in rows]
+    return stored_leaves(leaves_of(space), [np.stack(column) for column in zip(*samples, strict=True)])
+
+
+# -------------------------------------------------------------------------------------------------------------- batches
+
+
+class Columns(msgspec.Struct, frozen=True, eq=False):
+    """Columns of `N` rows; subclasses add fields.
+
+    A field is a tensor [N, ...], a tuple of them for the leaves of an observation, or None where a column is missing.
+    """
+
+    observations: tuple[Tensor, ...]  # leaves [N, ...], in the dtypes that networks take
+    masks: Tensor | None  # bool [N, mask_size] the allowed choices; None: all
+
+    @property
+    def size(self) -> int:
+        """The number of rows."""
+        return len(self.observations[0])
+
+    def replace(self, **columns: Any) -> Self:
+        """A copy with other tensors in some fields."""
+        return msgspec.structs.replace(self, **columns)
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Self:
+        """The columns that a function makes of these, each by itself."""
+        return type(self)(*(_each(function, column) for column in msgspec.structs.astuple(self)))
+
+    def take(self, index: Tensor) -> Self:
+        """The rows at an int64 index, in its order."""
+        return self.map(lambda column: column.index_select(0, index))
+
+    def to(self, device: torch.device) -> Self:
+        """The same columns on a device."""
+        return self if self.observations[0].device == device else self.map(lambda column: column.to(device))
+
+    def split(self, sizes: list[int]) -> list[Self]:
+        """Consecutive parts of these sizes."""
+        missing = [None] * len(sizes)
+        columns: list[Iterable[Any]] = []
+        for column in msgspec.structs.astuple(self):
+            if isinstance(column, tuple):
+                columns.append(zip(*(torch.split(leaf, sizes) for leaf in column), strict=True))
+            else:
+                columns.append(missing if column is None else torch.split(column, sizes))
+        return [type(self)(*part) for part in zip(*columns, strict=True)]
+
+    @classmethod
+    def cat(cls, parts: Sequence[Self]) -> Self:
+        """The rows of all parts, in order; where only some have masks, the others allow everything."""
+        return cls(*(_joined(column, parts) for column in zip(*map(msgspec.structs.astuple, parts), strict=True)))
+
+    def to_samples(self) -> dict[str, Any]:
+        """The nested dict of arrays that a group gathers; the inverse is `from_samples`."""
+        leaves, *columns = self.__struct_fields__
+        samples = {name: column.cpu().numpy() for name in columns if (column := getattr(self, name)) is not None}
+        return {**samples, leaves: {str(number): leaf.cpu().numpy() for number, leaf in enumerate(self.observations)}}
+
+    @classmethod
+    def from_samples(cls, samples: Mapping[str, Any]) -> Self:
+        """Copies, as the arrays of a message are read-only."""
+        leaves, *names = cls.__struct_fields__
+        columns = (torch.from_numpy(np.array(samples[name])) if name in samples else None for name in names)
+        return cls(tuple(torch.from_numpy(np.array(leaf)) for leaf in samples[leaves].values()), *columns)
+
+
+def _each(function: Callable[[Tensor], Tensor], column: Any) -> Any:
+    """The result of a function for a column: for each leaf of an observation, and nothing for a missing one."""
+    if isinstance(column, tuple):
+        return tuple(map(function, column))
+    return None if column is None else function(column)
+
+
+def _joined(columns: Sequence[Any], parts: Sequence[Columns]) -> Any:
+    """One column of the same ones of some parts; a part without, as can be of masks, gets ones."""
+    known = next((column for column in columns if column is not None), None)
+    if isinstance(known, tuple):
+        return tuple(map(torch.cat, zip(*columns, strict=True)))
+    if known is None:
+        return None
+    pairs = zip(columns, parts, strict=True)
+    return torch.cat([known.new_ones(part.size, *known.shape[1:]) if one is None else one for one, part in pairs])
+
+
+# -------------------------------------------------------------------------------------------------------------- storage
+
+
+class Storage:
+    """Observations and masks in memory that is allocated once and written place by place.
+
+    NumPy writes the few rows of a tick into torch's memory in half the time that torch takes.
+
+    Args:
+        layout: of one observation.
+        mask_size: length of an action mask; 0: there are none.
+        axes: of the places.
+
+    Attributes:
+        leaves: [*axes, ...].
+        masks: bool [*axes, mask_size]; None until the first mask is written.
+    """
+
+    def __init__(self, layout: Sequence[Leaf], mask_size: int, *axes: int) -> None:
+        self.leaves = tuple(torch.empty(*axes, *leaf.shape, dtype=storage_dtype(leaf.dtype)) for leaf in layout)
+        self.masks: Tensor | None = None
+        self._arrays = [leaf.numpy() for leaf in self.leaves]
+        self._mask_shape = *axes, mask_size
+
+    def write(self, places: Any, leaves: Iterable[NDArray[Any]], mask: NDArray[Any] | None) -> None:
+        """Observations, of which the last leaves may be left out, and their mask; None: everything is allowed."""
+        for array, leaf in zip(self._arrays, leaves, strict=False):
+            array[places] = leaf
+        if mask is not None and self.masks is None:
+            self.masks = torch.ones(self._mask_shape, dtype=torch.bool)
+        if self.masks is not None:
+            self.masks.numpy()[places] = True if mask is None else mask
+
+    def take(self, places: Tensor) -> Columns:
+        """Copies of what is at an int64 index of the first axis."""
+        return Columns(self.leaves, self.masks).take(places)
+
+    def ticks(self) -> Iterator[tuple[Tensor, ...]]:
+        """The leaves at each index of the first axis, in the same memory."""
+        return zip(*(leaf.unbind() for leaf in self.leaves), strict=True)
+
+    def flat(self, ticks: int) -> tuple[list[Tensor], Tensor | None]:
+        """Leaves and masks of the first so many ticks [ticks * rows, ...], in the same memory."""
+        masks = None if self.masks is None else self.masks[:ticks].flatten(0, 1)
+        return [leaf[:ticks].flatten(0, 1) for leaf in self.leaves], masks
+
+    def restart(self) -> None:
+        """Copies the last tick to the first."""
+        for column in (*self.leaves, self.masks):
+            if column is not None:
+                column[0] = column[-1]
+
+    def state_dict(self, ticks: int) -> dict[str, Any]:
+        """Copies of the first so many ticks, as arrays."""
+        masks = None if self.masks is None else self.masks[:ticks].numpy().copy()
+        return {"leaves": [array[:ticks].copy() for array in self._arrays], "masks": masks}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Writes them back."""
+        self.write(slice(len(state["leaves"][0])), state["leaves"], state["masks"])
