@@ -44,8 +44,9 @@ def check_winners(config: Config) -> None:
     """
     for name, env in config.envs.items():
         if env.outcome == "none" and (needed := needs_winners(config, name)):
+            verb = "needs" if len(needed) == 1 else "need"
             raise ConfigError(
-                f"found none, but {' and '.join(needed)} need winners; set higher_return, zero_sum or info, or "
+                f"found none, but {' and '.join(needed)} {verb} winners; set higher_return, zero_sum or info, or "
                 "leave these out",
                 path=f"envs.{name}.outcome",
             )

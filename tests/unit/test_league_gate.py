@@ -63,6 +63,8 @@ def game(run: Run, match: int, *, won: bool) -> dict[str, Any]:
     return {
         "round": run.plan.round,
         "match": match,
+        "env": run.plan.matches[match].env,
+        **{"lane": 0, "episode": 0, "tick": 1, "length": 1, "terminated": True, "truncated": False},
         "seats": [
             {"policy": seat.policy, "entities": [0], "return": 0.0, "outcome": end, "idle_ticks": 0}
             for seat, end in zip(seats, ends, strict=True)

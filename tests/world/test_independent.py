@@ -78,7 +78,10 @@ def test_independent_class_needs_the_configuration_key(
     with pytest.raises(RoleFailed) as found:
         play(copies("DeclaresIndependent"), tmp_path)
     assert found.value.failure.exit_code == 2
-    assert "policies.blue: the policy has 2 workers, and DeclaresIndependent says" in found.value.failure.message
+    assert (
+        "policies.blue: the policy has 2 workers, and DeclaresIndependent has `independent = True`"
+        in found.value.failure.message
+    )
     assert main(["check", write(tmp_path, copies("DeclaresIndependent"))]) == 2
     assert capsys.readouterr().err == f"arena: error: config.yaml: {found.value.failure.message}\n"
     assert play(copies("DeclaresIndependent", independent=True), tmp_path).updates

@@ -332,9 +332,9 @@ def test_a_kill_between_any_two_steps_of_a_run_loses_nothing(tmp_path: Path) -> 
         try:
             after = played_in(path, SMALL, resume=True)
         except ConfigError as error:
-            reason = next(words for words in ("no run", "nothing left") if words in error.message)
+            reason = next(words for words in ("not a run folder", "nothing left") if words in error.message)
             starts.add(reason)
-            if reason == "no run":
+            if reason == "not a run folder":
                 assert not (path / "run" / "episodes.jsonl").exists()
                 continue
             found = left_by(RunFolder(path / "run"))
@@ -342,7 +342,7 @@ def test_a_kill_between_any_two_steps_of_a_run_loses_nothing(tmp_path: Path) -> 
             starts.add(str(after.run.leg.start))
             found = left_by(after.folder)
         assert found == expected, f"killed before step {step}, {steps[step]}"
-    assert starts == {"no run", "0", "10", "20", "nothing left"}
+    assert starts == {"not a run folder", "0", "10", "20", "nothing left"}
 
 
 def test_a_kill_between_any_two_steps_of_going_on_loses_nothing(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_an_unknown_rule_is_refused_with_the_ones_that_there_are() -> None:
     ids=["knockout", "swiss", "decided", "gate"],
 )
 def test_features_with_winners_are_refused_without_winners(keys: dict[str, Any], path: str) -> None:
-    with pytest.raises(ConfigError, match=rf"envs.forage.outcome: found none, but {path} cannot do without"):
+    with pytest.raises(ConfigError, match=rf"envs.forage.outcome: found none, but {path} needs? winners"):
         parse_config(config("none", **keys), source="x.yaml")
     parse_config(config("higher_return", **keys), source="x.yaml")
 
@@ -144,7 +144,7 @@ def test_a_league_that_needs_winners_ends_when_the_game_shows_that_it_has_none(
     assert train(tmp_path, None, matches=matches) == 1
     said = capsys.readouterr().err
     assert KEY in said
-    assert "matches[0].knockout cannot do without" in said
+    assert "matches[0].knockout needs winners" in said
 
 
 def test_three_sides_are_ranked_and_each_two_of_them_have_met(tmp_path: Path) -> None:

@@ -258,7 +258,9 @@ class Root:
             return
         needed = needs_winners(parse_config(yaml.load(run.config, source=run.source), source=run.source), env)
         if needed:
-            text = f"{without_winner_words(example)}; {shorten(needed)} cannot do without"
+            text = (
+                f"{without_winner_words(example)}; {shorten(needed)} {'needs' if len(needed) == 1 else 'need'} winners"
+            )
             raise _failed(text, exit_code=1)
         self._display.message(without_winner_words(example))
 
