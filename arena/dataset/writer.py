@@ -93,7 +93,7 @@ class SampleWriter:
             cut: whether the arena ends it now [L].
 
         Raises:
-            Unwritable: a full part cannot be written.
+            WriteError: a full part cannot be written.
         """
         if self._played == self._ticks:
             self.flush()
@@ -122,7 +122,7 @@ class SampleWriter:
         """Writes the ticks since the last part, if there are any; the next part begins with the current observations.
 
         Raises:
-            Unwritable: the disk is full, or the folder was removed.
+            WriteError: the disk is full, or the folder was removed.
         """
         if self._played == 0:
             return

@@ -26,7 +26,7 @@ def writing(path: Path) -> Iterator[None]:
     """Says of what goes wrong in the block which file it was about.
 
     Raises:
-        Unwritable: instead of any other OSError.
+        WriteError: instead of any other OSError.
     """
     try:
         yield
@@ -45,7 +45,7 @@ def make_folder(path: Path) -> None:
     Its parent must exist: a run folder that was deleted in mid-run must not come back with half of its files.
 
     Raises:
-        Unwritable: it cannot be made.
+        WriteError: it cannot be made.
     """
     with writing(path):
         path.mkdir(mode=0o700, exist_ok=True)
@@ -92,7 +92,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     new one. If the block raises, the old file stays. What a kill leaves beside it is `part_of(path)`.
 
     Raises:
-        Unwritable: the disk is full, or the folder cannot be written to.
+        WriteError: the disk is full, or the folder cannot be written to.
     """
     part = part_of(path)
     with writing(path):

@@ -44,7 +44,7 @@ class FaultLog:
         """Writes a line; it is in the file when this returns.
 
         Raises:
-            Unwritable: the file cannot be written.
+            WriteError: the file cannot be written.
         """
         journal = Journal(self._path)
         try:
@@ -103,4 +103,4 @@ def losses(path: Path) -> Losses:
     """The sums over a file of faults; zeros where there is none."""
     faults = JournalReader(path).made(fault_of, missing_ok=True)
     lines = [line for line in faults if line["kind"] == FaultKind.ENVIRONMENT.value]
-    return Losses(len(lines), sum(len(line["lanes"]) for line in JournalReader(path).made(fault_of, missing_ok=True)))
+    return Losses(len(lines), sum(len(line["lanes"]) for line in lines))

@@ -64,7 +64,7 @@ class Journal:
         """Hands everything that was appended to the operating system, in one write.
 
         Raises:
-            Unwritable: the file cannot take it, or is not where it was, so that no reader would find it.
+            WriteError: the file cannot take it, or is not where it was, so that no reader would find it.
         """
         with writing(self._path):
             if self._pending:

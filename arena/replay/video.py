@@ -80,7 +80,7 @@ def write_video(path: Path, pictures: Iterator[Picture], *, per_second: float) -
 
     Raises:
         ConfigError: as `check_video`.
-        Unwritable: the file cannot be written.
+        WriteError: the file cannot be written.
     """
     check_video(path)
     part = path.with_name(f".{path.stem}.part{path.suffix}")

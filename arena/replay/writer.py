@@ -124,7 +124,7 @@ class ReplayWriter:
             step: the game's own result; None: it has failed.
 
         Raises:
-            Unwritable: a full chunk cannot be written.
+            WriteError: a full chunk cannot be written.
         """
         if self._played == self._ticks:
             self.flush()
@@ -153,7 +153,7 @@ class ReplayWriter:
         """Writes the ticks since the last chunk, if there are any.
 
         Raises:
-            Unwritable: the disk is full, or the folder was removed.
+            WriteError: the disk is full, or the folder was removed.
         """
         if self._played == 0:
             return
@@ -175,7 +175,7 @@ class ReplayWriter:
         """Flushes, and syncs the file to the disk.
 
         Raises:
-            Unwritable: as `flush`.
+            WriteError: as `flush`.
         """
         self.flush()
         if self._begun:

@@ -59,7 +59,7 @@ def write_report(path: Path | str, output: Path | str | None = None, *, replays:
 
     Raises:
         ConfigError: this is not a run folder, or it is damaged; or the file cannot be where it is to be.
-        Unwritable: the file cannot be written.
+        WriteError: the file cannot be written.
     """
     folder = RunFolder(Path(path))
     target = folder.report if output is None else Path(output)

@@ -37,7 +37,7 @@ class _Guarded(io.FileIO):
 
         Raises:
             BrokenPipeError: the reader has left, and the output does not last.
-            Unwritable: there is no room.
+            WriteError: there is no room.
         """
         try:
             return super().write(data)
