@@ -312,13 +312,13 @@ class RoleScheduler:
         return mail.popleft()
 
     def listen(self, channel: Channel, seconds: float) -> tuple[int, Bytes] | None:
-        """As `receive`, but None after `seconds` without a message."""
+        """As `receive`, but None after `seconds` without a message; also with 0 s, messages that have arrived are taken."""
         self.turns += 1
         mail, end = self._mail[channel], monotonic() + seconds
         while not mail:
-            if monotonic() >= end:
+            self.sleep(channel, max(0.0, end - monotonic()))
+            if not mail and monotonic() >= end:
                 return None
-            self.sleep(channel, end - monotonic())
         return mail.popleft()
 
     def sleep(self, awaited: Channel, seconds: float | None = None) -> None:

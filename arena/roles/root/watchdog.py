@@ -146,11 +146,12 @@ class Watchdog:
             self._last_tick += late
             for rank in self._ranks.values():
                 rank.alive += late
-        self._next_check = now + self._period
         failure = self._suspicion(now)
         if failure is not None:
             self._collect_stacks()
             failure = self._suspicion(self._clock())
+        if failure is None and self._clock() - self._last_tick >= self._next_report:
+            self._report_calls(self._clock() - self._last_tick)  # before the queries below: it needs answers
         for rank in self._ranks.values():
             now = self._clock()
             if now - rank.alive >= _SILENCE * self._period:
@@ -158,8 +159,7 @@ class Watchdog:
                     rank.delays_at, rank.delays = now, self._delays_of(rank)
                 if not rank.queried:
                     self._query(rank, StatusQuery())
-        if failure is None and self._clock() - self._last_tick >= self._next_report:
-            self._report_calls(self._clock() - self._last_tick)
+        self._next_check = self._clock() + self._period  # the check itself may take longer than a period
         return failure
 
     def _reset_tick_timer(self, now: float) -> None:
@@ -171,7 +171,7 @@ class Watchdog:
         self._collect_stacks()
         busy = sorted(self._answers(), key=lambda role: sum(count for _, count in role.calls), reverse=True)
         calls = [f"{self._name(role.address)}: {_format_calls(role.calls)}" for role in busy if role.calls]
-        if calls:  # else the busy ranks have not answered yet: the next check queries them again
+        if calls:  # else the busy ranks have not answered yet
             self._next_report *= _IDLE_LIMITS
             more = f"; and {len(calls) - _MAX_CALLERS} more" if len(calls) > _MAX_CALLERS else ""
             self._show(
