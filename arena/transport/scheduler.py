@@ -312,7 +312,7 @@ class RoleScheduler:
         return mail.popleft()
 
     def listen(self, channel: Channel, seconds: float) -> tuple[int, Bytes] | None:
-        """As `receive`, but None after `seconds` without a message; also with 0 s, messages that have arrived are taken."""
+        """As `receive`, but None after `seconds` without a message; 0 s takes what has arrived."""
         self.turns += 1
         mail, end = self._mail[channel], monotonic() + seconds
         while not mail:

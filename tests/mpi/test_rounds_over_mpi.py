@@ -125,16 +125,16 @@ def test_rounds_of_another_length_are_refused_and_more_rounds_are_not(tmp_path: 
 WATCHED = """
 import sys
 from arena.cli.main import main
-from arena.league import next_round
 from arena.records.lock import is_held
+from arena.run import rounds
 
-next_round = next_round.next_round
+plan_next_round = rounds.plan_next_round
 
 def watched(*given):
     print("held" if is_held("run") else "free", flush=True)
-    return next_round(*given)
+    return plan_next_round(*given)
 
-next_round.next_round = watched
+rounds.plan_next_round = watched
 sys.exit(main(sys.argv[1:]))
 """
 
