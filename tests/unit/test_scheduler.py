@@ -385,6 +385,18 @@ def test_listen_returns_a_message_in_time_or_none(names: dict[int, str]) -> None
     assert all(seconds is not None and seconds <= 60.0 for seconds in remote.waited)
 
 
+def test_listen_without_time_returns_a_message_that_has_arrived() -> None:
+    heard: list[Any] = []
+    remote = Quiet(lambda arrivals: arrivals.deliver(0, Tag.GROUP, 2, b"word"))
+
+    def listens(endpoint: RoleEndpoint) -> None:
+        heard.append(endpoint.listen(2, Tag.GROUP, 0.0))
+        heard.append(endpoint.listen(2, Tag.GROUP, 0.0))
+
+    RoleScheduler({0: "role 0"}, remote, size=3).run({0: listens})
+    assert heard == [(2, b"word"), None]
+
+
 class Lost(Quiet):
     """A transport that fails on every call once all three roles wait, after it has woken some of them."""
 

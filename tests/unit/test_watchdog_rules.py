@@ -48,6 +48,7 @@ class World:
         self.pending: list[tuple[int, Bytes]] = []
         self.calls: dict[int, tuple[tuple[str, int], ...]] = {}  # by address, the number of calls of its role by name
         self.shown: list[str] = []
+        self.is_prompt = True  # whether answers arrive with the query; else when time passes
 
     def clock(self) -> float:
         return self.now
@@ -68,7 +69,8 @@ class World:
         assert order is Order.QUERY_STATUS
         self.queried.append(to)
         self.pending.append((to, data))
-        self.answer()
+        if self.is_prompt:
+            self.answer()
 
     def answer(self) -> None:
         """Answers the pending queries of all roles that wait."""
@@ -241,6 +243,23 @@ def test_watchdog_sends_no_query_while_all_matches_play(world: World) -> None:
 
     assert pass_time(world, checker, 100.0, each=move) is None
     assert world.queried == []
+
+
+def test_watchdog_reports_calls_of_ranks_that_answer_between_two_checks(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchdog, "_STACK_TIMEOUT", 0.5)
+    checker = watchdog_of(world)
+    world.is_prompt = False
+    world.calls = {BLUE: (("maximum", 120),)}
+
+    def keep_moving() -> None:  # no role waits long, and none sends a message to the root
+        for address in range(1, 7):
+            world.waits(address, 0, Tag.FROM_ROOT)
+
+    assert pass_time(world, checker, 100.0, each=keep_moving) is None
+    assert len(world.shown) == 1
+    assert "maximum 120 times" in world.shown[0]
 
 
 def test_watchdog_reports_calls_without_ticks_at_growing_intervals(world: World) -> None:
