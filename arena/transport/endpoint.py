@@ -162,10 +162,13 @@ class Endpoint(Protocol):
         """The process that hosts a role; None if unknown."""
         ...
 
-    def sleep(self, awaited: Channel, seconds: float | None = None) -> None:
+    def sleep(
+        self, awaited: Channel, seconds: float | None = None, *, awaited_role: Callable[[], int] | None = None
+    ) -> None:
         """Waits until anything has come for this role (not necessarily for `awaited`), or `seconds` are over.
 
-        `awaited` is reported as what the role waits for. Only one role of a process may give `seconds`.
+        `awaited` is reported as what the role waits for; `awaited_role` returns the address of the role that it waits
+        for at the moment, if that may change while it sleeps. Only one role of a process may give `seconds`.
         """
         ...
 

@@ -106,6 +106,27 @@ class SharedLink:
         """Nothing to do: the memory lives as long as any view of it."""
 
 
+class SharedEnvironmentLink(SharedLink):
+    """The environment's end. It waits for the seats one after the other, but the last seat that posts wakes it.
+
+    Attributes:
+        peers: the addresses of all seats, by their index in the counters.
+    """
+
+    peers: Sequence[int] = ()
+
+    def wait(self) -> None:
+        self._received += 1
+        while self._back[self._seat] < self._received:
+            self._endpoint.sleep(self._awaited, awaited_role=self._awaited_role)
+        fence()
+
+    def _awaited_role(self) -> int:
+        """The first seat that has not posted: this one may have, without waking the environment."""
+        missing = (peer for seat, peer in enumerate(self.peers) if self._back[seat] < self._received)
+        return next(missing, self._peer)
+
+
 class SharedSeatLink(SharedLink):
     """The seat's end: the environment steps when all seats have posted, so only the last seat wakes it."""
 
@@ -196,9 +217,8 @@ class LinkMemory:
         self._local = local
         self._remote = remote
         self._warned = False  # that shared memory is short: once is enough
-        self._made: dict[
-            tuple[int, int], tuple[LinkLayout, NDArray[np.uint8], Sequence[int]]
-        ] = {}  # (environment, part)
+        # By environment and part.
+        self._made: dict[tuple[int, int], tuple[LinkLayout, NDArray[np.uint8], Sequence[int]]] = {}
         self._shared: dict[tuple[int, int], SharedMemory] = {}  # what other processes map
 
     def open_links(self, endpoint: Endpoint, peers: Sequence[int], sizes: Sequence[LinkSize], part: int) -> LinkSet:
@@ -221,7 +241,11 @@ class LinkMemory:
             outbox, inbox = layout.replies(row), layout.requests(row)
             if self._local.hosts(peer) or (near[seat] and shared is not None):
                 wake = _waker(endpoint, peer)
-                links.append(SharedLink(endpoint, peer, Side.ENVIRONMENT, part, seat, counters, outbox, inbox, wake))
+                link = SharedEnvironmentLink(
+                    endpoint, peer, Side.ENVIRONMENT, part, seat, counters, outbox, inbox, wake
+                )
+                link.peers = peers
+                links.append(link)
             else:
                 counters.requests[seat] = NEVER_AGAIN
                 links.append(self._transport.link(endpoint, peer, Side.ENVIRONMENT, part, outbox, inbox))

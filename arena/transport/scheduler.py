@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
+from typing import NamedTuple
 
 from arena.diagnostics.remote_stacks import Process, forget_roles, note_role, peek
 from arena.diagnostics.stacks import stack_of
@@ -63,6 +64,19 @@ class _Task:
         self.gate.acquire()
 
 
+class _Wait(NamedTuple):
+    """What a role waits for, and since when; see `Endpoint.sleep`."""
+
+    awaited: Channel
+    since: float
+    awaited_role: Callable[[], int] | None
+
+    def channel(self) -> Channel:
+        """The channel with the role that is waited for at the moment."""
+        receiver, tag, sender = self.awaited
+        return receiver, tag, sender if self.awaited_role is None else self.awaited_role()
+
+
 class RoleScheduler:
     """Runs one function per role to its end.
 
@@ -81,13 +95,12 @@ class RoleScheduler:
         self._ready: deque[_Task] = deque()
         self._alone = len(names) == 1  # then it waits without taking turns
         self._mail: defaultdict[Channel, deque[tuple[int, Bytes]]] = defaultdict(deque)
-        self._asleep: dict[int, tuple[Channel, float]] = {}  # address -> what the role waits for, and since when
-        self._lone_wait: tuple[Channel, float] | None = None  # the same of the only role of a process
+        self._asleep: dict[int, _Wait] = {}  # by address
+        self._lone_wait: _Wait | None = None  # of the only role of a process
         self._has_arrivals = False  # whether anything except orders has come since that role fell asleep
         self._alarm: tuple[float, int] | None = None  # when to wake which address
-        self._orders: dict[tuple[int, int], OrderHandler] = {
-            (ANYONE, Order.QUERY_STATUS): self._answer
-        }  # address, order
+        # By address and order.
+        self._orders: dict[tuple[int, int], OrderHandler] = {(ANYONE, Order.QUERY_STATUS): self._answer}
         self._tallies: dict[int, Callable[[], Mapping[str, int]]] = {}  # address -> counts of the role's calls
         self._last_poll = 0.0  # when other processes were last polled
         self.turns = 0  # number of turns, and of `listen` calls
@@ -225,12 +238,12 @@ class RoleScheduler:
         ready = set(map(id, self._ready))
         found = []
         for address, task in self._tasks.items():
-            nap = self._lone_wait if self._alone else self._asleep.get(address)
+            wait = self._lone_wait if self._alone else self._asleep.get(address)
             stack = stack_of(frames.get(task.thread)) if stacks and not task.ended else ()
             if task.ended:
                 found.append(RoleStatus(address, State.ENDED))
-            elif nap is not None:
-                found.append(RoleStatus(address, State.WAITS, nap[0], monotonic() - nap[1], stack))
+            elif wait is not None:
+                found.append(RoleStatus(address, State.WAITS, wait.channel(), monotonic() - wait.since, stack))
             else:
                 state = State.READY if id(task) in ready else State.RUNS
                 found.append(RoleStatus(address, state, stack=stack))
@@ -286,8 +299,8 @@ class RoleScheduler:
         self._has_arrivals = True
         channel = (to, tag, ANYONE if tag is Tag.TO_ROOT else source)
         self._mail[channel].append((source, data))
-        asleep = self._asleep.get(to)
-        if asleep is not None and asleep[0] == channel:
+        wait = self._asleep.get(to)
+        if wait is not None and wait.awaited == channel:
             self.wake(to)
 
     def wake(self, address: int) -> None:
@@ -321,13 +334,15 @@ class RoleScheduler:
                 return None
         return mail.popleft()
 
-    def sleep(self, awaited: Channel, seconds: float | None = None) -> None:
+    def sleep(
+        self, awaited: Channel, seconds: float | None = None, *, awaited_role: Callable[[], int] | None = None
+    ) -> None:
         """See `Endpoint.sleep`; other roles run meanwhile."""
         if self._stopping:
             raise RunStopped
         if self._alone and self._remote is not None:
             self._has_arrivals = False
-            self._lone_wait = awaited, monotonic()
+            self._lone_wait = _Wait(awaited, monotonic(), awaited_role)
             self._remote.wait(self, seconds)
             while not self._has_arrivals and seconds is None:  # an order does not end a wait
                 self._remote.wait(self)
@@ -335,7 +350,7 @@ class RoleScheduler:
             return
         address = awaited[0]
         task = self._tasks[address]
-        self._asleep[address] = awaited, monotonic()
+        self._asleep[address] = _Wait(awaited, monotonic(), awaited_role)
         if seconds is not None:
             self._alarm = monotonic() + seconds, address
         other = self._next()
@@ -378,8 +393,10 @@ class RoleEndpoint:
     def process(self, address: int) -> Process | None:
         return self._scheduler.process(address)
 
-    def sleep(self, awaited: Channel, seconds: float | None = None) -> None:
-        self._scheduler.sleep(awaited, seconds)
+    def sleep(
+        self, awaited: Channel, seconds: float | None = None, *, awaited_role: Callable[[], int] | None = None
+    ) -> None:
+        self._scheduler.sleep(awaited, seconds, awaited_role=awaited_role)
 
     def waker(self, peer: int) -> Callable[[], None] | None:
         return self._scheduler.waker(peer)

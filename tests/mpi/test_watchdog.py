@@ -179,6 +179,18 @@ def test_a_call_may_take_longer_where_env_timeout_s_says_so(tmp_path: Path) -> N
     assert_named(ended, "one call of a game or an algorithm may take 0.5 s; `env_timeout_s` can give it more")
 
 
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_a_seat_in_a_long_call_is_no_circle_of_the_others(ranks: int, tmp_path: Path) -> None:
+    def policy(**options: float) -> dict[str, Any]:
+        return {"algorithm": "odd_workers:Pauses", "options": options}
+
+    # The environment sleeps until the first seat posts, which does not wake it: the second one has not posted yet.
+    data = duel({"make": "touchdown"}, policy(pause=0.01), ticks=30, checkpoint_every=30, env_timeout_s=60.0)
+    data["policies"]["red"] = policy(pause=0.0, long_pause=4.0)
+    ended = train(tmp_path, data, "--ranks", str(ranks))
+    assert (ended.code, ended.err) == (0, "")
+
+
 @pytest.mark.parametrize(("calls", "ranks"), [("reset", 1), ("reset", 3), ("group", 1), ("group", 5)])
 def test_busy_workers_are_reported_and_continue(calls: str, ranks: int, tmp_path: Path) -> None:
     data = {

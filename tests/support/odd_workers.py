@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import signal
 import time
@@ -262,4 +263,21 @@ class NeverSteps(Player):
                 self.env.reset()
             go = self.group.maximum(float(os.path.exists("go"))) if self.calls == "group" else os.path.exists("go")
         while True:
+            self.env.step(np.zeros(self.env.num_envs, np.int64))
+
+
+class Pauses(Player):
+    """Acts after a pause, and after a long one before its twentieth action."""
+
+    face = "vector"
+    schedule = "ticks"
+
+    def __init__(self, env: Any, group: Any, *, ticks: int, pause: float, long_pause: float = 0.0) -> None:
+        super().__init__(env, group, ticks=ticks)
+        self.pause, self.long_pause = pause, long_pause
+
+    def run(self) -> None:
+        self.env.reset()
+        for number in itertools.count(1):
+            time.sleep(self.long_pause if number == 20 and self.long_pause else self.pause)
             self.env.step(np.zeros(self.env.num_envs, np.int64))

@@ -6,15 +6,23 @@ import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.transport.endpoint import Endpoint, LinkSet, LinkSize, Side, Tag
-from arena.transport.links import LinkLayout, LinkMemory, LinkPlace, SharedCounters, SharedLink, SharedSeatLink
+from arena.transport.endpoint import Channel, Endpoint, LinkSet, LinkSize, Side, Tag
+from arena.transport.links import (
+    LinkLayout,
+    LinkMemory,
+    LinkPlace,
+    SharedCounters,
+    SharedEnvironmentLink,
+    SharedLink,
+    SharedSeatLink,
+)
 from arena.transport.scheduler import RoleEndpoint, RoleScheduler
 from arena.transport.shared_memory import SharedMemory
 
@@ -82,6 +90,26 @@ def test_link_wait_returns_each_message_once() -> None:
         environment.wait()
     with pytest.raises(AssertionError, match="REPLY"):
         seat.wait()
+
+
+def test_environment_reports_a_seat_that_has_not_posted() -> None:
+    class Records:
+        """An endpoint that records for which role it sleeps, while seats post."""
+
+        address = 0
+        roles: ClassVar[list[int]] = []
+
+        def sleep(self, awaited: Channel, *, awaited_role: Callable[[], int]) -> None:
+            for seat in seats_at(counters, Woken()):
+                self.roles.append(awaited_role())
+                seat.post(8)
+
+    counters = SharedCounters.on(np.zeros(64, np.uint8), 3)
+    endpoint, box = Records(), np.zeros(8, np.uint8)
+    link = SharedEnvironmentLink(endpoint, 4, Side.ENVIRONMENT, 0, 0, counters, box, box, Woken().by("seat"))  # type: ignore[arg-type]
+    link.peers = [4, 5, 6]
+    link.wait()
+    assert endpoint.roles == [4, 5, 6]
 
 
 @given(st.integers(1, 600), st.integers(0, 9000), st.integers(0, 9000))
