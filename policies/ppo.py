@@ -179,7 +179,7 @@ class PPO(OnPolicy):
         return policy_loss + self.options.vf_coef * value_loss - self.options.ent_coef * entropy, metrics
 
     def losses(self, network: ActorCritic, batch: Batch) -> Tensor:
-        """The losses of each transition and what else is measured, [5, N]; see also `policies.closed_form`."""
+        """The losses of each transition and other metrics, [5, N]; `policies.closed_form` has the derivative."""
         o = self.options
         policy, values = network.policy_and_value(batch.observations, batch.masks, batch.lengths)
         log_ratio = policy.log_prob(batch.actions) - batch.log_probs

@@ -32,7 +32,7 @@ def kinds_of(union: Any) -> dict[str, type[msgspec.Struct]]:
 
 
 class AbstractStruct(msgspec.StructMeta, ABCMeta):
-    """Of structs that leave something for each of their kinds to say."""
+    """The metaclass of structs with abstract methods."""
 
 
 class Shortened(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):

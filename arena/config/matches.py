@@ -33,11 +33,13 @@ class MatchConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     env: str  # a name of `envs`
     seats: tuple[SeatEntry, ...]  # i-th entry: the policy that plays entity i; a list: one worker drives several
     entities: tuple[Natural | Text, ...] | None = None  # what the entries stand for; null: 0, 1, 2, ...
-    sides: Sides | None = None  # seats that play together, by their places; null: of two seats, or two policies, each
+    sides: Sides | None = (
+        None  # seats that play together, by their places; null: each seat of two, or each policy of two
+    )
     env_kwargs: dict[str, Any] = {}  # over the environment's kwargs, for this match and its copies
     copies: Count = 1  # identical matches made from this description
     lanes: Count = 1  # environment instances that each match steps together
-    pipeline: Halves = 1  # 2: in two halves, one is stepped while the workers think about the other
+    pipeline: Halves = 1  # 2: in two halves, one is stepped while the workers compute actions for the other
 
     @property
     def names(self) -> Team:

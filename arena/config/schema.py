@@ -43,7 +43,9 @@ class PolicyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     frozen: bool = False  # plays, does not learn
     load: Text | None = None  # checkpoint to begin with; relative to the current directory
     sync: Literal["gradients", "samples"] = "gradients"  # what the workers of the policy pool
-    reduce: Literal["ordered", "fast"] = "ordered"  # gradients are summed in the workers' order, or as MPI likes
+    reduce: Literal["ordered", "fast"] = (
+        "ordered"  # gradients are summed in the workers' order, or in the order that MPI chooses
+    )
     independent: bool = False  # each worker learns alone, as a policy of its own: blue#0, blue#1, ...
 
     @property

@@ -1,9 +1,10 @@
-"""Whom a learner meets in the next round.
+"""Draws the opponents of a learner in the next round.
 
     past_selves   snapshots of itself, all alike
     fictitious    all players, by prioritized fictitious self-play (Vinyals et al. 2019, supplement)
-    exploiters    main agents meet all that there was, exploiters the mains or what is in the league (the same)
-    uncertainty   those against whom a result would change the standings most
+    exploiters    main agents meet main agents and all snapshots, main exploiters the main agents, league exploiters all
+                  snapshots (the same)
+    uncertainty   the opponents against which a result would change the standings most
 
 The priorities are functions f of p, the chance to score against an opponent: hard (1 - p)^2, variance p (1 - p),
 linear 1 - p. p is not known but estimated: each priority is the mean of f over the posterior of p given the games, see

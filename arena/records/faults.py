@@ -22,7 +22,7 @@ from arena.records.journal import Journal, JournalReader
 
 
 class FaultKind(Enum):
-    """What a fault is a fault of."""
+    """What has failed: a process or an environment."""
 
     ENVIRONMENT = "environment"
     PROCESS = "process"

@@ -30,7 +30,7 @@ from arena.records.atomic import make_folder, replacing
 
 _UNBEGUN = {"logs", "checkpoints", "tensorboard", "boundaries", "rounds.jsonl", "tournament.json", "lock"}
 """The files that a run leaves which has not begun."""
-_FIRST_BOUNDARY = re.compile(r"0+\.json|\.0+\.json\.part")  # the only one that it may leave: others tell of play
+_FIRST_BOUNDARY = re.compile(r"0+\.json|\.0+\.json\.part")  # later boundaries exist only after ticks were played
 
 
 class RunFolder:

@@ -12,10 +12,10 @@ _ENOUGH = 8  # repetitions, to call games all alike
 
 
 def repeated(lines: Iterable[EpisodeLine], *, random: Collection[str] = ()) -> list[tuple[str, ...]]:
-    """Who has played nothing but repetitions of one game: the same length and returns whenever they sat so.
+    """The players that have only repeated one game: the same length and returns in each arrangement of seats.
 
-    A policy that was alone until it was stopped from outside does not count: who balances a pole until the last tick
-    does so in each of many different games.
+    A policy that was alone until it was truncated does not count: one that balances a pole until the last tick does so
+    in each of many different games.
 
     Args:
         lines: of `episodes.jsonl`.

@@ -1,6 +1,6 @@
 """Episodes of several matches in one order: by the tick on which they ended, then by match and lane.
 
-Matches tell of their episodes when it suits them. What is written down is to be the same in every run of the same
+Matches report their episodes at different times. What is written down is to be the same in every run of the same
 configuration, so an episode waits here until no match can end an earlier one any more.
 """
 

@@ -1,4 +1,4 @@
-"""The root's pen: the one writer of a run's episodes, metrics and TensorBoard files."""
+"""Writes a run's episodes, metrics and TensorBoard files; only the root uses it."""
 
 from __future__ import annotations
 

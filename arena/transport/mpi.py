@@ -337,9 +337,8 @@ class MpiTransport:
         if rank in self._announce:
             self._announce[rank]()
         backoff = Backoff()
-        while (
-            not request.Test()
-        ):  # a large message moves only while both ends make MPI calls, and the other end may be sending one too
+        # A large message moves only while both ends make MPI calls, and the other end may be sending one too.
+        while not request.Test():
             self.poll(arrivals)
             backoff.pause()
 
@@ -357,7 +356,7 @@ class MpiTransport:
                 return
 
     def _rings(self) -> Sequence[int] | memoryview:
-        """The next rings. Polls MPI from time to time: a death on another node is announced there alone."""
+        """The next rings. Polls MPI from time to time: where processes cannot be watched, only MPI reports a death."""
         assert self._bell is not None
         if not self._world.tolerant:
             return self._bell.wait()

@@ -1,6 +1,6 @@
 """The end of a leg: the boundary that is saved and the next step of the run, both derived from the Done messages.
 
-Pure functions: no messages, no files.
+The functions send no messages and touch no files.
 """
 
 from __future__ import annotations

@@ -121,9 +121,9 @@ class Root:
         progress = RunProgress(self._run, recorder, self.scoreboard)
         if self._memory.scoreboard is None:
             progress.load_scores()
-        self._display.start()
-        self._show_round()
         try:
+            self._display.start()
+            self._show_round()
             while (step := self._play(progress)).leg is not None:
                 self._leg = step.leg
                 self.wait_until_ready()
