@@ -31,7 +31,7 @@ from arena.records.formats import ProfileFile, read_document
 from arena.records.scoreboard import Scoreboard
 from arena.roles.root.root import RoleFailed
 from arena.run.run import Run
-from arena.transport.messages import pack, unpack
+from arena.transport.pickling import pack, unpack
 
 _FIRST_TICKS = 50
 _SECONDS = 1.5  # of play, after the first ticks

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from arena.group import reductions
 from arena.transport.endpoint import Bytes, Endpoint, Order
-from arena.transport.messages import unpack
+from arena.transport.pickling import unpack
 
 
 class Fragment(NamedTuple):

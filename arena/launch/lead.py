@@ -25,14 +25,14 @@ from arena.records.recorder import Recorder
 from arena.records.scoreboard import Scoreboard
 from arena.roles.perform import failure_of, run_role
 from arena.roles.protocol import Failed
-from arena.roles.root.faults import log_repairs
+from arena.roles.root.fault_records import log_repairs
 from arena.roles.root.root import RoleFailed, Root
 from arena.run import stages
 from arena.run.display import Display
 from arena.run.evaluation import record_evaluation
 from arena.run.leg import Leg
 from arena.run.prepare import abandon, begin
-from arena.run.recovery import RecoveryState
+from arena.run.process_state import ProcessState
 from arena.run.resume import forget
 from arena.run.run import Run, Stage
 from arena.terminal.display import silent_display
@@ -66,7 +66,7 @@ def run_single_process(
         output: takes all other lines, and has a display if none is given.
         watched: whether a role that hangs ends this process.
     """
-    memory = RecoveryState()
+    memory = ProcessState()
     memory.stop.listen()
     try:
         log_beside_display(run, run.roles)
@@ -109,7 +109,7 @@ Outcome = int | Leg
 def _outcome(
     run: Run,
     result: Result,
-    memory: RecoveryState,
+    memory: ProcessState,
     present: Callable[[Run, Scoreboard], None],
     output: Output = CONSOLE_OUTPUT,
 ) -> Outcome:
@@ -122,7 +122,7 @@ def _outcome(
 
 
 def _evaluated(
-    run: Run, evaluation: Run, result: Result, memory: RecoveryState, output: Output = CONSOLE_OUTPUT
+    run: Run, evaluation: Run, result: Result, memory: ProcessState, output: Output = CONSOLE_OUTPUT
 ) -> Outcome:
     """Writes the results of an evaluation; one that was ended by request is discarded, and the run ends."""
     if memory.stop.wanted:
@@ -136,7 +136,7 @@ def _evaluated(
 
 
 def _conclude(
-    run: Run, result: Result, memory: RecoveryState, present: Callable[[Run, Scoreboard], None], output: Output
+    run: Run, result: Result, memory: ProcessState, present: Callable[[Run, Scoreboard], None], output: Output
 ) -> int:
     """Shows the result; the exit status."""
     _end_callbacks(memory)
@@ -147,13 +147,13 @@ def _conclude(
     return _stopped(run, result.stopped_at, memory, output)
 
 
-def _end_callbacks(memory: RecoveryState) -> None:
+def _end_callbacks(memory: ProcessState) -> None:
     """Tells the callbacks that the run has ended in good order."""
     if memory.callbacks is not None:
         memory.callbacks.end()
 
 
-def _stopped(run: Run, tick: int, memory: RecoveryState, output: Output = CONSOLE_OUTPUT) -> int:
+def _stopped(run: Run, tick: int, memory: ProcessState, output: Output = CONSOLE_OUTPUT) -> int:
     stop = memory.stop
     if stop.requeue:
         run.folder.requeue.touch(mode=0o600)
@@ -167,7 +167,7 @@ def _stopped(run: Run, tick: int, memory: RecoveryState, output: Output = CONSOL
     return stop.status
 
 
-def in_one_process(run: Run, display: Display, memory: RecoveryState | None = None, *, watched: bool = False) -> Result:
+def in_one_process(run: Run, display: Display, memory: ProcessState | None = None, *, watched: bool = False) -> Result:
     """All roles as threads of this process, one at a time.
 
     Args:
@@ -181,7 +181,7 @@ def in_one_process(run: Run, display: Display, memory: RecoveryState | None = No
         Deadlock: every role waits for another one.
     """
     results: list[Result] = []
-    held = memory or RecoveryState()
+    held = memory or ProcessState()
 
     def main_of(role: Role) -> Main:
         if role.kind is RoleKind.ROOT:
@@ -195,7 +195,7 @@ def in_one_process(run: Run, display: Display, memory: RecoveryState | None = No
 
 
 def _record(
-    endpoint: Endpoint, run: Run, display: Display, memory: RecoveryState, ready: Callable[[], None] = lambda: None
+    endpoint: Endpoint, run: Run, display: Display, memory: ProcessState, ready: Callable[[], None] = lambda: None
 ) -> Result:
     root = Root(endpoint, run, display, memory)
     callbacks = memory.callbacks = memory.callbacks or Callbacks(run.plan.callbacks, memory.stop.ask)
@@ -220,8 +220,8 @@ def _record(
     return Result(root.scoreboard, way.stopped_at, way.following)
 
 
-def lock(run: Run, memory: RecoveryState) -> None:
-    """Locks the run folder for this process, until `RecoveryState.unlock`, also between the stages of a run.
+def lock(run: Run, memory: ProcessState) -> None:
+    """Locks the run folder for this process, until `ProcessState.unlock`, also between the stages of a run.
 
     Raises:
         ConfigError: another process writes into it.
@@ -242,7 +242,7 @@ def _locked(run: Run) -> RunLock:
 
 
 def conclude(
-    run: Run, memory: RecoveryState, present: Callable[[Run, Scoreboard], None], output: Output = CONSOLE_OUTPUT
+    run: Run, memory: ProcessState, present: Callable[[Run, Scoreboard], None], output: Output = CONSOLE_OUTPUT
 ) -> int:
     """Shows the result of a run that was played to its end; returns the exit status."""
     if memory.concluded:
@@ -252,7 +252,7 @@ def conclude(
     return _conclude(run, Result(_scoreboard(run, memory)), memory, present, output)
 
 
-def _scoreboard(run: Run, memory: RecoveryState) -> Scoreboard:
+def _scoreboard(run: Run, memory: ProcessState) -> Scoreboard:
     """The score of a run between two stages: that of this process, or from the records."""
     return memory.scoreboard or scored(run.folder, run.plan.players())
 
@@ -268,7 +268,7 @@ def lead(
     team: World,
     host: RoleScheduler,
     run: Run,
-    memory: RecoveryState,
+    memory: ProcessState,
     present: Callable[[Run, Scoreboard], None],
     display: Display | None = None,
 ) -> Outcome:
@@ -290,7 +290,7 @@ def lead(
     return _led(team, host, run, memory, shown, lambda result: _outcome(run, result, memory, present))
 
 
-def lead_evaluation(team: World, host: RoleScheduler, run: Run, evaluation: Run, memory: RecoveryState) -> Outcome:
+def lead_evaluation(team: World, host: RoleScheduler, run: Run, evaluation: Run, memory: ProcessState) -> Outcome:
     """Plays rank 0's roles of an evaluation; see `lead`.
 
     Args:
@@ -312,10 +312,10 @@ def _led(
     team: World,
     host: RoleScheduler,
     run: Run,
-    memory: RecoveryState,
+    memory: ProcessState,
     display: Display,
     conclude: Callable[[Result], Outcome],
-    whole: tuple[Run, RecoveryState] | None = None,
+    whole: tuple[Run, ProcessState] | None = None,
 ) -> Outcome:
     """Plays rank 0's roles; `whole` is the run that this run is an evaluation of, for messages."""
     results: list[Result] = []
@@ -351,7 +351,7 @@ def _is_from_launcher(error: BaseException) -> bool:
     return isinstance(error, KeyboardInterrupt) and error.args == (signal.SIGTERM,) and mpirun.started_by_us()
 
 
-def _failure(run: Run, memory: RecoveryState, error: BaseException) -> Failed:
+def _failure(run: Run, memory: ProcessState, error: BaseException) -> Failed:
     if isinstance(error, RoleFailed):
         return error.failure
     if isinstance(error, KeyboardInterrupt):
@@ -359,7 +359,7 @@ def _failure(run: Run, memory: RecoveryState, error: BaseException) -> Failed:
     return failure_of(error, "root, rank 0")
 
 
-def interrupted(run: Run, memory: RecoveryState, error: KeyboardInterrupt) -> Failed:
+def interrupted(run: Run, memory: ProcessState, error: KeyboardInterrupt) -> Failed:
     """The message after a signal has ended a run at once; removes the folder of a run that has not begun."""
     number: int = error.args[0] if error.args else signal.SIGINT
     if not run.resumed and not run.folder.config.exists():
@@ -396,7 +396,7 @@ class Rank0Base(ABC):
         """Shows the progress; None: as it fits the terminal."""
         return None
 
-    def lock(self, run: Run, memory: RecoveryState) -> None:
+    def lock(self, run: Run, memory: ProcessState) -> None:
         """Locks the run folder for this process, until the run ends.
 
         Raises:
@@ -416,20 +416,20 @@ class Rank0Base(ABC):
         """Plays everything in this process and shows the result; returns the exit status."""
         return run_single_process(run, self.present, self.display(), next_stage=self.next_stage)
 
-    def conclude(self, run: Run, memory: RecoveryState) -> int:
+    def conclude(self, run: Run, memory: ProcessState) -> int:
         """Shows the result of a run that was played to its end; returns the exit status."""
         return conclude(run, memory, self.present)
 
-    def lead(self, team: World, host: RoleScheduler, run: Run, memory: RecoveryState) -> int | Leg:
+    def lead(self, team: World, host: RoleScheduler, run: Run, memory: ProcessState) -> int | Leg:
         """Plays rank 0's roles; the exit status when the result is shown, or the leg that comes next."""
         return lead(team, host, run, memory, self.present, self.display())
 
     def lead_evaluation(
-        self, team: World, host: RoleScheduler, run: Run, evaluation: Run, memory: RecoveryState
+        self, team: World, host: RoleScheduler, run: Run, evaluation: Run, memory: ProcessState
     ) -> int | Leg:
         """Plays rank 0's roles of an evaluation; see `lead`."""
         return lead_evaluation(team, host, run, evaluation, memory)
 
-    def interrupted(self, run: Run, memory: RecoveryState, error: KeyboardInterrupt) -> Failed:
+    def interrupted(self, run: Run, memory: ProcessState, error: KeyboardInterrupt) -> Failed:
         """The message after a signal has ended a run at once; removes the folder of a run that has not begun."""
         return interrupted(run, memory, error)

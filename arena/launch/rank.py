@@ -28,11 +28,11 @@ from arena.roles.perform import failure_of, run_role
 from arena.roles.process import import_algorithms
 from arena.roles.protocol import Failed
 from arena.run.leg import Leg
-from arena.run.recovery import RecoveryState
+from arena.run.process_state import ProcessState
 from arena.run.run import Run, Stage
 from arena.run.stop import Stop, ignore_signals
 from arena.transport import Endpoint, Tag
-from arena.transport.messages import pack, unpack
+from arena.transport.pickling import pack, unpack
 from arena.transport.scheduler import RoleScheduler
 
 if TYPE_CHECKING:
@@ -54,13 +54,13 @@ class Rank0(Protocol):
     def alone(self, run: Run) -> int:
         """Plays a run that has no other rank; returns the exit status."""
 
-    def conclude(self, run: Run, memory: RecoveryState) -> int:
+    def conclude(self, run: Run, memory: ProcessState) -> int:
         """Shows the result of a run that was played to its end by processes that have died; returns the exit status."""
 
-    def lead(self, team: World, host: RoleScheduler, run: Run, memory: RecoveryState) -> int | Leg:
+    def lead(self, team: World, host: RoleScheduler, run: Run, memory: ProcessState) -> int | Leg:
         """Plays rank 0's roles, the root among them; the exit status, or the leg that comes next."""
 
-    def lock(self, run: Run, memory: RecoveryState) -> None:
+    def lock(self, run: Run, memory: ProcessState) -> None:
         """Locks the run folder for this process, until the run ends."""
 
     def roll_back(self, run: Run) -> None:
@@ -70,11 +70,11 @@ class Rank0(Protocol):
         """What is played next; None if the run is over."""
 
     def lead_evaluation(
-        self, team: World, host: RoleScheduler, run: Run, evaluation: Run, memory: RecoveryState
+        self, team: World, host: RoleScheduler, run: Run, evaluation: Run, memory: ProcessState
     ) -> int | Leg:
         """Plays rank 0's roles of an evaluation; see `lead`."""
 
-    def interrupted(self, run: Run, memory: RecoveryState, error: KeyboardInterrupt) -> Failed:
+    def interrupted(self, run: Run, memory: ProcessState, error: KeyboardInterrupt) -> Failed:
         """The message after a signal has ended a run at once; removes the folder of a run that has not begun."""
 
 
@@ -108,7 +108,7 @@ class Rank:
         self._leader = leader
         self._run: Run | None = None
         self._console = Console()
-        self._memory = RecoveryState(stop=stop)
+        self._memory = ProcessState(stop=stop)
         self._lost_at = 0.0  # when the last death was noticed
 
     def take_part(self) -> int:
@@ -191,7 +191,7 @@ class Rank:
 
     def _host(self, run: Run, evaluation: Run | None) -> int | Leg:
         """The rank's roles of the run, or of an evaluation before it goes on; at rank 0 what that has led to."""
-        played, memory = (run, self._memory) if evaluation is None else (evaluation, RecoveryState())
+        played, memory = (run, self._memory) if evaluation is None else (evaluation, ProcessState())
         team, roles = self._team, played.plan.ranks[self._team.rank]
         communicator = team.split(_color(played, roles))
         ranks = [played.plan.rank_of(role) for role in played.roles]
@@ -217,7 +217,7 @@ class Rank:
         return outcome
 
     def _host_roles(
-        self, host: RoleScheduler, run: Run, roles: tuple[Role, ...], communicator: Any, memory: RecoveryState
+        self, host: RoleScheduler, run: Run, roles: tuple[Role, ...], communicator: Any, memory: ProcessState
     ) -> None:
         log_to_stderr(run, roles)
 
@@ -309,7 +309,7 @@ class Rank:
         return status
 
 
-def _why_not(run: Run, memory: RecoveryState) -> str:
+def _why_not(run: Run, memory: ProcessState) -> str:
     if run.episodes is not None:
         return f"a process has died; {played_words(run)}"
     if not memory.tolerant:
@@ -321,7 +321,7 @@ def _why_not(run: Run, memory: RecoveryState) -> str:
     )
 
 
-def again_words(run: Run, memory: RecoveryState, place: str = "there") -> str:
+def again_words(run: Run, memory: ProcessState, place: str = "there") -> str:
     """How a run that has ended early can be continued."""
     if not run.has_resume:
         return "it cannot be resumed"

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from arena.plan.plan import Role
 from arena.plan.rehosting import rehosted
-from arena.run.recovery import RecoveryState
+from arena.run.process_state import ProcessState
 from arena.run.run import Repair, Run
-from arena.transport.messages import pack, unpack
+from arena.transport.pickling import pack, unpack
 
 if TYPE_CHECKING:
     from arena.transport.mpi import World
@@ -40,7 +40,7 @@ class Known(NamedTuple):
     tick: int  # the farthest tick that it has seen
 
 
-def repaired(team: World, run: Run, memory: RecoveryState, lost_at: float) -> tuple[World, Run]:
+def repaired(team: World, run: Run, memory: ProcessState, lost_at: float) -> tuple[World, Run]:
     """The survivors, and the run as they continue it. A collective of the survivors.
 
     Args:
@@ -65,7 +65,7 @@ def repaired(team: World, run: Run, memory: RecoveryState, lost_at: float) -> tu
             return found
 
 
-def _agree_on_rollback(team: World, run: Run, rank: int, memory: RecoveryState, lost_at: float) -> tuple[World, Run]:
+def _agree_on_rollback(team: World, run: Run, rank: int, memory: ProcessState, lost_at: float) -> tuple[World, Run]:
     own = Known(rank, memory.begun, memory.concluded, memory.stop.number, memory.tick)
     known = [Known(*unpack(told)) for told in team.gather(pack(tuple(own)))]
     alive = [told.rank for told in known]

@@ -15,10 +15,10 @@ from arena.plan.plan import Role, RoleKind
 from arena.roles.process import seed_libraries
 from arena.roles.protocol import Failed, Next
 from arena.run.leg import Leg
-from arena.run.recovery import RecoveryState
+from arena.run.process_state import ProcessState
 from arena.run.run import Run
 from arena.transport import Endpoint, Tag
-from arena.transport.messages import expect, pack
+from arena.transport.pickling import expect, pack
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ def run_role(
     run: Run,
     role: Role,
     *,
-    memory: RecoveryState | None = None,
+    memory: ProcessState | None = None,
     communicator: Any = None,
     private: bool,
 ) -> Failed | None:
@@ -40,7 +40,7 @@ def run_role(
         endpoint: the role's endpoint.
         run: the run.
         role: the role.
-        memory: the process's recovery state; receives the tick of the match if the run is interrupted.
+        memory: the state of this process; receives the tick of the match if the run is interrupted.
         communicator: for `group.comm`.
         private: whether the process hosts no other role.
 
@@ -51,7 +51,7 @@ def run_role(
         PeerLost: a process of the run has died.
     """
     try:
-        _play_legs(endpoint, run, role, memory or RecoveryState(), communicator, private)
+        _play_legs(endpoint, run, role, memory or ProcessState(), communicator, private)
         return None
     except PeerLost:
         raise
@@ -82,7 +82,7 @@ def failure_of(error: BaseException, who: str, origin: Origin | None = None) -> 
 
 
 def _play_legs(
-    endpoint: Endpoint, run: Run, role: Role, memory: RecoveryState, communicator: Any, private: bool
+    endpoint: Endpoint, run: Run, role: Role, memory: ProcessState, communicator: Any, private: bool
 ) -> None:
     """Plays legs until the root sends none."""
     leg: Leg | None = run.leg
@@ -93,9 +93,7 @@ def _play_legs(
         leg = expect(Next, endpoint.receive(0, Tag.FROM_ROOT)).leg
 
 
-def _play_leg(
-    endpoint: Endpoint, run: Run, role: Role, memory: RecoveryState, communicator: Any, private: bool
-) -> None:
+def _play_leg(endpoint: Endpoint, run: Run, role: Role, memory: ProcessState, communicator: Any, private: bool) -> None:
     # Imported here: a process that hosts one kind of role does not need the other kind's modules.
     if role.kind is RoleKind.WORKER:
         from arena.roles.worker.worker import Worker

@@ -3,7 +3,7 @@
 planning, prepare   a configuration becomes a plan, and a run that can begin; `resume`: a run that continues
 stages              what is played next: a leg of the run, an evaluation (`evaluation`), or the next round of a league
                     (`rounds`); `later_seats`: the seats of policies after the first round
-leg, recovery       from one boundary to the next; what a process keeps for a rollback after a death
+leg, process_state  from one boundary to the next; what a process keeps for a rollback after a death
 handover            which worker continues with the state of which
 stop, status        requests to end a run; whether a run goes on, is finished, or was killed
 

@@ -26,7 +26,7 @@ from arena.game.spaces import rows_of
 from arena.seat.layout import Block, ReplyView, RequestView
 from arena.seat.welcome import Welcome
 from arena.transport import Link
-from arena.transport.messages import pack, unpack
+from arena.transport.pickling import pack, unpack
 
 NO_INFOS: Mapping[int, Info] = {}
 

@@ -13,7 +13,7 @@ from arena.game.spaces import flatten, no_op, write_sample
 from arena.seat.layout import ReplyView, RequestView, SeatLayout
 from arena.seat.welcome import Welcome
 from arena.transport import Link
-from arena.transport.messages import pack
+from arena.transport.pickling import pack
 
 Infos = Sequence[Sequence[Info]]  # [L][E]
 

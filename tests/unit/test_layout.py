@@ -20,7 +20,7 @@ from arena.seat.client import SeatClient
 from arena.seat.layout import ReplyView, RequestView, SeatLayout
 from arena.seat.server import SeatServer
 from arena.seat.welcome import Welcome
-from arena.transport.messages import unpack
+from arena.transport.pickling import unpack
 from random_spaces import bits, discretes, scramble, spaces
 
 QUICK = settings(max_examples=25)

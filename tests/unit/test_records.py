@@ -23,7 +23,7 @@ from arena.records.journal import JournalReader
 from arena.records.metrics import EpisodeRecord, EpisodeRow, SeatRecord, UpdateRecord
 from arena.records.recorder import Recorder
 from arena.roles.protocol import Progress
-from arena.transport.messages import pack, unpack
+from arena.transport.pickling import pack, unpack
 
 EPISODE = EpisodeRecord(
     round=0,

@@ -27,11 +27,11 @@ from arena.records.formats import Boundary
 from arena.records.scoreboard import Scoreboard
 from arena.roles.perform import failure_of
 from arena.roles.protocol import Failed
-from arena.roles.root.faults import log_repairs
+from arena.roles.root.fault_records import log_repairs
 from arena.run.leg import Leg
 from arena.run.prepare import prepare
+from arena.run.process_state import ProcessState
 from arena.run.profiles import Profiled
-from arena.run.recovery import RecoveryState
 from arena.run.run import Repair, Run, Stage
 from arena.run.stop import Stop
 
@@ -77,7 +77,7 @@ class Survivor:
 
 def test_a_run_that_has_not_begun_starts_again(tmp_path: Path) -> None:
     team: Any = Survivor()
-    _, run = repaired(team, run_of(tmp_path), RecoveryState(), 0.0)
+    _, run = repaired(team, run_of(tmp_path), ProcessState(), 0.0)
     assert (run.plan.processes, run.begun) == (1, False)
 
 
@@ -92,7 +92,7 @@ def begun(path: Path, **config: Any) -> Run:
 
 def test_repair_goes_back_to_the_newest_boundary(tmp_path: Path) -> None:
     team: Any = Survivor(rank=4)
-    memory = RecoveryState(
+    memory = ProcessState(
         begun=True, tick=241, scoreboard=Scoreboard([]), stop=Stop(number=signal.SIGUSR1, by="a callback")
     )
     _, run = repaired(team, begun(tmp_path), memory, 0.0)
@@ -107,7 +107,7 @@ def test_repair_plays_the_boundary_before_a_damaged_one(tmp_path: Path) -> None:
     team: Any = Survivor()
     run = begun(tmp_path)
     (run.folder.boundaries / "000000000200.json").write_text("{")
-    _, found = repaired(team, run, RecoveryState(begun=True, tick=241), 0.0)
+    _, found = repaired(team, run, ProcessState(begun=True, tick=241), 0.0)
     assert (found.leg.start, found.repairs[-1].replayed) == (100, 141)
 
 
@@ -117,12 +117,12 @@ def test_repair_reports_if_no_boundary_is_intact(tmp_path: Path) -> None:
     for path in run.folder.boundaries.iterdir():
         path.unlink()
     with pytest.raises(ConfigError, match="the run has begun, but no boundary in its folder is whole"):
-        repaired(team, run, RecoveryState(begun=True), 0.0)
+        repaired(team, run, ProcessState(begun=True), 0.0)
 
 
 def test_failure_at_the_last_boundary_ends_the_run(tmp_path: Path) -> None:
     team: Any = Survivor()
-    _, run = repaired(team, begun(tmp_path, ticks=200), RecoveryState(begun=True, tick=200), 0.0)
+    _, run = repaired(team, begun(tmp_path, ticks=200), ProcessState(begun=True, tick=200), 0.0)
     assert (run.concluded, run.repairs[-1].replayed) == (True, 0)
 
 
@@ -136,7 +136,7 @@ def test_failures_before_a_resume_are_not_counted(tmp_path: Path) -> None:
 
 
 def test_an_evaluation_ends_when_its_run_is_asked_to() -> None:
-    memory = RecoveryState()
+    memory = ProcessState()
     aside = memory.for_evaluation()
     aside.begun = True
     memory.stop.ask("a callback")
@@ -145,7 +145,7 @@ def test_an_evaluation_ends_when_its_run_is_asked_to() -> None:
 
 
 def test_the_time_of_a_role_adds_up_over_the_legs() -> None:
-    memory, who = RecoveryState(), Profiled(Role(RoleKind.ROOT), None, 0)
+    memory, who = ProcessState(), Profiled(Role(RoleKind.ROOT), None, 0)
     for wall in (1.0, 2.0):
         memory.add_profile(who, RoleProfile(wall, wall / 2, {"recording": wall}))
     assert memory.profiles == {who: RoleProfile(3.0, 1.5, {"recording": 3.0})}
@@ -195,19 +195,19 @@ def test_signal_between_two_stages_is_reported() -> None:
 
 def test_failure_of_a_tournament_names_how_to_continue(tmp_path: Path) -> None:
     plan = make_plan(parse_config({**DATA, "rounds": 2}, source="test"))
-    words = ranks._why_not(Run(plan, tmp_path, episodes=1), RecoveryState())
+    words = ranks._why_not(Run(plan, tmp_path, episodes=1), ProcessState())
     assert words.startswith(f"a process has died; what was played is in {tmp_path}; ")
     assert words.endswith("the same command with --resume goes on after the last batch that is whole")
-    assert "--resume" not in ranks._why_not(replace(run_of(tmp_path), episodes=1), RecoveryState()), "an evaluation"
+    assert "--resume" not in ranks._why_not(replace(run_of(tmp_path), episodes=1), ProcessState()), "an evaluation"
 
 
 def test_failure_without_resume_names_no_resume(tmp_path: Path) -> None:
-    assert "--resume" in ranks._why_not(run_of(tmp_path), RecoveryState())
-    assert "--resume" not in ranks._why_not(replace(run_of(tmp_path), has_resume=False), RecoveryState())
+    assert "--resume" in ranks._why_not(run_of(tmp_path), ProcessState())
+    assert "--resume" not in ranks._why_not(replace(run_of(tmp_path), has_resume=False), ProcessState())
 
 
 def test_run_without_state_is_not_called_resumable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run, memory = run_of(tmp_path), RecoveryState(stop=Stop(number=signal.SIGINT))
+    run, memory = run_of(tmp_path), ProcessState(stop=Stop(number=signal.SIGINT))
     memory.begin_leg(repairable=False)
     run.folder.config.write_text("name: test\n")
     lead._stopped(run, 849, memory)

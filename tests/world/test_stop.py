@@ -17,7 +17,7 @@ from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.roles.root.early_stop import EarlyStop
 from arena.run.prepare import begin, prepare
-from arena.run.recovery import RecoveryState
+from arena.run.process_state import ProcessState
 from arena.run.stop import STOP_SIGNALS, Stop
 from arena.terminal.display import silent_display
 
@@ -98,7 +98,7 @@ def test_a_run_that_is_saved_names_the_signal_that_has_ended_it(
     stop = Stop(handled=True)
     stop._hear(signal.SIGUSR1, None)
     stop._hear(later, None)
-    assert lead._stopped(run, 5, RecoveryState(stop=stop)) == 128 + later
+    assert lead._stopped(run, 5, ProcessState(stop=stop)) == 128 + later
     assert capsys.readouterr().err.splitlines()[-1] == f"arena: ended by {later.name}"
     assert run.folder.requeue.exists()
 
@@ -107,7 +107,7 @@ def stopped(data: Mapping[str, Any], path: Path, *, resume: bool = False) -> tup
     """Plays a run that is asked to stop before it has begun."""
     run = prepare(parse_config(data, source="test"), ranks=1, run_dir=str(path / "run"), resume=resume)
     stop = Stop(number=signal.SIGTERM, handled=True)
-    return lead.in_one_process(run, silent_display(), RecoveryState(stop=stop)), run.folder
+    return lead.in_one_process(run, silent_display(), ProcessState(stop=stop)), run.folder
 
 
 @pytest.mark.parametrize("pipeline", [1, 2])

@@ -17,10 +17,10 @@ from arena.plan.plan import MatchPlan, Role, RoleKind
 from arena.roles.environment.lane_block import LaneBlock
 from arena.roles.environment.restart import RestartLimit
 from arena.roles.protocol import Done, Go, Progress, Ready, Stopping
-from arena.run.recovery import RecoveryState
+from arena.run.process_state import ProcessState
 from arena.run.run import Run
 from arena.transport import Bytes, Endpoint, Order, Tag
-from arena.transport.messages import expect, pack
+from arena.transport.pickling import expect, pack
 
 _REPORT_SECONDS = 0.25  # between two Progress messages
 
@@ -32,10 +32,10 @@ class Environment:
         endpoint: this role's endpoint.
         run: the run.
         match: the match.
-        memory: the process's recovery state; receives the tick of the match if the leg is interrupted.
+        memory: the state of this process; receives the tick of the match if the leg is interrupted.
     """
 
-    def __init__(self, endpoint: Endpoint, run: Run, match: MatchPlan, memory: RecoveryState) -> None:
+    def __init__(self, endpoint: Endpoint, run: Run, match: MatchPlan, memory: ProcessState) -> None:
         self._endpoint = endpoint
         self._match = match
         self._role = Role(RoleKind.ENVIRONMENT, match.match, None)

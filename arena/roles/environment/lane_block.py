@@ -34,7 +34,7 @@ from arena.seat.layout import link_size
 from arena.seat.server import Infos, SeatServer
 from arena.seat.welcome import Welcome
 from arena.transport import Endpoint, Tag
-from arena.transport.messages import pack, unpack
+from arena.transport.pickling import pack, unpack
 
 _log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from arena.roles.protocol import Go, Stopping
 from arena.run.leg import Leg
 from arena.run.run import Run
 from arena.transport import Endpoint, Order, Tag
-from arena.transport.messages import pack
+from arena.transport.pickling import pack
 
 _SECONDS_AHEAD = 0.3  # the ordered tick is this far ahead, at the speed of the fastest match
 

@@ -31,16 +31,16 @@ from arena.roles.protocol import Done, Failed, Go, Left, Next, Progress, Ready, 
 from arena.roles.root import leg_end
 from arena.roles.root.admission import check_playable, is_resumable
 from arena.roles.root.early_stop import EarlyStop
-from arena.roles.root.faults import log_restart
+from arena.roles.root.fault_records import log_restart
 from arena.roles.root.leg_end import NextStep
 from arena.roles.root.progress import RunProgress
 from arena.roles.root.watchdog import Watchdog
 from arena.run.display import Display
+from arena.run.process_state import ProcessState
 from arena.run.profiles import Profiled
-from arena.run.recovery import RecoveryState
 from arena.run.run import Run
 from arena.transport import ANYONE, Endpoint, Tag
-from arena.transport.messages import pack, unpack
+from arena.transport.pickling import pack, unpack
 
 POLL_SECONDS = 0.25
 """The longest time for which the root waits for a message before it checks the watchdog and stop requests."""
@@ -61,13 +61,13 @@ class Root:
         endpoint: the root's endpoint.
         run: the run.
         display: shows the progress.
-        memory: the process's recovery state; its `stop` holds the requests to end the run early.
+        memory: the state of this process; its `stop` holds the requests to end the run early.
 
     Attributes:
         scoreboard: the scores of all recorded episodes.
     """
 
-    def __init__(self, endpoint: Endpoint, run: Run, display: Display, memory: RecoveryState) -> None:
+    def __init__(self, endpoint: Endpoint, run: Run, display: Display, memory: ProcessState) -> None:
         self._endpoint = endpoint
         self._run = run
         self._display = display

@@ -10,7 +10,7 @@ from arena.records.metrics import UpdateRecord
 from arena.roles.protocol import Update
 from arena.run.run import Run
 from arena.transport import Endpoint, Tag
-from arena.transport.messages import pack
+from arena.transport.pickling import pack
 
 
 class PolicyLog:

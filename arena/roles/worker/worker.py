@@ -28,13 +28,13 @@ from arena.proxy.play import play
 from arena.roles.process import limit_threads, seed_libraries
 from arena.roles.protocol import Done, Go, Left, Ready
 from arena.roles.worker.policy_log import PolicyLog
-from arena.run.recovery import RecoveryState
+from arena.run.process_state import ProcessState
 from arena.run.run import Run
 from arena.seat.client import BlockOrder, SeatClient
 from arena.seat.layout import link_size
 from arena.seat.welcome import Welcome
 from arena.transport import Endpoint, Tag
-from arena.transport.messages import expect, pack
+from arena.transport.pickling import expect, pack
 
 if TYPE_CHECKING:
     from arena.roles.worker.checkpoints import WorkerCheckpoints
@@ -47,13 +47,13 @@ class Worker:
         endpoint: the endpoint of this role.
         run: the run.
         role: match and seat of the worker.
-        memory: the process's recovery state; receives the tick of the match if the leg is interrupted.
+        memory: the state of this process; receives the tick of the match if the leg is interrupted.
         communicator: an mpi4py communicator of the policy's workers; None without MPI.
         private: whether the process hosts no other role, so that its global random streams may be seeded.
     """
 
     def __init__(
-        self, endpoint: Endpoint, run: Run, role: Role, *, memory: RecoveryState, communicator: Any, private: bool
+        self, endpoint: Endpoint, run: Run, role: Role, *, memory: ProcessState, communicator: Any, private: bool
     ) -> None:
         assert role.match is not None and role.seat is not None, f"{role} is no worker"
         self._endpoint = endpoint

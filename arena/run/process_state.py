@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class RecoveryState:
+class ProcessState:
     """Filled by the roles of one process.
 
     Args:
@@ -59,9 +59,9 @@ class RecoveryState:
         self.scoreboard, self.callbacks, self.tick = None, None, 0
         self.stop.by = ""
 
-    def for_evaluation(self) -> RecoveryState:
+    def for_evaluation(self) -> ProcessState:
         """The root's state during an evaluation of the run; a request to end the run ends the evaluation."""
-        return RecoveryState(stop=self.stop)
+        return ProcessState(stop=self.stop)
 
     def add_profile(self, who: Profiled, profile: RoleProfile) -> None:
         """Adds to the time of a role."""
