@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import select
 import struct
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -51,6 +52,8 @@ class Doorbell:
         self.address = BellAddress(this_node(), os.getpid(), self._write)
         os.close(open_descriptor(self.address.pid, self._write, os.O_WRONLY))  # fails here if others could not open it
         self._others: dict[int, int] = {}  # rank -> descriptor of its pipe
+        self._closed = False
+        self._own_lock = threading.Lock()
 
     def connect(self, rank: int, other: BellAddress) -> None:
         """Opens the doorbell of another process of this node."""
@@ -58,6 +61,8 @@ class Doorbell:
 
     def close(self) -> None:
         """Closes all pipes; the doorbell cannot be used afterwards."""
+        with self._own_lock:
+            self._closed = True
         for descriptor in (self._read, self._write, *self._others.values()):
             os.close(descriptor)
         self._others.clear()
@@ -85,6 +90,17 @@ class Doorbell:
                 raise PeerLost(f"rank {rank} has ended") from error
 
         return write_ring
+
+    def own_ringer(self, address: int) -> Callable[[], None]:
+        """A function that wakes a role of this process; any thread may call it, also after `close`."""
+        message = _RING.pack(address)
+
+        def ring() -> None:
+            with self._own_lock:  # after `close` the descriptor may belong to another file
+                if not self._closed:
+                    os.write(self._write, message)
+
+        return ring
 
     def wait(self) -> memoryview:
         """Sleeps until a ring comes; all rings that have come, int32."""

@@ -34,6 +34,7 @@ class Tag(IntEnum):
     SECOND_REQUEST_EXTRA = 12
     SECOND_REPLY_EXTRA = 13
     ORDER = 14  # to a process; the first byte is the `Order`
+    GAMES = 15  # no message: what an environment waits for while no external game asks; see `Endpoint.bell`
 
 
 class Order(IntEnum):
@@ -139,7 +140,7 @@ class Endpoint(Protocol):
         ...
 
     def listen(self, source: int, tag: Tag, seconds: float) -> tuple[int, Bytes] | None:
-        """As `receive`, but None after `seconds` without a message. Only one role of a process may use it."""
+        """As `receive`, but None after `seconds` without a message."""
         ...
 
     def order(self, to: int, order: Order, data: Bytes) -> None:
@@ -168,7 +169,14 @@ class Endpoint(Protocol):
         """Waits until anything has come for this role (not necessarily for `awaited`), or `seconds` are over.
 
         `awaited` is reported as what the role waits for; `awaited_role` returns the address of the role that it waits
-        for at the moment, if that may change while it sleeps. Only one role of a process may give `seconds`.
+        for at the moment, if that may change while it sleeps.
+        """
+        ...
+
+    def bell(self) -> Callable[[], None]:
+        """A function that wakes this role from `sleep`; any thread of the process may call it, at any time.
+
+        A role that waits for `Tag.GAMES` is woken by it or by the end of its `seconds`: such a wait is no deadlock.
         """
         ...
 
@@ -221,6 +229,10 @@ class RemoteTransport(Protocol):
 
     def process(self, address: int) -> Process | None:
         """The process that hosts a role; None if unknown."""
+        ...
+
+    def bell(self, address: int) -> Callable[[], None]:
+        """A function that any thread of this process may call: `wait` returns after it has woken this role."""
         ...
 
     def reaches(self, address: int) -> bool:

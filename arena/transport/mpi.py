@@ -15,7 +15,7 @@ import signal
 import struct
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import NoReturn
@@ -287,6 +287,7 @@ class MpiTransport:
         self._all_ring = len(neighbors) == communicator.Get_size() - 1
         self._announce = {rank: self._ringer(rank, message_from(self._rank)) for rank in neighbors}
         self._owed: Counter[int] = Counter()  # rank -> messages that its rings announced and MPI has not delivered yet
+        self._rung: deque[int] = deque()  # without a doorbell: the roles whose bells have been rung
         self.receives: dict[Channel, MPI.Prequest] = {}  # posted receives of links over MPI
         self._exit_watcher = self._watch_neighbor() if world.tolerant else None
 
@@ -320,6 +321,11 @@ class MpiTransport:
 
     def reaches(self, address: int) -> bool:
         return self._ranks[address] in self._announce
+
+    def bell(self, address: int) -> Callable[[], None]:
+        if self._bell is not None:
+            return self._bell.own_ringer(address)
+        return lambda: self._rung.append(address)
 
     def waker(self, address: int) -> Callable[[], None]:
         return self._ringer(self._ranks[address], address)
@@ -390,8 +396,11 @@ class MpiTransport:
         return found
 
     def _look(self, arrivals: Inbox) -> bool:
-        """Takes all messages that MPI has; returns whether there were any."""
+        """Takes all messages that MPI has, and rings of this process's own threads; returns whether there were any."""
         found = False
+        while self._rung:
+            arrivals.wake(self._rung.popleft())
+            found = True
         while self._take_message(MPI.ANY_SOURCE, arrivals):
             found = True
         for channel, request in list(self.receives.items()):

@@ -98,13 +98,15 @@ class RoleScheduler:
         self._asleep: dict[int, _Wait] = {}  # by address
         self._lone_wait: _Wait | None = None  # of the only role of a process
         self._has_arrivals = False  # whether anything except orders has come since that role fell asleep
-        self._alarm: tuple[float, int] | None = None  # when to wake which address
+        self._alarms: dict[int, float] = {}  # address -> when to wake it
+        self._rung: set[int] = set()  # addresses whose bell has been rung since they were last woken
+        self._bell = threading.Event()  # without other processes, set when a bell is rung
         # By address and order.
         self._orders: dict[tuple[int, int], OrderHandler] = {(ANYONE, Order.QUERY_STATUS): self._answer}
         self._tallies: dict[int, Callable[[], Mapping[str, int]]] = {}  # address -> counts of the role's calls
         self._last_poll = 0.0  # when other processes were last polled
         self.turns = 0  # number of turns, and of `listen` calls
-        self._waits_for_remote = False  # whether all roles wait for other processes
+        self._idle = False  # whether all roles wait
         self.link_memory = LinkMemory(self, remote)
         self._failure: BaseException | None = None
         self._stopping = False
@@ -135,6 +137,7 @@ class RoleScheduler:
                 pass
         except BaseException:
             self._stopping = True  # every role ends at its next call; threads are daemons in case one makes none
+            self._bell.set()
             self._all_done.acquire(timeout=2.0)
             raise
         if self._failure is not None:
@@ -199,20 +202,26 @@ class RoleScheduler:
             if self._remote is not None:
                 self._remote.poll(self)
             self._last_poll = monotonic()
-            self._wake_by_alarm()
-        if not self._ready and self._remote is None:
-            self._stop(Deadlock(self._describe()))
+            self._wake_by_bell_or_alarm()
         while not self._ready:
-            assert self._remote is not None
-            self._waits_for_remote = True
-            self._remote.wait(self, None if self._alarm is None else max(0.0, self._alarm[0] - monotonic()))
-            self._waits_for_remote = False
-            self._wake_by_alarm()
+            seconds = max(0.0, min(self._alarms.values()) - monotonic()) if self._alarms else None
+            self._idle = True
+            if self._remote is not None:
+                self._remote.wait(self, seconds)
+            elif any(wait.awaited[1] is Tag.GAMES for wait in self._asleep.values()):
+                self._bell.wait(seconds)
+                self._bell.clear()
+            else:
+                self._stop(Deadlock(self._describe()))
+            self._idle = False
+            if self._stopping:
+                return self._next()
+            self._wake_by_bell_or_alarm()
         return self._ready.popleft()
 
-    def _wake_by_alarm(self) -> None:
-        if self._alarm is not None and monotonic() >= self._alarm[0]:
-            (_, address), self._alarm = self._alarm, None
+    def _wake_by_bell_or_alarm(self) -> None:
+        due = {address for address, time in self._alarms.items() if monotonic() >= time} if self._alarms else set()
+        for address in sorted(due | self._rung) if due or self._rung else ():
             self.wake(address)
 
     def _describe(self) -> str:
@@ -225,8 +234,8 @@ class RoleScheduler:
 
     @property
     def idle(self) -> bool:
-        """Whether every role of this process waits for other processes."""
-        return self._waits_for_remote or self._lone_wait is not None
+        """Whether every role of this process waits for other processes, or for external games."""
+        return self._idle or self._lone_wait is not None
 
     def threads(self) -> Mapping[int, int]:
         """The thread identifiers of the roles that have started, by address."""
@@ -306,8 +315,21 @@ class RoleScheduler:
     def wake(self, address: int) -> None:
         """Makes a sleeping role ready; a running role checks by itself before it sleeps."""
         self._has_arrivals = True
+        self._rung.discard(address)
+        self._alarms.pop(address, None)
         if self._asleep.pop(address, None) is not None:
             self._ready.append(self._tasks[address])
+
+    def bell(self, address: int) -> Callable[[], None]:
+        """See `Endpoint.bell`."""
+        wake_process = self._bell.set if self._remote is None else self._remote.bell(address)
+
+        def ring() -> None:
+            if address not in self._rung:  # else the process has been woken for it, and has not looked yet
+                self._rung.add(address)
+                wake_process()
+
+        return ring
 
     def waker(self, address: int) -> Callable[[], None] | None:
         """A function that wakes a role, if its process can see the same memory; else None."""
@@ -352,7 +374,7 @@ class RoleScheduler:
         task = self._tasks[address]
         self._asleep[address] = _Wait(awaited, monotonic(), awaited_role)
         if seconds is not None:
-            self._alarm = monotonic() + seconds, address
+            self._alarms[address] = monotonic() + seconds
         other = self._next()
         if other is not task:
             other.gate.release()
@@ -397,6 +419,9 @@ class RoleEndpoint:
         self, awaited: Channel, seconds: float | None = None, *, awaited_role: Callable[[], int] | None = None
     ) -> None:
         self._scheduler.sleep(awaited, seconds, awaited_role=awaited_role)
+
+    def bell(self) -> Callable[[], None]:
+        return self._scheduler.bell(self.address)
 
     def waker(self, peer: int) -> Callable[[], None] | None:
         return self._scheduler.waker(peer)

@@ -32,6 +32,7 @@ _AWAITED = {
     Tag.REPLY_EXTRA: "the answer of the {}",
     Tag.SECOND_REPLY: "the answer of the {}",
     Tag.SECOND_REPLY_EXTRA: "the answer of the {}",
+    Tag.GAMES: "an external game that asks for an action",
 }
 
 Names = Callable[[int], str]
@@ -56,6 +57,11 @@ class RoleStatus(NamedTuple):
     seconds: float = 0.0  # since when
     stack: Stack = ()
     calls: tuple[tuple[str, int], ...] = ()  # counts of its calls since the leg began
+
+    @property
+    def awaits_games(self) -> bool:
+        """Whether the role waits for external games, which may take any time."""
+        return self.awaited is not None and self.awaited[1] is Tag.GAMES
 
     def words(self, names: Names) -> str:
         """One sentence about the role."""

@@ -336,6 +336,89 @@ def test_status_query_returns_what_roles_wait_for_and_since_when() -> None:
     assert [frame.function for frame in waiting.stack if frame.file == __file__] == ["waits"]
 
 
+def waits_for_games(endpoint: RoleEndpoint, seconds: float | None = None) -> None:
+    endpoint.sleep((endpoint.address, Tag.GAMES, ANYONE), seconds)
+
+
+@pytest.mark.parametrize("others", [0, 2])
+def test_bell_of_another_thread_wakes_a_role(others: int) -> None:
+    came: list[int] = []
+
+    def asks(endpoint: RoleEndpoint) -> None:
+        numbers: deque[int] = deque()
+        ring = endpoint.bell()
+
+        def game() -> None:
+            for number in range(200):
+                numbers.append(number)
+                ring()
+
+        thread = threading.Thread(target=game)
+        thread.start()
+        while len(came) < 200:
+            while numbers:
+                came.append(numbers.popleft())
+            if len(came) < 200:
+                waits_for_games(endpoint)
+        thread.join()
+        ring()  # also when the role no longer waits
+
+    def busy(endpoint: RoleEndpoint) -> None:
+        other = 3 - endpoint.address
+        for _ in range(300):
+            endpoint.send(other, Tag.GROUP, b"")
+            endpoint.receive(other, Tag.GROUP)
+
+    run(asks, *[busy] * others)
+    assert came == list(range(200))
+
+
+def test_several_roles_have_alarms_of_their_own() -> None:
+    woken: list[int] = []
+
+    def waits(endpoint: RoleEndpoint) -> None:
+        waits_for_games(endpoint, 0.03 * (3 - endpoint.address))
+        woken.append(endpoint.address)
+
+    run(waits, waits, waits)
+    assert woken == [2, 1, 0]
+
+
+def test_wait_for_games_is_no_deadlock_and_is_reported_as_such() -> None:
+    seen: list[tuple[RoleStatus, ...]] = []
+    host = RoleScheduler({0: "role 0", 1: "role 1"})
+
+    def waits(endpoint: RoleEndpoint) -> None:
+        ring = endpoint.bell()
+
+        def look() -> None:
+            while not host.idle:
+                time.sleep(0.001)
+            seen.append(host.statuses())
+            ring()
+
+        thread = threading.Thread(target=look)
+        thread.start()
+        waits_for_games(endpoint)
+        thread.join()
+        endpoint.send(1, Tag.GROUP, b"")
+
+    host.run({0: waits, 1: lambda endpoint: endpoint.receive(0, Tag.GROUP)})
+    assert [role.awaits_games for role in seen[0]] == [True, False]
+    assert "an external game that asks for an action" in seen[0][0].words(str)
+
+
+def test_interrupted_wait_for_games_ends_the_role() -> None:
+    def waits(endpoint: RoleEndpoint) -> None:
+        endpoint.bell()
+        threading.Timer(0.05, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
+        waits_for_games(endpoint)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(waits, nothing)
+    assert_all_threads_end()
+
+
 class Quiet(RemoteTransport):
     """A transport on which only what a test gives arrives; records the requested waiting times."""
 

@@ -169,6 +169,8 @@ class Watchdog:
     def _report_calls(self, seconds: float) -> None:
         """Shows which calls the workers make instead of steps. Not an error: learning may take long."""
         self._collect_stacks()
+        if any(role.awaits_games for role in self._answers()):
+            return
         busy = sorted(self._answers(), key=lambda role: sum(count for _, count in role.calls), reverse=True)
         calls = [f"{self._name(role.address)}: {_format_calls(role.calls)}" for role in busy if role.calls]
         if calls:  # else the busy ranks have not answered yet
@@ -274,11 +276,13 @@ class Watchdog:
         return self._failure(now, f"{len(cycle)} roles wait in a circle", cycle) if cycle else None
 
     def _standstill(self, now: float) -> Failed | None:
-        """No message for the limit, and no role is in a call from which it could return."""
+        """No message for the limit; no role is in a call from which it could return, or waits for external games."""
         answers = list(self._answers())
         if now - self._last_message < self._limit or len(answers) < len(self._rank_of):
             return None
-        if any(role.seconds < 2 * self._period for role in answers if role.state is not State.ENDED):
+        if any(
+            role.awaits_games or role.seconds < 2 * self._period for role in answers if role.state is not State.ENDED
+        ):
             return None
         cycle = status.find_circle(answers)
         what = f"{len(cycle)} roles wait in a circle" if cycle else "every role waits for another one"
