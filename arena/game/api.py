@@ -41,6 +41,15 @@ class Interface:
     mask_sizes: tuple[int, ...]  # length of an entity's `info["action_mask"]`; 0 if it has none
 
 
+class Outside(NamedTuple):
+    """What a frame of external games says beside observations; see `arena.external`."""
+
+    void: NDArray[np.bool_]  # [L, E] no algorithm is to learn from the transition that ends here
+    given: NDArray[np.bool_]  # [L, E] of the active entities, those that have acted already
+    given_actions: Sequence[Any]  # [E] batched actions, leading axis L; valid where `given`
+    absent: NDArray[np.bool_]  # [L, E] entities that took no part in a game that is over
+
+
 class Frame(NamedTuple):
     """The observations of all entities. Arrays may be the game's own buffers, valid until its next call."""
 
@@ -51,6 +60,7 @@ class Frame(NamedTuple):
     # [E] as `masks`, after a step in which episodes ended: the last masks of these rows, and `masks` in other rows;
     # None: `masks` holds the last masks too.
     final_masks: Sequence[NDArray[np.int8] | None] | None = None
+    outside: Outside | None = None  # of external games alone
 
 
 class Step(NamedTuple):

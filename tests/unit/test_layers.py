@@ -24,7 +24,7 @@ FLOORS = (
     "config",
     "records",
     "registry",
-    "callbacks dataset group league replay seat testing",
+    "callbacks dataset external group league replay seat testing",
     "proxy",
     "preflight",
     "run",

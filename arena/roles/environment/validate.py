@@ -67,7 +67,7 @@ class StepValidator:
 
     def _passes_fast_test(self, step: Step) -> bool:
         """Whether the step is certainly valid; False where the detailed checks must decide."""
-        (observations, active, _, _, _), rewards, terminated, truncated = step
+        (observations, active, *_), rewards, terminated, truncated = step
         if not rewards.shape == terminated.shape == truncated.shape == active.shape == self._shape:
             return False
         if rewards.dtype is not _FLOAT or not terminated.dtype is truncated.dtype is active.dtype is _BOOL:

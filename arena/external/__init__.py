@@ -1,0 +1,12 @@
+"""External games: a game that runs elsewhere asks for actions, over threads, sockets, HTTP or shared memory.
+
+    interface    `ExternalGames`, what a kind of connection must do; `Answers`; the errors that a game is told
+    slots        `Slots`, the games of one match: who asks, and when a tick is formed from those that ask
+
+A connection knows nothing of ticks, seats and MPI; the environment knows nothing of sockets, files and threads.
+"""
+
+from arena.external.interface import Answers, ExternalClosed, ExternalError, ExternalGames
+from arena.external.slots import Slots
+
+__all__ = ["Answers", "ExternalClosed", "ExternalError", "ExternalGames", "Slots"]

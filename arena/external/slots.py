@@ -1,0 +1,849 @@
+"""The external games of one match: which game is in which slot, who asks, and when a tick is formed.
+
+A connection fills the table in `ExternalGames.poll`; the environment forms ticks from it:
+
+    games.poll(table)        begin, ask, pay, end, lose
+    table.form()             -> Tick, once enough games ask or have waited long enough; else None
+    table.answers(actions)   -> Answers for `games.answer`
+
+Between two ticks a row (one entity in one slot) takes at most one end and, after it, one observation: those of the next
+game in the slot. The table is pure state without I/O; it is used by one thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.errors import ConfigError
+from arena.external.interface import Answers, Code, ExternalError
+from arena.game.api import Frame, Info, Interface, Outside, Step
+from arena.game.spaces import check_choices, empty_batch, flatten, keeps_values, leaves_of
+
+_MOST_WAITS = 4096  # times from request to answer that are kept between two reports
+
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class TickRules:
+    """When a tick is formed and when a game is given up: the key `external` of an entry of `envs`. Times in seconds.
+
+    Args:
+        max_delay_s: a tick is formed at the latest this long after the first thing that it has to tell.
+        min_asking: before that, only when so many games ask.
+        idle_s: a game that owes a request is lost after this silence.
+        answer_s: a request without an answer ends its game after this time.
+        idle_tick_s: an empty tick is played when there was nothing to tell for so long; None: never.
+    """
+
+    max_delay_s: float = 0.002
+    min_asking: int = 1
+    idle_s: float = 60.0
+    answer_s: float = 30.0
+    idle_tick_s: float | None = None
+
+
+@dataclass
+class Game:
+    """The account of one game, across the legs of a run.
+
+    Args:
+        slot: its slot.
+        name: what the outside world calls it.
+        training: whether algorithms learn from it.
+        takes_part: bool [E].
+        lengths: int64 [E], answered or given actions; set when the game is over, as `returns`.
+        returns: float64 [E].
+        asked: whether an entity has asked in a tick; set when the game is over.
+        outcomes: by entity, the outcome that the game has stated.
+        terminated: whether any entity has ended by the game's rules.
+        truncated: whether any entity has ended from outside.
+        lost: why the game has ended without its own word; empty if it has not.
+    """
+
+    slot: int
+    name: str
+    training: bool
+    takes_part: Flags
+    lengths: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    returns: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0, np.float64))
+    asked: bool = False
+    outcomes: dict[int, str] = field(default_factory=dict)
+    terminated: bool = False
+    truncated: bool = False
+    lost: str = ""
+
+
+class Tick(NamedTuple):
+    """A formed tick.
+
+    Attributes:
+        step: as of any game; `step.frame.outside` says what is only known of external games.
+        begun: the frame after the games that are over have left their slots: free, or with the next game.
+        over: [L] the slots whose game is over.
+        finished: the accounts of these games.
+    """
+
+    step: Step
+    begun: Frame
+    over: Flags
+    finished: Sequence[Game]
+
+
+@dataclass
+class Counts:
+    """Sums since the table was made; `begun == ended + lost + held` at any time."""
+
+    begun: int = 0
+    ended: int = 0
+    lost: int = 0
+    refused: int = 0
+    asks: int = 0
+    given: int = 0
+    void: int = 0
+    ticks: int = 0
+    empty_ticks: int = 0
+
+
+class Slots:
+    """The slots of one match; a slot holds one game from its beginning to its end, or is free.
+
+    All methods for connections raise `ExternalError` for what a game may not do, and change nothing then.
+
+    Args:
+        interface: of the games.
+        slots: their number L.
+        rules: when ticks are formed and games are given up.
+        closed_loop: whether the limits of time of games are not applied.
+        clock: returns seconds.
+
+    Attributes:
+        counts: what has happened so far.
+        waits: seconds from request to answer, of the newest requests; the environment reports and removes them.
+    """
+
+    def __init__(
+        self,
+        interface: Interface,
+        slots: int,
+        rules: TickRules | None = None,
+        *,
+        closed_loop: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.interface = interface
+        self.counts = Counts()
+        self.waits: list[float] = []
+        self._rules, self._closed_loop, self._clock = rules or TickRules(), closed_loop, clock
+        entities = len(interface.entities)
+        shape = (slots, entities)
+        self._games: list[Game | None] = [None] * slots
+        self._held = np.zeros(slots, np.bool_)
+        self._over: list[Game] = []  # that the next tick has to tell
+        self._plays = np.zeros(shape, np.bool_)  # takes part, has not ended
+        self._asks = np.zeros(shape, np.bool_)  # shows an observation in the next tick
+        self._given = np.zeros(shape, np.bool_)  # of these, the ones that have acted already
+        self._shown = np.zeros(shape, np.bool_)  # was to act in the newest tick
+        self._acted = np.zeros(shape, np.bool_)  # has acted in this game since the leg began
+        self._under_way = np.zeros(shape, np.bool_)  # has acted, and has not shown what came of it
+        self._void = np.zeros(shape, np.bool_)  # the transition that the next tick completes is void
+        self._terminated = np.zeros(shape, np.bool_)  # ends in the next tick
+        self._truncated = np.zeros(shape, np.bool_)
+        self._rewards = np.zeros(shape, np.float64)  # of the next tick
+        self._later = np.zeros(shape, np.float64)  # of the tick after it: paid for a given action that is not told yet
+        self._lengths = np.zeros(shape, np.int64)  # of the games in the slots
+        self._returns = np.zeros(shape, np.float64)
+        self._asked = np.zeros(slots, np.bool_)  # whether the game in the slot has asked in a tick
+        self._untrained = np.zeros(slots, np.bool_)
+        self._asked_at = np.zeros(shape, np.float64)
+        self._heard_at = np.zeros(slots, np.float64)
+        self._observations = [_Batch(space, slots) for space in interface.observation_spaces]
+        self._last = [_Batch(space, slots) for space in interface.observation_spaces]  # of rows that end
+        self._actions = [_Batch(space, slots) for space in interface.action_spaces]  # given ones
+        sizes = interface.mask_sizes
+        self._masks = [np.ones((slots, size), np.int8) if size else None for size in sizes]
+        self._last_masks = [np.ones((slots, size), np.int8) if size else None for size in sizes]
+        self._infos: dict[tuple[int, int], Info] = {}  # of observations
+        self._last_infos: dict[tuple[int, int], Info] = {}  # of ends
+        self._told_at: float | None = None  # when the first thing came that the next tick has to tell
+        self._formed_at = clock()
+        self._complete = False
+        self._paused_at: float | None = None
+
+    # ------------------------------------------------------------------------------------------------ for connections
+
+    @property
+    def free(self) -> int:
+        """The number of slots that hold no game."""
+        return len(self._games) - int(np.count_nonzero(self._held))
+
+    def holds(self, slot: int) -> bool:
+        """Whether a game is in the slot."""
+        return bool(self._held[slot])
+
+    def ready(self, slot: int, entity: int) -> bool:
+        """Whether neither `ask` nor `end` would raise `not_yet`.
+
+        A connection keeps what has come too early, in order, and tells it in a later `poll`.
+        """
+        return not (self._ends(slot, entity) or self._given[slot, entity])
+
+    def complete(self) -> None:
+        """Says that nothing more can ask before there is an answer: the next tick is formed at once."""
+        self._complete = True
+
+    def begin(
+        self, name: str, entities: Sequence[int] | None = None, *, training: bool = True, after: int | None = None
+    ) -> int:
+        """Gives a game a slot.
+
+        Args:
+            name: what the outside world calls the game.
+            entities: the indices of those that take part; None: all.
+            training: whether algorithms learn from the game.
+            after: the slot to take if it is free, such as the one that the same client has left last.
+
+        Returns:
+            the slot; the lowest free one if `after` is not free.
+
+        Raises:
+            ExternalError: `no_slot`, `unknown_entity`.
+        """
+        takes_part = np.zeros(len(self.interface.entities), np.bool_)
+        for entity in range(len(takes_part)) if entities is None else entities:
+            if not 0 <= entity < len(takes_part):
+                raise self._refuse("unknown_entity", f"there is no entity {entity}; there are {len(takes_part)}")
+            takes_part[entity] = True
+        if not takes_part.any():
+            raise self._refuse("unknown_entity", "a game needs at least one entity")
+        if after is not None and 0 <= after < len(self._held) and not self._held[after]:
+            slot = after
+        elif self._held.all():
+            raise self._refuse("no_slot", f"all {len(self._held)} slots hold a game")
+        else:
+            slot = int(np.argmin(self._held))
+        self._games[slot] = Game(slot, name, training, takes_part)
+        self._untrained[slot] = not training
+        self._asked[slot] = False
+        self._lengths[slot] = 0
+        self._returns[slot] = 0.0
+        self._held[slot] = True
+        self._plays[slot] = takes_part
+        self._acted[slot] = False
+        self._heard_at[slot] = self._clock()
+        self.counts.begun += 1
+        return slot
+
+    def ask(
+        self,
+        slot: int,
+        entity: int,
+        observation: Any,
+        *,
+        reward: float = 0.0,
+        mask: Any = None,
+        given: Any = None,
+        void: bool = False,
+        info: Info | None = None,
+    ) -> None:
+        """An entity shows an observation and wants an action.
+
+        Args:
+            slot: of the game.
+            entity: its index.
+            observation: a sample of its space; copied.
+            reward: since its last action.
+            mask: the allowed actions [mask_size]; None: all.
+            given: the action that the game has taken by itself; no answer is made.
+            void: whether the last action was not carried out, so that no algorithm learns from it.
+            info: for the algorithm.
+
+        Raises:
+            ExternalError: `unknown_game`, `unknown_entity`, `ended`, `already_asking`, `not_yet`, `bad_observation`,
+                `bad_mask`, `bad_action`, `bad_reward`.
+        """
+        game = self._game(slot, entity)
+        if not self._plays[slot, entity]:
+            raise self._refuse("ended", f"{self._name(entity)} has ended in the game {game.name!r}")
+        if self._asks[slot, entity]:
+            if self._given[slot, entity]:
+                raise self._refuse("not_yet", "the last given action is not part of a tick yet")
+            raise self._refuse("already_asking", f"{self._name(entity)} has a request without an answer")
+        reward = self._reward(reward)
+        leaves = self._sample(self._observations[entity], entity, observation, "observation", "bad_observation")
+        allowed = self._mask(entity, mask)
+        if given is not None:
+            action = self._action(entity, given)
+            self._actions[entity].write(slot, action)
+            self._given[slot, entity] = True
+        self._observations[entity].write(slot, leaves)
+        into = self._masks[entity]
+        if into is not None:
+            into[slot] = 1 if allowed is None else allowed
+        if info:
+            self._infos[slot, entity] = info
+        self._pay(slot, entity, reward)
+        now = self._note(slot)
+        self._asks[slot, entity] = True
+        self._asked_at[slot, entity] = now
+        if (void or not game.training) and not self._ends(slot, entity):  # else that of the game before it
+            self._make_void(slot, entity)
+
+    def ask_rows(
+        self,
+        slots: NDArray[np.intp],
+        entity: int,
+        observations: Any,
+        *,
+        rewards: NDArray[np.float64],
+        masks: NDArray[np.int8] | None = None,
+        given: Any = None,
+    ) -> None:
+        """`ask` for K games at once.
+
+        Args:
+            slots: [K] different slots.
+            entity: the index of the entity.
+            observations: a batched sample [K, ...].
+            rewards: [K].
+            masks: [K, mask_size]; None: all actions are allowed.
+            given: a batched action [K, ...]; None: the policy acts.
+
+        Raises:
+            ExternalError: as `ask`; nothing has changed for any game then.
+        """
+        slots = np.asarray(slots, np.intp)
+        self._check_rows(slots, entity)
+        asking = self._asks[slots, entity]
+        if asking.any():
+            if self._given[slots[asking], entity].any():
+                raise self._refuse("not_yet", "the last given action is not part of a tick yet")
+            raise self._refuse("already_asking", f"{self._name(entity)} has a request without an answer")
+        rewards = self._reward_rows(rewards, len(slots))
+        batch = self._observations[entity]
+        leaves = self._sample(batch, entity, observations, "observations", "bad_observation", len(slots))
+        allowed = self._mask_rows(entity, masks, len(slots))
+        if given is not None:
+            actions = self._sample(self._actions[entity], entity, given, "actions", "bad_action", len(slots))
+            self._check_choices(entity, given)
+            self._actions[entity].write(slots, actions)
+            self._given[slots, entity] = True
+        batch.write(slots, leaves)
+        into = self._masks[entity]
+        if into is not None:
+            into[slots] = 1 if allowed is None else allowed
+        self._pay_rows(slots, entity, rewards)
+        now = self._note(slots)
+        self._asks[slots, entity] = True
+        self._asked_at[slots, entity] = now
+        for slot in slots[self._untrained[slots]].tolist():
+            if not self._ends(slot, entity):
+                self._make_void(slot, entity)
+
+    def pay(self, slot: int, entity: int, reward: float) -> None:
+        """Adds a reward between two requests of an entity.
+
+        Raises:
+            ExternalError: `unknown_game`, `unknown_entity`, `ended`, `bad_reward`.
+        """
+        game = self._game(slot, entity)
+        if not self._plays[slot, entity]:
+            raise self._refuse("ended", f"{self._name(entity)} has ended in the game {game.name!r}")
+        self._pay(slot, entity, self._reward(reward))
+        self._heard_at[slot] = self._clock()
+
+    def end(
+        self,
+        slot: int,
+        entity: int,
+        observation: Any = None,
+        *,
+        reward: float = 0.0,
+        truncated: bool = False,
+        mask: Any = None,
+        void: bool = False,
+        info: Info | None = None,
+    ) -> None:
+        """Ends an entity's episode; when all entities that take part have ended, the game is over and its slot free.
+
+        Takes the place of a request that is not part of a tick yet.
+
+        Args:
+            slot: of the game.
+            entity: its index.
+            observation: the last one; None: what the entity has shown last stands for it.
+            reward: since its last action.
+            truncated: whether the episode ends from outside rather than by the game's rules; without `observation`
+                its last transition is void then.
+            mask: the allowed actions at the last observation; None: all.
+            void: as in `ask`.
+            info: as in `ask`; a text under `outcome` says who has won.
+
+        Raises:
+            ExternalError: as `ask`.
+        """
+        game = self._game(slot, entity)
+        if not self._plays[slot, entity]:
+            raise self._refuse("ended", f"{self._name(entity)} has ended in the game {game.name!r}")
+        if not self.ready(slot, entity):
+            raise self._refuse("not_yet", "an earlier end or given action of this row is not part of a tick yet")
+        reward = self._reward(reward)
+        leaves = None
+        if observation is not None:
+            leaves = self._sample(self._last[entity], entity, observation, "observation", "bad_observation")
+        allowed = self._mask(entity, mask)
+        void = void or (truncated and observation is None and not self._asks[slot, entity])
+        self._pay(slot, entity, reward)
+        self._end(game, slot, entity, leaves, allowed, truncated=truncated, void=void, info=info)
+        self._note(slot)
+
+    def end_rows(
+        self,
+        slots: NDArray[np.intp],
+        entity: int,
+        observations: Any,
+        *,
+        rewards: NDArray[np.float64],
+        truncated: NDArray[np.bool_],
+    ) -> None:
+        """`end` for K games at once; `observations` is a batched sample [K, ...], `rewards` and `truncated` are [K].
+
+        Raises:
+            ExternalError: as `end`; nothing has changed for any game then.
+        """
+        slots = np.asarray(slots, np.intp)
+        self._check_rows(slots, entity)
+        if any(not self.ready(slot, entity) for slot in slots.tolist()):
+            raise self._refuse("not_yet", "an earlier end or given action of a row is not part of a tick yet")
+        rewards = self._reward_rows(rewards, len(slots))
+        batch = self._last[entity]
+        leaves = self._sample(batch, entity, observations, "observations", "bad_observation", len(slots))
+        self._pay_rows(slots, entity, rewards)
+        for row, slot in enumerate(slots.tolist()):
+            game = self._games[slot]
+            assert game is not None, "checked above"
+            sample = [leaf[row] for leaf in leaves]
+            self._end(game, slot, entity, sample, None, truncated=bool(truncated[row]), void=False, info=None)
+        self._note(slots)
+
+    def lose(self, slot: int, reason: str) -> None:
+        """The game has gone without a word, or is given up.
+
+        Entities that have not ended are truncated with what they have shown last; transitions under way are void.
+
+        Raises:
+            ExternalError: `unknown_game`.
+        """
+        game = self._games[slot] if 0 <= slot < len(self._games) else None
+        if game is None:
+            raise self._refuse("unknown_game", f"slot {slot} holds no game")
+        game.lost = reason
+        if any(
+            other.slot == slot for other in self._over
+        ):  # the game before it ends in the same tick: of this one nothing was told
+            self._vacate(slot)
+            self._asks[slot] = self._given[slot] = False
+            self._later[slot] = 0.0
+            self.counts.lost += 1
+            return
+        for entity in np.flatnonzero(self._plays[slot]).tolist():
+            if self._given[slot, entity]:  # an action of which it is not known what came
+                self._given[slot, entity] = False
+            void = not self._asks[slot, entity]
+            self._end(game, slot, entity, None, None, truncated=True, void=void, info=None)
+        self._note(slot)
+
+    # --------------------------------------------------------------------------------------------- for the environment
+
+    @property
+    def held(self) -> int:
+        """The number of slots that hold a game."""
+        return int(np.count_nonzero(self._held))
+
+    def overdue(self) -> list[tuple[int, Code]]:
+        """The games whose time is over, with the reason; the caller drops them from the connection and calls `lose`."""
+        if self._closed_loop or self._paused_at is not None or not self._held.any():
+            return []
+        now = self._clock()
+        waits = self._waits()
+        late = np.any(waits & (now - self._asked_at >= self._rules.answer_s), axis=1)
+        silent = self._held & ~self._asks.any(axis=1) & (now - self._heard_at >= self._rules.idle_s)
+        return [(slot, "timeout" if late[slot] else "expired") for slot in np.flatnonzero(late | silent).tolist()]
+
+    def seconds(self) -> float | None:
+        """Seconds until a tick is to be formed, or a game is overdue, if nothing else comes; None: never."""
+        now, ends = self._clock(), []
+        if self._told_at is not None:
+            ends.append(self._told_at + self._rules.max_delay_s)
+        elif self._rules.idle_tick_s is not None:
+            ends.append(self._formed_at + self._rules.idle_tick_s)
+        if not self._closed_loop and self._held.any():
+            waits = self._waits()
+            if waits.any():
+                ends.append(float(self._asked_at[waits].min()) + self._rules.answer_s)
+            silent = self._held & ~self._asks.any(axis=1)
+            if silent.any():
+                ends.append(float(self._heard_at[silent].min()) + self._rules.idle_s)
+        return max(0.0, min(ends) - now) if ends else None
+
+    def form(self, *, at_once: bool = False) -> Tick | None:
+        """Forms the next tick if it is time.
+
+        Args:
+            at_once: also when there is nothing to tell.
+
+        Returns:
+            the tick, with every row that asks; its arrays are valid until the next call. None: it is not time.
+        """
+        due = at_once or self._is_due()
+        self._complete = False
+        if not due:
+            return None
+        counts, asks, given = self.counts, self._asks, self._given
+        ended = self._terminated | self._truncated
+        over = np.zeros(len(self._games), np.bool_)
+        finished = tuple(self._over)
+        absent = np.zeros_like(asks)
+        for game in finished:
+            over[game.slot] = True
+            absent[game.slot] = ~game.takes_part
+        counts.ticks += 1
+        counts.empty_ticks += not (asks.any() or ended.any())
+        counts.asks += int(np.count_nonzero(asks))
+        counts.given += int(np.count_nonzero(given))
+        observations, final_masks = [], None
+        if ended.any():
+            for entity, last in enumerate(self._last):
+                rows = ~ended[:, entity]
+                last.copy_rows(self._observations[entity], rows)
+                observations.append(last.batch)
+            final_masks = [None if mask is None else mask.copy() for mask in self._masks]
+            for entity, mask in enumerate(final_masks):
+                kept = self._last_masks[entity]
+                if mask is not None and kept is not None:
+                    mask[ended[:, entity]] = kept[ended[:, entity]]
+        else:
+            observations = [batch.batch for batch in self._observations]
+        masks = self._masks
+        outside = Outside(self._void.copy(), given.copy(), [batch.batch for batch in self._actions], absent)
+        active = asks.copy()
+        size = len(self._observations)
+        last_infos = _listed({**self._infos, **self._last_infos}, len(over), size)
+        frame = Frame(observations, active, masks, last_infos, final_masks, outside)
+        step = Step(frame, self._rewards.copy(), self._terminated | (absent & over[:, None]), self._truncated.copy())
+        infos = _listed(self._infos, len(over), size)
+        begun = Frame([batch.batch for batch in self._observations], active, masks, infos, None, outside)
+        self._shown = active
+        self._acted |= asks
+        self._asked |= asks.any(axis=1)
+        self._under_way &= ~(asks | ended)
+        self._rewards, self._later = self._later, self._rewards
+        self._later[...] = 0.0
+        for array in (self._asks, self._void, self._terminated, self._truncated):
+            array[...] = False
+        self._over.clear()
+        self._infos.clear()
+        self._last_infos.clear()
+        self._told_at = None
+        self._formed_at = self._clock()
+        return Tick(step, begun, over, finished)
+
+    def answers(self, actions: Sequence[Any], versions: Sequence[int] | None = None) -> Answers:
+        """Takes the actions for the newest tick.
+
+        Args:
+            actions: per entity a batched action [L, ...]; rows that were not to act are ignored.
+            versions: see `Answers`; None: unknown.
+
+        Returns:
+            the answers to all rows that have asked and have no given action.
+        """
+        acted = self._shown & self._held[:, None]
+        asked = acted & ~self._given
+        now = self._clock()
+        self.waits += (now - self._asked_at[asked]).tolist()
+        del self.waits[:-_MOST_WAITS]
+        self._lengths += acted
+        self._under_way |= acted
+        self._heard_at[asked.any(axis=1)] = now
+        self._given[...] = False
+        self._shown = np.zeros_like(self._shown)
+        slots, entity = np.nonzero(asked)
+        return Answers(slots, entity, actions, [-1] * asked.shape[1] if versions is None else versions)
+
+    def cut(self) -> tuple[Flags, Flags]:
+        """Ends a leg after the newest tick: rows that were to act will be in the first tick of the next leg.
+
+        Returns:
+            the rows [L, E] that an algorithm sees as truncated, since their game goes on; and of these the ones whose
+            transition is void, as it is not known yet what came of it.
+        """
+        goes_on = self._plays.copy()
+        void = goes_on & self._under_way
+        self.counts.void += int(np.count_nonzero(void))
+        again = self._shown & goes_on
+        self._asks |= again
+        self.counts.asks -= int(np.count_nonzero(again))
+        self.counts.given -= int(np.count_nonzero(again & self._given))
+        self._given &= self._asks
+        self._shown = np.zeros_like(self._shown)
+        self._acted[...] = False
+        self._under_way[...] = False
+        if self._asks.any() and self._told_at is None:
+            self._told_at = self._clock()
+        return goes_on, void
+
+    def pause(self, on: bool) -> None:
+        """The time until `pause(False)` does not count for any limit."""
+        now = self._clock()
+        if on:
+            self._paused_at = now if self._paused_at is None else self._paused_at
+        elif self._paused_at is not None:
+            passed, self._paused_at = now - self._paused_at, None
+            self._asked_at += passed
+            self._heard_at += passed
+            self._formed_at += passed
+            if self._told_at is not None:
+                self._told_at += passed
+
+    # ------------------------------------------------------------------------------------------------------------ rules
+
+    def _is_due(self) -> bool:
+        now, rules = self._clock(), self._rules
+        if self._told_at is None:
+            return rules.idle_tick_s is not None and now - self._formed_at >= rules.idle_tick_s
+        if self._complete or now - self._told_at >= rules.max_delay_s:
+            return True
+        asking = self._asks.any(axis=1)
+        return int(np.count_nonzero(asking)) >= rules.min_asking and bool((asking | ~self._held).all())
+
+    def _waits(self) -> Flags:
+        """[L, E] the rows that wait for an answer."""
+        return (self._asks | self._shown) & ~self._given
+
+    def _note(self, slots: Any) -> float:
+        """Notes that something came that the next tick has to tell; returns the time."""
+        now = self._clock()
+        self._heard_at[slots] = now
+        if self._told_at is None:
+            self._told_at = now
+        return now
+
+    def _ends(self, slot: int, entity: int) -> bool:
+        return bool(self._terminated[slot, entity] or self._truncated[slot, entity])
+
+    def _end(
+        self,
+        game: Game,
+        slot: int,
+        entity: int,
+        leaves: Sequence[NDArray[Any]] | None,
+        mask: NDArray[np.int8] | None,
+        *,
+        truncated: bool,
+        void: bool,
+        info: Info | None,
+    ) -> None:
+        """Ends a row that may end; the reward is paid already."""
+        last, shown = self._last[entity], self._observations[entity]
+        last.write(slot, [leaf[slot] for leaf in shown.leaves] if leaves is None else leaves)
+        into, masks = self._last_masks[entity], self._masks[entity]
+        if into is not None and masks is not None:
+            into[slot] = (masks[slot] if leaves is None else 1) if mask is None else mask
+        shown.write(slot, [leaf[slot] for leaf in last.leaves])
+        (self._truncated if truncated else self._terminated)[slot, entity] = True
+        game.truncated |= truncated
+        game.terminated |= not truncated
+        if self._asks[slot, entity]:
+            self._asks[slot, entity] = False
+            info = {**self._infos.pop((slot, entity), {}), **(info or {})}
+        if info:
+            self._last_infos[slot, entity] = info
+            outcome = info.get("outcome")
+            if isinstance(outcome, str):
+                game.outcomes[entity] = outcome
+        if void or not game.training:
+            self._make_void(slot, entity)
+        self._plays[slot, entity] = False
+        if not self._plays[slot].any():
+            game.asked = bool(self._asked[slot])
+            game.lengths, game.returns = self._lengths[slot].copy(), self._returns[slot].copy()
+            self._over.append(game)
+            if game.lost:
+                self.counts.lost += 1
+            else:
+                self.counts.ended += 1
+            self._vacate(slot)
+
+    def _vacate(self, slot: int) -> None:
+        """Frees a slot; its rows show zeros until a game asks in it."""
+        self._games[slot] = None
+        self._held[slot] = False
+        self._plays[slot] = False
+        for batch in self._observations:
+            batch.write(slot, batch.zeros)
+        for mask in self._masks:
+            if mask is not None:
+                mask[slot] = 1
+        for entity in range(len(self._observations)):
+            self._infos.pop((slot, entity), None)
+
+    def _make_void(self, slot: int, entity: int) -> None:
+        """The transition that the next tick completes is void, if there is one."""
+        if self._under_way[slot, entity] and not self._void[slot, entity]:
+            self._void[slot, entity] = True
+            self.counts.void += 1
+
+    def _pay(self, slot: int, entity: int, reward: float) -> None:
+        """A reward counts for the last action; before the first action, only for the return."""
+        self._returns[slot, entity] += reward
+        if self._given[slot, entity] and self._asks[slot, entity]:
+            self._later[slot, entity] += reward
+        elif self._acted[slot, entity]:
+            self._rewards[slot, entity] += reward
+
+    def _pay_rows(self, slots: NDArray[np.intp], entity: int, rewards: NDArray[np.float64]) -> None:
+        self._rewards[slots, entity] += np.where(self._acted[slots, entity], rewards, 0.0)
+        self._returns[slots, entity] += rewards
+
+    # ----------------------------------------------------------------------------------------------------------- checks
+
+    def _refuse(self, code: Code, message: str) -> ExternalError:
+        if code != "not_yet":
+            self.counts.refused += 1
+        return ExternalError(code, message)
+
+    def _name(self, entity: int) -> str:
+        return repr(self.interface.entities[entity])
+
+    def _game(self, slot: int, entity: int) -> Game:
+        game = self._games[slot] if 0 <= slot < len(self._games) else None
+        if game is None:
+            raise self._refuse("unknown_game", f"slot {slot} holds no game")
+        if not (0 <= entity < len(game.takes_part) and game.takes_part[entity]):
+            found = self._name(entity) if 0 <= entity < len(game.takes_part) else f"entity {entity}"
+            raise self._refuse("unknown_entity", f"{found} takes no part in the game {game.name!r}")
+        return game
+
+    def _check_rows(self, slots: NDArray[np.intp], entity: int) -> None:
+        if len(slots) > 1 and not (np.diff(slots) > 0).all() and len(set(slots.tolist())) != len(slots):
+            raise ValueError("each slot may come once")
+        inside = bool(len(slots)) and slots.min() >= 0 and slots.max() < len(self._games)
+        if inside and 0 <= entity < self._plays.shape[1] and self._plays[slots, entity].all():
+            return
+        for slot in slots.tolist():
+            game = self._game(slot, entity)
+            if not self._plays[slot, entity]:
+                raise self._refuse("ended", f"{self._name(entity)} has ended in the game {game.name!r}")
+
+    def _reward(self, reward: Any) -> float:
+        try:
+            value = float(reward)
+        except (TypeError, ValueError):
+            raise self._refuse("bad_reward", f"the reward {reward!r} is no number") from None
+        if not np.isfinite(value):
+            raise self._refuse("bad_reward", f"the reward {reward!r} is not finite")
+        return value
+
+    def _reward_rows(self, rewards: Any, count: int) -> NDArray[np.float64]:
+        values = np.asarray(rewards, np.float64)
+        if values.shape != (count,) or not np.isfinite(values).all():
+            raise self._refuse("bad_reward", f"rewards {values}; expected {count} finite numbers")
+        return values
+
+    def _sample(
+        self, batch: _Batch, entity: int, sample: Any, what: str, code: Code, count: int | None = None
+    ) -> list[NDArray[Any]]:
+        """The checked leaves of a sample, or of a batch of `count` samples."""
+        space = batch.space
+        try:
+            arrays = flatten(space, sample)
+            if len(arrays) != len(batch.leaves) or (not batch.plain and _unknown_keys(space, sample)):
+                raise KeyError(*_unknown_keys(space, sample))
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            found = f"{what} of {self._name(entity)}: {type(sample).__name__} ({type(error).__name__} {error})"
+            raise self._refuse(code, f"{found}; expected a sample of {space}") from None
+        for number, (array, target) in enumerate(zip(arrays, batch.leaves, strict=True)):
+            shape = target.shape[1:] if count is None else (count, *target.shape[1:])
+            fits = array.shape == shape and (array.dtype == target.dtype or keeps_values(array, target.dtype))
+            if not fits or (array.dtype.kind == "f" and not np.isfinite(array).all()):
+                path = "".join(f"[{key!r}]" for key in leaves_of(space)[number].path)
+                found = f"{array.dtype} {array.shape}" if not fits else "numbers that are not finite"
+                raise self._refuse(
+                    code, f"{what}{path} of {self._name(entity)}: {found}; expected {target.dtype} {shape} of {space}"
+                )
+        return arrays
+
+    def _mask(self, entity: int, mask: Any) -> NDArray[np.int8] | None:
+        if mask is None:
+            return None
+        return self._checked_mask(entity, np.asarray(mask), ())
+
+    def _mask_rows(self, entity: int, masks: Any, count: int) -> NDArray[np.int8] | None:
+        return None if masks is None else self._checked_mask(entity, np.asarray(masks), (count,))
+
+    def _checked_mask(self, entity: int, mask: NDArray[Any], axes: tuple[int, ...]) -> NDArray[np.int8]:
+        size = self.interface.mask_sizes[entity]
+        if not size:
+            raise self._refuse("bad_mask", f"{self._name(entity)} has no action masks")
+        if mask.shape != (*axes, size) or mask.dtype.kind not in "biu" or (mask.size and mask.max() > 1):
+            expected = f"expected int8 {(*axes, size)} of 0 and 1"
+            raise self._refuse("bad_mask", f"mask of {self._name(entity)}: {mask.dtype} {mask.shape}; {expected}")
+        if not (mask != 0).any(axis=-1).all():
+            raise self._refuse("bad_mask", f"the mask of {self._name(entity)} allows no action")
+        return mask.astype(np.int8)
+
+    def _action(self, entity: int, action: Any) -> list[NDArray[Any]]:
+        leaves = self._sample(self._actions[entity], entity, action, "action", "bad_action")
+        self._check_choices(entity, action)
+        return leaves
+
+    def _check_choices(self, entity: int, action: Any) -> None:
+        try:
+            check_choices(self.interface.action_spaces[entity], action)
+        except (TypeError, ValueError) as error:
+            raise self._refuse("bad_action", str(error)) from None
+
+
+class _Batch:
+    """A batched sample of a space, one row per slot.
+
+    Raises:
+        ConfigError: the space has no fixed layout.
+    """
+
+    def __init__(self, space: Any, slots: int) -> None:
+        self.space = space
+        self.batch = empty_batch(space, slots)
+        self.leaves = flatten(space, self.batch)
+        self.plain = isinstance(self.batch, np.ndarray)
+        self.zeros = [np.zeros(leaf.shape[1:], leaf.dtype) for leaf in self.leaves]
+        if any(leaf.dtype == object for leaf in self.leaves):
+            raise ConfigError(f"the space {space} has no fixed layout")
+
+    def write(self, rows: Any, arrays: Sequence[NDArray[Any]]) -> None:
+        for leaf, array in zip(self.leaves, arrays, strict=True):
+            leaf[rows] = array
+
+    def copy_rows(self, other: _Batch, rows: Flags) -> None:
+        for leaf, array in zip(self.leaves, other.leaves, strict=True):
+            leaf[rows] = array[rows]
+
+
+def _unknown_keys(space: Any, sample: Any) -> list[Any]:
+    """The keys of a sample of a Dict space that the space does not have."""
+    known = getattr(space, "spaces", None)
+    return [key for key in sample if key not in known] if isinstance(known, dict) and isinstance(sample, dict) else []
+
+
+def _listed(infos: dict[tuple[int, int], Info], slots: int, entities: int) -> Sequence[Sequence[Info]] | None:
+    """Infos by slot and entity; None if there are none."""
+    if not infos:
+        return None
+    return [[infos.get((slot, entity), {}) for entity in range(entities)] for slot in range(slots)]
