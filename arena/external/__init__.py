@@ -2,8 +2,9 @@
 
     interface    `ExternalGames`, what a kind of connection must do; `Answers`; the errors that a game is told
     slots        `Slots`, the games of one match: who asks, and when a tick is formed from those that ask
+    connection   `Connection`, the games and the table of one match, as a process keeps them
 
-A connection knows nothing of ticks, seats and MPI; the environment knows nothing of sockets, files and threads.
+A kind of connection knows nothing of ticks, seats and MPI; the environment knows nothing of sockets, files and threads.
 """
 
 from arena.external.interface import Answers, ExternalClosed, ExternalError, ExternalGames

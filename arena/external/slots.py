@@ -24,29 +24,11 @@ from arena.errors import ConfigError
 from arena.external.interface import Answers, Code, ExternalError
 from arena.game.api import Frame, Info, Interface, Outside, Step
 from arena.game.spaces import check_choices, empty_batch, flatten, keeps_values, leaves_of
+from arena.plan.plan import TickRules
 
 _MOST_WAITS = 4096  # times from request to answer that are kept between two reports
 
 Flags = NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class TickRules:
-    """When a tick is formed and when a game is given up: the key `external` of an entry of `envs`. Times in seconds.
-
-    Args:
-        max_delay_s: a tick is formed at the latest this long after the first thing that it has to tell.
-        min_asking: before that, only when so many games ask.
-        idle_s: a game that owes a request is lost after this silence.
-        answer_s: a request without an answer ends its game after this time.
-        idle_tick_s: an empty tick is played when there was nothing to tell for so long; None: never.
-    """
-
-    max_delay_s: float = 0.002
-    min_asking: int = 1
-    idle_s: float = 60.0
-    answer_s: float = 30.0
-    idle_tick_s: float | None = None
 
 
 @dataclass
@@ -177,6 +159,11 @@ class Slots:
         self._paused_at: float | None = None
 
     # ------------------------------------------------------------------------------------------------ for connections
+
+    @property
+    def size(self) -> int:
+        """The number of slots."""
+        return len(self._games)
 
     @property
     def free(self) -> int:

@@ -294,10 +294,12 @@ class Rank:
         """Ends all processes."""
         if failure is not None:
             tell(failure, self._console.stderr)
+        self._memory.disconnect("over")
         self._memory.unlock()
         self._team.abort(1 if failure is None else failure.exit_code)
 
     def _leave(self, status: int) -> int:
+        self._memory.disconnect("over")
         self._memory.unlock()
         if status == 0 and self._team.rank == 0:
             mpirun.confirm(self._console.stderr)

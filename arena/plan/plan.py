@@ -61,6 +61,25 @@ class SeatPlan:
 
 
 @dataclass(frozen=True)
+class TickRules:
+    """When a tick is formed and when a game is given up: the key `external` of an entry of `envs`. Times in seconds.
+
+    Args:
+        max_delay_s: a tick is formed at the latest this long after the first thing that it has to tell.
+        min_asking: before that, only when so many games ask.
+        idle_s: a game that owes a request is lost after this silence.
+        answer_s: a request without an answer ends its game after this time.
+        idle_tick_s: an empty tick is played when there was nothing to tell for so long; None: never.
+    """
+
+    max_delay_s: float = 0.002
+    min_asking: int = 1
+    idle_s: float = 60.0
+    answer_s: float = 30.0
+    idle_tick_s: float | None = None
+
+
+@dataclass(frozen=True)
 class MatchPlan:
     """One running game.
 
@@ -82,6 +101,7 @@ class MatchPlan:
     pipeline: int = 1  # in how many blocks the lanes move, one after the other
     sides: tuple[tuple[int, ...], ...] = ()  # the seats of each side; empty: unknown
     outcome: OutcomeRule | None = None  # how the winner is determined
+    external: TickRules | None = None  # of external games; None: the rules by default, if the games are external
 
     @property
     def blocks(self) -> tuple[range, ...]:

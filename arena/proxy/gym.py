@@ -22,6 +22,9 @@ class EnvProxy(gymnasium.Env[Any, Any]):
       ticks in between are summed.
     - `reset` after the end of an episode takes no tick. In mid-episode it begins a new one if this is the only seat of
       the match; otherwise the entity idles until the shared episode has ended.
+    - only of external games: `info["void"]` is true if the transition is not to be learned from, and
+      `info["given_action"]` is the action that the game has taken by itself at this observation; the next one that is
+      passed to `step` is ignored then.
     - `reset(seed=...)` reseeds the game if this is the only seat of the match; a shared game keeps the random stream of
       the run's seed.
 
@@ -73,11 +76,12 @@ class EnvProxy(gymnasium.Env[Any, Any]):
             seat.idle()
             reward += float(seat.reply.rewards[0, 0])
         self._reward = 0.0
+        void = {"void": True} if seat.is_void(0, 0) else {}
         if not self._ended:
-            return seat.observation(0, 0), reward, False, False, seat.info(0, 0)
+            return seat.observation(0, 0), reward, False, False, {**seat.info(0, 0), **void}
         self._needs_reset, self._unseen = True, bool(seat.reply.fresh[0, 0])
         terminated, truncated = bool(seat.reply.terminated[0, 0]), bool(seat.reply.truncated[0, 0])
-        return seat.final_observations()[0], reward, terminated, truncated, seat.final_info(0)
+        return seat.final_observations()[0], reward, terminated, truncated, {**seat.final_info(0), **void}
 
     def _wait_for_first_move(self) -> None:
         """Lets others move first in a turn-based game; rewards of these ticks count for the first step."""

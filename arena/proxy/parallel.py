@@ -109,6 +109,8 @@ class ParallelEnvProxy(ParallelEnv[str, Any, Any]):
             index = self._index[agent]
             infos[agent] = seat.final_info(index) if agent in finals else seat.info(index, 0)
             infos[agent]["active"] = bool(seat.reply.active[0, index])
+            if seat.is_void(index, 0):
+                infos[agent]["void"] = True
         return infos
 
     def render(self) -> None:

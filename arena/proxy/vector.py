@@ -42,7 +42,10 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
     - `infos["active"]` [B]: false for rows whose action is ignored: an entity that is out of the game until its lane's
       next episode, or that is not to move in a turn-based game;
     - `infos["action_mask"]` [B, n] int8, if the game has masks; `infos["final_info"]["action_mask"]` [B, n] has the
-      last masks of the rows that ended, and zeros in other rows. A final mask of all zeros is replaced by all ones.
+      last masks of the rows that ended, and zeros in other rows. A final mask of all zeros is replaced by all ones;
+    - only of external games: `infos["void"]` [B], rows whose transition that this tick completes is not to be learned
+      from; `infos["given"]` [B], active rows that have acted already, with `infos["given_action"]` [B, ...]: the action
+      that is passed to `step` for such a row is ignored.
 
     Args:
         seats: of the worker, one per block of lanes.
@@ -78,6 +81,7 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         self._lanes = sum(seat.lanes for seat in seats)
         self._composite = isinstance(self.single_observation_space, (spaces.Dict, spaces.Tuple))
         self.masked = bool(seat.mask_sizes[0])
+        self._outside = seat.outside
         self._all_rows = np.ones(self.num_envs, np.bool_)
         self._unseen = True  # whether there are first observations that `reset` has not returned yet
         self._open_views()
@@ -205,6 +209,12 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         if self.masked:
             infos["action_mask"], infos["_action_mask"] = _joined(self._masks), self._all_rows.copy()
         infos["active"] = self._active_rows()
+        if self._outside:
+            replies = [seat.reply for seat in self._seats]
+            infos["void"] = _joined([reply.void.reshape(-1) for reply in replies])
+            infos["given"] = _joined([reply.given.reshape(-1) for reply in replies])
+            actions = zip(*(reply.given_rows[0] for reply in replies), strict=True)
+            infos["given_action"] = unflatten(self.single_action_space, [_joined(parts) for parts in actions])
         return infos
 
     def _endings(self) -> dict[str, Any]:

@@ -85,7 +85,7 @@ class SeatLine(msgspec.Struct, frozen=True, gc=False):
 
 
 class EpisodeLine(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A finished episode: an `EpisodeRecord`, see there; `cut` and `settled` are written where they are true."""
+    """A finished episode: an `EpisodeRecord`, see there; `cut`, `settled`, `game` and `lost` only where they hold."""
 
     round: _Count
     match: _Count
@@ -99,6 +99,8 @@ class EpisodeLine(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     seats: tuple[SeatLine, ...]
     cut: bool = False
     settled: bool = False
+    game: str | None = None
+    lost: bool = False
 
     @property
     def ending(self) -> Ending:

@@ -52,6 +52,8 @@ class EpisodeRecord(NamedTuple):
         seats: one item per seat of the match, in the plan's order.
         cut: whether nothing but the end of a leg ended it: it has no outcome, and no statistics take it for a result.
         settled: whether its outcomes hold even if other episodes show that the game is not zero-sum: see `outcome`.
+        game: of an external game, what the outside world calls it.
+        lost: whether an external game has gone without a word; such a game is `cut` too.
     """
 
     round: int
@@ -66,12 +68,14 @@ class EpisodeRecord(NamedTuple):
     seats: tuple[SeatRecord, ...]
     cut: bool = False
     settled: bool = False
+    game: str | None = None
+    lost: bool = False
 
 
 SeatRow = tuple[str, tuple[int | str, ...], float, Outcome | None, int]
 """A `SeatRecord`, or the plain tuple of its items."""
 
-EpisodeRow = tuple[int, int, str, int, int, int, int, bool, bool, tuple[SeatRow, ...], bool, bool]
+EpisodeRow = tuple[int, int, str, int, int, int, int, bool, bool, tuple[SeatRow, ...], bool, bool, str | None, bool]
 """An `EpisodeRecord`, or the plain tuple of its items: what the root reads of the thousands that come in a second."""
 
 

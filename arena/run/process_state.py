@@ -10,6 +10,7 @@ from arena.run.stop import Stop
 if TYPE_CHECKING:
     from arena.callbacks import Callbacks
     from arena.diagnostics.profile import RoleProfile
+    from arena.external.connection import Connection
     from arena.records.lock import RunLock
     from arena.records.scoreboard import Scoreboard
     from arena.run.profiles import Profiled
@@ -29,6 +30,7 @@ class ProcessState:
         begun: whether a role of this process has begun to play, so that the run folder has a boundary.
         repairable: whether all algorithms can be saved and loaded, so that a leg can be played again.
         tick: the farthest tick that a role of this process had seen of its match when it was interrupted.
+        connections: to the external games of the matches whose environments have played in this process.
         lock: of the run folder, held by the process that leads the run from its beginning to its end.
     """
 
@@ -42,6 +44,7 @@ class ProcessState:
     repairable: bool = True
     tick: int = 0
     lock: RunLock | None = None
+    connections: dict[int, Connection] = field(default_factory=dict)
 
     def begin_leg(self, *, repairable: bool) -> None:
         """Notes that a leg begins."""
@@ -67,6 +70,12 @@ class ProcessState:
         """Adds to the time of a role."""
         before = self.profiles.get(who)
         self.profiles[who] = profile if before is None else before.plus(profile)
+
+    def disconnect(self, reason: str) -> None:
+        """Ends all external games of this process."""
+        for connection in self.connections.values():
+            connection.close(reason)
+        self.connections.clear()
 
     def unlock(self) -> None:
         """Releases the lock of the run folder, if this process holds it."""

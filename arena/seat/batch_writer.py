@@ -26,7 +26,12 @@ def step_writer(
     """The fastest writer for these seats; `outboxes` [S, bytes] hold their replies."""
     first = layouts[0]
     entities = [entity for server in servers for entity in server.entities]
-    if first.uniform and entities == list(range(len(entities))) and all(alike(layout, first) for layout in layouts):
+    if (
+        not first.outside
+        and first.uniform
+        and entities == list(range(len(entities)))
+        and all(alike(layout, first) for layout in layouts)
+    ):
         return AlikeSeats(servers, first, outboxes).write
 
     def write_each(step: Step, ends: bool) -> None:

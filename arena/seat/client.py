@@ -106,6 +106,7 @@ class SeatClient:
         self.alone = welcome.alone
         self.part = welcome.part
         self.uniform = layout.uniform
+        self.outside = layout.outside
         self.rows = layout.rows
         self.seed = seed
         self._start = start
@@ -139,6 +140,8 @@ class SeatClient:
     def begin(self) -> None:
         """Waits for the first observations; further calls do nothing."""
         if not self._begun:
+            if self.outside:  # external games are played after the root's Go, which waits until all are ready
+                self._before_first_request()
             self._wait()
             self._begun = True
 
@@ -295,9 +298,15 @@ class SeatClient:
         return None if masks is None else masks[lane].copy()
 
     def info(self, entity: int, lane: int) -> Info:
-        """An entity's info in a lane, with its action mask if it has one."""
+        """An entity's info in a lane, with its action mask if it has one, and its given action."""
         info: Info = dict(self.infos.get(lane * len(self.entities) + entity, {}))
         mask = self.mask(entity, lane)
         if mask is not None:
             info["action_mask"] = mask
+        if self.outside and self.reply.given[lane, entity]:
+            info["given_action"] = row_of(self.action_spaces[entity], self.reply.given_actions[entity], lane)
         return info
+
+    def is_void(self, entity: int, lane: int) -> bool:
+        """Whether no algorithm is to learn from the transition that this tick completes."""
+        return self.outside and bool(self.reply.void[lane, entity])

@@ -14,8 +14,10 @@
         extra       1: infos follow as an extra part
         ended       number of rows that ended: the number of rows of `final` that are sent
         terminated, truncated, active, fresh, rewards [L, E]
+        void, given [L, E]                     only of external games, see `arena.game.api.Outside`
         masks       action masks, per block
         observations per block; on the tick that ends a lane's episode, the next episode's first ones (fresh)
+        given actions per block                only of external games
         final masks the last action masks of the rows that ended, in row order; sent as `final` is
         final       the last observations of the rows that ended, in row order; unused rows at the end are not sent
 
@@ -58,6 +60,7 @@ class SeatLayout:
 
     lanes: int
     blocks: tuple[Block, ...]
+    outside: bool = False  # whether the games are external
 
     @classmethod
     def of(
@@ -66,11 +69,13 @@ class SeatLayout:
         observation_spaces: Sequence[Space[Any]],
         action_spaces: Sequence[Space[Any]],
         mask_sizes: Sequence[int],
+        *,
+        outside: bool = False,
     ) -> SeatLayout:
         kinds = list(zip(observation_spaces, action_spaces, mask_sizes, strict=True))
         if all(kind == kinds[0] for kind in kinds):
-            return cls(lanes, (Block(tuple(range(len(kinds))), *kinds[0]),))
-        return cls(lanes, tuple(Block((index,), *kind) for index, kind in enumerate(kinds)))
+            return cls(lanes, (Block(tuple(range(len(kinds))), *kinds[0]),), outside)
+        return cls(lanes, tuple(Block((index,), *kind) for index, kind in enumerate(kinds)), outside)
 
     @property
     def entities(self) -> int:
@@ -147,8 +152,11 @@ class _ReplyArrays(NamedTuple):
     active: NDArray[np.bool_]
     fresh: NDArray[np.bool_]
     rewards: NDArray[np.float64]
+    void: NDArray[np.bool_]  # [L, E], or [L, 0] if the games are not external, as `given`
+    given: NDArray[np.bool_]
     masks: list[NDArray[np.int8]]  # per block [L, entities of the block, mask_size]
     leaves: list[list[NDArray[Any]]]  # per block and leaf [L, entities of the block, *shape]
+    given_actions: list[list[NDArray[Any]]]  # as `leaves`; empty if the games are not external
 
     @classmethod
     def allocate(cls, allocator: _Allocator, layout: SeatLayout) -> _ReplyArrays:
@@ -160,8 +168,10 @@ class _ReplyArrays(NamedTuple):
             active,
             fresh,
             allocator.take(np.float64, lanes, entities),
+            *(allocator.take(np.bool_, lanes, entities if layout.outside else 0) for _ in range(2)),
             [allocator.take(np.int8, lanes, len(b.entities), b.mask_size) for b in layout.blocks],
             [allocator.sample(b.observation_space, lanes, len(b.entities)) for b in layout.blocks],
+            [allocator.sample(b.action_space, lanes, len(b.entities)) for b in layout.blocks if layout.outside],
         )
 
 
@@ -192,7 +202,8 @@ class ReplyView:
         allocator = _Allocator(buffer)
         self.header = allocator.integers(_HEADER_SIZE)  # tick, last, extra, ended
         arrays = _ReplyArrays.allocate(allocator, layout)
-        self.terminated, self.truncated, self.active, self.fresh, self.rewards, masks, self._leaves = arrays
+        self.terminated, self.truncated, self.active, self.fresh, self.rewards = arrays[:5]
+        self.void, self.given, masks, self._leaves = arrays.void, arrays.given, arrays.masks, arrays.leaves
         self.quiet_bytes = allocator.offset  # length of a message in which no row has ended
         final_masks = [allocator.take(np.int8, lanes * len(b.entities), b.mask_size) for b in layout.blocks]
         self._final = [allocator.sample(b.observation_space, lanes * len(b.entities)) for b in layout.blocks]
@@ -207,6 +218,13 @@ class ReplyView:
         self._final_masks = {i: final for i, final in enumerate(final_masks) if layout.blocks[i].mask_size}
         self.by_entity = _by_entity(layout, self._leaves, [b.observation_space for b in layout.blocks])
         self.rows = [[_flat(leaf) for leaf in leaves] for leaves in self._leaves]
+        self.outside = layout.outside
+        self.given_actions: list[Any] = []  # per entity [L, *shape]; empty if the games are not external, as the next
+        self.given_rows: list[list[NDArray[Any]]] = [
+            [_flat(leaf) for leaf in leaves] for leaves in arrays.given_actions
+        ]
+        if layout.outside:
+            self.given_actions = _by_entity(layout, arrays.given_actions, [b.action_space for b in layout.blocks])
 
     @property
     def tick(self) -> int:

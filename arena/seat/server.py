@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.game.api import Frame, Info, Step
-from arena.game.spaces import flatten, no_op, write_sample
+from arena.game.api import Frame, Info, Outside, Step
+from arena.game.spaces import copy_rows, flatten, no_op, write_sample
 from arena.seat.layout import ReplyView, RequestView, SeatLayout
 from arena.seat.welcome import Welcome
 from arena.transport import Link
@@ -92,12 +92,22 @@ class SeatServer:
                 into[lanes] = array[lanes]
         if self._masked:
             self._write_masks(frame.masks, lanes)
+        if frame.outside is not None:
+            self._write_outside(frame.outside, lanes)
 
     def _write_masks(self, masks: Sequence[NDArray[np.int8] | None], lanes: Any) -> None:
         for entity, into in zip(self.entities, self.reply.masks_by_entity, strict=True):
             mask = masks[entity]
             if into is not None and mask is not None:
                 into[lanes] = mask[lanes]
+
+    def _write_outside(self, outside: Outside, lanes: Any) -> None:
+        reply = self.reply
+        reply.void[lanes] = outside.void[lanes][:, self._columns]
+        reply.given[lanes] = outside.given[lanes][:, self._columns]
+        if outside.given.any():
+            for entity, space, into in zip(self.entities, self._actions, reply.given_actions, strict=True):
+                copy_rows(space, outside.given_actions[entity], into, lanes)
 
     def idle_actions(self, chosen: Any) -> list[Any]:
         """The actions of an idle seat, per entity `[L, *shape]`; written into the request's buffer."""

@@ -22,6 +22,9 @@ class Welcome:
     alone: bool  # whether it is the only seat of its match, which may reset the game
     part: int = 0  # which block of the match's lanes; there is one Welcome per block, in order
     parts: int = 1  # number of blocks
+    outside: bool = False  # whether the games are external
 
     def layout(self) -> SeatLayout:
-        return SeatLayout.of(self.lanes, self.observation_spaces, self.action_spaces, self.mask_sizes)
+        return SeatLayout.of(
+            self.lanes, self.observation_spaces, self.action_spaces, self.mask_sizes, outside=self.outside
+        )

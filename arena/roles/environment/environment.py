@@ -12,8 +12,11 @@ from __future__ import annotations
 import time
 from operator import attrgetter
 
+from arena import registry
 from arena.diagnostics.profile import stopwatch
-from arena.plan.plan import MatchPlan, Role, RoleKind
+from arena.external.connection import Connection
+from arena.plan.plan import MatchPlan, Role, RoleKind, TickRules
+from arena.preflight.examine import constructor_errors_reported, external_games
 from arena.roles.environment.lane_block import LaneBlock
 from arena.roles.environment.restart import RestartLimit
 from arena.roles.protocol import Done, Go, Progress, Ready, Stopping
@@ -41,6 +44,7 @@ class Environment:
         self._role = Role(RoleKind.ENVIRONMENT, match.match, None)
         self._stopwatch = stopwatch(run.profile)
         limit = RestartLimit() if run.plan.on_env_error == "restart" else None
+        connection = self._connect(run, match, memory) if registry.is_external(match.make) else None
         # A number of episodes is counted over all lanes, so all lanes must end at the same tick: one block.
         shares = match.blocks if run.episodes is None else (range(match.lanes),)
         self._blocks = [
@@ -53,11 +57,15 @@ class Environment:
                 parts=len(shares),
                 limit=limit,
                 stopwatch=self._stopwatch,
+                connection=connection,
+                hurry=lambda: self._ends_early,
             )
             for part, lanes in enumerate(shares)
         ]
         self._reported = 0.0
         self._hold: int | None = None  # wait before this tick for a `Go` with the leg's end
+        self._ends_early = False  # the root has ordered to hold: external games are not waited for any more
+        self._ring = endpoint.bell() if connection is not None else None
         endpoint.on_order(Order.STOP, self._stop_at)
         self._memory = memory
 
@@ -71,14 +79,27 @@ class Environment:
                 block.abandon()
             raise
 
+    def _connect(self, run: Run, match: MatchPlan, memory: ProcessState) -> Connection:
+        """The connection to the external games of the match, which this process keeps from leg to leg."""
+        connection = memory.connections.get(match.match)
+        if connection is None:
+            seed = run.environment_seed(match, 0)
+            with constructor_errors_reported(match):
+                connection = Connection(lambda: external_games(match), match.lanes, match.external or TickRules(), seed)
+            memory.connections[match.match] = connection
+        return connection
+
     def _play(self) -> None:
-        for block in self._blocks:
+        external = self._ring is not None
+        for block in self._blocks if not external else ():
             block.begin()
         self._endpoint.send(0, Tag.TO_ROOT, pack(Ready(self._role)))
         go = expect(Go, self._endpoint.receive(0, Tag.FROM_ROOT))
         self._memory.begin_leg(repairable=go.repairable)
         for block in self._blocks:
             block.play_until(go.until)
+        for block in self._blocks if external else ():
+            block.begin()  # may wait for long: before Go, the root waits for all roles
         while playing := [block for block in self._blocks if not block.over]:
             for block in playing:
                 if self._hold is not None and block.tick + 1 >= self._hold:
@@ -104,6 +125,9 @@ class Environment:
         holds = ordered > tick and not over
         if holds:
             self._hold = ordered
+            self._ends_early = True
+            if self._ring is not None:
+                self._ring()
         self._endpoint.send(0, Tag.TO_ROOT, pack(Stopping(self._match.match, ordered, tick, holds)))
 
     def _await_end(self) -> None:

@@ -163,21 +163,8 @@ class EpisodeTracker:
         """The outcomes of an episode by the rule of the game."""
         if self._cut[lane]:
             return Verdict((None,) * len(returns), settled=False)
-        match = self._match
-        try:
-            return outcomes(
-                returns,
-                self._stated_of(lane),
-                entities=self._entity_counts,
-                rule=match.outcome,
-                sides=match.sides,
-            )
-        except NotZeroSum as error:
-            place = place_words((self._round, match.match, self._lanes[lane], episode))
-            raise NotZeroSum(
-                f"{place} has the {returns_words(returns)}, which do not add up to zero over two sides, but "
-                f"`envs.{match.env}.outcome` is zero_sum; set higher_return if the higher return wins, or none"
-            ) from error
+        place = (self._round, self._match.match, self._lanes[lane], episode)
+        return verdict(self._match, place, returns, self._stated_of(lane), self._entity_counts)
 
     def _seat_records(self, verdict: Verdict, returns: Sequence[float], idle: Sequence[int]) -> tuple[SeatRecord, ...]:
         return tuple(
@@ -194,3 +181,31 @@ class EpisodeTracker:
             next((stated[lane, int(entity)] for entity in entities if (lane, int(entity)) in stated), None)
             for entities in self._seats
         ]
+
+
+def verdict(
+    match: MatchPlan,
+    place: tuple[int, int, int, int],
+    returns: Sequence[float],
+    stated: Sequence[str | None],
+    entities: Sequence[int],
+) -> Verdict:
+    """The outcomes of an episode by the rule of the game.
+
+    Args:
+        match: the match.
+        place: round, match, lane and episode.
+        returns: per seat.
+        stated: per seat, the outcome that the game has stated.
+        entities: per seat, their number.
+
+    Raises:
+        NotZeroSum: the game is configured as zero-sum, and the episode was not.
+    """
+    try:
+        return outcomes(returns, stated, entities=entities, rule=match.outcome, sides=match.sides)
+    except NotZeroSum as error:
+        raise NotZeroSum(
+            f"{place_words(place)} has the {returns_words(returns)}, which do not add up to zero over two sides, but "
+            f"`envs.{match.env}.outcome` is zero_sum; set higher_return if the higher return wins, or none"
+        ) from error

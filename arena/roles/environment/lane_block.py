@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from arena.diagnostics.profile import Activity, Stopwatch
 from arena.errors import GameError, WriteError
+from arena.external.connection import Connection
 from arena.game.api import Frame, Step
 from arena.game.lockstep import Joint, Lockstep
 from arena.plan.plan import MatchPlan, Role, RoleKind
@@ -26,7 +27,9 @@ from arena.preflight.examine import adapted_game, check_idle_action, constructor
 from arena.records.metrics import EpisodeRecord
 from arena.roles.environment.episodes import EpisodeTracker
 from arena.roles.environment.recording import open_recording
-from arena.roles.environment.restart import RestartingGame, RestartLimit
+from arena.roles.environment.game_tracker import GameTracker
+from arena.roles.environment.hosted_games import HostedGames
+from arena.roles.environment.restart import Fault, RestartingGame, RestartLimit
 from arena.roles.protocol import Restarted
 from arena.run.run import Run
 from arena.seat.batch_writer import StepWriter, step_writer
@@ -51,6 +54,8 @@ class LaneBlock:
         parts: the number of blocks of the match.
         limit: the limit of restarts of the match's games; None: a game that fails ends the run.
         stopwatch: the stopwatch of the environment.
+        connection: to the match's games, if they are external.
+        hurry: whether ticks of external games are formed at once, as the leg is to end.
 
     Attributes:
         finished: records of the episodes that have ended; the environment reports and removes them.
@@ -67,6 +72,8 @@ class LaneBlock:
         parts: int,
         limit: RestartLimit | None = None,
         stopwatch: Stopwatch,
+        connection: Connection | None = None,
+        hurry: Callable[[], bool] = lambda: False,
     ) -> None:
         self._endpoint = endpoint
         self._run = run
@@ -75,15 +82,25 @@ class LaneBlock:
         self._part, self._parts = part, parts
         self._stopwatch = stopwatch
         seeds = [run.environment_seed(match, lane) for lane in lanes]
-        # Before the first tick, a constructor that fails is a mistake of the configuration.
-        with constructor_errors_reported(match) if run.leg.start == 0 else nullcontext():
-            self._game = RestartingGame(lambda: adapted_game(match, len(lanes)), lanes=lanes, seeds=seeds, limit=limit)
+        self._game: RestartingGame | HostedGames
+        if connection is not None:
+            self._game = HostedGames(connection, endpoint, limit=limit, hurry=hurry, report=self._report_fault)
+        else:
+            # Before the first tick, a constructor that fails is a mistake of the configuration.
+            with constructor_errors_reported(match) if run.leg.start == 0 else nullcontext():
+                self._game = RestartingGame(
+                    lambda: adapted_game(match, len(lanes)), lanes=lanes, seeds=seeds, limit=limit
+                )
         seat_entities = check_seats(match, self._game.interface)
         check_idle_action(match, self._game.interface)
         self._seats, self._write_step = self._open_seats(seat_entities)
         self._all_actions = self._joint_actions(frozenset())  # views of the received requests
         before = [run.leg.episodes.get((match.match, lane), 0) for lane in lanes]
-        self._tracker = EpisodeTracker(match, seat_entities, lanes, before, round=run.plan.round)
+        self._tracker: EpisodeTracker | GameTracker
+        if isinstance(self._game, HostedGames):
+            self._tracker = GameTracker(self._game, match, seat_entities, before, round=run.plan.round)
+        else:
+            self._tracker = EpisodeTracker(match, seat_entities, lanes, before, round=run.plan.round)
         self._lockstep = Lockstep(len(self._seats), run.plan.ticks, run.leg.start)
         self._seat_entities = seat_entities
         self._recording = open_recording(
@@ -114,6 +131,7 @@ class LaneBlock:
             alone=len(self._match.seats) == 1,
             part=self._part,
             parts=self._parts,
+            outside=isinstance(self._game, HostedGames),
         )
 
     @property
@@ -139,6 +157,8 @@ class LaneBlock:
     def begin(self) -> None:
         """Begins an episode in every lane and sends the first observations."""
         self._restart(np.ones(len(self._lanes), np.bool_), self._game.begin())
+        if isinstance(self._game, HostedGames):  # games may have ended since the last leg
+            self.finished += self._tracker.finish(self._game.tick.over, self.tick)
 
     def move(self) -> None:
         """Waits for the requests of all seats, then plays one tick or does the reset that they have agreed on."""
@@ -262,17 +282,22 @@ class LaneBlock:
         self, dropped: NDArray[np.bool_], seeds: Sequence[int | None] | None = None, options: Any = None
     ) -> Frame:
         """Replaces the game that has failed, reports it to the root, and returns the first frame of the new game."""
+        assert isinstance(self._game, RestartingGame), "external games are replaced by `HostedGames`"
         fault = self._game.fault
         assert fault is not None, "set by the failure"
         self._stopwatch.switch(Activity.ENVIRONMENT)
         frame = self._game.new_game(seeds, options)
         self._stopwatch.switch(Activity.COMMUNICATION)
         self._tracker.restart(np.flatnonzero(dropped))
+        self._report_fault(fault, dropped)
+        return frame
+
+    def _report_fault(self, fault: Fault, dropped: NDArray[np.bool_]) -> None:
+        """Reports to the root a failed game that was replaced; the episodes of the lanes `dropped` [L] are lost."""
         lanes = tuple(self._lanes[lane] for lane in np.flatnonzero(dropped).tolist())
         seconds = time.monotonic() - fault.time
         report = Restarted(self._match.match, self._lockstep.tick, lanes, fault.error, fault.trace, seconds)
         self._endpoint.send(0, Tag.TO_ROOT, pack(report))
-        return frame
 
     def _joint_actions(self, idle: frozenset[int]) -> tuple[Any, ...]:
         actions: list[Any] = [None] * len(self._game.interface.entities)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from arena.game.api import Frame, Interface, Step
 from arena.plan.plan import MatchPlan, SeatPlan
 from arena.roles.environment.episodes import EpisodeTracker
+from arena.roles.environment.game_tracker import GameTracker
 from arena.roles.environment.restart import Reset
 from arena.run.run import Run
 
@@ -60,7 +61,7 @@ def open_recording(
     run: Run,
     match: MatchPlan,
     interface: Interface,
-    tracker: EpisodeTracker,
+    tracker: EpisodeTracker | GameTracker,
     *,
     lanes: range,
     seat_entities: Sequence[tuple[int, ...]],
@@ -122,7 +123,7 @@ def _replay_writer(
 class _Samples:
     """Observations, actions, rewards and ends of every tick."""
 
-    def __init__(self, writer: SampleWriter, tracker: EpisodeTracker) -> None:
+    def __init__(self, writer: SampleWriter, tracker: EpisodeTracker | GameTracker) -> None:
         self._writer = writer
         self._tracker = tracker
         self.truncate = writer.truncate
@@ -139,7 +140,7 @@ class _Samples:
 class _Replays:
     """Seeds and actions, from which the match can be played again."""
 
-    def __init__(self, writer: ReplayWriter, tracker: EpisodeTracker) -> None:
+    def __init__(self, writer: ReplayWriter, tracker: EpisodeTracker | GameTracker) -> None:
         self._writer = writer
         self._tracker = tracker
         self.flush, self.close = writer.flush, writer.close

@@ -1,0 +1,70 @@
+"""The connection to the external games of one match, as a process keeps it through legs, evaluations and repairs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from arena.external.interface import ExternalGames
+from arena.external.slots import Game, Slots
+from arena.plan.plan import TickRules
+
+_log = logging.getLogger(__name__)
+
+
+def ring_nobody() -> None:
+    """The bell while no role plays the match."""
+
+
+class Connection:
+    """The external games of one match and their table; open and paused.
+
+    Args:
+        make: makes the games.
+        slots: the number of games at the same time.
+        rules: when ticks are formed and games are given up.
+        seed: of the match's first lane.
+
+    Attributes:
+        games: taking games.
+        table: as `games` has filled it.
+        finished: the accounts of games that are over and have not been recorded.
+        bell: wakes the role that plays the match.
+
+    Raises:
+        Exception: as raised by `make` and `ExternalGames.open`.
+    """
+
+    def __init__(self, make: Callable[[], ExternalGames], slots: int, rules: TickRules, seed: int) -> None:
+        self._make, self._slots, self._seed = make, slots, seed
+        self.bell: Callable[[], None] = ring_nobody
+        self.finished: list[Game] = []
+        self.games = self._open()
+        closed_loop = bool(getattr(self.games, "closed_loop", False))
+        self.table = Slots(self.games.interface, slots, rules, closed_loop=closed_loop)
+        self.pause(True)
+
+    def _open(self) -> ExternalGames:
+        games = self._make()
+        if (set_seed := getattr(games, "seed", None)) is not None:
+            set_seed(self._seed)
+        games.open(self._slots, lambda: self.bell())
+        return games
+
+    def pause(self, on: bool) -> None:
+        """Stops the clocks of all games, or lets them go on."""
+        self.games.pause(on)
+        self.table.pause(on)
+
+    def remake(self) -> None:
+        """Replaces games that have failed; the table, whose games are all lost, stays."""
+        self.close("failed")
+        self.games = self._open()
+
+    def close(self, reason: str) -> None:
+        """Ends all games; an error is only logged."""
+        try:
+            self.games.close(reason)
+        except Exception:
+            _log.exception("the connection to external games cannot be closed")

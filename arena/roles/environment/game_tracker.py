@@ -1,0 +1,129 @@
+"""Records the external games of a match: the counterpart of `EpisodeTracker`, whose episodes begin and end with legs.
+
+A game is recorded when it ends, with its account in the table of slots, which goes on from leg to leg. For the
+algorithms an episode ends with the leg all the same: `cut` truncates the rows of the games that go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.external.slots import Game
+from arena.game.api import Step
+from arena.plan.plan import MatchPlan
+from arena.records.metrics import EpisodeRecord, SeatRecord
+from arena.records.outcome import Verdict
+from arena.roles.environment.episodes import verdict
+from arena.roles.environment.hosted_games import HostedGames
+
+
+class GameTracker:
+    """Builds the records of external games.
+
+    Args:
+        games: of the match.
+        match: the match.
+        seat_entities: per seat, the indices of its entities in the game.
+        before: per slot, the number of games recorded before this leg; empty: none.
+        round: the league round of the match.
+
+    Attributes:
+        episodes: int64 [L], the number of recorded games per slot, including `before`.
+        playing: bool [L, E], always false: a failure of the connection ends its games by itself.
+    """
+
+    def __init__(
+        self,
+        games: HostedGames,
+        match: MatchPlan,
+        seat_entities: Sequence[tuple[int, ...]],
+        before: Sequence[int],
+        *,
+        round: int = 0,
+    ) -> None:
+        self._games = games
+        self._match = match
+        self._seats = [list(entities) for entities in seat_entities]
+        self._round = round
+        slots = match.lanes
+        self.episodes = np.array(before or [0] * slots, np.int64)
+        self.playing = np.zeros((slots, len(games.interface.entities)), np.bool_)
+        self._idle = np.zeros((slots, len(seat_entities)), np.int64)
+        self._cut = np.zeros(slots, np.bool_)
+
+    @property
+    def cut_now(self) -> NDArray[np.bool_]:
+        """[L] the slots whose game goes on, although the leg ends for the algorithms."""
+        return self._cut
+
+    def add_idle(self, seat: int, active: NDArray[np.bool_]) -> None:
+        """Counts an idle tick in the slots where the seat should have acted; `active` is [L, E] of the seat."""
+        self._idle[:, seat] += active.any(axis=1)
+
+    def tick(self, step: Step) -> tuple[NDArray[np.bool_], bool]:
+        """The slots [L] whose game is over, or cut by the end of the leg; and whether any entity has ended."""
+        ends = bool(np.count_nonzero(step.terminated | step.truncated))
+        return self._games.tick.over | self._cut, ends
+
+    def cut(self, step: Step) -> Step:
+        """Truncates all rows whose game goes on, on the last tick of a leg."""
+        goes_on, void = self._games.table.cut()
+        self._cut = goes_on.any(axis=1)
+        outside = step.frame.outside
+        assert outside is not None, "external games have it"
+        frame = step.frame._replace(outside=outside._replace(void=outside.void | void))
+        return step._replace(frame=frame, truncated=step.truncated | (goes_on & ~step.terminated))
+
+    def restart(self, lanes: NDArray[np.intp]) -> None:
+        """Nothing: a reset by a worker does not touch an external game."""
+
+    def finish(self, lanes: NDArray[np.bool_], tick: int) -> list[EpisodeRecord]:
+        """The records of all games that are over; a game that has never asked has none.
+
+        Raises:
+            NotZeroSum: the game is configured as zero-sum, and this one was not.
+        """
+        return [self._record(game, tick) for game in self._games.take_finished() if game.asked]
+
+    def _record(self, game: Game, tick: int) -> EpisodeRecord:
+        slot = game.slot
+        playing = [[entity for entity in entities if game.takes_part[entity]] for entities in self._seats]
+        taken = [seat for seat, entities in enumerate(playing) if entities]
+        returns = [float(game.returns[playing[seat]].mean()) for seat in taken]
+        episode = int(self.episodes[slot])
+        result = Verdict((None,) * len(taken), settled=False)
+        if not game.lost:
+            stated = [
+                next((game.outcomes[entity] for entity in playing[seat] if entity in game.outcomes), None)
+                for seat in taken
+            ]
+            place = (self._round, self._match.match, slot, episode)
+            result = verdict(self._match, place, returns, stated, [len(playing[seat]) for seat in taken])
+        seats = [self._match.seats[seat] for seat in taken]
+        record = EpisodeRecord(
+            round=self._round,
+            match=self._match.match,
+            env=self._match.env,
+            lane=slot,
+            episode=episode,
+            tick=tick,
+            length=int(game.lengths.max()),
+            terminated=game.terminated,
+            truncated=game.truncated,
+            seats=tuple(
+                SeatRecord(seat.policy, seat.entities, value, outcome, idle)
+                for seat, value, outcome, idle in zip(
+                    seats, returns, result.outcomes, self._idle[slot, taken].tolist(), strict=True
+                )
+            ),
+            cut=bool(game.lost),  # no result, as of an episode that the end of a leg has cut
+            settled=result.settled,
+            game=game.name,
+            lost=bool(game.lost),
+        )
+        self.episodes[slot] += 1
+        self._idle[slot] = 0
+        return record

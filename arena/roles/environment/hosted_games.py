@@ -1,0 +1,139 @@
+"""Hosts the external games of one match: waits until a tick can be formed from those that ask.
+
+The connection and its table of slots belong to the process: they outlive the legs of a run, its evaluations and the
+repair after a death elsewhere. `HostedGames` is what a `LaneBlock` plays in one leg; it takes the place of a
+`RestartingGame`.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.external.connection import Connection
+from arena.external.slots import Game, Slots, Tick
+from arena.game.api import Frame, Step
+from arena.roles.environment.restart import Fault, Reset, RestartLimit
+from arena.transport import Endpoint, Tag
+from arena.transport.endpoint import ANYONE
+
+Lanes = NDArray[np.bool_]
+
+
+class HostedGames:
+    """The external games of one match in one leg.
+
+    Args:
+        connection: open, and paused.
+        endpoint: of the environment.
+        limit: the limit of restarts of the match; None: a failure ends the run.
+        hurry: whether ticks are formed at once, as the leg is to end.
+        report: called with a failure after which the games were made anew, and the slots [L] whose games are lost.
+
+    Attributes:
+        fault: never set: a failure here ends games, not ticks.
+        tick: the newest formed tick.
+    """
+
+    fault: Fault | None = None
+    last_reset = Reset(None, None, new_game=True)
+
+    def __init__(
+        self,
+        connection: Connection,
+        endpoint: Endpoint,
+        *,
+        limit: RestartLimit | None,
+        hurry: Callable[[], bool],
+        report: Callable[[Fault, Lanes], None],
+    ) -> None:
+        self._connection = connection
+        self._endpoint = endpoint
+        self._limit = limit
+        self._hurry = hurry
+        self._report = report
+        self.interface = connection.games.interface
+        connection.bell = endpoint.bell()
+        self.tick: Tick
+
+    @property
+    def table(self) -> Slots:
+        """The slots of the match."""
+        return self._connection.table
+
+    def begin(self) -> Frame:
+        """Waits for the first tick of the leg; returns its frame."""
+        self._connection.pause(False)
+        self._form()
+        return self.tick.begun
+
+    def step(self, actions: Sequence[Any]) -> Step:
+        """Passes the actions on and waits for the next tick.
+
+        Raises:
+            Exception: as raised by the connection, if its games must not be made anew.
+        """
+        answers = self.table.answers(actions)
+        if len(answers.slots):
+            self._guarded(lambda: self._connection.games.answer(answers))
+        self._form()
+        return self.tick.step
+
+    def reset(
+        self, lanes: Lanes, seeds: Sequence[int | None] | None = None, options: Mapping[str, Any] | None = None
+    ) -> Frame:
+        """The current frame: external games begin by themselves, so seeds and options mean nothing."""
+        return self.tick.begun
+
+    def take_finished(self) -> list[Game]:
+        """The accounts of games that are over, each once."""
+        finished, self._connection.finished = self._connection.finished, []
+        return finished
+
+    def close(self) -> None:
+        """Pauses the games until the next leg."""
+        self.table.cut()
+        self._connection.pause(True)
+
+    close_quietly = close
+
+    def _form(self) -> None:
+        """Waits until a tick can be formed; other roles of the process run meanwhile."""
+        connection, table = self._connection, self.table
+        while True:
+            again = self._guarded(lambda: connection.games.poll(table))
+            for slot, reason in table.overdue():
+                if table.holds(slot):  # else all games were lost because of a failure
+                    table.lose(slot, reason)
+                    self._guarded(partial(connection.games.drop, slot, reason))
+            over = connection.games.exhausted and not table.held
+            tick = table.form(at_once=over or self._hurry())
+            if tick is not None:
+                break
+            waits = [seconds for seconds in (again, table.seconds()) if seconds is not None]
+            self._endpoint.sleep((self._endpoint.address, Tag.GAMES, ANYONE), min(waits, default=None))
+        self.tick = tick
+        connection.finished += tick.finished
+
+    def _guarded(self, call: Callable[[], Any]) -> Any:
+        """Calls the connection; after a failure all its games are lost and it is made anew, or the run ends."""
+        try:
+            return call()
+        except Exception as error:
+            if self._limit is None or not self._limit.allows():
+                raise
+            trace = "".join(traceback.format_exception(error)).rstrip()
+            fault = Fault(f"{type(error).__name__}: {error}", trace, time.monotonic())
+        lost = np.array([self.table.holds(slot) for slot in range(self.table.size)])
+        for slot in np.flatnonzero(lost).tolist():
+            self.table.lose(slot, "failed")
+        self._connection.remake()
+        self._report(fault, lost)
+        return None
