@@ -32,7 +32,8 @@ class Environment:
         endpoint: this role's endpoint.
         run: the run.
         match: the match.
-        memory: the state of this process; receives the tick of the match if the leg is interrupted.
+        memory: the state of this process; has the limit of restarts of the match, and receives the tick of the match
+            if the leg is interrupted.
     """
 
     def __init__(self, endpoint: Endpoint, run: Run, match: MatchPlan, memory: ProcessState) -> None:
@@ -40,7 +41,8 @@ class Environment:
         self._match = match
         self._role = Role(RoleKind.ENVIRONMENT, match.match, None)
         self._stopwatch = stopwatch(run.profile)
-        limit = RestartLimit() if run.plan.on_env_error == "restart" else None
+        restarts = run.plan.on_env_error == "restart"
+        limit = memory.restart_limits.setdefault(match.match, RestartLimit()) if restarts else None
         # A number of episodes is counted over all lanes, so all lanes must end at the same tick: one block.
         shares = match.blocks if run.episodes is None else (range(match.lanes),)
         self._blocks = [
