@@ -10,6 +10,7 @@ done       all blocks have played the leg                                       
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from operator import attrgetter
 
 from arena.diagnostics.profile import stopwatch
@@ -45,19 +46,22 @@ class Environment:
         limit = memory.restart_limits.setdefault(match.match, RestartLimit()) if restarts else None
         # A number of episodes is counted over all lanes, so all lanes must end at the same tick: one block.
         shares = match.blocks if run.episodes is None else (range(match.lanes),)
-        self._blocks = [
-            LaneBlock(
-                endpoint,
-                run,
-                match,
-                lanes=lanes,
-                part=part,
-                parts=len(shares),
-                limit=limit,
-                stopwatch=self._stopwatch,
-            )
-            for part, lanes in enumerate(shares)
-        ]
+        self._blocks: list[LaneBlock] = []
+        with ExitStack() as made:
+            for part, lanes in enumerate(shares):
+                block = LaneBlock(
+                    endpoint,
+                    run,
+                    match,
+                    lanes=lanes,
+                    part=part,
+                    parts=len(shares),
+                    limit=limit,
+                    stopwatch=self._stopwatch,
+                )
+                made.callback(block.abandon)
+                self._blocks.append(block)
+            made.pop_all()
         self._reported = 0.0
         self._hold: int | None = None  # wait before this tick for a `Go` with the leg's end
         endpoint.on_order(Order.STOP, self._stop_at)
