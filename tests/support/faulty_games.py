@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, ClassVar
+from weakref import WeakSet
 
 import numpy as np
 from gymnasium import spaces
@@ -81,6 +83,19 @@ class Faulty(Countdown):
         Faulty.closed += 1
         if self.fails_to_close:
             raise RuntimeError("the game cannot be closed")
+
+
+class InMemory(Countdown):
+    """A countdown that counts how many of its kind are in memory."""
+
+    alive: ClassVar[WeakSet[InMemory]] = WeakSet()
+    counts: ClassVar[list[int]] = []
+
+    def __init__(self) -> None:
+        super().__init__(5)
+        gc.collect()
+        self.alive.add(self)
+        self.counts.append(len(self.alive))
 
 
 _CHILD = """

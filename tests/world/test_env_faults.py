@@ -17,7 +17,7 @@ from arena.roles.root.root import RoleFailed
 from arena.run.prepare import prepare
 from arena.run.process_state import ProcessState
 from arena.terminal.display import silent_display
-from faulty_games import FAULTS, Faulty
+from faulty_games import FAULTS, Faulty, InMemory
 from in_process import play
 
 
@@ -173,6 +173,13 @@ def test_restarts_of_earlier_legs_count_for_the_limit(tmp_path: Path) -> None:
     with pytest.raises(RoleFailed, match=f"failed more than {MOST_RESTARTS} times"):
         play(data, tmp_path)
     assert losses(tmp_path / "run" / "faults.jsonl").restarts == MOST_RESTARTS
+
+
+def test_the_game_of_a_leg_is_freed_before_that_of_the_next_one_is_made(tmp_path: Path) -> None:
+    InMemory.counts.clear()
+    data = alone(make="faulty_games:InMemory", ticks=12, player={"algorithm": "workers:Counts"})
+    play({**data, "checkpoint_every": 4}, tmp_path)
+    assert InMemory.counts == [1, 1, 1]
 
 
 def test_restarts_before_an_evaluation_count_for_the_limit(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from arena.roles.protocol import Done, Go, Progress, Ready, Stopping
 from arena.run.process_state import ProcessState
 from arena.run.run import Run
 from arena.transport import Bytes, Endpoint, Order, Tag
+from arena.transport.endpoint import OrderHandler
 from arena.transport.pickling import expect, pack
 
 _REPORT_SECONDS = 0.25  # between two Progress messages
@@ -101,6 +102,9 @@ class Environment:
         episodes = tuple(count for block in self._blocks for count in block.episodes)
         done = Done(self._role, self.tick, self._stopwatch.profile(), episodes=episodes)
         self._endpoint.send(0, Tag.TO_ROOT, pack(done))
+        # An order may still come, but its handler must not keep these games in memory while the next leg makes its own.
+        tick = max(block.tick for block in self._blocks)
+        self._endpoint.on_order(Order.STOP, _refusal(self._endpoint, self._match.match, tick))
 
     def _stop_at(self, _: int, data: Bytes) -> None:
         """Handles the order to hold before a tick; it may arrive while another role of the process runs."""
@@ -131,3 +135,13 @@ class Environment:
             block.finished.clear()
         progress = Progress(self._match.match, self.tick, tuple(finished), last=last)
         self._endpoint.send(0, Tag.TO_ROOT, pack(progress))
+
+
+def _refusal(endpoint: Endpoint, match: int, tick: int) -> OrderHandler:
+    """A handler of the order to stop that says that the match has played its leg, up to `tick`."""
+
+    def refuse(_: int, data: Bytes) -> None:
+        stopping = Stopping(match, int.from_bytes(data, "little"), tick, holds=False)
+        endpoint.send(0, Tag.TO_ROOT, pack(stopping))
+
+    return refuse
