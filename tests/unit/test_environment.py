@@ -75,8 +75,11 @@ def test_an_order_to_stop_after_the_leg_is_answered(tmp_path: Path) -> None:
         for role in (1, 2):
             endpoint.send(role, Tag.FROM_ROOT, pack(Next(None)))
 
-    def other(role: Role) -> Callable[[RoleEndpoint], object]:
-        return lambda endpoint: run_role(endpoint, run, role, private=False)
+    def other(role: Role) -> Callable[[RoleEndpoint], None]:
+        def main(endpoint: RoleEndpoint) -> None:
+            run_role(endpoint, run, role, private=False)
+
+        return main
 
     mains = {0: root, **{run.address(role): other(role) for role in run.roles[1:]}}
     RoleScheduler({0: "root", 1: "environment", 2: "worker"}).run(mains)

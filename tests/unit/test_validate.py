@@ -107,6 +107,35 @@ def test_other_shape_is_refused_with_the_expected_one(changes: Any, found: str) 
         StepValidator(interface(), LANES).check_step(step(**changes))
 
 
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (None, r"the game gave a NoneType as the result of step\(\); expected an arena.game.api.Step"),
+        (tuple(step()), r"a tuple as the result of step\(\)"),
+        (step()._replace(frame=None), "a NoneType as a frame; expected an arena.game.api.Frame"),
+        (step()._replace(frame=step().frame._replace(observations=None)), "a NoneType as observations for 2 entities"),
+    ],
+)
+@pytest.mark.parametrize("mask_size", [0, 4])
+def test_anything_but_a_step_is_refused(given: Any, found: str, mask_size: int) -> None:
+    with pytest.raises(GameError, match=found):
+        StepValidator(interface(mask_size=mask_size), LANES).check_step(given)
+
+
+def test_a_reset_that_returns_nothing_is_refused() -> None:
+    with pytest.raises(GameError, match="a NoneType as a frame"):
+        StepValidator(interface(), LANES).check_frame(None, np.ones(LANES, np.bool_))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("space", [NUMBERS, Dict(near=NUMBERS)])
+def test_the_fast_test_is_not_tried_where_it_cannot_pass(space: Space[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    mask_size, masks = (4, (np.ones((LANES, 4), np.int8),) * 2) if space is NUMBERS else (0, (None, None))
+    validator = StepValidator(interface(space, mask_size), LANES)
+    monkeypatch.setattr(StepValidator, "_passes_fast_test", lambda *_: pytest.fail("it was tried"))
+    seen = np.zeros((LANES, 2), np.float32)
+    validator.check_step(step([seen if space is NUMBERS else {"near": seen}] * 2, masks))
+
+
 def test_other_dtypes_that_keep_the_values_pass() -> None:
     seen = [np.zeros((LANES, 2), np.float64), np.zeros((LANES, 2), np.int64)]
     StepValidator(interface(), LANES).check_step(step(seen, rewards=np.zeros((LANES, ENTITIES), np.float32)))
@@ -136,6 +165,8 @@ def test_masks_of_another_form_are_refused() -> None:
         validator.check_step(step(masks=(np.ones((LANES, 4)), fine)))
     with pytest.raises(GameError, match="1 masks for 2 entities"):
         validator.check_step(step(masks=(fine,)))
+    with pytest.raises(GameError, match="a NoneType as masks for 2 entities"):
+        validator.check_step(step(masks=None))
     right = step(masks=(fine, fine))
     with pytest.raises(GameError, match=r"'b' action masks as int8 \(3, 5\)"):
         validator.check_step(

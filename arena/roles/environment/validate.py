@@ -7,7 +7,7 @@ detailed checks, which name the first fault or find none.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -45,10 +45,12 @@ class StepValidator:
         Raises:
             GameError: names the first item that the interface does not allow.
         """
+        if not isinstance(step, Step):
+            raise GameError(f"a {type(step).__name__} as the result of step(); expected an arena.game.api.Step")
         try:
-            if self._passes_fast_test(step):
+            if self._kinds and self._passes_fast_test(step):
                 return
-        except (AttributeError, ValueError):  # not an array, or a wrong number of items: named below
+        except (AttributeError, TypeError, ValueError):  # not an array, or a wrong number of items: named below
             pass
         self._check_flags("terminated", step.terminated)
         self._check_flags("truncated", step.truncated)
@@ -93,12 +95,15 @@ class StepValidator:
         Raises:
             GameError: as `check_step`.
         """
+        if not isinstance(frame, Frame):
+            raise GameError(f"a {type(frame).__name__} as a frame; expected an arena.game.api.Frame")
         self._check_flags("active", frame.active)
         final_masks = frame.masks if frame.final_masks is None else frame.final_masks
         parts = {"observations": frame.observations, "masks": frame.masks, "final masks": final_masks}
         for what, given in parts.items():
-            if len(given) != self._shape[1]:
-                raise GameError(f"{len(given)} {what} for {self._shape[1]} entities")
+            if not isinstance(given, Sized) or len(given) != self._shape[1]:
+                found = f"{len(given)} {what}" if isinstance(given, Sized) else f"a {type(given).__name__} as {what}"
+                raise GameError(f"{found} for {self._shape[1]} entities")
         for entity, observed in enumerate(frame.observations):
             self._check_observation(entity, observed, lanes)
         for entity, masks in enumerate(zip(frame.masks, final_masks, strict=True)):
