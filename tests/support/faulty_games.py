@@ -33,7 +33,8 @@ class Faulty(Countdown):
 
     Args:
         length: of the episodes; of several lanes one for each, in turn.
-        fault: one of `FAULTS`; or `raise` and `exit`, in a step; `reset`, `make`: an exception there.
+        fault: one of `FAULTS`; or `raise` and `exit`, in a step; `info`: one that cannot be pickled; `reset`, `make`:
+            an exception there.
         at: in which step, or which reset, of the instance it fails; from 1.
         faulty: how many instances do, or the numbers of those that do, from 1.
         close: whether they cannot be closed either.
@@ -75,6 +76,8 @@ class Faulty(Countdown):
                 raise RuntimeError("the game cannot be stepped")
             if self.fault == "exit":
                 sys.exit(3)
+            if self.fault == "info":
+                rest[-1] = {"handle": lambda: self}
             if self.fault in FAULTS:
                 observation, reward = FAULTS[self.fault](observation, reward)
         return observation, reward, *rest

@@ -176,6 +176,58 @@ def test_masks_of_another_form_are_refused() -> None:
         validator.check_step(right._replace(frame=right.frame._replace(final_masks=(fine,))))
 
 
+class Unsendable:
+    """Cannot be pickled."""
+
+    def __reduce__(self) -> Any:
+        raise RuntimeError("it has a handle")
+
+
+def with_infos(*infos: Any, space: Space[Any] = NUMBERS, observations: Any = None) -> Step:
+    """A valid step, with infos for the entity "b" of the first lanes."""
+    given = [[{}, {}] for _ in range(LANES)]
+    for lane, info in enumerate(infos):
+        given[lane][1] = info
+    valid = step(observations)
+    return valid._replace(frame=valid.frame._replace(infos=given))
+
+
+@pytest.mark.parametrize(
+    "info",
+    [{"handle": Unsendable()}, {"handle": [Unsendable()]}, {"handle": np.array([Unsendable()])}, {"handle": lambda: 0}],
+)
+@pytest.mark.parametrize("composite", [False, True])
+def test_an_info_that_cannot_be_pickled_is_named(info: Any, composite: bool) -> None:
+    space, seen = NUMBERS, np.zeros((LANES, 2), np.float32)
+    validator = StepValidator(interface(Dict(near=space) if composite else space), LANES)
+    given = with_infos({"score": 1}, info, observations=[{"near": seen} if composite else seen] * 2)
+    words = "'b' in lane 1 the info 'handle', a .* that cannot be sent to a worker .*; expected a value that can be pi"
+    with pytest.raises(GameError, match=words):
+        validator.check_step(given)
+    with pytest.raises(GameError, match=words):
+        validator.check_frame(given.frame, np.ones(LANES, np.bool_))
+    validator.check_frame(given.frame, np.array([True, False, True]))
+
+
+def test_infos_of_any_value_that_can_be_pickled_pass() -> None:
+    values = {"n": 1, "x": np.float32(0.5), "a": np.zeros(3), "o": np.array([None]), "d": {"s": {1}}, "e": ValueError()}
+    StepValidator(interface(), LANES).check_step(with_infos(values, {0: None}))
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ([[{}, {}]], r"infos of the sizes \[2\]; expected 3 lanes of 2 entities"),
+        ([[{}, {}], [{}], [{}, {}]], r"infos of the sizes \[2, 1, 2\]"),
+        ([[{}, {}], [{}, None], [{}, {}]], "'b' in lane 1 a NoneType as its info; expected a dict"),
+    ],
+)
+def test_infos_of_another_form_are_refused(given: Any, found: str) -> None:
+    wrong = step()._replace(frame=step().frame._replace(infos=given))
+    with pytest.raises(GameError, match=found):
+        StepValidator(interface(), LANES).check_step(wrong)
+
+
 def test_lanes_that_were_not_reset_may_show_anything_after_a_reset() -> None:
     seen = [np.full((LANES, 2), np.nan, np.float32) for _ in range(ENTITIES)]
     for array in seen:

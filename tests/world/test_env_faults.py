@@ -83,7 +83,7 @@ def test_restarted_game_gets_unused_seeds(tmp_path: Path) -> None:
     assert Faulty.seeds == first, "and the same ones every time"
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", [*FAULTS, "info"])
 def test_invalid_value_of_a_game_ends_the_run_with_its_entity(fault: str, tmp_path: Path) -> None:
     data = alone(on_env_error="stop", fault=fault, lanes=2, player={"algorithm": "random"})
     with pytest.raises(RoleFailed, match=r"GameError: the game gave 'agent_0' in lane 0 .*; .*") as caught:
@@ -92,7 +92,7 @@ def test_invalid_value_of_a_game_ends_the_run_with_its_entity(fault: str, tmp_pa
     assert "environment of match 0 ('game')" in caught.value.failure.who
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", [*FAULTS, "info"])
 def test_invalid_value_of_a_game_reaches_no_worker_after_restart(fault: str, tmp_path: Path) -> None:
     played = play(alone(fault=fault), tmp_path)
     steps = [note for note in played.notes if note[1] == "step"]
