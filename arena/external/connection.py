@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from arena.external.interface import ExternalGames
 from arena.external.slots import Game, Slots
