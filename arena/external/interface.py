@@ -98,7 +98,9 @@ class ExternalGames(Protocol):
 
     interface: Interface
     address: str
-    exhausted: bool
+
+    @property
+    def exhausted(self) -> bool: ...
 
     def open(self, slots: int, ring: Callable[[], None]) -> None:
         """Begins to take games: binds, starts threads, launches.

@@ -31,10 +31,6 @@ def make_games(make: str, kwargs: Mapping[str, Any], copy: int = 0) -> ExternalG
     if kind == "thread":
         from arena.external.thread import ThreadGames
 
-        return ThreadGames(lambda: factory(**kwargs), made)
-    if kind == "poll":
-        from arena.external.poll import PolledGames
-
-        return PolledGames(made)
+        return ThreadGames(made)
     games: ExternalGames = made
     return games
