@@ -25,6 +25,7 @@ from arena.game.api import Interface
 from arena.game.spaces import as_action
 from arena.plan.plan import ONLY_ACT, MatchPlan, Plan, PolicyPlan
 from arena.plan.seats import check_seats
+from arena.preflight.external import check_external
 from arena.preflight.seats import (
     Learner,
     SeatSpaces,
@@ -94,6 +95,7 @@ def examine(
     Raises:
         ConfigError: the first mistake, with its place in the configuration.
     """
+    check_external(plan)
     lines: list[str] = []
     players = {name: _examine_algorithm(plan, policy, lines.append) for name, policy in plan.policies.items()}
     known: dict[str, Interface] = {}
