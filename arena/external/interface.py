@@ -88,7 +88,7 @@ class ExternalGames(Protocol):
 
     A class may also have the method `seed(entropy: int)`, called before `open` with the seed of the match's first lane;
     the attribute `close_s`, set before `open` to the key of that name; and the attribute `closed_loop`, true if every
-    request follows from an answer and no client may come or go by itself: then neither `idle_s` nor `answer_s` is applied.
+    request follows from an answer and no client may come or go by itself: `idle_s` and `answer_s` are not applied then.
 
     Attributes:
         interface: entities, spaces and sizes of masks; known before `open`.
