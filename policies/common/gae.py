@@ -95,7 +95,7 @@ def _in_turns(seen: Trajectories, gamma: float | Floats, gae_lambda: float) -> A
     for t in range(len(values) - 1, -1, -1):
         end, acted = ended[t], seen.active[t]
         known = known | end
-        spoiled = spoiled | void[t]
+        spoiled = void[t] | (spoiled & ~end)
         value = np.where(end, final_values[t], value)
         ahead = np.where(end, 0.0, ahead)
         owed = np.where(end, 0.0, owed) + seen.rewards[t]

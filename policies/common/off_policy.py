@@ -136,6 +136,10 @@ class LearnedActions(Protocol):
         """A batch of actions as the vector environment takes them."""
         ...
 
+    def from_env(self, actions: NDArray[Any]) -> Tensor:
+        """The inverse of `to_env`."""
+        ...
+
 
 class OffPolicy(Algorithm, ABC):
     """One worker of an off-policy algorithm.
@@ -262,6 +266,8 @@ class OffPolicy(Algorithm, ABC):
             actions = self.explore(leaves, moved(seen.mask, self.device)).cpu().numpy()
         else:
             actions = self.act_randomly(self.env.num_envs, seen.mask).numpy()
+        if seen.given is not None and seen.given_actions is not None and seen.given.any():  # a game has acted by itself
+            actions[seen.given] = self.actions.from_env(seen.given_actions[seen.given]).numpy()
         observations, rewards, terminated, truncated, infos = self.env.step(self.actions.to_env(actions))
         seen.add(actions, observations, rewards, terminated, truncated, infos)
         if self.noise is not None:

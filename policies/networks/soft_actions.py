@@ -74,6 +74,10 @@ class ContinuousActions:
         """A batch of actions as the vector environment takes them."""
         return self._box.to_env(actions)
 
+    def from_env(self, actions: NDArray[Any]) -> Tensor:
+        """Actions of the environment as learned from."""
+        return self._box.from_env(actions)
+
     def uniform(self, rows: int, mask: Tensor | None, generator: torch.Generator) -> Tensor:
         """Uniformly random actions."""
         return self._box.uniform(rows, generator)
@@ -140,6 +144,10 @@ class DiscreteActions(ContinuousActions):
 
     def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         return self._head.to_env(actions)
+
+    def from_env(self, actions: NDArray[Any]) -> Tensor:
+        """Actions of the environment as learned from."""
+        return self._head.from_env(actions)
 
     def uniform(self, rows: int, mask: Tensor | None, generator: torch.Generator) -> Tensor:
         return self.choose(torch.zeros(rows, self.outputs), mask, generator)
