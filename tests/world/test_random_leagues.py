@@ -1,4 +1,4 @@
-"""Random leagues, a thousand with the long tests: what is proved ends, what is refused gets stuck as it was told, nothing hangs."""
+"""Random leagues (a thousand with the long tests): what is proved ends, what is refused gets stuck, nothing hangs."""
 
 from __future__ import annotations
 
