@@ -28,6 +28,7 @@ from arena.config.matches import (
     FictitiousRule,
     MatchmakingConfig,
     PastSelvesRule,
+    UncertaintyRule,
 )
 from arena.league.metagame.payoff import posterior
 from arena.league.ratings.ranking import Standings
@@ -76,12 +77,11 @@ def draw(
     for learner in entry.policies:
         newest = tested.get(learner)
         free = entry.copies - (newest is not None)
-        weights = _weights(entry, learner, field)
-        if weights is None:
+        if isinstance(entry.rule, UncertaintyRule):
             standings = standings or _standings(entry, field)
             drawn = [_other(standings.next_pair(of=learner), learner) for _ in range(free)]
         else:
-            drawn = systematic(weights, free, rng)
+            drawn = systematic(_weights(entry, learner, field), free, rng)
         found[learner] = drawn if newest is None else [*drawn, newest]
     return found
 
@@ -110,8 +110,8 @@ def due(
     return found
 
 
-def _weights(entry: MatchmakingConfig, learner: str, field: OpponentPool) -> Weights | None:
-    """How often a learner is to meet each of its opponents; None where that is not a matter of weights."""
+def _weights(entry: MatchmakingConfig, learner: str, field: OpponentPool) -> Weights:
+    """How often a learner is to meet each of its opponents."""
     if isinstance(entry.rule, PastSelvesRule):
         own = [*field.snapshots.get(learner, ()), *field.past(entry.against)]
         return _mixed({learner: entry.rule.past_selves.self_play}, dict.fromkeys(own, 1.0))
@@ -119,7 +119,7 @@ def _weights(entry: MatchmakingConfig, learner: str, field: OpponentPool) -> Wei
         return _fictitious(entry.rule.fictitious, entry.members, learner, field)
     if isinstance(entry.rule, ExploitersRule):
         return _exploiters(entry.rule.exploiters, entry.members, learner, field)
-    return None
+    raise TypeError(f"rule {entry.rule.kind!r}: arena.league.matchmaking says nothing about how it draws opponents")
 
 
 def _mixed(first: Weights, second: Weights) -> Weights:
