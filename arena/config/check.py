@@ -1,4 +1,8 @@
-"""Checks of a configuration that no single field can express: unknown names, contradictions, excessive sizes."""
+"""Checks of a configuration that no single field can express: unknown names, contradictions, excessive sizes.
+
+Type and range of a single key are checked before: `arena.config.schema` has the fields, `arena.config.fields` their
+types, and `arena.config.decode` refuses a value that does not fit.
+"""
 
 from __future__ import annotations
 
