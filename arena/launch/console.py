@@ -64,14 +64,8 @@ def display_for(run: Run) -> Display:
         return EventDisplay(run, write_event)
     from arena.terminal.display import make_display  # only rank 0 has a display
 
-    columns = terminal_columns()
-    return make_display(
-        sys.stdout,
-        terminal=columns > 0,
-        width=columns or None,
-        total_ticks=run.total_ticks,
-        colors={name: policy.color for name, policy in run.plan.policies.items()},
-    )
+    colors = {name: policy.color for name, policy in run.plan.policies.items()}
+    return make_display(sys.stdout, columns=terminal_columns(), total_ticks=run.total_ticks, colors=colors)
 
 
 def terminal_columns() -> int:
