@@ -125,7 +125,8 @@ def later_matches(config: Config) -> tuple[tuple[str, MatchConfig], ...]:
         if generator is not None and generator.adaptive:
             for first, second in _unseen(generator, sides_of(config, generator), config.learners):
                 learns = any(name in new and config.policies[name].learns for name in (first, second))
-                copies = _copies(generator) if learns else 1
+                of_pairing = 1 if isinstance(generator, MatchmakingConfig) else generator.copies
+                copies = generator.turns * of_pairing if learns else 1
                 found.append((path, generator.match(generator.team(first), generator.team(second), copies=copies)))
     return tuple(found)
 
@@ -175,7 +176,8 @@ def sides_of(config: Config, generator: Generator) -> Sides:
         generator: a generator of it whose matches depend on results.
     """
     if isinstance(generator, KnockoutConfig):
-        first, second = _of_knockout(generator.policies)
+        pairs = [pair for drawn in brackets(generator.policies) for bracket in drawn for pair in bracket]
+        first, second = ({name for pair in pairs for name in pair[side]} for side in (0, 1))
     elif isinstance(generator, SwissConfig):
         first = second = {*generator.policies}
     else:
@@ -192,7 +194,7 @@ def sides_of(config: Config, generator: Generator) -> Sides:
 
 def _unseen(generator: Generator, sides: Sides, learns: Collection[str]) -> Iterator[tuple[str, str]]:
     """Pairs that fill the seats which policies do not take in the first round, with different policies if possible."""
-    opening = [(first[0], second[0]) for first, second in map(_teams, generator.matches(learns=learns))]
+    opening = [(match.names[0], match.names[-1]) for match in generator.matches(learns=learns)]
     seated = Sides(*([*zip(*opening, strict=True)] or [(), ()]))
     missing = [[name for name in side if name not in known] for side, known in zip(sides, seated, strict=True)]
     for name in missing[0]:
@@ -208,18 +210,6 @@ def _other(name: str, names: Iterable[str]) -> str | None:
     return next((other for other in names if other != name), None)
 
 
-def _teams(match: MatchConfig) -> tuple[Sequence[str], Sequence[str]]:
-    """The policies of the two sides of a generator's match."""
-    names = match.names
-    return names[: len(names) // 2], names[len(names) // 2 :]
-
-
-def _copies(generator: Generator) -> int:
-    """The least number of matches of a pairing."""
-    drawn_once = isinstance(generator, MatchmakingConfig)
-    return generator.turns * (1 if drawn_once else generator.copies)
-
-
 # knockouts
 
 _Slot = frozenset[tuple[str, int]]
@@ -227,12 +217,6 @@ _Slot = frozenset[tuple[str, int]]
 
 Bracket: TypeAlias = tuple[tuple[Team, Team], ...]
 """Pairs of places, each with the policies that may reach it."""
-
-
-def _of_knockout(policies: Sequence[str]) -> tuple[set[str], set[str]]:
-    pairs = [pair for drawn in brackets(policies) for bracket in drawn for pair in bracket]
-    first, second = ({name for pair in pairs for name in pair[side]} for side in (0, 1))
-    return first, second
 
 
 def brackets(policies: Sequence[str]) -> Iterator[list[Bracket]]:
