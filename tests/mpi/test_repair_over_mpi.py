@@ -237,7 +237,7 @@ def test_repeatedly_failing_process_ends_the_run(tmp_path: Path) -> None:
     config["matches"][0] |= {"copies": 1}
     ended = arena(tmp_path, "train", write(tmp_path, config), "--run-dir", "run")
     assert ended.code == 1
-    assert "its process has died 5 times since the last boundary; it is no accident" in ended.err
+    assert "its process has died 5 times since the last boundary; this is no accident" in ended.err
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 0)])
