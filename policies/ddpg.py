@@ -146,12 +146,13 @@ class DDPG(OffPolicy):
 
     def backward(self, batch: Transitions) -> tuple[Tensor, Tensor]:
         """Adds the gradients of the losses to `grad` of the weights; means of the metrics, and the mean errors [N]."""
-        if closed_form.applies(self.network.critics.encoder, self.device):
+        if closed_form.applies(self, DDPG, self.network.critics.encoder):
             return deterministic.ddpg(self, batch, actor=self.actor_is_due)
         loss, metrics, errors = self.loss(batch)
         torch.autograd.backward([loss])
         return metrics, errors
 
+    # perceptrons on the CPU use policies/closed_form/deterministic.py; tests/unit/test_closed_form.py compares both
     def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
         """The sum of the losses, the means of the metrics, and the mean errors of the critics [N]."""
         critics = self.network.critics

@@ -211,12 +211,13 @@ class DQN(OffPolicy):
 
     def backward(self, batch: Transitions) -> tuple[Tensor, Tensor]:
         """Adds the gradient of the loss to `grad` of the weights; means of `metric_names`, and the errors [N]."""
-        if closed_form.applies(self.network.encoder, self.device):
+        if closed_form.applies(self, DQN, self.network.encoder):
             return q_learning.dqn(self, batch)
         loss, metrics, errors = self.loss(batch)
         torch.autograd.backward([loss])
         return metrics, errors
 
+    # perceptrons on the CPU use policies/closed_form/q_learning.py; tests/unit/test_closed_form.py compares both
     def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
         """Huber's loss of Q(s, a) - y, the means of `metric_names`, and the errors [N]."""
         taken = self.network(batch.observations).gather(1, batch.actions.unsqueeze(1)).squeeze(1)

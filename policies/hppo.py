@@ -309,7 +309,7 @@ class HPPO(PPO):
 
     def backward(self, batch: Batch) -> Tensor:
         """Adds the gradient of both losses to `grad` of the weights; returns the means of `metric_names`."""
-        if not closed_form.applies(self.network.encoder, self.device):
+        if not closed_form.applies(self, HPPO, self.network.encoder):
             return super().backward(batch)
         metrics = actor_critic.ppo(self.network, batch, self.options, 1 / batch.size).mean(1)
         decisions, share = self.decisions(batch), self.options.option_ticks / batch.size
@@ -319,6 +319,7 @@ class HPPO(PPO):
             [metrics, self.of_manager(actor_critic.ppo(self.network.manager, decisions, self.options, share), batch)]
         )
 
+    # perceptrons on the CPU use policies/closed_form/actor_critic.py; tests/unit/test_closed_form.py compares both
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The worker's loss and the manager's, see above, and the means of `metric_names`."""
         loss, metrics = super().loss(batch)

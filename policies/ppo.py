@@ -169,12 +169,13 @@ class PPO(OnPolicy):
 
     def backward(self, batch: Batch) -> Tensor:
         """Adds the gradient of the loss to `grad` of the weights; returns the means of `metric_names`."""
-        if closed_form.applies(self.network.encoder, self.device):
+        if closed_form.applies(self, PPO, self.network.encoder):
             return actor_critic.ppo(self.network, batch, self.options, 1 / batch.size).mean(1)
         loss, metrics = self.loss(batch)
         torch.autograd.backward([loss])
         return metrics.detach()
 
+    # perceptrons on the CPU use policies/closed_form/actor_critic.py; tests/unit/test_closed_form.py compares both
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """-L of equation (9), and the means of `metric_names` over the minibatch."""
         metrics = self.losses(self.network, batch).mean(1)
@@ -182,7 +183,7 @@ class PPO(OnPolicy):
         return policy_loss + self.options.vf_coef * value_loss - self.options.ent_coef * entropy, metrics
 
     def losses(self, network: ActorCritic, batch: Batch) -> Tensor:
-        """The losses of each transition and other metrics, [5, N]; `policies.closed_form` has the derivative."""
+        """The losses of each transition and other metrics, [5, N]."""
         o = self.options
         policy, values = network.policy_and_value(batch.observations, batch.masks, batch.lengths)
         log_ratio = policy.log_prob(batch.actions) - batch.log_probs

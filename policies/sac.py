@@ -135,12 +135,13 @@ class SAC(OffPolicy):
 
     def backward(self, batch: Transitions) -> tuple[Tensor, Tensor]:
         """Adds the gradients of all losses to `grad` of the weights; means of `metric_names`, and the errors [N]."""
-        if closed_form.applies(self.network.critics.encoder, self.device):
+        if closed_form.applies(self, SAC, self.network.critics.encoder):
             return soft_actor_critic.sac(self, batch)
         loss, metrics, errors = self.loss(batch)
         torch.autograd.backward([loss])
         return metrics, errors
 
+    # perceptrons on the CPU use policies/closed_form/soft_actor_critic.py; tests/unit/test_closed_form.py compares both
     def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
         """The sum of all losses, the means of `metric_names`, and the mean errors of the critics [N]."""
         network, actions, alpha = self.network, self.actions, self.alpha
