@@ -28,6 +28,7 @@ from arena.errors import ConfigError, WriteError, located, nearest
 from arena.launch import lead
 from arena.league import rounds_file
 from arena.league.rounds import Round
+from arena.preflight.external import refuse_external
 from arena.records import checkpoint
 from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
@@ -272,6 +273,7 @@ def _seats(entry: MatchConfig, policy: str) -> int:
 
 def _play(contest: Contest, folder: Path, episodes: int, *, greedy: bool) -> int:
     """Plays one contest and prints its lines; a mistake leaves no folder behind."""
+    refuse_external(contest.config)
     made = [path for path in folder.parents if not path.exists()]
     run = prepare(contest.config, ranks=1, run_dir=str(folder))
     run = replace(run, episodes=episodes_per_lane(run, contest.titles, episodes), greedy=greedy)

@@ -25,6 +25,7 @@ from arena.league import rounds_file
 from arena.league.rounds import Round
 from arena.plan.build import make_plan
 from arena.plan.plan import MatchPlan
+from arena.preflight.external import refuse_external
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
 
@@ -286,6 +287,7 @@ class _Game(NamedTuple):
 def _settings(source: Source) -> dict[_Game, MatchConfig]:
     """Each match of a source once, without its players."""
     with located(source=source.path):
+        refuse_external(source.config)
         plan = make_plan(source.config)
         _check_games(plan.matches)
         entries = [entry for _, entry in source.config.entries()]

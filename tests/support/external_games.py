@@ -1,0 +1,140 @@
+"""External games for tests: loops of their own in threads of the environment's process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+from arena.external import ExternalClosed, ExternalEnv, ExternalError
+from in_process import NOTES
+
+
+class Poles(ExternalEnv):
+    """CartPoles in a thread each; all begin their first episode before the first one asks.
+
+    Args:
+        seeds: of the first episode of each.
+    """
+
+    def __init__(self, seeds: Sequence[int]) -> None:
+        self._games = [gymnasium.make("CartPole-v1") for _ in seeds]
+        self._seeds = seeds
+        self.observation_space = self._games[0].observation_space
+        self.action_space = self._games[0].action_space
+
+    def run(self) -> None:
+        first = [self.start_episode(f"first-{number}") for number in range(len(self._games))]
+        threads = [threading.Thread(target=self._play, args=place) for place in enumerate(first)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _play(self, number: int, episode: str) -> None:
+        game = self._games[number]
+        observation, _ = game.reset(seed=self._seeds[number])
+        while True:
+            over = truncated = False
+            try:
+                while not over:
+                    observation, reward, over, truncated, _ = game.step(self.get_action(episode, observation))
+                    self.log_returns(episode, float(reward))
+                    over = over or truncated
+                self.end_episode(episode, observation, truncated=truncated)
+                observation, _ = game.reset()
+                episode = self.start_episode()
+            except ExternalClosed:
+                return
+
+
+class Line(ExternalEnv):
+    """Walks along a line: the observation is the number of the step, the reward of a step its number, for `steps`.
+
+    Args:
+        steps: of an episode.
+        games: that are played one after the other; then `run` returns.
+        given: every so many steps the game acts by itself; 0: never.
+        truncated: whether an episode is truncated, without a last observation.
+        fails_after: step of the first episode at which `run` raises.
+        training: whether algorithms learn.
+    """
+
+    observation_space = Box(-1.0, 1e6, (1,), np.float32)
+    action_space = Discrete(3)
+
+    def __init__(
+        self,
+        steps: int = 10,
+        games: int = 1000,
+        given: int = 0,
+        truncated: bool = False,
+        fails_after: int = -1,
+        training: bool = True,
+    ) -> None:
+        self._steps, self._count, self._given = steps, games, given
+        self._truncated, self._fails_after, self._training = truncated, fails_after, training
+
+    def run(self) -> None:
+        for number in range(self._count):
+            episode = self.start_episode(f"walk-{number}", training_enabled=self._training)
+            for step in range(self._steps):
+                if number == 0 and step == self._fails_after:
+                    raise RuntimeError("the walker has fallen")
+                observation = np.array([step], np.float32)
+                if self._given and step % self._given == 0:
+                    self.log_action(episode, observation, 2)
+                else:
+                    self.get_action(episode, observation)
+                self.log_returns(episode, float(step))
+            if self._truncated:
+                self.end_episode(episode, truncated=True)
+            else:
+                self.end_episode(episode, np.array([self._steps], np.float32), info={"outcome": "win"})
+
+
+class Silent(ExternalEnv):
+    """Plays nothing until the run ends; then it raises `ExternalClosed` if it asks."""
+
+    observation_space = Box(-1.0, 1.0, (1,), np.float32)
+    action_space = Discrete(2)
+
+    def run(self) -> None:
+        while not self.closed:
+            time.sleep(0.01)
+
+
+class Wrong(Line):
+    """Breaks rules, notes the codes of the refusals, and then walks."""
+
+    def run(self) -> None:
+        seen = np.zeros(1, np.float32)
+        episode = self.start_episode("one")
+        calls: list[Any] = [
+            lambda: self.start_episode("one"),
+            lambda: self.get_action("another", seen),
+            lambda: self.get_action(episode, np.zeros(2, np.float32)),
+            lambda: self.get_action(episode, np.array([np.nan], np.float32)),
+            lambda: self.get_action(episode, "text"),
+            lambda: self.get_action(episode, seen, entity="nobody"),
+            lambda: self.get_action(episode, seen, mask=[1, 1, 1]),
+            lambda: self.log_action(episode, seen, 3),
+            lambda: self.log_returns(episode, float("inf")),
+            lambda: self.start_episode("two", entities=["nobody"]),
+        ]
+        for call in calls:
+            try:
+                call()
+            except ExternalError as error:
+                NOTES.append(error.code)
+        self.end_episode(episode)
+        try:
+            self.end_episode(episode)
+        except ExternalError as error:
+            NOTES.append(error.code)
+        super().run()
