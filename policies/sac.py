@@ -60,15 +60,15 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
     buffer_size: Count = 1_000_000  # observations that the group's replay holds at most; the oldest go first
     batch_size: Count | Auto = AUTO  # transitions per worker in one gradient step; auto: 256 / workers, at least 64
     train_every: Count = 1  # ticks between two meetings of the group, at which it learns
-    training_intensity: Positive | Auto = AUTO  # transitions replayed per one collected; auto: 256 / (group rows)^0.75
+    training_intensity: Positive | Auto = AUTO  # replays per sample; auto: round(256 / (group's rows)^0.75), at least 1
     tau: PositiveFraction = 0.005  # how far the target networks move to what is learned; 1: they become a copy
     target_update_interval: Count = 1  # gradient steps between two moves of the target networks
-    max_grad_norm: Positive | None = None  # longest gradient that is stepped on; null: any
+    max_grad_norm: Positive | None = None  # gradients are scaled down to this norm at most; null: never
     hidden_sizes: Sizes = (256, 256)  # layers of the actor, and of each critic
     ent_coef: NonNegative | Auto = "auto"  # the temperature alpha: a number, or auto: learned, from 1
-    target_entropy: float | Auto = "auto"  # in nats; auto: minus the numbers of an action, or 0.98 of uniform choice
+    target_entropy: float | Auto = "auto"  # in nats; auto: minus the size of the Box, or 0.98 log(choices)
 
-    ALONE, FALLS = 256.0, 0.75
+    INTENSITY_OF_ONE_ROW, INTENSITY_EXPONENT = 256.0, 0.75
 
     def __post_init__(self) -> None:
         super().__post_init__()
