@@ -80,7 +80,7 @@ def _check_enough_rounds(config: Config, generator: Generator, path: str) -> Non
 
 
 def _check_matchmaking(config: Config, entry: MatchmakingConfig, path: str) -> None:
-    if not entry.draws_others:
+    if not entry.options.draws_others:
         _check_alone(entry, path)
     if isinstance(entry.rule, ExploitersRule):
         _check_exploiters(entry, path)
@@ -249,7 +249,7 @@ def most_gate_games(config: Config, name: str) -> int:
     lanes = 0  # of all these rounds
     for _, entry in matchmaking_of(config):
         if name in entry.policies:
-            matches = rounds * (entry.copies if entry.draws_others else 1) * entry.turns
+            matches = rounds * (entry.copies if entry.options.draws_others else 1) * entry.turns
             lanes += matches // 2 * 2 * entry.lanes  # the gate looks at equally many games from each side
     return lanes * config.ticks
 

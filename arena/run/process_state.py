@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from arena.diagnostics.profile import RoleProfile
     from arena.records.lock import RunLock
     from arena.records.scoreboard import Scoreboard
+    from arena.roles.environment.restart import RestartLimit
     from arena.run.profiles import Profiled
 
 
@@ -30,6 +31,7 @@ class ProcessState:
         repairable: whether all algorithms can be saved and loaded, so that a leg can be played again.
         tick: the farthest tick that a role of this process had seen of its match when it was interrupted.
         lock: of the run folder, held by the process that leads the run from its beginning to its end.
+        restart_limits: by match, of the environments of this process; they count across legs.
     """
 
     tolerant: bool = False
@@ -42,6 +44,7 @@ class ProcessState:
     repairable: bool = True
     tick: int = 0
     lock: RunLock | None = None
+    restart_limits: dict[int, RestartLimit] = field(default_factory=dict)
 
     def begin_leg(self, *, repairable: bool) -> None:
         """Notes that a leg begins."""

@@ -8,6 +8,7 @@ StackedObservation      stacks the last observations of each entity
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -99,7 +100,7 @@ class TimeLimited(BatchedWrapper):
         return Step(frame, np.where(going, step.rewards, 0.0), terminated, truncated)
 
 
-class ObservationWrapper(BatchedWrapper):
+class ObservationWrapper(BatchedWrapper, ABC):
     """Changes observations; the results are in buffers that are valid until the next call.
 
     A row changes at a reset of its lane, and at a tick after which its entity is to act or at which its episode ends.
@@ -138,9 +139,9 @@ class ObservationWrapper(BatchedWrapper):
         """Adds the first observations of an entity's episodes in the lanes `rows`; `batch` has all lanes."""
         self._observe(entity, batch, rows)
 
+    @abstractmethod
     def _observe(self, entity: int, batch: Any, rows: Any) -> None:
         """Adds the observations of an entity in the lanes `rows`; `batch` has all lanes."""
-        raise NotImplementedError
 
 
 class TransformedObservation(ObservationWrapper):

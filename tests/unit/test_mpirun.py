@@ -366,9 +366,10 @@ def test_signals_while_the_processes_start_neither_kill_them_nor_are_lost(
     def signalled() -> None:
         wait_for(ready.exists)
         for number in sent:
-            os.kill(os.getpid(), number)
+            signal.pthread_kill(waiting, number)  # to the thread that blocks it; the process has others that do not
         joining.touch()
 
+    waiting = threading.get_ident()
     signalling = threading.Thread(target=signalled)
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, sent)  # the handlers may not be there yet
     try:

@@ -257,7 +257,7 @@ folder = RunFolder.open(Path({str(tmp_path / "run")!r}))
 with Recorder(folder, {{}}) as recorder:
     recorder.update(UpdateRecord("blue", 1, 1, 1, 0.1, {{"loss": 1.0}}))
 checkpoint.load(checkpoint.save(folder.checkpoints_path("blue"), {{}}, policy="blue", algorithm="x", ticks=1, update=1))
-display = make_display(io.StringIO(), terminal=True, width=80, total_ticks=1, colors={{}})
+display = make_display(io.StringIO(), columns=80, total_ticks=1, colors={{}})
 display.start(); display.update(1, Scoreboard()); display.stop()
 print([name for name in ("torch", "mpi4py", "tensorboardX", "google.protobuf") if name in sys.modules])
 """
