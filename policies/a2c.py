@@ -58,9 +58,11 @@ class A2C(PPO):
 
     def update(self, batch: Batch, largest: int) -> Metrics:
         """The one gradient step of an update; its metrics."""
-        what = f"update {self.updates + 1}"
-        metrics = self.group_learner.mean_gradients(batch, self.backward, self.metric_names, self.optimizer, what=what)
-        self.group_learner.step([self.optimizer], self.learning_rate, what=what)
+        label = f"update {self.updates + 1}"
+        metrics = self.group_learner.mean_gradients(
+            batch, self.backward, self.metric_names, self.optimizer, label=label
+        )
+        self.group_learner.step([self.optimizer], self.learning_rate, label=label)
         return metrics
 
     def backward(self, batch: Batch) -> Tensor:

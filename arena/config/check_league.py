@@ -280,13 +280,18 @@ def _check_evolution(config: Config, rule: EvolutionConfig, path: str) -> None:
             "needs two or more policies that learn by the same algorithm: one copies the weights of another", path=path
         )
     for option, perturb in rule.perturb.items():
-        _check_perturb(perturb, f"{path}.perturb.{option}")
+        place = f"{path}.perturb.{option}"
+        if not perturb.factors:
+            raise ConfigError("is empty; name at least one factor: one of them is drawn", path=f"{place}.factors")
+        low, high = perturb.at_least, perturb.at_most
+        if low is not None and high is not None and low > high:
+            raise ConfigError(f"found {low}, above `at_most: {high}`", path=f"{place}.at_least")
         values = [
             _checked_option(config.policies[name].options, name, option, perturb, path)
             for population in found
             for name in population
         ]
-        _check_changes(perturb, values, f"{path}.perturb.{option}")
+        _check_changes(perturb, values, place)
 
 
 def _check_population(config: Config, rule: EvolutionConfig, path: str) -> None:
@@ -306,13 +311,6 @@ def _check_population(config: Config, rule: EvolutionConfig, path: str) -> None:
                 f"{name!r} is an exploiter: it starts again from its first weights, and copies no other policy",
                 path=place,
             )
-
-
-def _check_perturb(perturb: PerturbConfig, path: str) -> None:
-    if not perturb.factors:
-        raise ConfigError("is empty; name at least one factor: one of them is drawn", path=f"{path}.factors")
-    if None not in (perturb.at_least, perturb.at_most) and perturb.at_least > perturb.at_most:  # type: ignore[operator]
-        raise ConfigError(f"found {perturb.at_least}, above `at_most: {perturb.at_most}`", path=f"{path}.at_least")
 
 
 def _checked_option(options: Mapping[str, Any], policy: str, option: str, perturb: PerturbConfig, path: str) -> float:

@@ -89,7 +89,10 @@ def run_rank(leader: Callable[[], Rank0]) -> int:
     stop = Stop()
     stop.note()
     signal.alarm(_START_SECONDS)  # MPI waits forever for a process that dies before it has joined
-    mpi = _start_mpi()
+    try:
+        from arena.transport import mpi
+    except (ImportError, RuntimeError) as error:
+        raise ConfigError(f"mpi4py finds no MPI library. {mpirun.NO_MPI}") from error
     mpirun.tell_joined(sys.stderr)
     return Rank(mpi, leader, stop).take_part()
 
@@ -132,7 +135,12 @@ class Rank:
         except BaseException as error:
             if not self._team.is_peer_failure(error):
                 raise
-            self._announce_death()
+            self._lost_at = time.monotonic()
+            if not self._team.tolerant:
+                time.sleep(_ABORT_SECONDS)  # the launcher ends all processes; if it does not, this process does
+                self._abort()
+            self._team.revoke()
+            self._team.agree(False)  # waits until all survivors know
             return None
         if not self._team.tolerant or self._team.agree(True):
             return status
@@ -237,15 +245,6 @@ class Rank:
         if roles:
             host.run({run.address(role): main_of(role) for role in roles})
 
-    def _announce_death(self) -> None:
-        """Tells all survivors that a process has died, and waits until they know."""
-        self._lost_at = time.monotonic()
-        if not self._team.tolerant:
-            time.sleep(_ABORT_SECONDS)  # the launcher ends all processes; if it does not, this process does
-            self._abort()
-        self._team.revoke()
-        self._team.agree(False)
-
     def _repair(self) -> None:
         """Continues the run with the surviving processes, or ends all of them if it cannot be continued.
 
@@ -340,14 +339,6 @@ def played_words(run: Run) -> str:
 def names_of(run: Run, roles: tuple[Role, ...]) -> Mapping[int, str]:
     """The descriptions of roles, by their addresses."""
     return {run.address(role): run.describe(role) for role in roles}
-
-
-def _start_mpi() -> Any:
-    try:
-        from arena.transport import mpi
-    except (ImportError, RuntimeError) as error:  # mpi4py finds no MPI library
-        raise ConfigError(f"mpi4py finds no MPI library. {mpirun.NO_MPI}") from error
-    return mpi
 
 
 def _agree(team: World, leader: Callable[[], Rank0]) -> Run | Failed:

@@ -130,7 +130,7 @@ def next_pairings(
         made: what each player has scored in them.
         judge: of those who have made the same.
     """
-    byes = _byes(before)
+    byes = Counter(players[0] for one in before for players in one if len(players) == 1)
     if isinstance(entry, SwissConfig):
         standings = judge.standings(entry.policies, made)
         resting = [min(reversed(standings), key=byes.__getitem__)] if len(standings) % 2 else []
@@ -158,7 +158,3 @@ def _matched(standings: Sequence[str], before: Sequence[Pairings]) -> list[tuple
             graph.add_edge(first, second, weight=-(again * many + (second - first) ** 2))
     pairs = networkx.max_weight_matching(graph, maxcardinality=True)
     return [(standings[first], standings[second]) for first, second in sorted(map(sorted, pairs))]
-
-
-def _byes(before: Sequence[Pairings]) -> Counter[str]:
-    return Counter(players[0] for pairings in before for players in pairings if len(players) == 1)

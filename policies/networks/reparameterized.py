@@ -4,9 +4,9 @@
 
 There is a class for each kind of actions; they answer the same questions.
 
-    TanhActions     a Box: tanh of the outputs, without noise
-    SquashedGaussianActions     a Box: a Gaussian that tanh squashes, see `policies.networks.box`
-    GumbelSoftmaxActions          a Discrete space: straight-through Gumbel-softmax (Jang et al. 2017, arXiv 1611.01144)
+    TanhActions              a Box: tanh of the outputs, without noise
+    SquashedGaussianActions  a Box: a Gaussian that tanh squashes, see `policies.networks.box`
+    GumbelSoftmaxActions     a Discrete space: straight-through Gumbel-softmax (Jang et al. 2017, arXiv 1611.01144)
 
     y_i = exp((z_i + g_i) / tau) / sum_j exp((z_j + g_j) / tau),   g: standard Gumbel noise               eq. (2)
 
