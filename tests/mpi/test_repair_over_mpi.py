@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from arena.records.journal import JournalReader
-from run_cli import ARENA, Ended, arena, finish, left_behind, start, wait_for, write
+from run_cli import ARENA, Ended, arena, finish, left_behind, ranks_in, start, wait_for, write
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))  # benchmarks are scripts: they find each other so
 
@@ -21,7 +21,6 @@ from chaos import chaos, equal
 from random_runs import differences, left_by, random_run
 
 PPO = {"algorithm": "ppo", "options": {"n_steps": 32, "minibatch_size": 64, "hidden_sizes": [16]}}
-RANK = b"OMPI_COMM_WORLD_RANK="
 
 
 @pytest.fixture(autouse=True)
@@ -42,21 +41,6 @@ def duel(**changes: Any) -> dict[str, Any]:
         "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 4, "copies": 2}],
         **changes,
     }
-
-
-def ranks_in(cwd: Path) -> dict[int, int]:
-    """Rank -> process, without what these have started themselves."""
-    found = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if os.path.realpath(entry / "cwd") == os.path.realpath(cwd):
-                held = (entry / "environ").read_bytes()
-                if RANK in held:
-                    parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                    found[int(entry.name)] = parent, int(held.split(RANK)[1].split(b"\0")[0])
-        except OSError:
-            continue  # gone, or of another user
-    return {rank: process for process, (parent, rank) in found.items() if parent not in found}
 
 
 def killed(cwd: Path, config: dict[str, Any], *victims: Sequence[int], when: str = "updates") -> Ended:

@@ -22,6 +22,9 @@ TESTS = Path(__file__).parent
 ARENA = [sys.executable, "-m", "arena"]
 
 
+_RANK = b"OMPI_COMM_WORLD_RANK="
+
+
 class Ended(NamedTuple):
     """How a command has ended."""
 
@@ -107,6 +110,21 @@ def living(cwd: Path) -> list[int]:
             if os.path.realpath(entry / "cwd") == os.path.realpath(cwd):
                 found.append(int(entry.name))
     return found
+
+
+def ranks_in(cwd: Path) -> dict[int, int]:
+    """Rank -> process, without what these have started themselves."""
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.path.realpath(entry / "cwd") == os.path.realpath(cwd):
+                held = (entry / "environ").read_bytes()
+                if _RANK in held:
+                    parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                    found[int(entry.name)] = parent, int(held.split(_RANK)[1].split(b"\0")[0])
+        except OSError:
+            continue  # gone, or of another user
+    return {rank: process for process, (parent, rank) in found.items() if parent not in found}
 
 
 def left_behind(cwd: Path) -> list[str]:

@@ -1,0 +1,70 @@
+"""External games over MPI: deaths, signals and silence."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.records.journal import JournalReader
+from run_cli import ARENA, finish, left_behind, ranks_in, start, wait_for, write
+
+LINE = {"make": "external_games:Line", "kwargs": {"steps": 20}}
+SILENT = {"make": "external_games:Silent"}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
+    yield
+    wait_for(lambda: not left_behind(tmp_path))
+
+
+def config(env: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return {
+        "name": "live",
+        "ticks": 3000,
+        "checkpoint_every": 500,
+        "envs": {"live": env},
+        "policies": {"blue": {"algorithm": "ppo", "options": {"n_steps": 50, "hidden_sizes": [16]}}},
+        "matches": [{"env": "live", "seats": ["blue"]}],
+        **changes,
+    }
+
+
+def updates(run: Path) -> int:
+    metrics = run / "metrics.jsonl"
+    return metrics.read_bytes().count(b"\n") if metrics.exists() else 0
+
+
+@pytest.mark.parametrize("rank", [2, 1], ids=["worker", "environment"])
+def test_games_go_on_after_the_death_of_a_process(rank: int, tmp_path: Path) -> None:
+    process = start([*ARENA, "train", write(tmp_path, config(LINE)), "--run-dir", "run", "--ranks", "3"], tmp_path)
+    wait_for(lambda: updates(tmp_path / "run") >= 14)
+    os.kill(ranks_in(tmp_path)[rank], signal.SIGKILL)
+    ended = finish(process)
+    assert ended.code == 0, ended.err
+    assert "died; " in ended.out
+    episodes = list(JournalReader(tmp_path / "run" / "episodes.jsonl"))
+    assert len(episodes) > 100
+    assert {line["length"] for line in episodes if not line.get("lost")} == {20}
+    assert not any(line.get("lost") for line in episodes)
+    (*_, last) = JournalReader(tmp_path / "run" / "games.jsonl")
+    assert last["begun"] == last["ended"] + last["lost"] + last["held"]
+
+
+@pytest.mark.parametrize("ranks", ["1", "3"])
+def test_run_without_games_ends_at_once_when_interrupted(ranks: str, tmp_path: Path) -> None:
+    options = ["--run-dir", "run", "--ranks", ranks, "--set", "watchdog_s=1", "--set", "env_timeout_s=60"]
+    process = start([*ARENA, "train", write(tmp_path, config(SILENT)), *options], tmp_path)
+    wait_for(lambda: (tmp_path / "run" / "external.json").exists())
+    time.sleep(5.0)
+    assert process.poll() is None, "the watchdog has taken silence for a hang"
+    process.send_signal(signal.SIGINT)
+    ended = finish(process)
+    assert ended.code == 130, ended.err
+    assert "--resume goes on from there" in ended.err
