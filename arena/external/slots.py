@@ -282,6 +282,38 @@ class Slots:
         if (void or not game.training) and not self._ends(slot, entity):  # else that of the game before it
             self._make_void(slot, entity)
 
+    def check(
+        self,
+        slot: int,
+        entity: int,
+        observation: Any,
+        *,
+        reward: float = 0.0,
+        mask: Any = None,
+        given: Any = None,
+        end: bool = False,
+    ) -> None:
+        """Raises what `ask`, or `end`, would raise now, and changes nothing.
+
+        For a connection that tells about several entities of a game together: all of them, or none.
+
+        Raises:
+            ExternalError: as `ask`.
+        """
+        game = self._game(slot, entity)
+        if not self._plays[slot, entity]:
+            raise self._refuse("ended", f"{self._name(entity)} has ended in the game {game.name!r}")
+        if self._given[slot, entity] or (end and self._ends(slot, entity)):
+            raise self._refuse("not_yet", "an earlier end or given action of this row is not part of a tick yet")
+        if self._asks[slot, entity] and not end:
+            raise self._refuse("already_asking", f"{self._name(entity)} has a request without an answer")
+        self._reward(reward)
+        if observation is not None or not end:
+            self._sample(self._observations[entity], entity, observation, "observation", "bad_observation")
+        self._mask(entity, mask)
+        if given is not None:
+            self._action(entity, given)
+
     def ask_rows(
         self,
         slots: NDArray[np.intp],

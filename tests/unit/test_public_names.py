@@ -17,7 +17,7 @@ PUBLIC = {
     ],
     "arena.game": ["BatchedEnv", "Frame", "Interface", "Step"],
     "arena.callbacks": ["Callback", "StartedRun"],
-    "arena.testing": ["ContractBroken", "check_batched_env"],
+    "arena.testing": ["ContractBroken", "Played", "check_batched_env", "check_external_games"],
     "arena.dataset": ["Episode", "MatchSamples", "Samples", "open_dataset"],
     "arena.serving": ["Policy", "load_policy"],
 }

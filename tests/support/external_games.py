@@ -1,0 +1,186 @@
+"""Connections to external games, and games outside, for tests."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+
+from arena.external import Answers, ExternalClosed, ExternalError, Slots
+from arena.game.api import Interface
+from arena.testing import Played
+
+INTERFACE = Interface(
+    ("hero", "rival"),
+    (Box(-np.inf, np.inf, (3,), np.float32), Dict(far=Box(-9, 9, (2,), np.float32), near=Discrete(5))),
+    (Discrete(1000), MultiDiscrete([7, 9])),
+    (0, 16),
+)
+
+
+class Script:
+    """What a game shows: different observations and rewards for each name, entity and request."""
+
+    def __init__(self, interface: Interface, name: str) -> None:
+        self._random = np.random.default_rng(zlib.crc32(name.encode()))
+        self._spaces = interface.observation_spaces
+        self.observations: list[list[Any]] = [[] for _ in self._spaces]
+        self.returns = [0.0 for _ in self._spaces]
+        self.actions: list[list[Any]] = [[] for _ in self._spaces]
+        self._seed = zlib.crc32(name.encode())
+
+    def observation(self, entity: int) -> Any:
+        """A random one, which counts as shown."""
+        space = self._spaces[entity]
+        space.seed(self._seed + len(self.observations[entity]))
+        sample = space.sample()
+        self.observations[entity].append(sample)
+        return sample
+
+    def reward(self, entity: int) -> float:
+        """A random one, which counts as paid."""
+        reward = float(np.float32(self._random.normal()))
+        self.returns[entity] += reward
+        return reward
+
+    def played(self) -> Played:
+        return Played(self.observations, self.returns, self.actions)
+
+
+class FakeGames:
+    """Games in memory, told by calls from any thread; a thread and a pipe stand for what a connection holds."""
+
+    interface = INTERFACE
+    address = ""
+    exhausted = False
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []  # (kind, name, arguments)
+        self.lock = threading.Lock()
+        self.slots: dict[str, int] = {}
+        self.asking: set[tuple[int, int]] = set()
+        self.replies: dict[str, queue.Queue[Any]] = {}
+        self.closed = ""
+        self.line: queue.Queue[Any] = queue.Queue()
+        self.pump: threading.Thread | None = None
+        self.pipe: tuple[int, ...] = ()
+        self.ring: Callable[[], None] = lambda: None
+
+    # outside
+
+    def say(self, kind: str, name: str, *arguments: Any) -> None:
+        """A call of a game."""
+        if self.closed:
+            raise ExternalClosed(self.closed)
+        self.line.put((kind, name, *arguments))
+
+    def hear(self, name: str) -> Any:
+        """Waits for what the game is told."""
+        reply = self.replies[name].get(timeout=60)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    # ExternalGames
+
+    def open(self, slots: int, ring: Callable[[], None]) -> None:
+        self.ring, self.pipe = ring, os.pipe()
+        self.pump = threading.Thread(target=self.take, name="pump", daemon=True)
+        self.pump.start()
+
+    def take(self) -> None:
+        while (call := self.line.get()) is not None:
+            with self.lock:
+                self.calls.append(call)
+            self.announce()
+
+    def announce(self) -> None:
+        self.ring()
+
+    def poll(self, table: Slots) -> float | None:
+        with self.lock:
+            calls, self.calls = self.calls, []
+        late: dict[str, list[tuple[Any, ...]]] = {}
+        for call in calls:
+            if call[1] in late or not self.tell(table, *call):
+                late.setdefault(call[1], []).append(call)
+        with self.lock:
+            self.calls = [call for one in late.values() for call in one] + self.calls
+        return None
+
+    def tell(self, table: Slots, kind: str, name: str, *arguments: Any) -> bool:
+        if kind == "begin":
+            if not table.free:
+                return False
+            self.slots[name] = table.begin(name)
+            self.replies[name].put("begun")
+            return True
+        if name not in self.slots:  # it was dropped
+            return True
+        slot, entity = self.slots[name], arguments[0]
+        if not table.ready(slot, entity):
+            return False
+        if kind == "ask":
+            table.ask(slot, entity, arguments[1], reward=arguments[2])
+            self.asking.add((slot, entity))
+        elif kind == "pay":
+            table.pay(slot, entity, arguments[1])
+        else:
+            table.end(slot, entity, reward=arguments[1])
+            if arguments[2]:
+                del self.slots[name]
+                self.replies[name].put("ended")
+        return True
+
+    def answer(self, actions: Answers) -> None:
+        names = {slot: name for name, slot in self.slots.items()}
+        for slot, entity in zip(actions.slots.tolist(), actions.entity.tolist(), strict=True):
+            if (slot, entity) in self.asking:
+                self.asking.discard((slot, entity))
+                self.replies[names[slot]].put((entity, np.copy(actions.actions[entity][slot])))
+
+    def drop(self, slot: int, reason: Any) -> None:
+        name = next(name for name, held in self.slots.items() if held == slot)
+        del self.slots[name]
+        self.asking = {row for row in self.asking if row[0] != slot}
+        self.replies[name].put(ExternalError(reason))
+
+    def pause(self, on: bool) -> None: ...
+
+    def close(self, reason: str) -> None:
+        if self.closed:
+            return
+        self.closed = reason
+        for reply in list(self.replies.values()):
+            reply.put(ExternalClosed(reason))
+        if self.pump is not None:
+            self.line.put(None)
+            self.pump.join(60)
+            for end in self.pipe:
+                os.close(end)
+
+
+def play_fake(games: FakeGames, name: str, requests: int) -> Played:
+    """Plays one game of `FakeGames`; both entities ask at the same time."""
+    script = Script(games.interface, name)
+    games.replies[name] = queue.Queue()
+    games.say("begin", name)
+    games.hear(name)
+    entities = range(len(games.interface.entities))
+    for number in range(requests):
+        for entity in entities:
+            games.say("ask", name, entity, script.observation(entity), script.reward(entity) if number else 0.0)
+            games.say("pay", name, entity, script.reward(entity))
+        for _ in entities:
+            entity, action = games.hear(name)
+            script.actions[entity].append(action)
+    for entity in entities:
+        games.say("end", name, entity, script.reward(entity), entity == entities[-1])
+    assert games.hear(name) == "ended"
+    return script.played()
