@@ -41,6 +41,9 @@ ENVIRONMENTS: dict[str, Entry] = {
     "matrix": Entry("envs.matrix:Matrix", "matrix games of two players with known optima"),
 }
 
+EXTERNAL: dict[str, Entry] = {}
+"""Kinds of connections to external games, which stand under `make` as environments do."""
+
 ALGORITHMS: dict[str, Entry] = {
     "random": Entry("policies.random:Random", "uniform over the allowed actions; learns nothing"),
     "scripted": Entry("policies.scripted:Scripted", "a constant action, or a function of the observations"),
@@ -162,10 +165,40 @@ def environment_factory(make: str) -> Callable[..., Any]:
     source, colon, name = make.partition(":")
     if colon and source in ("gymnasium", "pettingzoo"):
         return cast("Callable[..., Any]", load_object(f"envs.adapters:{source}_factory")(name))
-    factory = load_object(_target(make, ENVIRONMENTS, "environment"))
+    factory = load_object(_target(make, ENVIRONMENTS | EXTERNAL, "environment"))
     if not callable(factory):
         raise ConfigError(f"{make!r} is {_article(factory)}, not a callable that creates an environment")
     return cast("Callable[..., Any]", factory)
+
+
+_CONNECTION_METHODS = ("open", "poll", "answer", "drop", "pause", "close")
+_POLLED_METHODS = ("poll", "send_actions", "try_reset", "stop")
+
+
+def external_kind(make: str) -> str | None:
+    """How the games of an environment come in, if they are external; None for an ordinary environment.
+
+    Args:
+        make: as for `environment_factory`.
+
+    Returns:
+        a key of `EXTERNAL`; `thread` for a subclass of `ExternalEnv`, `poll` for a `PollEnv`, `games` for another class
+        that is an `ExternalGames`, each given as `package.module:Class`.
+    """
+    if make in EXTERNAL:
+        return make
+    source, colon, _ = make.partition(":")
+    if not colon or source in ("gymnasium", "pettingzoo"):
+        return None
+    found = load_object(make)
+    if not isinstance(found, type):
+        return None
+    if any((kind.__module__, kind.__name__) == ("arena.external.thread", "ExternalEnv") for kind in found.__mro__):
+        return "thread"
+    for kind, methods in (("games", _CONNECTION_METHODS), ("poll", _POLLED_METHODS)):
+        if all(callable(getattr(found, name, None)) for name in methods):
+            return kind
+    return None
 
 
 def adapt_environment(
@@ -291,7 +324,7 @@ def check_names(
     """
     for entry, make in environments.items():
         with located(path=f"envs.{entry}.make"):
-            _target(make, ENVIRONMENTS, "environment")
+            _target(make, ENVIRONMENTS | EXTERNAL, "environment")
     for entry, names in wrappers.items():
         for index, name in enumerate(names):
             with located(path=f"envs.{entry}.wrappers[{index}]"):

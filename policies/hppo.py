@@ -46,7 +46,7 @@ from policies.common.gae import Flags, Floats, advantages_of
 from policies.common.on_policy import MEMORY, StateInputs, evaluate_network, values_of
 from policies.common.options import Count, Positive, wrong
 from policies.common.rng import ACTING, stream
-from policies.common.rollout import Batch, Evaluation, Rollout
+from policies.common.rollout import Batch, Evaluation, Rollout, Rows
 from policies.networks.actor_critic import ActorCritic, Encoder
 from policies.networks.heads import ActionHead, DiscreteHead
 from policies.ppo import PPO
@@ -119,11 +119,17 @@ class OptionRollout(Rollout):
         self.options = np.zeros((ticks, rows), np.int64)  # that were played
         self._columns |= {"course": self.course.options, "ages": self.course.ages, "options": self.options}
 
-    def decide(self, t: int, picked: NDArray[np.int64], rows: slice) -> NDArray[np.int64]:
+    @property
+    def remembers(self) -> bool:
+        """Rows have options that go on from tick to tick."""
+        return True
+
+    def decide(self, t: int, picked: NDArray[np.int64], rows: Rows) -> NDArray[np.int64]:
         """The options [B] that rows play on tick `t`: of those that are undecided, what was picked for them."""
         held = self.course.options[t, rows]
-        self.options[t, rows] = np.where(held == UNDECIDED, picked, held)
-        return self.options[t, rows]
+        options: NDArray[np.int64] = np.where(held == UNDECIDED, picked, held)
+        self.options[t, rows] = options
+        return options
 
     def add(self, t: int, *step: Any, rows: slice = slice(None)) -> None:
         """Takes tick `t` of some rows, see `Rollout.add`."""
@@ -247,7 +253,7 @@ class HPPO(PPO):
         self._picking = self.manager_head.noise(rollout.ticks, rollout.rows, self.generator).to(self.device)
         return super().draw_noise(ticks)
 
-    def act(self, t: int, noise: Tensor, rows: slice) -> NDArray[Any]:
+    def act(self, t: int, noise: Tensor, rows: Rows) -> NDArray[Any]:
         """Actions of some rows on tick `t`, as learned from; the manager first picks options where one is over."""
         rollout = self.rollout
         leaves, mask = self.normalization.observations(rollout.leaves(t, rows)), rollout.mask(t, rows)
@@ -272,8 +278,9 @@ class HPPO(PPO):
         """
         found, rollout, manager = super().evaluate(), self.rollout, self.network.manager
         seen, decides = super().inputs(), rollout.decides
+        before = found.batch.size - rollout.ticks * rollout.rows  # open transitions of the last rollout come first
         where = torch.from_numpy(np.flatnonzero(decides[:-1]))
-        *leaves, options = (leaf[where] for leaf in found.batch.observations)
+        *leaves, options = (leaf[before + where] for leaf in found.batch.observations)
         log_probs, values = evaluate_network(manager, leaves, None, options, self.device)
         columns = torch.zeros(5, rollout.ticks * rollout.rows)
         columns[1, where], columns[2, where] = log_probs, values
@@ -285,6 +292,7 @@ class HPPO(PPO):
         worth = advantages_of(turns, gamma=after, gae_lambda=self.options.gae_lambda)
         for row, array in ((0, worth.valid), (3, worth.advantages), (4, worth.returns)):
             columns[row] = torch.from_numpy(array).float().flatten()
+        columns = torch.cat([torch.zeros(5, before), columns], 1)
         return found._replace(batch=found.batch.replace(decisions=columns.t().contiguous()))
 
     def update(self, batch: Batch, largest: int) -> Metrics:

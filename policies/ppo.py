@@ -33,7 +33,7 @@ from policies.common.on_policy import (
     values_of,
 )
 from policies.common.options import AUTO, Auto, Count, NonNegative, Positive, wrong
-from policies.common.rollout import Batch, Evaluation
+from policies.common.rollout import Batch, Evaluation, Rows
 from policies.networks.actor_critic import ActorCritic
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class PPO(OnPolicy):
             self.ticks_done = done
             rollout.advance()
 
-    def act(self, t: int, noise: Tensor, rows: slice) -> NDArray[Any]:
+    def act(self, t: int, noise: Tensor, rows: Rows) -> NDArray[Any]:
         """Actions of some rows on tick `t`, as learned from."""
         leaves = self.normalization.observations(self.rollout.leaves(t, rows))
         policy, memory = self.network.act(moved(leaves, self.device), moved(self.rollout.mask(t, rows), self.device))
@@ -132,10 +132,13 @@ class PPO(OnPolicy):
         seen = seen._replace(rewards=self.normalization.rewards(rollout.rewards))
         largest = torch.from_numpy(np.abs(seen.rewards)).max().float()  # what float32 does not hold is not finite
         self.group_learner.check_finite({"largest_reward": float(largest)}, f"update {self.updates + 1}")
+        batch = Batch(tuple(played), masks, actions, log_probs, values, values, values)
+        batch, seen = rollout.open.prepend(batch, seen)
         found = advantages_of(seen, gamma=self.options.gamma, gae_lambda=self.options.gae_lambda)
+        rollout.open.keep(batch, seen, found.open)
         advantages, returns = (torch.from_numpy(part).float().flatten() for part in (found.advantages, found.returns))
-        batch = Batch(tuple(played), masks, actions, log_probs, values, advantages, returns)
-        return Evaluation(batch, found.valid, rollout.ended)
+        batch = batch.replace(advantages=advantages, returns=returns)
+        return Evaluation(batch, found.valid, seen.terminated | seen.truncated)
 
     def update(self, batch: Batch, largest: int) -> Metrics:
         """The gradient steps of one update, the same number at all workers; means of the metrics.

@@ -6,9 +6,10 @@ walks the data and the structs together, and `check` refuses what no single fiel
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from arena.config.fields import Color, Count, Natural, Seconds, Text
 from arena.config.league import LeagueConfig
@@ -19,6 +20,17 @@ from arena.plan.plan import ONLY_ACT, OutcomeRule
 WrapperEntry = str | dict[str, Any]
 
 
+class ExternalConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When external games form a tick, and when they are given up; see `arena.plan.plan.TickRules`."""
+
+    max_delay_s: Annotated[float, Meta(ge=0, le=31_536_000)] = 0.002  # a tick is formed so long after the first request
+    min_asking: Count = 1  # games that ask before a tick is formed sooner, at most the match's lanes
+    idle_s: Seconds = 60.0  # a game that owes a request is lost after so long without a word
+    answer_s: Seconds = 30.0  # a request that has no answer after so long ends its game
+    idle_tick_s: Seconds | None = None  # when nothing happens for so long, an empty tick is played; null: none is
+    close_s: Seconds = 5.0  # as long as games may take to leave at the end
+
+
 class EnvConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One entry of `envs`."""
 
@@ -27,6 +39,7 @@ class EnvConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     wrappers: tuple[WrapperEntry, ...] = ()  # around it, the innermost first: a name, or {name: its arguments}
     idle_action: Any = None  # the action of an entity that no seat plays; null: the space's no-op
     outcome: OutcomeRule | None = None  # who has won; null: the infos, else the returns as long as the game is zero-sum
+    external: ExternalConfig | None = None  # only of external games, which ask for actions; null: the defaults
 
     @property
     def wrapped_in(self) -> tuple[tuple[str, Any], ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from arena.external.interface import ExternalGames
 from arena.external.slots import Game, Slots
@@ -37,7 +36,7 @@ class Connection:
     """
 
     def __init__(self, make: Callable[[], ExternalGames], slots: int, rules: TickRules, seed: int) -> None:
-        self._make, self._slots, self._seed = make, slots, seed
+        self._make, self._slots, self._rules, self._seed = make, slots, rules, seed
         self.bell: Callable[[], None] = ring_nobody
         self.finished: list[Game] = []
         self.games = self._open()
@@ -49,6 +48,8 @@ class Connection:
         games = self._make()
         if (set_seed := getattr(games, "seed", None)) is not None:
             set_seed(self._seed)
+        if hasattr(games, "close_s"):
+            games.close_s = self._rules.close_s
         games.open(self._slots, lambda: self.bell())
         return games
 

@@ -86,9 +86,9 @@ class Answers(NamedTuple):
 class ExternalGames(Protocol):
     """Where the external games of one match come from. The thread of the environment alone calls these methods.
 
-    A class may also have `seed(entropy: int)`, called before `open` with the seed of the match's first lane, and the
-    attribute `closed_loop`, true if every request follows from an answer and no client may come or go by itself:
-    neither `idle_s` nor `answer_s` is applied then.
+    A class may also have the method `seed(entropy: int)`, called before `open` with the seed of the match's first lane;
+    the attribute `close_s`, set before `open` to the key of that name; and the attribute `closed_loop`, true if every
+    request follows from an answer and no client may come or go by itself: `idle_s` and `answer_s` are not applied then.
 
     Attributes:
         interface: entities, spaces and sizes of masks; known before `open`.
@@ -98,7 +98,9 @@ class ExternalGames(Protocol):
 
     interface: Interface
     address: str
-    exhausted: bool
+
+    @property
+    def exhausted(self) -> bool: ...
 
     def open(self, slots: int, ring: Callable[[], None]) -> None:
         """Begins to take games: binds, starts threads, launches.

@@ -174,6 +174,11 @@ class Slots:
         """Whether a game is in the slot."""
         return bool(self._held[slot])
 
+    def playing(self, slot: int) -> list[int]:
+        """The entities of the game in the slot that have not ended."""
+        playing: list[int] = np.flatnonzero(self._plays[slot]).tolist()
+        return playing
+
     def ready(self, slot: int, entity: int) -> bool:
         """Whether neither `ask` nor `end` would raise `not_yet`.
 

@@ -173,7 +173,7 @@ def in_one_process(run: Run, display: Display, memory: ProcessState | None = Non
     Args:
         run: the run.
         display: shows the progress.
-        memory: the root's state from before; its `stop` says whether to end before the last tick.
+        memory: the state of this process from before; its `stop` says whether to end before the last tick.
         watched: whether a watchdog ends this process if a role hangs.
 
     Raises:
@@ -186,7 +186,7 @@ def in_one_process(run: Run, display: Display, memory: ProcessState | None = Non
     def main_of(role: Role) -> Main:
         if role.kind is RoleKind.ROOT:
             return lambda endpoint: results.append(_record(endpoint, run, display, held))
-        return lambda endpoint: run_role(endpoint, run, role, private=False)
+        return lambda endpoint: run_role(endpoint, run, role, memory=held, private=False)
 
     host = RoleScheduler(names_of(run, run.roles))
     with RootWatchdog(host, run) if watched else nullcontext():

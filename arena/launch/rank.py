@@ -18,6 +18,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from arena.errors import ConfigError, Origin, PeerLost, ProcessExited
@@ -195,25 +196,23 @@ class Rank:
         team, roles = self._team, played.plan.ranks[self._team.rank]
         communicator = team.split(_color(played, roles))
         ranks = [played.plan.rank_of(role) for role in played.roles]
-        outside = self._mpi.MpiTransport(team, ranks, shared_memory=played.plan.transport == "auto")
-        host = RoleScheduler(names_of(played, roles), outside, size=len(played.roles))
         outcome: int | Leg = 0
-        try:
-            if team.rank != 0:
-                self._host_roles(host, played, roles, communicator, memory)
-            elif evaluation is None:
-                outcome = self._leader().lead(team, host, run, memory)
-            else:
-                outcome = self._leader().lead_evaluation(team, host, run, evaluation, self._memory)
-            # No rank leaves before all are done: its last messages may still need its help to arrive.
-            team.wait_for_all()
-            team.free(communicator)
-        except BaseException:
-            team.wake_all()  # processes that sleep at a doorbell notice nothing else, and ours is closed now
-            raise
-        finally:
-            host.link_memory.close()
-            outside.close()
+        with closing(self._mpi.MpiTransport(team, ranks, shared_memory=played.plan.transport == "auto")) as outside:
+            try:
+                host = RoleScheduler(names_of(played, roles), outside, size=len(played.roles))
+                with closing(host.link_memory):
+                    if team.rank != 0:
+                        self._host_roles(host, played, roles, communicator, memory)
+                    elif evaluation is None:
+                        outcome = self._leader().lead(team, host, run, memory)
+                    else:
+                        outcome = self._leader().lead_evaluation(team, host, run, evaluation, self._memory)
+                    # No rank leaves before all are done: its last messages may still need its help to arrive.
+                    team.wait_for_all()
+                    team.free(communicator)
+            except BaseException:
+                team.wake_all()  # processes that sleep at a doorbell notice nothing else, and ours is closed now
+                raise
         return outcome
 
     def _host_roles(

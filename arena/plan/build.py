@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from arena.errors import ConfigError
 from arena.plan.placement import Load, pack
 from arena.plan.plan import (
@@ -19,6 +21,7 @@ from arena.plan.plan import (
     PolicyPlan,
     Role,
     SeatPlan,
+    TickRules,
     all_roles,
     roles_of,
 )
@@ -99,6 +102,7 @@ def _match(config: Config, *, entry: int, copy: int, path: str, description: Mat
         pipeline=description.pipeline,
         sides=description.known_sides,
         outcome=env.outcome,
+        external=None if env.external is None else TickRules(**msgspec.structs.asdict(env.external)),
     )
 
 

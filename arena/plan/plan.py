@@ -70,6 +70,7 @@ class TickRules:
         idle_s: a game that owes a request is lost after this silence.
         answer_s: a request without an answer ends its game after this time.
         idle_tick_s: an empty tick is played when there was nothing to tell for so long; None: never.
+        close_s: as long as games may take to leave at the end.
     """
 
     max_delay_s: float = 0.002
@@ -77,6 +78,7 @@ class TickRules:
     idle_s: float = 60.0
     answer_s: float = 30.0
     idle_tick_s: float | None = None
+    close_s: float = 5.0
 
 
 @dataclass(frozen=True)

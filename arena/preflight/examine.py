@@ -25,6 +25,7 @@ from arena.game.api import Interface
 from arena.game.spaces import as_action
 from arena.plan.plan import ONLY_ACT, MatchPlan, Plan, PolicyPlan
 from arena.plan.seats import check_seats
+from arena.preflight.external import check_external
 from arena.preflight.seats import (
     Learner,
     SeatSpaces,
@@ -39,6 +40,7 @@ from arena.preflight.spec import AlgorithmSpec, spec_of
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from arena.external.interface import ExternalGames
     from arena.game.api import BatchedEnv
     from arena.records.checkpoint import Checkpoint
 
@@ -93,6 +95,7 @@ def examine(
     Raises:
         ConfigError: the first mistake, with its place in the configuration.
     """
+    check_external(plan)
     lines: list[str] = []
     players = {name: _examine_algorithm(plan, policy, lines.append) for name, policy in plan.policies.items()}
     known: dict[str, Interface] = {}
@@ -187,6 +190,8 @@ def _examine_environment(
     match: MatchPlan, conformance: Callable[[str], None] | None
 ) -> tuple[Interface, Sequence[str]]:
     """An environment's interface, and the breaches of the contract that do not prevent a run."""
+    if registry.external_kind(match.make) is not None:
+        return _examine_external(match, conformance is not None), ()
     if conformance is None:
         with closing(make_game(match, _PROBE_LANES)) as game:
             check_idle_action(match, game.interface)
@@ -199,6 +204,17 @@ def _examine_environment(
         breaches = _check_conformance(game, again, match)
         check_idle_action(match, game.interface)
         return game.interface, breaches
+
+
+def _examine_external(match: MatchPlan, opens: bool) -> Interface:
+    """The interface of external games; they are opened and closed once if `opens`."""
+    with constructor_errors_reported(match):
+        games = external_games(match)
+        if opens:
+            games.open(_PROBE_LANES, lambda: None)
+        games.close("over")
+    check_idle_action(match, games.interface)
+    return games.interface
 
 
 @contextmanager
@@ -231,6 +247,19 @@ def make_game(match: MatchPlan, lanes: int) -> BatchedEnv:
         registry.environment_factory(match.make)
     with constructor_errors_reported(match):
         return adapted_game(match, lanes)
+
+
+def external_games(match: MatchPlan) -> ExternalGames:
+    """The external games of a match, not open yet.
+
+    Raises:
+        ConfigError: their class does not take the arguments.
+    """
+    with located(path=f"envs.{match.env}.make"):
+        registry.environment_factory(match.make)
+    make_games = registry.load_object("envs.adapters.external:make_games")
+    games: ExternalGames = make_games(match.make, match.env_kwargs, match.copy)
+    return games
 
 
 @contextmanager

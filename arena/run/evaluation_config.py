@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from arena import registry
 from arena.config import Config
 from arena.config.matches import MatchConfig
 from arena.run.leg import UNBOUNDED_TICKS
@@ -46,8 +47,15 @@ def evaluation_config(config: Config, loads: Mapping[str, str]) -> Config:
 
 
 def _matches(config: Config, seats: tuple[SeatEntry, ...] | None) -> tuple[MatchConfig, ...]:
-    """Each match description of the first round once, with its own seats or those of the evaluation."""
-    entries = [msgspec.structs.replace(entry, copies=1) for _, entry in config.entries()]
+    """Each match description of the first round once, with its own seats or those of the evaluation.
+
+    External games are left out: they cannot be started for an evaluation.
+    """
+    entries = [
+        msgspec.structs.replace(entry, copies=1)
+        for _, entry in config.entries()
+        if registry.external_kind(config.envs[entry.env].make) is None
+    ]
     if seats is not None:
         entries = [msgspec.structs.replace(entry, seats=seats, sides=None) for entry in entries]
     return tuple(entry for number, entry in enumerate(entries) if entry not in entries[:number])

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from arena.external.connection import Connection
     from arena.records.lock import RunLock
     from arena.records.scoreboard import Scoreboard
+    from arena.roles.environment.restart import RestartLimit
     from arena.run.profiles import Profiled
 
 
@@ -32,6 +33,7 @@ class ProcessState:
         tick: the farthest tick that a role of this process had seen of its match when it was interrupted.
         connections: to the external games of the matches whose environments have played in this process.
         lock: of the run folder, held by the process that leads the run from its beginning to its end.
+        restart_limits: by match, of the environments of this process; they count across legs.
     """
 
     tolerant: bool = False
@@ -45,6 +47,7 @@ class ProcessState:
     tick: int = 0
     lock: RunLock | None = None
     connections: dict[int, Connection] = field(default_factory=dict)
+    restart_limits: dict[int, RestartLimit] = field(default_factory=dict)
 
     def begin_leg(self, *, repairable: bool) -> None:
         """Notes that a leg begins."""

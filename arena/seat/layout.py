@@ -162,13 +162,16 @@ class _ReplyArrays(NamedTuple):
     def allocate(cls, allocator: _Allocator, layout: SeatLayout) -> _ReplyArrays:
         lanes, entities = layout.lanes, layout.entities
         terminated, truncated, active, fresh = (allocator.take(np.bool_, lanes, entities) for _ in range(4))
+        rewards = allocator.take(np.float64, lanes, entities)
+        void, given = (allocator.take(np.bool_, lanes, entities if layout.outside else 0) for _ in range(2))
         return cls(
             terminated,
             truncated,
             active,
             fresh,
-            allocator.take(np.float64, lanes, entities),
-            *(allocator.take(np.bool_, lanes, entities if layout.outside else 0) for _ in range(2)),
+            rewards,
+            void,
+            given,
             [allocator.take(np.int8, lanes, len(b.entities), b.mask_size) for b in layout.blocks],
             [allocator.sample(b.observation_space, lanes, len(b.entities)) for b in layout.blocks],
             [allocator.sample(b.action_space, lanes, len(b.entities)) for b in layout.blocks if layout.outside],

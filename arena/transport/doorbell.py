@@ -20,6 +20,7 @@ from arena.errors import PeerLost
 
 _RING = struct.Struct("=i")
 _READ_BYTES = _RING.size * 1024
+_FIRST_NOT_SELECTABLE = 1024  # descriptor; `poll` takes all of them, but waits whole milliseconds
 
 LOST = -(2**31)
 """The ring that says that a process of the run has died."""
@@ -108,7 +109,13 @@ class Doorbell:
 
     def poll(self, seconds: float = 0.0) -> Sequence[int] | memoryview:
         """The rings that have come, or come within this many seconds; may be empty."""
-        ready, _, _ = select.select([self._read], [], [], seconds)
+        ready: Sequence[object]
+        if self._read < _FIRST_NOT_SELECTABLE:
+            ready, _, _ = select.select([self._read], [], [], seconds)
+        else:
+            poll = select.poll()
+            poll.register(self._read, select.POLLIN)
+            ready = poll.poll(1000 * seconds)
         return self.wait() if ready else ()
 
 

@@ -226,8 +226,9 @@ class LinkMemory:
         layout = LinkLayout(len(peers), max(size.request for size in sizes), max(size.reply for size in sizes))
         near = [self._near(peer) for peer in peers]
         self._clear(endpoint.address, part)
-        shared = self._make_shared(layout.nbytes) if any(near) else None
-        memory = np.zeros(layout.nbytes, np.uint8) if shared is None else shared.map()
+        shared, memory = self._make_shared(layout.nbytes) if any(near) else (None, None)
+        if memory is None:
+            memory = np.zeros(layout.nbytes, np.uint8)
         self._made[endpoint.address, part] = layout, memory, peers
         if shared is not None:
             self._shared[endpoint.address, part] = shared
@@ -276,7 +277,11 @@ class LinkMemory:
                 outbox, inbox = (np.zeros(nbytes, np.uint8) for nbytes in size)
                 return self._transport.link(endpoint, environment, Side.SEAT, part, outbox, inbox)
             layout, seat = place.layout, place.seat
-            head, row = (place.memory.map(pages) for pages in (slice(0, layout.counter_bytes), layout.row(seat)))
+            try:
+                head, row = (place.memory.map(pages) for pages in (slice(0, layout.counter_bytes), layout.row(seat)))
+            except OSError as error:  # the environment relies on it already
+                words = f"{layout.counter_bytes + layout.row_bytes} bytes of shared memory of a match cannot be mapped"
+                raise OSError(f"{words} ({error}); `transport: mpi` does without") from error
         wake = _waker(endpoint, environment)
         outbox, inbox = layout.requests(row), layout.replies(row)
         counters = SharedCounters.on(head, layout.seats)
@@ -291,14 +296,20 @@ class LinkMemory:
         """Whether a role is in another process that can map the same memory."""
         return not self._local.hosts(address) and self._transport.reaches(address)
 
-    def _make_shared(self, nbytes: int) -> SharedMemory | None:
+    def _make_shared(self, nbytes: int) -> tuple[SharedMemory, NDArray[np.uint8]] | tuple[None, None]:
+        """New shared memory, and its mapping; None if there is not enough."""
         try:
-            return SharedMemory.make(nbytes)
+            shared = SharedMemory.make(nbytes)
+            try:
+                return shared, shared.map()
+            except OSError:
+                shared.close()
+                raise
         except OSError as error:
             if not self._warned:
                 self._warned = True
                 _log.warning("no shared memory for the links of a match (%s): they go over MPI", error)
-            return None
+            return None, None
 
     def _place(self, endpoint: Endpoint, environment: int) -> LinkPlace | None:
         """Where the seat's row is, as the environment says; None if it is on another node."""

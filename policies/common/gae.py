@@ -27,6 +27,8 @@ class Trajectories(NamedTuple):
     active: Flags  # the row acted on this tick
     last_values: Floats  # [B] V of what the row sees after the last tick
     last_active: Flags  # [B] the row may act after the last tick
+    void: Flags | None = None  # the transition that is complete after this tick is not to be learned from; None: none
+    given: Flags | None = None  # the action on this tick was not the policy's: no sample of it; None: all were
 
 
 class Advantages(NamedTuple):
@@ -34,21 +36,23 @@ class Advantages(NamedTuple):
 
     advantages: NDArray[np.float64]  # 0 where not valid
     returns: NDArray[np.float64]  # advantage + value: the target of the value function
-    valid: Flags  # a complete transition began on this tick
+    valid: Flags  # a complete transition of the policy began on this tick
+    open: Flags  # a transition began on this tick and is still incomplete after the last one
 
 
 def advantages_of(seen: Trajectories, *, gamma: float | Floats, gae_lambda: float) -> Advantages:
     """Advantages by equations (11) to (16) of arXiv 1506.02438, cut where episodes end.
 
-    A transition that is still incomplete after the last tick is not valid: the row has acted, waits for the others,
-    and what it will see next is not known yet. The row's earlier transitions look ahead as far as its beginning.
+    A transition that is still incomplete after the last tick is not valid but open: the row has acted, waits for the
+    others, and what it will see next is not known yet. The row's earlier transitions look ahead as far as its
+    beginning, as they do before a void transition. Estimates run through given actions.
 
     Args:
         seen: the trajectories.
         gamma: discount per transition; or of each that begins on a tick, [T, B], where some last longer than others.
         gae_lambda: weight of the longer looks ahead; 0 is one-step, 1 is Monte Carlo minus the value.
     """
-    if seen.active.all() and seen.last_active.all():
+    if seen.void is None and seen.active.all() and seen.last_active.all():
         return _every_tick(seen, gamma, gae_lambda)
     return _in_turns(seen, gamma, gae_lambda)
 
@@ -72,7 +76,7 @@ def _every_tick(seen: Trajectories, gamma: float | Floats, gae_lambda: float) ->
     for t in range(len(values) - 1, -1, -1):
         ahead = deltas[t] + decay[t] * ahead  # eq. (16) as a recursion
         advantages[t] = ahead
-    return Advantages(advantages, advantages + values, np.ones_like(ended))
+    return Advantages(advantages, advantages + values, np.ones_like(ended), np.zeros_like(ended))
 
 
 def _in_turns(seen: Trajectories, gamma: float | Floats, gae_lambda: float) -> Advantages:
@@ -81,21 +85,28 @@ def _in_turns(seen: Trajectories, gamma: float | Floats, gae_lambda: float) -> A
     gammas = np.broadcast_to(np.asarray(gamma, np.float64), values.shape)
     ended = seen.terminated | seen.truncated
     final_values = _final_values(seen)
-    advantages, valid = np.zeros_like(values), np.zeros_like(ended)
+    void = np.zeros_like(ended) if seen.void is None else seen.void
+    own = np.ones_like(ended) if seen.given is None else ~seen.given
+    advantages, valid, opened = np.zeros_like(values), np.zeros_like(ended), np.zeros_like(ended)
     known = seen.last_active.copy()  # is it known what follows the row's action?
+    spoiled = np.zeros_like(known)  # is the transition that the row's action begins void?
     value, ahead = seen.last_values.astype(np.float64), np.zeros(values.shape[1])
     owed = np.zeros(values.shape[1])  # rewards since then, earned by the action before them
     for t in range(len(values) - 1, -1, -1):
         end, acted = ended[t], seen.active[t]
         known = known | end
+        spoiled = spoiled | void[t]
         value = np.where(end, final_values[t], value)
         ahead = np.where(end, 0.0, ahead)
         owed = np.where(end, 0.0, owed) + seen.rewards[t]
-        estimate = owed + gammas[t] * value - values[t] + gammas[t] * gae_lambda * ahead
-        valid[t] = acted & known
+        sound = acted & known & ~spoiled
+        estimate = np.where(sound, owed + gammas[t] * value - values[t] + gammas[t] * gae_lambda * ahead, 0.0)
+        valid[t] = sound & own[t]
+        opened[t] = acted & ~known
         advantages[t] = np.where(valid[t], estimate, 0.0)
         value = np.where(acted, values[t], value)
-        ahead = np.where(acted, advantages[t], ahead)
+        ahead = np.where(acted, estimate, ahead)
         owed = np.where(acted, 0.0, owed)
         known = known | acted  # what is seen at this action is what follows the one before
-    return Advantages(advantages, np.where(valid, advantages + values, 0.0), valid)
+        spoiled = spoiled & ~acted
+    return Advantages(advantages, np.where(valid, advantages + values, 0.0), valid, opened)

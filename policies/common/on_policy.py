@@ -44,7 +44,7 @@ from policies.common.options import (
     check_unused,
 )
 from policies.common.rng import ACTING, EXPLORING, stream
-from policies.common.rollout import Rollout
+from policies.common.rollout import Rollout, Rows
 from policies.networks.actor_critic import ActorCritic, Encoder
 from policies.networks.heads import ActionHead, BoxHead, action_head
 from policies.networks.recurrent import RecurrentEncoder, RecurrentState
@@ -142,7 +142,7 @@ def rollout_sizes(options: OnPolicyOptions, *, rows: int, ticks: int, workers: i
 
 # ------------------------------------------------------------------------------------------------------------ playing
 
-Choose = Callable[[int, Tensor, slice], NDArray[Any]]
+Choose = Callable[[int, Tensor, Rows], NDArray[Any]]
 """`act(t, noise, rows)`: the actions of some rows on tick `t`, as learned from, sampled with noise [rows, outputs]."""
 
 
@@ -164,7 +164,7 @@ def collect(env: VectorEnv[Any, Any, Any], head: ActionHead, rollout: Rollout, a
     blocks = getattr(env, "blocks", ())
     if len(blocks) <= 1:
         for t in range(first, rollout.ticks):
-            actions = act(t, per_tick[t - first], ALL)
+            actions = _act_few(rollout, t, act, per_tick[t - first])
             rollout.add(t, actions, *env.step(head.to_env(actions)))
             rollout.played = t + 1
         return
@@ -187,6 +187,21 @@ def collect(env: VectorEnv[Any, Any, Any], head: ActionHead, rollout: Rollout, a
                 for later in range(index + 1, len(blocks)):  # which have played this tick as well
                     receive(t - 1, later)
                 raise
+
+
+def _act_few(rollout: Rollout, t: int, act: Choose, noise: Tensor) -> NDArray[Any]:
+    """Actions of all rows on tick `t`; of external games, where few rows act, only these are computed.
+
+    In other games each row is computed in the same batch on every tick, so that a game in turns keeps its bits.
+    """
+    active = rollout.active[t]
+    if rollout.given is None or rollout.remembers or 2 * np.count_nonzero(active) >= len(active) or not active.any():
+        return act(t, noise, ALL)
+    rows = np.flatnonzero(active)
+    few = act(t, noise[torch.from_numpy(rows)], rows)
+    actions = np.zeros((len(active), *few.shape[1:]), few.dtype)
+    actions[rows] = few
+    return actions
 
 
 # ---------------------------------------------------------------------------------------------------- asking networks

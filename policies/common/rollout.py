@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 
 _ALL = slice(None)
+Rows = slice | NDArray[np.intp]
+"""Some rows of a tick."""
 
 
 class Batch(Columns, frozen=True):
@@ -120,6 +122,61 @@ def to_sequences(batch: Batch, valid: Flags, ended: Flags, length: int) -> Batch
     return batch.take(torch.from_numpy(tick * rows + row)).replace(lengths=torch.from_numpy(lengths))
 
 
+class OpenTransitions:
+    """Transitions that were incomplete when a rollout ended: rows that had acted and waited for what comes of it.
+
+    They belong to the next rollout, as ticks before its first one, with the log-probability and the value of the policy
+    that has acted. Games in which all rows act on every tick have none.
+    """
+
+    def __init__(self) -> None:
+        self._kept: tuple[Batch, Flags, Flags, NDArray[np.float64]] | None = None  # [B] each; see `keep`
+
+    def prepend(self, batch: Batch, seen: Trajectories) -> tuple[Batch, Trajectories]:
+        """A rollout [T * B] and its trajectories [T, B], with the open transitions of the last one as a tick before."""
+        if self._kept is None:
+            return batch, seen
+        kept, active, given, rewards = self._kept
+        none = np.zeros_like(active)
+        longer = seen._replace(
+            rewards=np.concatenate([rewards[None], seen.rewards]),
+            values=np.concatenate([kept.values.numpy()[None], seen.values]),
+            terminated=np.concatenate([none[None], seen.terminated]),
+            truncated=np.concatenate([none[None], seen.truncated]),
+            final_values=np.concatenate([none[None], seen.final_values]),
+            active=np.concatenate([active[None], seen.active]),
+            void=None if seen.void is None else np.concatenate([none[None], seen.void]),
+            given=None if seen.given is None else np.concatenate([given[None], seen.given]),
+        )
+        return Batch.cat([kept, batch]), longer
+
+    def keep(self, batch: Batch, seen: Trajectories, opened: Flags) -> None:
+        """Keeps the transitions that are still open [T, B], at most one of each row, instead of those from before."""
+        self._kept = None
+        rows: Flags = np.logical_or.reduce(opened, axis=0)
+        if not np.count_nonzero(rows):
+            return
+        begun = opened.argmax(axis=0)
+        columns = np.arange(len(rows))
+        since = np.arange(len(opened))[:, None] >= begun
+        given = np.zeros_like(rows) if seen.given is None else seen.given[begun, columns]
+        rewards = np.where(since & rows, seen.rewards, 0.0).sum(axis=0)
+        self._kept = batch.take(torch.from_numpy(begun * len(rows) + columns)), rows, given, rewards
+
+    def state_dict(self) -> dict[str, Any]:
+        """What is kept, as arrays; empty if nothing is."""
+        if self._kept is None:
+            return {}
+        batch, active, given, rewards = self._kept
+        return {"batch": batch.to_samples(), "active": active, "given": given, "rewards": rewards}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on with what was kept."""
+        self._kept = None
+        if state:
+            self._kept = Batch.from_samples(state["batch"]), state["active"], state["given"], state["rewards"]
+
+
 class Rollout:
     """Storage of `T` ticks of `B` rows, used again for every rollout.
 
@@ -135,7 +192,9 @@ class Rollout:
     Attributes:
         active: the rows that act on each tick, and after the last one [T+1, B].
         rewards: as the environment gave them [T, B].
+        given: of external games, the rows that have acted already when they are seen [T+1, B]; else None.
         played: ticks that are complete; counted by `collect`.
+        open: what was incomplete when the last rollout ended.
     """
 
     def __init__(self, space: Space[Any], head: ActionHead, *, ticks: int, rows: int, memory_size: int = 0) -> None:
@@ -152,9 +211,12 @@ class Rollout:
         self._terminated = np.zeros((ticks, rows), np.bool_)
         self._truncated = np.zeros((ticks, rows), np.bool_)
         self._columns: dict[str, NDArray[Any]] = {"actions": self._action_array, "active": self.active}
+        self._void: Flags | None = None  # [T, B] of external games
+        self.given: Flags | None = None
         self._columns |= {"rewards": self.rewards, "terminated": self._terminated, "truncated": self._truncated}
         self._cut: list[tuple[int, NDArray[np.intp], list[Tensor]]] = []  # tick, rows, their last leaves
         self.played = 0
+        self.open = OpenTransitions()
 
     def begin(self, observations: Any, infos: Mapping[str, Any]) -> None:
         """Takes what `env.reset` gave: what the rows see before the tick that comes next."""
@@ -166,6 +228,8 @@ class Rollout:
         self._cut.clear()
         self._seen.restart()
         self.active[0] = self.active[-1]
+        if self.given is not None:
+            self.given[0] = self.given[-1]
 
     def add(
         self,
@@ -184,6 +248,8 @@ class Rollout:
         self.rewards[t, rows] = rewards
         self._terminated[t, rows] = terminated
         self._truncated[t, rows] = truncated
+        if self._void is not None:
+            self._void[t, rows] = infos["void"]
         if truncated.any() and len(cut := np.flatnonzero(truncated & ~terminated)):
             final = last_leaves(self._space, infos, cut)
             if self._memory is not None:
@@ -193,17 +259,23 @@ class Rollout:
             self._memory[t + 1, rows][torch.from_numpy(terminated | truncated)] = 0.0
         self._see(t + 1, observations, infos, rows)
 
-    def remember(self, t: int, memory: Tensor, rows: slice = _ALL) -> None:
+    @property
+    def remembers(self) -> bool:
+        """Whether rows carry anything from tick to tick, also while they do not act."""
+        return self._memory is not None
+
+    def remember(self, t: int, memory: Tensor, rows: Rows = _ALL) -> None:
         """Takes the memory [B, memory_size] of rows that have acted on tick `t`; the others' stays as it was."""
         assert self._memory is not None
         active = torch.from_numpy(self.active[t, rows])
         self._memory[t + 1, rows] = torch.where(active[:, None], memory, self._memory[t, rows])
 
-    def leaves(self, t: int, rows: slice = _ALL) -> list[Tensor]:
+    def leaves(self, t: int, rows: Rows = _ALL) -> list[Tensor]:
         """What the rows see before tick `t`, leaves [B, ...]; `t` = T is what they see in the end."""
-        return list(self._on_tick[t]) if rows == _ALL else [leaf[rows] for leaf in self._on_tick[t]]
+        whole = isinstance(rows, slice) and rows == _ALL
+        return list(self._on_tick[t]) if whole else [leaf[rows] for leaf in self._on_tick[t]]
 
-    def mask(self, t: int, rows: slice = _ALL) -> Tensor | None:
+    def mask(self, t: int, rows: Rows = _ALL) -> Tensor | None:
         """What the rows may do on tick `t`, bool [B, mask_size]."""
         return None if self._seen.masks is None else self._seen.masks[t, rows]
 
@@ -240,6 +312,8 @@ class Rollout:
             active=self.active[:-1],
             last_values=values[-1],
             last_active=self.active[-1],
+            void=self._void,
+            given=None if self.given is None else self.given[:-1],
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -250,6 +324,7 @@ class Rollout:
         return {
             **{name: storage[:t].copy() for name, storage in self._columns.items()},
             **self._seen.state_dict(t),
+            "open": self.open.state_dict(),
             "cut": [(tick, rows, [leaf.numpy() for leaf in leaves]) for tick, rows, leaves in self._cut],
         }
 
@@ -260,6 +335,9 @@ class Rollout:
             return
         self.played = t
         self._seen.load_state_dict(state)
+        self.open.load_state_dict(state.get("open", {}))
+        if "void" in state:
+            self._open_flags()
         for name, storage in self._columns.items():
             storage[:t] = state[name]
         self._cut = [(tick, rows, [torch.tensor(leaf) for leaf in leaves]) for tick, rows, leaves in state["cut"]]
@@ -268,3 +346,13 @@ class Rollout:
         mask = infos.get("action_mask") if self._mask_size else None
         self._seen.write((t, rows), flatten(self._space, observations), mask)
         self.active[t, rows] = infos.get("active", True)  # other vector environments know no inactive rows
+        if "given" in infos:  # only of external games
+            if self.given is None:
+                self._open_flags()
+            assert self.given is not None
+            self.given[t, rows] = infos["given"]
+
+    def _open_flags(self) -> None:
+        """Makes the columns of external games."""
+        self._void = self._columns["void"] = np.zeros((self.ticks, self.rows), np.bool_)
+        self.given = self._columns["given"] = np.zeros((self.ticks + 1, self.rows), np.bool_)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, ClassVar
+from weakref import WeakSet
 
 import numpy as np
 from gymnasium import spaces
@@ -31,7 +33,8 @@ class Faulty(Countdown):
 
     Args:
         length: of the episodes; of several lanes one for each, in turn.
-        fault: one of `FAULTS`; or `raise` and `exit`, in a step; `reset`, `make`: an exception there.
+        fault: one of `FAULTS`; or `raise` and `exit`, in a step; `info`: one that cannot be pickled; `reset`, `make`:
+            an exception there.
         at: in which step, or which reset, of the instance it fails; from 1.
         faulty: how many instances do, or the numbers of those that do, from 1.
         close: whether they cannot be closed either.
@@ -73,6 +76,8 @@ class Faulty(Countdown):
                 raise RuntimeError("the game cannot be stepped")
             if self.fault == "exit":
                 sys.exit(3)
+            if self.fault == "info":
+                rest[-1] = {"handle": lambda: self}
             if self.fault in FAULTS:
                 observation, reward = FAULTS[self.fault](observation, reward)
         return observation, reward, *rest
@@ -81,6 +86,19 @@ class Faulty(Countdown):
         Faulty.closed += 1
         if self.fails_to_close:
             raise RuntimeError("the game cannot be closed")
+
+
+class InMemory(Countdown):
+    """A countdown that counts how many of its kind are in memory."""
+
+    alive: ClassVar[WeakSet[InMemory]] = WeakSet()
+    counts: ClassVar[list[int]] = []
+
+    def __init__(self) -> None:
+        super().__init__(5)
+        gc.collect()
+        self.alive.add(self)
+        self.counts.append(len(self.alive))
 
 
 _CHILD = """

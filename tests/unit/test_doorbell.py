@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import resource
 from collections.abc import Iterator
 
 import pytest
@@ -32,6 +34,20 @@ def fill(descriptor: int) -> int:
             continue
     os.set_blocking(descriptor, True)
     return written
+
+
+def test_rings_are_heard_at_a_descriptor_of_any_number(bells: tuple[Doorbell, Doorbell]) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard) if hard > 0 else 4096, hard))
+    try:
+        low = bells[0]._read
+        bells[0]._read = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 1024)  # `select` takes only those below
+        os.close(low)
+        assert list(bells[0].poll(0.01)) == []
+        bells[0].wake_all()
+        assert list(bells[0].poll(5.0)) == [LOST]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_wake_all_rings_for_all_processes_and_for_itself(bells: tuple[Doorbell, Doorbell]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 from collections.abc import Callable
@@ -219,6 +220,33 @@ def test_open_links_uses_mpi_if_there_is_no_shared_memory(
     assert caplog.messages == ["no shared memory for the links of a match (no space left on device): they go over MPI"]
 
 
+def test_open_links_uses_mpi_if_shared_memory_cannot_be_mapped(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(SharedMemory, "map", cannot_map)
+    transport = LocalTransport()
+    before = shared_memories()
+    links = opened(transport)
+    assert [seat_of(seat, transport) for seat in (1, 2, 3)] == [0, 0, 0]
+    assert [*links.links] == [1, 2, 3]
+    assert shared_memories() == before, "the memory is freed"
+    assert caplog.messages == ["no shared memory for the links of a match (out of memory): they go over MPI"]
+
+
+def test_a_seat_that_cannot_map_its_link_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    transport = LocalTransport()
+    links = opened(transport)
+    monkeypatch.setattr(SharedMemory, "map", cannot_map)
+    words = r"8192 bytes of shared memory of a match cannot be mapped \(out of memory\); `transport: mpi` does without"
+    with pytest.raises(OSError, match=words):
+        seat_of(1, transport)
+    assert len(links.links) == 3
+
+
+def cannot_map(memory: SharedMemory, part: slice | None = None) -> None:
+    raise OSError("out of memory")
+
+
 def test_open_links_of_many_legs_holds_as_many_descriptors_as_one() -> None:
     transport = LocalTransport()
     endpoint: Any = FakeEndpoint(0, transport)
@@ -240,6 +268,12 @@ def test_open_links_of_many_legs_holds_as_many_descriptors_as_one() -> None:
 def descriptors() -> list[Path]:
     """The open files of this process, without the listing's own descriptor."""
     return [path for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+
+
+def shared_memories() -> int:
+    """The number of descriptors of shared memory that are open, after what earlier tests have left is freed."""
+    gc.collect()
+    return sum("arena-link" in os.readlink(path) for path in descriptors())
 
 
 def test_links_work_within_one_process() -> None:

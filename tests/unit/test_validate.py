@@ -107,6 +107,35 @@ def test_other_shape_is_refused_with_the_expected_one(changes: Any, found: str) 
         StepValidator(interface(), LANES).check_step(step(**changes))
 
 
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (None, r"the game gave a NoneType as the result of step\(\); expected an arena.game.api.Step"),
+        (tuple(step()), r"a tuple as the result of step\(\)"),
+        (step()._replace(frame=None), "a NoneType as a frame; expected an arena.game.api.Frame"),
+        (step()._replace(frame=step().frame._replace(observations=None)), "a NoneType as observations for 2 entities"),
+    ],
+)
+@pytest.mark.parametrize("mask_size", [0, 4])
+def test_anything_but_a_step_is_refused(given: Any, found: str, mask_size: int) -> None:
+    with pytest.raises(GameError, match=found):
+        StepValidator(interface(mask_size=mask_size), LANES).check_step(given)
+
+
+def test_a_reset_that_returns_nothing_is_refused() -> None:
+    with pytest.raises(GameError, match="a NoneType as a frame"):
+        StepValidator(interface(), LANES).check_frame(None, np.ones(LANES, np.bool_))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("space", [NUMBERS, Dict(near=NUMBERS)])
+def test_the_fast_test_is_not_tried_where_it_cannot_pass(space: Space[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    mask_size, masks = (4, (np.ones((LANES, 4), np.int8),) * 2) if space is NUMBERS else (0, (None, None))
+    validator = StepValidator(interface(space, mask_size), LANES)
+    monkeypatch.setattr(StepValidator, "_passes_fast_test", lambda *_: pytest.fail("it was tried"))
+    seen = np.zeros((LANES, 2), np.float32)
+    validator.check_step(step([seen if space is NUMBERS else {"near": seen}] * 2, masks))
+
+
 def test_other_dtypes_that_keep_the_values_pass() -> None:
     seen = [np.zeros((LANES, 2), np.float64), np.zeros((LANES, 2), np.int64)]
     StepValidator(interface(), LANES).check_step(step(seen, rewards=np.zeros((LANES, ENTITIES), np.float32)))
@@ -136,6 +165,8 @@ def test_masks_of_another_form_are_refused() -> None:
         validator.check_step(step(masks=(np.ones((LANES, 4)), fine)))
     with pytest.raises(GameError, match="1 masks for 2 entities"):
         validator.check_step(step(masks=(fine,)))
+    with pytest.raises(GameError, match="a NoneType as masks for 2 entities"):
+        validator.check_step(step(masks=None))
     right = step(masks=(fine, fine))
     with pytest.raises(GameError, match=r"'b' action masks as int8 \(3, 5\)"):
         validator.check_step(
@@ -143,6 +174,58 @@ def test_masks_of_another_form_are_refused() -> None:
         )
     with pytest.raises(GameError, match="1 final masks for 2 entities"):
         validator.check_step(right._replace(frame=right.frame._replace(final_masks=(fine,))))
+
+
+class Unsendable:
+    """Cannot be pickled."""
+
+    def __reduce__(self) -> Any:
+        raise RuntimeError("it has a handle")
+
+
+def with_infos(*infos: Any, space: Space[Any] = NUMBERS, observations: Any = None) -> Step:
+    """A valid step, with infos for the entity "b" of the first lanes."""
+    given = [[{}, {}] for _ in range(LANES)]
+    for lane, info in enumerate(infos):
+        given[lane][1] = info
+    valid = step(observations)
+    return valid._replace(frame=valid.frame._replace(infos=given))
+
+
+@pytest.mark.parametrize(
+    "info",
+    [{"handle": Unsendable()}, {"handle": [Unsendable()]}, {"handle": np.array([Unsendable()])}, {"handle": lambda: 0}],
+)
+@pytest.mark.parametrize("composite", [False, True])
+def test_an_info_that_cannot_be_pickled_is_named(info: Any, composite: bool) -> None:
+    space, seen = NUMBERS, np.zeros((LANES, 2), np.float32)
+    validator = StepValidator(interface(Dict(near=space) if composite else space), LANES)
+    given = with_infos({"score": 1}, info, observations=[{"near": seen} if composite else seen] * 2)
+    words = "'b' in lane 1 the info 'handle', a .* that cannot be sent to a worker .*; expected a value that can be pi"
+    with pytest.raises(GameError, match=words):
+        validator.check_step(given)
+    with pytest.raises(GameError, match=words):
+        validator.check_frame(given.frame, np.ones(LANES, np.bool_))
+    validator.check_frame(given.frame, np.array([True, False, True]))
+
+
+def test_infos_of_any_value_that_can_be_pickled_pass() -> None:
+    values = {"n": 1, "x": np.float32(0.5), "a": np.zeros(3), "o": np.array([None]), "d": {"s": {1}}, "e": ValueError()}
+    StepValidator(interface(), LANES).check_step(with_infos(values, {0: None}))
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ([[{}, {}]], r"infos of the sizes \[2\]; expected 3 lanes of 2 entities"),
+        ([[{}, {}], [{}], [{}, {}]], r"infos of the sizes \[2, 1, 2\]"),
+        ([[{}, {}], [{}, None], [{}, {}]], "'b' in lane 1 a NoneType as its info; expected a dict"),
+    ],
+)
+def test_infos_of_another_form_are_refused(given: Any, found: str) -> None:
+    wrong = step()._replace(frame=step().frame._replace(infos=given))
+    with pytest.raises(GameError, match=found):
+        StepValidator(interface(), LANES).check_step(wrong)
 
 
 def test_lanes_that_were_not_reset_may_show_anything_after_a_reset() -> None:

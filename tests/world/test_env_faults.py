@@ -9,10 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from arena.config import parse_config
+from arena.launch.lead import in_one_process
 from arena.records.faults import losses
-from arena.roles.environment.restart import MOST_RESTARTS
+from arena.roles.environment.restart import MOST_RESTARTS, RestartLimit
 from arena.roles.root.root import RoleFailed
-from faulty_games import FAULTS, Faulty
+from arena.run.prepare import prepare
+from arena.run.process_state import ProcessState
+from arena.terminal.display import silent_display
+from faulty_games import FAULTS, Faulty, InMemory
 from in_process import play
 
 
@@ -78,7 +83,7 @@ def test_restarted_game_gets_unused_seeds(tmp_path: Path) -> None:
     assert Faulty.seeds == first, "and the same ones every time"
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", [*FAULTS, "info"])
 def test_invalid_value_of_a_game_ends_the_run_with_its_entity(fault: str, tmp_path: Path) -> None:
     data = alone(on_env_error="stop", fault=fault, lanes=2, player={"algorithm": "random"})
     with pytest.raises(RoleFailed, match=r"GameError: the game gave 'agent_0' in lane 0 .*; .*") as caught:
@@ -87,7 +92,7 @@ def test_invalid_value_of_a_game_ends_the_run_with_its_entity(fault: str, tmp_pa
     assert "environment of match 0 ('game')" in caught.value.failure.who
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", [*FAULTS, "info"])
 def test_invalid_value_of_a_game_reaches_no_worker_after_restart(fault: str, tmp_path: Path) -> None:
     played = play(alone(fault=fault), tmp_path)
     steps = [note for note in played.notes if note[1] == "step"]
@@ -161,6 +166,29 @@ def test_a_game_that_fails_again_and_again_ends_the_run_with_its_last_error(tmp_
     assert caught.value.failure.message.count("Traceback") == 1
     assert f"failed more than {MOST_RESTARTS} times" in caught.value.failure.message
     assert losses(tmp_path / "run" / "faults.jsonl").restarts == MOST_RESTARTS
+
+
+def test_restarts_of_earlier_legs_count_for_the_limit(tmp_path: Path) -> None:
+    data = {**alone(at=3, faulty=99, ticks=80, player={"algorithm": "workers:Counts"}), "checkpoint_every": 4}
+    with pytest.raises(RoleFailed, match=f"failed more than {MOST_RESTARTS} times"):
+        play(data, tmp_path)
+    assert losses(tmp_path / "run" / "faults.jsonl").restarts == MOST_RESTARTS
+
+
+def test_the_game_of_a_leg_is_freed_before_that_of_the_next_one_is_made(tmp_path: Path) -> None:
+    InMemory.counts.clear()
+    data = alone(make="faulty_games:InMemory", ticks=12, player={"algorithm": "workers:Counts"})
+    play({**data, "checkpoint_every": 4}, tmp_path)
+    assert InMemory.counts == [1, 1, 1]
+
+
+def test_restarts_before_an_evaluation_count_for_the_limit(tmp_path: Path) -> None:
+    limit = RestartLimit()
+    while limit.allows():
+        pass
+    run = prepare(parse_config({"name": "test", **alone()}, source="test"), ranks=1, run_dir=str(tmp_path / "run"))
+    with pytest.raises(RoleFailed, match=f"failed more than {MOST_RESTARTS} times"):
+        in_one_process(run, silent_display(), ProcessState(restart_limits={0: limit}))
 
 
 @pytest.mark.parametrize(("fault", "at"), [("make", 1), ("make", 2), ("reset", 1)])  # the reset that asks for masks

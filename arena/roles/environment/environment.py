@@ -10,6 +10,7 @@ done       all blocks have played the leg                                       
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from operator import attrgetter
 
 from arena import registry
@@ -23,6 +24,7 @@ from arena.roles.protocol import Done, Go, Progress, Ready, Stopping
 from arena.run.process_state import ProcessState
 from arena.run.run import Run
 from arena.transport import Bytes, Endpoint, Order, Tag
+from arena.transport.endpoint import OrderHandler
 from arena.transport.pickling import expect, pack
 
 _REPORT_SECONDS = 0.25  # between two Progress messages
@@ -35,7 +37,8 @@ class Environment:
         endpoint: this role's endpoint.
         run: the run.
         match: the match.
-        memory: the state of this process; receives the tick of the match if the leg is interrupted.
+        memory: the state of this process; has the limit of restarts of the match, and receives the tick of the match
+            if the leg is interrupted.
     """
 
     def __init__(self, endpoint: Endpoint, run: Run, match: MatchPlan, memory: ProcessState) -> None:
@@ -43,25 +46,29 @@ class Environment:
         self._match = match
         self._role = Role(RoleKind.ENVIRONMENT, match.match, None)
         self._stopwatch = stopwatch(run.profile)
-        limit = RestartLimit() if run.plan.on_env_error == "restart" else None
-        connection = self._connect(run, match, memory) if registry.is_external(match.make) else None
+        connection = self._connect(run, match, memory) if registry.external_kind(match.make) else None
+        restarts = run.plan.on_env_error == "restart"
+        limit = memory.restart_limits.setdefault(match.match, RestartLimit()) if restarts else None
         # A number of episodes is counted over all lanes, so all lanes must end at the same tick: one block.
         shares = match.blocks if run.episodes is None else (range(match.lanes),)
-        self._blocks = [
-            LaneBlock(
-                endpoint,
-                run,
-                match,
-                lanes=lanes,
-                part=part,
-                parts=len(shares),
-                limit=limit,
-                stopwatch=self._stopwatch,
-                connection=connection,
-                hurry=lambda: self._ends_early,
-            )
-            for part, lanes in enumerate(shares)
-        ]
+        self._blocks: list[LaneBlock] = []
+        with ExitStack() as made:
+            for part, lanes in enumerate(shares):
+                block = LaneBlock(
+                    endpoint,
+                    run,
+                    match,
+                    lanes=lanes,
+                    part=part,
+                    parts=len(shares),
+                    limit=limit,
+                    stopwatch=self._stopwatch,
+                    connection=connection,
+                    hurry=lambda: self._ends_early,
+                )
+                made.callback(block.abandon)
+                self._blocks.append(block)
+            made.pop_all()
         self._reported = 0.0
         self._hold: int | None = None  # wait before this tick for a `Go` with the leg's end
         self._ends_early = False  # the root has ordered to hold: external games are not waited for any more
@@ -116,6 +123,9 @@ class Environment:
         episodes = tuple(count for block in self._blocks for count in block.episodes)
         done = Done(self._role, self.tick, self._stopwatch.profile(), episodes=episodes)
         self._endpoint.send(0, Tag.TO_ROOT, pack(done))
+        # An order may still come, but its handler must not keep these games in memory while the next leg makes its own.
+        tick = max(block.tick for block in self._blocks)
+        self._endpoint.on_order(Order.STOP, _refusal(self._endpoint, self._match.match, tick))
 
     def _stop_at(self, _: int, data: Bytes) -> None:
         """Handles the order to hold before a tick; it may arrive while another role of the process runs."""
@@ -149,3 +159,13 @@ class Environment:
             block.finished.clear()
         progress = Progress(self._match.match, self.tick, tuple(finished), last=last)
         self._endpoint.send(0, Tag.TO_ROOT, pack(progress))
+
+
+def _refusal(endpoint: Endpoint, match: int, tick: int) -> OrderHandler:
+    """A handler of the order to stop that says that the match has played its leg, up to `tick`."""
+
+    def refuse(_: int, data: Bytes) -> None:
+        stopping = Stopping(match, int.from_bytes(data, "little"), tick, holds=False)
+        endpoint.send(0, Tag.TO_ROOT, pack(stopping))
+
+    return refuse

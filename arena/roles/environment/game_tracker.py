@@ -71,7 +71,7 @@ class GameTracker:
     def cut(self, step: Step) -> Step:
         """Truncates all rows whose game goes on, on the last tick of a leg."""
         goes_on, void = self._games.table.cut()
-        self._cut = goes_on.any(axis=1)
+        self._cut[:] = goes_on.any(axis=1)
         outside = step.frame.outside
         assert outside is not None, "external games have it"
         frame = step.frame._replace(outside=outside._replace(void=outside.void | void))

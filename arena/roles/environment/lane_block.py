@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,9 @@ from arena.plan.seats import check_seats
 from arena.preflight.examine import adapted_game, check_idle_action, constructor_errors_reported
 from arena.records.metrics import EpisodeRecord
 from arena.roles.environment.episodes import EpisodeTracker
-from arena.roles.environment.recording import open_recording
 from arena.roles.environment.game_tracker import GameTracker
 from arena.roles.environment.hosted_games import HostedGames
+from arena.roles.environment.recording import open_recording
 from arena.roles.environment.restart import Fault, RestartingGame, RestartLimit
 from arena.roles.protocol import Restarted
 from arena.run.run import Run
@@ -91,21 +91,24 @@ class LaneBlock:
                 self._game = RestartingGame(
                     lambda: adapted_game(match, len(lanes)), lanes=lanes, seeds=seeds, limit=limit
                 )
-        seat_entities = check_seats(match, self._game.interface)
-        check_idle_action(match, self._game.interface)
-        self._seats, self._write_step = self._open_seats(seat_entities)
-        self._all_actions = self._joint_actions(frozenset())  # views of the received requests
-        before = [run.leg.episodes.get((match.match, lane), 0) for lane in lanes]
-        self._tracker: EpisodeTracker | GameTracker
-        if isinstance(self._game, HostedGames):
-            self._tracker = GameTracker(self._game, match, seat_entities, before, round=run.plan.round)
-        else:
-            self._tracker = EpisodeTracker(match, seat_entities, lanes, before, round=run.plan.round)
-        self._lockstep = Lockstep(len(self._seats), run.plan.ticks, run.leg.start)
-        self._seat_entities = seat_entities
-        self._recording = open_recording(
-            run, match, self._game.interface, self._tracker, lanes=lanes, seat_entities=seat_entities
-        )
+        with ExitStack() as made:
+            made.callback(self._game.close_quietly)
+            seat_entities = check_seats(match, self._game.interface)
+            check_idle_action(match, self._game.interface)
+            self._seats, self._write_step = self._open_seats(seat_entities)
+            self._all_actions = self._joint_actions(frozenset())  # views of the received requests
+            before = [run.leg.episodes.get((match.match, lane), 0) for lane in lanes]
+            self._tracker: EpisodeTracker | GameTracker
+            if isinstance(self._game, HostedGames):
+                self._tracker = GameTracker(self._game, match, seat_entities, before, round=run.plan.round)
+            else:
+                self._tracker = EpisodeTracker(match, seat_entities, lanes, before, round=run.plan.round)
+            self._lockstep = Lockstep(len(self._seats), run.plan.ticks, run.leg.start)
+            self._seat_entities = seat_entities
+            self._recording = open_recording(
+                run, match, self._game.interface, self._tracker, lanes=lanes, seat_entities=seat_entities
+            )
+            made.pop_all()
         self.finished: list[EpisodeRecord] = []
 
     def _open_seats(self, seat_entities: Sequence[tuple[int, ...]]) -> tuple[list[SeatServer], StepWriter]:

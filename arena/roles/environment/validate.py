@@ -1,4 +1,4 @@
-"""Validates the results of a game against its interface: shapes, dtypes, finite numbers.
+"""Validates the results of a game against its interface: shapes, dtypes, finite numbers, infos that can be sent.
 
 A NaN from a game would make the weights of all policies that learn from it NaN, and an array of another shape would be
 broadcast without an error. Every step goes through a fast test; a step that does not pass it goes through the
@@ -7,19 +7,22 @@ detailed checks, which name the first fault or find none.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from arena.errors import GameError
-from arena.game.api import Frame, Interface, Step
+from arena.game.api import Frame, Info, Interface, Step
 from arena.game.spaces import flatten, keeps_values, leaves_of
+from arena.transport.pickling import pack
 
 _isfinite, _count_nonzero = np.isfinite, np.count_nonzero  # faster than `all` for few numbers
 _FLOAT, _BOOL = np.dtype(np.float64), np.dtype(np.bool_)
 _REAL = "fiub"  # kinds of dtypes that rewards may have
+# Types of infos that can always be pickled; all others are pickled once more to find out.
+_SENT_AS_IT_IS = {type(None), bool, int, float, str, bytes, np.bool_, np.int32, np.int64, np.float32, np.float64}
 
 
 class StepValidator:
@@ -33,6 +36,7 @@ class StepValidator:
     def __init__(self, interface: Interface, lanes: int) -> None:
         self._interface = interface
         self._shape = (lanes, len(interface.entities))
+        self._all_lanes = np.ones(lanes, np.bool_)
         self._leaves = [leaves_of(space) for space in interface.observation_spaces]
         self._size = sum(lanes * int(np.prod(leaf.shape)) for leaves in self._leaves for leaf in leaves)
         # Per entity, shape and dtype of its observations; empty where the fast test does not apply.
@@ -45,15 +49,18 @@ class StepValidator:
         Raises:
             GameError: names the first item that the interface does not allow.
         """
+        if not isinstance(step, Step):
+            raise GameError(f"a {type(step).__name__} as the result of step(); expected an arena.game.api.Step")
         try:
-            if self._passes_fast_test(step):
+            if self._kinds and self._passes_fast_test(step):
+                self._check_infos(step.frame.infos, self._all_lanes)
                 return
-        except (AttributeError, ValueError):  # not an array, or a wrong number of items: named below
+        except (AttributeError, TypeError, ValueError):  # not an array, or a wrong number of items: named below
             pass
         self._check_flags("terminated", step.terminated)
         self._check_flags("truncated", step.truncated)
         self._check_rewards(step.rewards)
-        self.check_frame(step.frame, np.ones(self._shape[0], np.bool_))
+        self.check_frame(step.frame, self._all_lanes)
 
     def describe_nonfinite_action(self, actions: Sequence[Any]) -> str:
         """An addition to the message of an error if an action was not finite; empty otherwise."""
@@ -88,22 +95,26 @@ class StepValidator:
         return True
 
     def check_frame(self, frame: Frame, lanes: NDArray[np.bool_]) -> None:
-        """Validates the observations of the lanes in the mask [L], and all flags and masks.
+        """Validates the observations and infos of the lanes in the mask [L], and all flags and masks.
 
         Raises:
             GameError: as `check_step`.
         """
+        if not isinstance(frame, Frame):
+            raise GameError(f"a {type(frame).__name__} as a frame; expected an arena.game.api.Frame")
         self._check_flags("active", frame.active)
         final_masks = frame.masks if frame.final_masks is None else frame.final_masks
         parts = {"observations": frame.observations, "masks": frame.masks, "final masks": final_masks}
         for what, given in parts.items():
-            if len(given) != self._shape[1]:
-                raise GameError(f"{len(given)} {what} for {self._shape[1]} entities")
+            if not isinstance(given, Sized) or len(given) != self._shape[1]:
+                found = f"{len(given)} {what}" if isinstance(given, Sized) else f"a {type(given).__name__} as {what}"
+                raise GameError(f"{found} for {self._shape[1]} entities")
         for entity, observed in enumerate(frame.observations):
             self._check_observation(entity, observed, lanes)
         for entity, masks in enumerate(zip(frame.masks, final_masks, strict=True)):
             for mask in masks:
                 self._check_mask(entity, mask)
+        self._check_infos(frame.infos, lanes)
 
     def _check_flags(self, name: str, flags: Any) -> None:
         if getattr(flags, "shape", None) != self._shape or flags.dtype.kind != "b":
@@ -147,6 +158,29 @@ class StepValidator:
         expected = (self._shape[0], size)
         if getattr(mask, "shape", None) != expected or mask.dtype.kind not in "biu":
             raise self._error(entity, f"action masks as {_described(mask)}; expected int8 {expected}")
+
+    def _check_infos(self, infos: Sequence[Sequence[Info]] | None, lanes: NDArray[np.bool_]) -> None:
+        if infos is None:
+            return
+        if len(infos) != self._shape[0] or any(len(of_lane) != self._shape[1] for of_lane in infos):
+            sizes = [len(of_lane) for of_lane in infos]
+            raise GameError(f"infos of the sizes {sizes}; expected {self._shape[0]} lanes of {self._shape[1]} entities")
+        for lane in lanes.nonzero()[0].tolist():
+            for entity, info in enumerate(infos[lane]):
+                if not isinstance(info, dict):
+                    raise self._error(entity, f"a {type(info).__name__} as its info; expected a dict", lane)
+                for key, value in info.items():
+                    if type(value) not in _SENT_AS_IT_IS or type(key) is not str:
+                        self._check_can_be_sent(entity, lane, key, value)
+
+    def _check_can_be_sent(self, entity: int, lane: int, key: Any, value: Any) -> None:
+        if type(key) is str and type(value) is np.ndarray and not value.dtype.hasobject:
+            return
+        try:
+            pack((key, value))
+        except Exception as error:  # any: classes may define how they are pickled
+            found = f"the info {key!r}, a {type(value).__name__} that cannot be sent to a worker ({error})"
+            raise self._error(entity, f"{found}; expected a value that can be pickled", lane) from error
 
     def _error(self, entity: int, found: str, lane: int | None = None) -> GameError:
         return GameError(found, entity=self._interface.entities[entity], lane=lane)

@@ -1,0 +1,289 @@
+"""Requests of many games from many threads; the environment's thread tells them to the table of slots.
+
+A connection (threads, sockets, HTTP) calls `begin`, `ask`, `pay`, `end` and `lose` in any thread; each request names
+the functions to be called with its outcome. `poll`, `answer` and `drop` are called by the environment's thread and call
+these functions. The requests of one game keep their order: one that comes too early (`not_yet`, `no_slot`) stays at the
+head of its game's queue.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from arena.external.interface import Answers, Code, ExternalError
+from arena.external.slots import Slots
+from arena.game.api import Info, Interface
+from arena.game.spaces import row
+
+Told = Callable[[ExternalError | None], None]
+"""Called when the table has taken a request, with None, or has refused it."""
+
+Answered = Callable[[Any, int], None]
+"""Called with an action, a sample of the entity's space, and its version; see `Answers`."""
+
+
+@dataclass(eq=False)
+class DeskGame:
+    """A game as its connection knows it.
+
+    Args:
+        name: what the outside world calls it.
+        entities: the indices of those that take part.
+        training: whether algorithms learn from it.
+        after: the slot to take if it is free.
+        slot: of the game; None before it has begun.
+        over: why the game is over; empty while it goes on.
+        gone: why no more requests will come, although it is not over; empty if they may.
+    """
+
+    name: str
+    entities: tuple[int, ...]
+    training: bool = True
+    after: int | None = None
+    slot: int | None = None
+    over: str = ""
+    gone: str = ""
+    _requests: deque[_Request] = field(default_factory=deque)
+    _waiting: dict[int, tuple[Answered, Told]] = field(default_factory=dict)  # by entity
+
+
+@dataclass(eq=False)
+class _Request:
+    """Tells the table one thing; `do` raises `ExternalError` if the table refuses it."""
+
+    game: DeskGame
+    do: Callable[[Slots], None]
+    told: Told
+
+
+class Desk:
+    """The requests of the games of one match.
+
+    Args:
+        interface: of the games.
+        forget: called with a game that is over.
+    """
+
+    def __init__(self, interface: Interface, forget: Callable[[DeskGame], None] = lambda game: None) -> None:
+        self.interface = interface
+        self.ring: Callable[[], None] = lambda: None
+        self._forget = forget
+        self._arrived: deque[_Request] = deque()
+        self._queues: dict[DeskGame, None] = {}  # games with requests that the table has not taken, in order
+        self._by_slot: dict[int, DeskGame] = {}
+        self._lock = threading.Lock()
+        self._closed = ""
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request waits to be told."""
+        return not (self._arrived or self._queues)
+
+    # ----------------------------------------------------------------------------------------------------- any thread
+
+    def begin(self, game: DeskGame, told: Told) -> None:
+        """The game wants a slot, and waits for it."""
+
+        def do(table: Slots) -> None:
+            game.slot = table.begin(game.name, game.entities, training=game.training, after=game.after)
+            self._by_slot[game.slot] = game
+
+        self._put(_Request(game, do, told))
+
+    def ask(
+        self,
+        game: DeskGame,
+        entity: int,
+        observation: Any,
+        *,
+        told: Told,
+        answered: Answered | None = None,
+        reward: float = 0.0,
+        mask: Any = None,
+        given: Any = None,
+        void: bool = False,
+        info: Info | None = None,
+    ) -> None:
+        """An entity asks, or says what it did (`given`); see `Slots.ask`. The observation is copied here.
+
+        Args:
+            game: the game.
+            entity: its index.
+            observation: a sample.
+            told: called when the table has taken the request, or with why the game is over before the answer.
+            answered: called with the answer; not needed with `given`.
+            reward: as for `Slots.ask`, like the other arguments.
+        """
+        sample = copied(observation)
+
+        def do(table: Slots) -> None:
+            assert game.slot is not None, "it has begun"
+            table.ask(game.slot, entity, sample, reward=reward, mask=mask, given=given, void=void, info=info)
+            if answered is not None:
+                game._waiting[entity] = answered, told
+
+        self._put(_Request(game, do, told))
+
+    def pay(self, game: DeskGame, entity: int, reward: float, told: Told = lambda error: None) -> None:
+        """Adds a reward; see `Slots.pay`."""
+
+        def do(table: Slots) -> None:
+            assert game.slot is not None, "it has begun"
+            table.pay(game.slot, entity, reward)
+
+        self._put(_Request(game, do, told))
+
+    def end(
+        self,
+        game: DeskGame,
+        entity: int | None,
+        observation: Any = None,
+        *,
+        told: Told,
+        reward: float = 0.0,
+        truncated: bool = False,
+        void: bool = False,
+        info: Info | None = None,
+    ) -> None:
+        """Ends an entity, or all that have not ended (None); see `Slots.end`."""
+        sample = None if observation is None else copied(observation)
+
+        def do(table: Slots) -> None:
+            slot = game.slot
+            assert slot is not None, "it has begun"
+            ending = table.playing(slot) if entity is None else (entity,)
+            if entity is None and not all(table.ready(slot, each) for each in ending):
+                raise ExternalError("not_yet")
+            for each in ending:
+                table.end(slot, each, sample, reward=reward, truncated=truncated, void=void, info=info)
+                self._answer_waiting(game, each, ExternalError("ended"))
+            if not table.playing(slot):
+                self._leave(game, "ended")
+
+        self._put(_Request(game, do, told))
+
+    def lose(self, game: DeskGame, reason: str) -> None:
+        """The game has gone without a word; requests before this one are told first."""
+        game.gone = reason
+
+        def do(table: Slots) -> None:
+            if game.slot is not None:
+                table.lose(game.slot, reason)
+            self._leave(game, reason)
+
+        self._put(_Request(game, do, lambda error: None))
+
+    def _put(self, request: _Request) -> None:
+        with self._lock:
+            if not self._closed:
+                self._arrived.append(request)
+                self.ring()
+                return
+        request.told(ExternalError("over", self._closed))
+
+    # ------------------------------------------------------------------------------------ the environment's thread
+
+    def poll(self, table: Slots) -> None:
+        """Tells the table what has come, as far as it can take it."""
+        while self._arrived:
+            request = self._arrived.popleft()
+            request.game._requests.append(request)
+            self._queues[request.game] = None
+        for game in list(self._queues):
+            self._tell(game, table)
+            if not game._requests:
+                del self._queues[game]
+
+    def _tell(self, game: DeskGame, table: Slots) -> None:
+        while game._requests:
+            request = game._requests[0]
+            error: ExternalError | None = None
+            if game.over:
+                error = ExternalError("unknown_game", game.over)
+            else:
+                try:
+                    request.do(table)
+                except ExternalError as refused:
+                    if refused.code == "no_slot" and game.gone:
+                        self._leave(game, game.gone)
+                        continue
+                    if refused.code in ("not_yet", "no_slot"):
+                        return
+                    error = refused
+            game._requests.popleft()
+            request.told(error)
+
+    def answer(self, answers: Answers) -> None:
+        """Passes the actions of a tick on."""
+        spaces = self.interface.action_spaces
+        for slot, entity in zip(answers.slots.tolist(), answers.entity.tolist(), strict=True):
+            game = self._by_slot.get(slot)
+            waiting = game._waiting.pop(entity, None) if game is not None else None
+            if waiting is not None:
+                waiting[0](row(spaces[entity], answers.actions[entity], slot), answers.versions[entity])
+
+    def drop(self, slot: int, reason: str) -> None:
+        """The arena gives the game in a slot up."""
+        game = self._by_slot[slot]
+        code: Code = "timeout" if reason == "timeout" else "expired" if reason == "expired" else "over"
+        for entity in list(game._waiting):
+            self._answer_waiting(game, entity, ExternalError(code))
+        self._leave(game, reason)
+
+    def close(self, reason: str) -> None:
+        """Refuses all requests from now on; who waits is told so."""
+        with self._lock:
+            self._closed = reason
+        error = ExternalError("over", reason)
+        games = {request.game: None for request in self._arrived} | self._queues | dict.fromkeys(self._by_slot.values())
+        while self._arrived:
+            request = self._arrived.popleft()
+            request.game._requests.append(request)
+        for game in games:
+            for entity in list(game._waiting):
+                self._answer_waiting(game, entity, error)
+            while game._requests:
+                game._requests.popleft().told(error)
+            self._leave(game, reason)
+        self._queues.clear()
+
+    def _answer_waiting(self, game: DeskGame, entity: int, error: ExternalError) -> None:
+        waiting = game._waiting.pop(entity, None)
+        if waiting is not None:
+            waiting[1](error)
+
+    def _leave(self, game: DeskGame, reason: str) -> None:
+        game.over = reason
+        if game.slot is not None and self._by_slot.get(game.slot) is game:
+            del self._by_slot[game.slot]
+        self._forget(game)
+
+
+def copied(sample: Any) -> Any:
+    """A copy of a sample, whose arrays its owner may reuse."""
+    if isinstance(sample, dict):
+        return {key: copied(part) for key, part in sample.items()}
+    if isinstance(sample, tuple):
+        return tuple(copied(part) for part in sample)
+    return sample.copy() if isinstance(sample, np.ndarray) else sample
+
+
+def entity_index(interface: Interface, entities: Sequence[int], entity: str | None) -> int:
+    """The index of an entity by its name; None: the only one.
+
+    Raises:
+        ExternalError: `unknown_entity`.
+    """
+    if entity is None:
+        if len(entities) == 1:
+            return entities[0]
+        raise ExternalError("unknown_entity", f"say which: {', '.join(interface.entities[each] for each in entities)}")
+    if entity not in interface.entities:
+        raise ExternalError("unknown_entity", f"{entity!r}; there are {', '.join(interface.entities)}")
+    return interface.entities.index(entity)

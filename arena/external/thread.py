@@ -1,0 +1,345 @@
+"""External games in the environment's process: a user's loop in a thread of its own, which calls `get_action`."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gymnasium.spaces import Space
+
+from arena.errors import ConfigError
+from arena.external.desk import Desk, DeskGame, entity_index
+from arena.external.interface import Answers, ExternalClosed, ExternalError
+from arena.external.slots import Slots
+from arena.game.api import Info, Interface
+
+
+class ExternalEnv(ABC):
+    """A game with a loop of its own, which asks for actions; one entity, or several with spaces by name.
+
+    The methods may be called from any thread, for many episodes at once; for one episode, one call at a time. When the
+    run ends, every blocked or later call raises `ExternalClosed`, which `run` may let pass. If `run` returns, the match
+    plays its remaining ticks empty; if it raises, the game has failed.
+
+    The constructor takes the `kwargs` of the configuration and sets the spaces.
+
+    Attributes:
+        observation_space: of the only entity, `agent_0`.
+        action_space: likewise.
+        observation_spaces: by entity, instead of `observation_space`.
+        action_spaces: by entity.
+        mask_sizes: by entity, the length of its action mask; left out: no masks.
+        closed: whether the arena wants no more actions asked for.
+    """
+
+    observation_space: Space[Any] | None = None
+    action_space: Space[Any] | None = None
+    observation_spaces: Mapping[str, Space[Any]] = {}
+    action_spaces: Mapping[str, Space[Any]] = {}
+    mask_sizes: Mapping[str, int] = {}
+    closed = False
+    _episodes: _Episodes | None = None
+
+    @abstractmethod
+    def run(self) -> None:
+        """The loop; called once, in a thread of its own."""
+
+    def start_episode(
+        self, episode_id: str | None = None, *, training_enabled: bool = True, entities: Sequence[str] | None = None
+    ) -> str:
+        """Begins an episode; waits until one of the match's `lanes` is free.
+
+        Args:
+            episode_id: its name; None: one is made up.
+            training_enabled: whether algorithms learn from the episode.
+            entities: those that take part; None: all.
+
+        Returns:
+            the name.
+
+        Raises:
+            ExternalError: `already_started`, `unknown_entity`.
+            ExternalClosed: the run has ended.
+        """
+        return self._table.start(episode_id or uuid.uuid4().hex, training_enabled, entities)
+
+    def get_action(self, episode_id: str, observation: Any, *, entity: str | None = None, mask: Any = None) -> Any:
+        """The policy's action for an observation; waits for it.
+
+        Args:
+            episode_id: the episode.
+            observation: a sample of the entity's space.
+            entity: its name; may be left out if the episode has one.
+            mask: the allowed actions [n]; None: all.
+
+        Raises:
+            ExternalError: the request is refused, or has no answer after `answer_s` (`timeout`): the episode is over.
+            ExternalClosed: the run has ended.
+        """
+        game = self._table.game(episode_id)
+        index = entity_index(self._table.interface, game.entities, entity)
+        return self._table.ask(game, {index: observation}, {index: mask})[index]
+
+    def get_actions(
+        self, episode_id: str, observations: Mapping[str, Any], masks: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """As `get_action`, for several entities at once."""
+        table = self._table
+        game = table.game(episode_id)
+        indices = {name: entity_index(table.interface, game.entities, name) for name in observations}
+        asked = {index: observations[name] for name, index in indices.items()}
+        actions = table.ask(game, asked, {indices[name]: mask for name, mask in (masks or {}).items()})
+        return {name: actions[index] for name, index in indices.items()}
+
+    def log_action(
+        self, episode_id: str, observation: Any, action: Any, *, entity: str | None = None, mask: Any = None
+    ) -> None:
+        """Says which action the game has taken by itself; waits while the last such action was not taken by a tick.
+
+        Raises:
+            ExternalError, ExternalClosed: as `get_action`.
+        """
+        table = self._table
+        game = table.game(episode_id)
+        index = entity_index(table.interface, game.entities, entity)
+        waiter = Waiter()
+        table.desk.ask(game, index, observation, given=action, mask=mask, told=waiter.told)
+        table.wait(waiter)
+
+    def log_returns(
+        self, episode_id: str, reward: float, info: Info | None = None, *, entity: str | None = None
+    ) -> None:
+        """Adds a reward for the entity's last action; before its first one, the reward counts only for the return.
+
+        Raises:
+            ExternalError, ExternalClosed: as `get_action`.
+        """
+        table = self._table
+        game = table.game(episode_id)
+        waiter = Waiter()
+        table.desk.pay(game, entity_index(table.interface, game.entities, entity), reward, waiter.told)
+        table.wait(waiter)
+
+    def end_episode(
+        self,
+        episode_id: str,
+        observation: Any = None,
+        *,
+        entity: str | None = None,
+        truncated: bool = False,
+        info: Info | None = None,
+    ) -> None:
+        """Ends an entity's episode; without `entity`, that of all that have not ended.
+
+        Args:
+            episode_id: the episode.
+            observation: the last one; None: the last one that was shown stands for it.
+            entity: its name.
+            truncated: whether it ends from outside rather than by the game's rules.
+            info: a text under `outcome` (`win`, `loss`, `draw`) says who has won.
+
+        Raises:
+            ExternalError, ExternalClosed: as `get_action`.
+        """
+        table = self._table
+        game = table.game(episode_id)
+        index = None if entity is None else entity_index(table.interface, game.entities, entity)
+        waiter = Waiter()
+        table.desk.end(game, index, observation, truncated=truncated, info=info, told=waiter.told)
+        table.wait(waiter)
+
+    @property
+    def _table(self) -> _Episodes:
+        if self._episodes is None:
+            raise ExternalClosed("the game is not played by an arena")
+        return self._episodes
+
+
+class Waiter:
+    """Lets a thread wait for the outcome of a request."""
+
+    def __init__(self, answered: bool = False) -> None:
+        self._event = threading.Event()
+        self._answered = answered
+        self.error: ExternalError | None = None
+        self.action: Any = None
+        self.version = -1
+
+    def told(self, error: ExternalError | None) -> None:
+        """The table has taken the request, or refused it."""
+        self.error = error
+        if error is not None or not self._answered:
+            self._event.set()
+
+    def answer(self, action: Any, version: int) -> None:
+        """The answer has come."""
+        self.action, self.version = action, version
+        self._event.set()
+
+    def wait(self) -> None:
+        """Returns when the outcome is known."""
+        self._event.wait()
+
+
+class _Episodes:
+    """The running episodes of an `ExternalEnv`, by name."""
+
+    def __init__(self, interface: Interface) -> None:
+        self.interface = interface
+        self.desk = Desk(interface, self._forget)
+        self._games: dict[str, DeskGame] = {}
+        self._lock = threading.Lock()
+        self._last_slot = threading.local()
+        self.closed = ""
+
+    def start(self, name: str, training: bool, entities: Sequence[str] | None) -> str:
+        everyone = range(len(self.interface.entities))
+        indices = tuple(
+            everyone if entities is None else (entity_index(self.interface, everyone, each) for each in entities)
+        )
+        game = DeskGame(name, indices, training, after=getattr(self._last_slot, "slot", None))
+        with self._lock:
+            if name in self._games:
+                raise ExternalError("already_started", f"the episode {name!r} is running")
+            self._games[name] = game
+        waiter = Waiter()
+        self.desk.begin(game, waiter.told)
+        try:
+            self.wait(waiter)
+        except ExternalError:
+            self._forget(game)
+            raise
+        self._last_slot.slot = game.slot
+        return name
+
+    def game(self, name: str) -> DeskGame:
+        if self.closed:
+            raise ExternalClosed(self.closed)
+        with self._lock:
+            if name not in self._games:
+                raise ExternalError("unknown_game", f"no episode {name!r} is running")
+            return self._games[name]
+
+    def ask(self, game: DeskGame, observations: Mapping[int, Any], masks: Mapping[int, Any]) -> dict[int, Any]:
+        """Asks for several entities and waits for all answers."""
+        waiters = {}
+        for entity, observation in observations.items():
+            waiters[entity] = waiter = Waiter(answered=True)
+            self.desk.ask(game, entity, observation, mask=masks.get(entity), told=waiter.told, answered=waiter.answer)
+        for waiter in waiters.values():
+            self.wait(waiter)
+        return {entity: waiter.action for entity, waiter in waiters.items()}
+
+    def wait(self, waiter: Waiter) -> None:
+        waiter.wait()
+        if waiter.error is None:
+            return
+        if waiter.error.code == "over":
+            raise ExternalClosed(waiter.error.message)
+        raise waiter.error
+
+    def _forget(self, game: DeskGame) -> None:
+        with self._lock:
+            if self._games.get(game.name) is game:
+                del self._games[game.name]
+
+
+class ThreadGames:
+    """The connection to an `ExternalEnv`; see `ExternalGames`.
+
+    Args:
+        env: not running yet.
+
+    Raises:
+        ConfigError: the spaces are missing, or do not belong together.
+    """
+
+    address = ""
+    closed_loop = False
+    close_s = 5.0
+
+    def __init__(self, env: ExternalEnv) -> None:
+        self.interface = interface_of(env)
+        self._env = env
+        self._episodes = env._episodes = _Episodes(self.interface)
+        self._failure: BaseException | None = None
+        self._returned = False
+        self._thread = threading.Thread(target=self._run, name=f"{type(env).__name__}.run", daemon=True)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether `run` has returned, and nothing that it did waits to be told."""
+        return self._returned and self._episodes.desk.idle
+
+    def open(self, slots: int, ring: Callable[[], None]) -> None:
+        """Starts the thread."""
+        self._episodes.desk.ring = ring
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._env.run()
+        except ExternalClosed:
+            pass
+        except BaseException as error:
+            self._failure = error
+        self._returned = True
+        self._episodes.desk.ring()
+
+    def poll(self, table: Slots) -> float | None:
+        """Tells the table what the thread has done; raises what `run` has raised."""
+        if self._failure is not None:
+            raise self._failure
+        self._episodes.desk.poll(table)
+        return None
+
+    def answer(self, actions: Answers) -> None:
+        """Passes the actions on."""
+        self._episodes.desk.answer(actions)
+
+    def drop(self, slot: int, reason: str) -> None:
+        """Ends an episode; who waits for its action gets an `ExternalError`."""
+        self._episodes.desk.drop(slot, reason)
+
+    def pause(self, on: bool) -> None:
+        """Nothing: requests wait until they are polled."""
+
+    def close(self, reason: str) -> None:
+        """Every blocked or later call raises `ExternalClosed`; waits for `run` to return, at most `close_s`."""
+        self._env.closed = True
+        self._episodes.closed = self._episodes.closed or reason
+        self._episodes.desk.close(reason)
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(self.close_s)
+
+
+def interface_of(source: Any) -> Interface:
+    """The interface of an object or class with spaces of one entity, or of several by name.
+
+    Raises:
+        ConfigError: they are missing, or do not belong together.
+    """
+    who = source.__name__ if isinstance(source, type) else type(source).__name__
+    observations = dict(getattr(source, "observation_spaces", None) or {})
+    actions = dict(getattr(source, "action_spaces", None) or {})
+    single = getattr(source, "observation_space", None), getattr(source, "action_space", None)
+    if not observations and not actions and all(isinstance(space, Space) for space in single):
+        observations, actions = {"agent_0": single[0]}, {"agent_0": single[1]}
+    if not observations or observations.keys() != actions.keys():
+        raise ConfigError(
+            f"{who} has no spaces: set `observation_space` and `action_space`, or `observation_spaces` and "
+            "`action_spaces` with the same entities"
+        )
+    sizes = dict(getattr(source, "mask_sizes", None) or {})
+    unknown = sorted(set(sizes) - set(observations))
+    if unknown:
+        raise ConfigError(f"{who}: `mask_sizes` has {', '.join(unknown)}, which no space has")
+    return Interface(
+        tuple(observations),
+        tuple(observations.values()),
+        tuple(actions[name] for name in observations),
+        tuple(int(sizes.get(name, 0)) for name in observations),
+    )

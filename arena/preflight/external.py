@@ -1,0 +1,91 @@
+"""Refuses what a match of external games cannot do: they cannot be stepped by the arena, nor played again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from arena import registry
+from arena.errors import ConfigError
+from arena.plan.plan import MatchPlan, Plan, TickRules
+
+
+def external_kinds(plan: Plan) -> dict[int, str]:
+    """By match, how its external games come in, see `registry.external_kind`; ordinary matches are left out.
+
+    Raises:
+        ConfigError: an ordinary environment has the key `external`, or its name is unknown.
+    """
+    kinds = {}
+    for match in plan.matches:
+        kind = registry.external_kind(match.make)
+        if kind is not None:
+            kinds[match.match] = kind
+        elif match.external is not None:
+            raise ConfigError(
+                f"{match.make} is an environment that the arena steps; this key is for external games, which ask for "
+                f"actions ({', '.join([*registry.EXTERNAL, 'a class'])})",
+                path=f"envs.{match.env}.external",
+            )
+    return kinds
+
+
+def check_external(plan: Plan) -> None:
+    """Refuses a plan whose external games are asked for what they cannot do.
+
+    Raises:
+        ConfigError: the first mistake, with its place in the configuration.
+    """
+    kinds = external_kinds(plan)
+    for number in kinds:
+        match = plan.matches[number]
+        _check_match(plan, match)
+        if len(plan.matches) > 1 and (match.external or TickRules()).idle_tick_s is None and not _is_closed_loop(match):
+            raise ConfigError(
+                "is needed in a run of several matches: the others would wait for these games at every boundary and "
+                "every collective call; set the seconds after which an empty tick is played",
+                path=f"envs.{match.env}.external.idle_tick_s",
+            )
+    if kinds and plan.evaluate_every is not None and len(kinds) == len(plan.matches):
+        raise ConfigError(
+            "no match is left to evaluate: matches of external games take no part in evaluations; remove this key, "
+            "and evaluate with `arena serve RUN --games N`",
+            path="evaluation",
+        )
+
+
+def _check_match(plan: Plan, match: MatchPlan) -> None:
+    rules, env = match.external or TickRules(), f"envs.{match.env}"
+    if rules.min_asking > match.lanes:
+        raise ConfigError(
+            f"found {rules.min_asking}, but {match.path} has {match.lanes} lanes: so many games never ask at once",
+            path=f"{env}.external.min_asking",
+        )
+    if match.wrappers:
+        raise ConfigError(
+            "wrappers cannot be put around external games; change observations and rewards where the game runs",
+            path=f"{env}.wrappers",
+        )
+    if match.pipeline > 1:
+        raise ConfigError("external games have one block of lanes; set 1", path=f"{match.path}.pipeline")
+    if plan.record == "replays":
+        raise ConfigError("external games cannot be played again; `samples` records them", path="record")
+    if plan.rounds > 1:
+        raise ConfigError(f"a league cannot play the external games of {match.env!r}; set 1", path="rounds")
+    if not match.path.endswith("]"):
+        raise ConfigError(
+            f"a generator cannot seat policies in the external games of {match.env!r}; list the matches",
+            path=match.path,
+        )
+    for seat in match.seats:
+        algorithm = plan.policies[seat.policy].algorithm
+        if algorithm.startswith("sb3:") and (match.lanes > 1 or len(seat.entities) > 1):
+            raise ConfigError(
+                f"policy {seat.policy!r} ({algorithm}) acts in all rows at every tick, but external games ask one by "
+                "one; set `lanes: 1`, or use an algorithm of the arena",
+                path=match.seat_path(seat.index),
+            )
+
+
+def _is_closed_loop(match: MatchPlan) -> bool:
+    factory: Any = registry.environment_factory(match.make)
+    return bool(getattr(factory, "closed_loop", False))
