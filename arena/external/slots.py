@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
@@ -128,6 +129,7 @@ class Slots:
         self._games: list[Game | None] = [None] * slots
         self._held = np.zeros(slots, np.bool_)
         self._over: list[Game] = []  # that the next tick has to tell
+        self._left = np.zeros(slots, np.bool_)  # held one of these
         self._plays = np.zeros(shape, np.bool_)  # takes part, has not ended
         self._asks = np.zeros(shape, np.bool_)  # shows an observation in the next tick
         self._given = np.zeros(shape, np.bool_)  # of these, the ones that have acted already
@@ -184,7 +186,7 @@ class Slots:
 
         A connection keeps what has come too early, in order, and tells it in a later `poll`.
         """
-        return not (self._ends(slot, entity) or self._given[slot, entity])
+        return not (self._left[slot] or self._ends(slot, entity) or self._given[slot, entity])
 
     def complete(self) -> None:
         """Says that nothing more can ask before there is an answer: the next tick is formed at once."""
@@ -271,7 +273,7 @@ class Slots:
         leaves = self._sample(self._observations[entity], entity, observation, "observation", "bad_observation")
         allowed = self._mask(entity, mask)
         if given is not None:
-            action = self._action(entity, given)
+            action = self._sample(self._actions[entity], entity, given, "action", "bad_action")
             self._actions[entity].write(slot, action)
             self._given[slot, entity] = True
         self._observations[entity].write(slot, leaves)
@@ -286,38 +288,6 @@ class Slots:
         self._asked_at[slot, entity] = now
         if (void or not game.training) and not self._ends(slot, entity):  # else that of the game before it
             self._make_void(slot, entity)
-
-    def check(
-        self,
-        slot: int,
-        entity: int,
-        observation: Any,
-        *,
-        reward: float = 0.0,
-        mask: Any = None,
-        given: Any = None,
-        end: bool = False,
-    ) -> None:
-        """Raises what `ask`, or `end`, would raise now, and changes nothing.
-
-        For a connection that tells about several entities of a game together: all of them, or none.
-
-        Raises:
-            ExternalError: as `ask`.
-        """
-        game = self._game(slot, entity)
-        if not self._plays[slot, entity]:
-            raise self._refuse("ended", f"{self._name(entity)} has ended in the game {game.name!r}")
-        if self._given[slot, entity] or (end and self._ends(slot, entity)):
-            raise self._refuse("not_yet", "an earlier end or given action of this row is not part of a tick yet")
-        if self._asks[slot, entity] and not end:
-            raise self._refuse("already_asking", f"{self._name(entity)} has a request without an answer")
-        self._reward(reward)
-        if observation is not None or not end:
-            self._sample(self._observations[entity], entity, observation, "observation", "bad_observation")
-        self._mask(entity, mask)
-        if given is not None:
-            self._action(entity, given)
 
     def ask_rows(
         self,
@@ -355,7 +325,6 @@ class Slots:
         allowed = self._mask_rows(entity, masks, len(slots))
         if given is not None:
             actions = self._sample(self._actions[entity], entity, given, "actions", "bad_action", len(slots))
-            self._check_choices(entity, given)
             self._actions[entity].write(slots, actions)
             self._given[slots, entity] = True
         batch.write(slots, leaves)
@@ -468,9 +437,7 @@ class Slots:
         if game is None:
             raise self._refuse("unknown_game", f"slot {slot} holds no game")
         game.lost = reason
-        if any(
-            other.slot == slot for other in self._over
-        ):  # the game before it ends in the same tick: of this one nothing was told
+        if self._left[slot]:  # the game before it ends in the same tick: of this one nothing was told
             self._vacate(slot)
             self._asks[slot] = self._given[slot] = False
             self._later[slot] = 0.0
@@ -479,6 +446,7 @@ class Slots:
         for entity in np.flatnonzero(self._plays[slot]).tolist():
             if self._given[slot, entity]:  # an action of which it is not known what came
                 self._given[slot, entity] = False
+                self._later[slot, entity] = 0.0
             void = not self._asks[slot, entity]
             self._end(game, slot, entity, None, None, truncated=True, void=void, info=None)
         self._note(slot)
@@ -572,6 +540,7 @@ class Slots:
         for array in (self._asks, self._void, self._terminated, self._truncated):
             array[...] = False
         self._over.clear()
+        self._left[...] = False
         self._infos.clear()
         self._last_infos.clear()
         self._told_at = None
@@ -616,6 +585,8 @@ class Slots:
         self.counts.asks -= int(np.count_nonzero(again))
         self.counts.given -= int(np.count_nonzero(again & self._given))
         self._given &= self._asks
+        self._later[self._given] += self._rewards[self._given]  # these actions are shown once more
+        self._rewards[...] = 0.0
         self._shown = np.zeros_like(self._shown)
         self._acted[...] = False
         self._under_way[...] = False
@@ -699,6 +670,7 @@ class Slots:
             game.asked = bool(self._asked[slot])
             game.lengths, game.returns = self._lengths[slot].copy(), self._returns[slot].copy()
             self._over.append(game)
+            self._left[slot] = True
             if game.lost:
                 self.counts.lost += 1
             else:
@@ -802,6 +774,11 @@ class Slots:
                 raise self._refuse(
                     code, f"{what}{path} of {self._name(entity)}: {found}; expected {target.dtype} {shape} of {space}"
                 )
+        if batch.has_choices:
+            try:
+                check_choices(space, sample)
+            except ValueError as error:
+                raise self._refuse(code, f"{what} of {self._name(entity)}: {error}") from None
         return arrays
 
     def _mask(self, entity: int, mask: Any) -> NDArray[np.int8] | None:
@@ -816,23 +793,16 @@ class Slots:
         size = self.interface.mask_sizes[entity]
         if not size:
             raise self._refuse("bad_mask", f"{self._name(entity)} has no action masks")
-        if mask.shape != (*axes, size) or mask.dtype.kind not in "biu" or (mask.size and mask.max() > 1):
+        if (
+            mask.shape != (*axes, size)
+            or mask.dtype.kind not in "biu"
+            or (mask.size and (mask.max() > 1 or mask.min() < 0))
+        ):
             expected = f"expected int8 {(*axes, size)} of 0 and 1"
             raise self._refuse("bad_mask", f"mask of {self._name(entity)}: {mask.dtype} {mask.shape}; {expected}")
         if not (mask != 0).any(axis=-1).all():
             raise self._refuse("bad_mask", f"the mask of {self._name(entity)} allows no action")
         return mask.astype(np.int8)
-
-    def _action(self, entity: int, action: Any) -> list[NDArray[Any]]:
-        leaves = self._sample(self._actions[entity], entity, action, "action", "bad_action")
-        self._check_choices(entity, action)
-        return leaves
-
-    def _check_choices(self, entity: int, action: Any) -> None:
-        try:
-            check_choices(self.interface.action_spaces[entity], action)
-        except (TypeError, ValueError) as error:
-            raise self._refuse("bad_action", str(error)) from None
 
 
 class _Batch:
@@ -847,6 +817,7 @@ class _Batch:
         self.batch = empty_batch(space, slots)
         self.leaves = flatten(space, self.batch)
         self.plain = isinstance(self.batch, np.ndarray)
+        self.has_choices = any(not isinstance(part, Box) for part in _array_spaces(space))
         self.zeros = [np.zeros(leaf.shape[1:], leaf.dtype) for leaf in self.leaves]
         if any(leaf.dtype == object for leaf in self.leaves):
             raise ConfigError(f"the space {space} has no fixed layout")
@@ -858,6 +829,13 @@ class _Batch:
     def copy_rows(self, other: _Batch, rows: Flags) -> None:
         for leaf, array in zip(self.leaves, other.leaves, strict=True):
             leaf[rows] = array[rows]
+
+
+def _array_spaces(space: Any) -> list[Any]:
+    parts = getattr(space, "spaces", None)
+    if parts is None:
+        return [space]
+    return [inner for part in (parts.values() if isinstance(parts, dict) else parts) for inner in _array_spaces(part)]
 
 
 def _unknown_keys(space: Any, sample: Any) -> list[Any]:

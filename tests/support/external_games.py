@@ -13,6 +13,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
 from arena.external import Answers, ExternalClosed, ExternalError, Slots
+from arena.external.thread import ExternalEnv, ThreadGames
 from arena.game.api import Interface
 from arena.testing import Played
 
@@ -184,3 +185,48 @@ def play_fake(games: FakeGames, name: str, requests: int) -> Played:
         games.say("end", name, entity, script.reward(entity), entity == entities[-1])
     assert games.hear(name) == "ended"
     return script.played()
+
+
+class ThreadsFromOutside(ExternalEnv):
+    """An `ExternalEnv` whose episodes are played by threads of the test; `run` waits for the end."""
+
+    def __init__(self, interface: Interface = INTERFACE) -> None:
+        names = interface.entities
+        self.observation_spaces = dict(zip(names, interface.observation_spaces, strict=True))
+        self.action_spaces = dict(zip(names, interface.action_spaces, strict=True))
+        self.mask_sizes = dict(zip(names, interface.mask_sizes, strict=True))
+        self.may_return = threading.Event()
+
+    def run(self) -> None:
+        while not self.closed:
+            self.may_return.wait(0.01)
+
+
+def threads() -> ThreadGames:
+    """A connection to threads of the test."""
+    games = ThreadGames(ThreadsFromOutside())
+    games.env = games._env  # type: ignore[attr-defined]
+    return games
+
+
+def play_episode(client: Any, interface: Interface, name: str, requests: int) -> Played:
+    """Plays one episode by the methods that `ExternalEnv` and `PolicyClient` share."""
+    script, names = Script(interface, name), interface.entities
+    client.start_episode(name)
+    for number in range(requests):
+        if number % 2:
+            actions = client.get_actions(name, {one: script.observation(e) for e, one in enumerate(names)})
+        else:
+            actions = {one: client.get_action(name, script.observation(e), entity=one) for e, one in enumerate(names)}
+        for entity, one in enumerate(names):
+            script.actions[entity].append(actions[one])
+            client.log_returns(name, script.reward(entity), entity=one)
+            client.log_returns(name, script.reward(entity), entity=one)
+    client.end_episode(name, entity=names[0])
+    client.end_episode(name)
+    return script.played()
+
+
+def play_thread(games: Any, name: str, requests: int) -> Played:
+    """Plays one episode of `threads`."""
+    return play_episode(games.env, games.interface, name, requests)
