@@ -335,9 +335,10 @@ class Slots:
         now = self._note(slots)
         self._asks[slots, entity] = True
         self._asked_at[slots, entity] = now
-        for slot in slots[self._untrained[slots]].tolist():
-            if not self._ends(slot, entity):
-                self._make_void(slot, entity)
+        if self._untrained.any():
+            for slot in slots[self._untrained[slots]].tolist():
+                if not self._ends(slot, entity):
+                    self._make_void(slot, entity)
 
     def pay(self, slot: int, entity: int, reward: float) -> None:
         """Adds a reward between two requests of an entity.
@@ -705,7 +706,7 @@ class Slots:
             self._rewards[slot, entity] += reward
 
     def _pay_rows(self, slots: NDArray[np.intp], entity: int, rewards: NDArray[np.float64]) -> None:
-        self._rewards[slots, entity] += np.where(self._acted[slots, entity], rewards, 0.0)
+        self._rewards[slots, entity] += rewards * self._acted[slots, entity]
         self._returns[slots, entity] += rewards
 
     # ----------------------------------------------------------------------------------------------------------- checks
@@ -728,7 +729,7 @@ class Slots:
         return game
 
     def _check_rows(self, slots: NDArray[np.intp], entity: int) -> None:
-        if len(slots) > 1 and not (np.diff(slots) > 0).all() and len(set(slots.tolist())) != len(slots):
+        if len(slots) > 1 and not (slots[1:] > slots[:-1]).all() and len(set(slots.tolist())) != len(slots):
             raise ValueError("each slot may come once")
         inside = bool(len(slots)) and slots.min() >= 0 and slots.max() < len(self._games)
         if inside and 0 <= entity < self._plays.shape[1] and self._plays[slots, entity].all():
