@@ -91,7 +91,7 @@ def _check_games(make: Make, play: Play, requests: int, limit_s: float) -> None:
     """More games than slots, side by side: each shows what it says, and receives its own answers."""
     with _Environment(make, play, slots=3, limit_s=limit_s) as environment:
         environment.poll_quietly()
-        players = [environment.player(f"game {number}", requests + number) for number in range(5)]
+        players = [environment.player(f"game-{number}", requests + number) for number in range(5)]
         environment.run("all games are over", lambda: all(player.over for player in players))
         environment.check_played(players)
         free = environment.table.free
@@ -101,12 +101,12 @@ def _check_games(make: Make, play: Play, requests: int, limit_s: float) -> None:
 def _check_pause(make: Make, play: Play, requests: int, limit_s: float) -> None:
     """A request is left without an answer, the table and the connection pause, another game comes meanwhile."""
     with _Environment(make, play, slots=2, limit_s=limit_s) as environment:
-        first = environment.player("before the pause", requests)
+        first = environment.player("before-the-pause", requests)
         environment.run("a game asks", lambda: environment.table.counts.ticks > 3, answer_last=False)
         table = environment.table
         environment.call("pause(True)", lambda: environment.pause(True))
         before = copy.copy(table.counts)
-        second = environment.player("in the pause", requests)
+        second = environment.player("in-the-pause", requests)
         environment.rung.wait(0.2)  # the game that comes may ring or not
         must(table.counts == before, f"in a pause the table went from {before} to {table.counts}", "poll alone tells")
         environment.call("pause(False)", lambda: environment.pause(False))
@@ -117,9 +117,9 @@ def _check_pause(make: Make, play: Play, requests: int, limit_s: float) -> None:
 def _check_drop(make: Make, play: Play, requests: int, limit_s: float) -> None:
     """A game is given up while it waits for an answer; the next one has its slot at once."""
     with _Environment(make, play, slots=1, limit_s=limit_s) as environment:
-        dropped = environment.player("given up", _ENDLESS)
+        dropped = environment.player("given-up", _ENDLESS)
         environment.run("a game asks", lambda: environment.table.counts.ticks > 3, answer_last=False)
-        successor = environment.player("its successor", requests)
+        successor = environment.player("its-successor", requests)
         reason = "over" if environment.closed_loop else "timeout"
         environment.call("drop", lambda: environment.drop(0, reason))
         environment.run("the game that was dropped is told so", lambda: dropped.over)
@@ -132,9 +132,9 @@ def _check_close(make: Make, play: Play, limit_s: float) -> None:
     """The connection closes while one game waits for an answer and another one for a slot; all resources are freed."""
     before = _Resources()
     with _Environment(make, play, slots=1, limit_s=limit_s) as environment:
-        player = environment.player("at the end", _ENDLESS)
+        player = environment.player("at-the-end", _ENDLESS)
         environment.run("a game asks", lambda: environment.table.counts.ticks > 3, answer_last=False)
-        other = environment.player("without a slot", _ENDLESS)
+        other = environment.player("without-a-slot", _ENDLESS)
         environment.rung.wait(0.2)  # it may ring, or be refused without a poll
         environment.call("poll", environment.poll)
         environment.call("close", lambda: environment.games.close("over"))

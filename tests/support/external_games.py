@@ -13,8 +13,10 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
 from arena.external import Answers, ExternalClosed, ExternalError, Slots
+from arena.external.client import PolicyClient
 from arena.external.thread import ExternalEnv, ThreadGames
 from arena.game.api import Interface
+from arena.records.space_json import space_to_json
 from arena.testing import Played
 
 INTERFACE = Interface(
@@ -230,3 +232,21 @@ def play_episode(client: Any, interface: Interface, name: str, requests: int) ->
 def play_thread(games: Any, name: str, requests: int) -> Played:
     """Plays one episode of `threads`."""
     return play_episode(games.env, games.interface, name, requests)
+
+
+def entities_of(interface: Interface) -> dict[str, Any]:
+    """The interface as the key `entities` of a configuration."""
+    return {
+        name: {
+            "observation": space_to_json(interface.observation_spaces[entity]),
+            "action": space_to_json(interface.action_spaces[entity]),
+            "masks": interface.mask_sizes[entity] > 0,
+        }
+        for entity, name in enumerate(interface.entities)
+    }
+
+
+def play_socket(games: Any, name: str, requests: int) -> Played:
+    """Plays one game of a `SocketGames` by a connection of its own."""
+    with PolicyClient(games.address) as client:
+        return play_episode(client, client.interface, name, requests)
