@@ -209,6 +209,9 @@ class PolicyClient:
         episode.playing -= ending
         if episode.playing:
             self._send(frame)
+            for name in ending:
+                if (replaced := episode.calls.pop(name, None)) is not None:
+                    replaced.finish(None, ExternalError("ended", f"{name!r} was ended meanwhile"))
             return
         call = episode.calls[None] = _Call()
         self._send(frame)
@@ -314,6 +317,7 @@ class PolicyClient:
         self._socket, self._heard_at = connection, time.monotonic()
         with self._lock:
             self._episodes, self._gone = {}, None
+            self._dropped.clear()
         self._reader = threading.Thread(
             target=self._read, args=(connection, reader, frames[1:]), name=f"PolicyClient {self._address}", daemon=True
         )
@@ -342,6 +346,7 @@ class PolicyClient:
         with self._lock:
             episode = self._episodes.get(getattr(frame, "id", None) or "")
             calls: list[_Call] = []
+            replaced: list[_Call] = []  # requests in whose place an end has come
             error: Exception | None = None
             result: Any = None
             if isinstance(frame, codec.Error) and frame.id is None:  # the server closes the connection now
@@ -354,6 +359,7 @@ class PolicyClient:
                 calls = [*filter(None, [episode.calls.pop(None, None)])]
                 if isinstance(frame, codec.Ended):
                     del self._episodes[frame.id]
+                    replaced = list(episode.calls.values())
             elif isinstance(frame, codec.Error):
                 error, calls = _error(frame), list(episode.calls.values())
                 episode.calls.clear()
@@ -369,6 +375,8 @@ class PolicyClient:
                     self._gone = self._gone or "over"
         for call in calls:
             call.finish(result, error)
+        for call in replaced:
+            call.finish(None, ExternalError("ended", f"the episode {frame.id!r} was ended meanwhile"))
 
     def _leave(self, connection: socket.socket, reason: str) -> None:
         """The connection is over: whoever waits is told so."""

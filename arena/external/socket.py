@@ -340,9 +340,10 @@ class SocketGames:
             raise ExternalError("unknown_game", reason)
         desk, counted = game.desk, iter((True,))
 
-        def told(error: ExternalError | None) -> None:  # of a request that waits for an action maybe twice
-            if next(counted, False):
-                connection.told(size)
+        def told(error: ExternalError | None) -> None:
+            if not next(counted, False):  # the second time: an end, or `drop`, has taken the place of the answer
+                return
+            connection.told(size)
             if error is not None and error.code not in _GIVEN_UP and not desk.over:
                 connection.send(codec.Error(desk.name, error.code, error.message))
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import queue
 import threading
+import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,11 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
 from arena.external import Answers, ExternalClosed, ExternalError, Slots
 from arena.external.client import PolicyClient
+from arena.external.slots import Game
 from arena.external.thread import ExternalEnv, ThreadGames
 from arena.game.api import Interface
+from arena.game.spaces import empty_batch, write_sample
+from arena.plan.plan import TickRules
 from arena.records.space_json import space_to_json
 from arena.testing import Played
 
@@ -224,7 +228,8 @@ def play_episode(client: Any, interface: Interface, name: str, requests: int) ->
             script.actions[entity].append(actions[one])
             client.log_returns(name, script.reward(entity), entity=one)
             client.log_returns(name, script.reward(entity), entity=one)
-    client.end_episode(name, entity=names[0])
+    for one in names[1:]:
+        client.end_episode(name, entity=one)
     client.end_episode(name)
     return script.played()
 
@@ -250,3 +255,80 @@ def play_socket(games: Any, name: str, requests: int) -> Played:
     """Plays one game of a `SocketGames` by a connection of its own."""
     with PolicyClient(games.address) as client:
         return play_episode(client, client.interface, name, requests)
+
+
+class Playing:
+    """Plays a connection as an environment does, in a thread; all entities are answered with the same action.
+
+    Args:
+        games: not open yet.
+        slots: their number.
+        rules: of ticks.
+        actions: by entity, the action of every row.
+    """
+
+    def __init__(self, games: Any, slots: int, rules: TickRules | None = None, actions: Sequence[Any] = ()) -> None:
+        self.games, self.table = games, Slots(games.interface, slots, rules)
+        self.finished: list[Game] = []
+        self.error: Exception | None = None
+        self._bell = threading.Event()
+        self._goes_on = True
+        self._actions = [empty_batch(space, slots) for space in games.interface.action_spaces]
+        for space, batch, action in zip(games.interface.action_spaces, self._actions, actions, strict=False):
+            write_sample(space, action, batch, slice(None))
+        self._thread = threading.Thread(target=self._play, name="environment", daemon=True)
+        self.games.open(slots, self._bell.set)
+        self.games.pause(True)
+
+    def __enter__(self) -> Playing:
+        self.games.pause(False)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        self.games.close("over")
+
+    def stop(self) -> None:
+        """Ends the thread of the environment; the connection stays open."""
+        self._goes_on = False
+        self._bell.set()
+        self._thread.join(60)
+
+    def resume(self) -> None:
+        """Goes on after `stop`."""
+        self._goes_on = True
+        self._thread = threading.Thread(target=self._play, name="environment", daemon=True)
+        self._thread.start()
+
+    def account(self) -> Game:
+        """The account of the only game that was played, as soon as it is over."""
+        self.until(lambda: bool(self.finished))
+        (game,) = self.finished
+        return game
+
+    def until(self, done: Callable[[], bool]) -> None:
+        """Waits for something that the environment is to bring about."""
+        deadline = time.monotonic() + 60
+        while not done():
+            assert self.error is None, self.error
+            assert time.monotonic() < deadline, self.table.counts
+            time.sleep(0.005)
+
+    def _play(self) -> None:
+        try:
+            while self._goes_on:
+                self._bell.clear()
+                seconds = self.games.poll(self.table)
+                for slot, reason in self.table.overdue():
+                    self.table.lose(slot, reason)
+                    self.games.drop(slot, reason)
+                tick = self.table.form()
+                if tick is None:
+                    waits = [one for one in (seconds, self.table.seconds()) if one is not None]
+                    self._bell.wait(min(waits, default=None))
+                    continue
+                self.finished += tick.finished
+                self.games.answer(self.table.answers(self._actions))
+        except Exception as error:
+            self.error = error
