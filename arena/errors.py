@@ -1,4 +1,4 @@
-"""Everything that the arena raises.
+"""All exceptions of the arena, and the suggestions in their messages.
 
 ArenaError
 ├── ConfigError          a user's mistake: exit 2, one message, no traceback
@@ -8,7 +8,7 @@ ArenaError
 ├── GameError            a game breaks its interface: a reward that is not a number, a wrong shape
 ├── WriteError           a file of the run folder cannot be written: disk full, no permission, folder gone
 ├── CallbackFailed       a user's callback has raised: the run ends
-├── Deadlock             every role waits for another one
+├── Deadlock             every role waits for another role
 ├── RunFailed            a run that `arena.train` has started has failed
 ├── ProcessExited        a process of the run has exited by itself, which MPI does not report as a failure
 └── RunStopped           another role failed; this role ends quietly
@@ -24,9 +24,9 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 _MOST_LISTED = 40  # names in a message
-_MOST_KEYS = 12  # keys in a message that names the command which lists them
-_NEAREST = 3  # of more keys
-_NAMED = 2  # of many names
+_MOST_KEYS = 12  # keys in a message; with more, it names the command that lists them
+_NEAREST = 3  # keys in a message that names this command
+_NAMED = 2  # names in a shortened list
 _CLOSE = 0.65  # of difflib's ratio: one letter too many, too few, wrong or exchanged in a word of four is close
 
 
@@ -39,8 +39,8 @@ class ConfigError(ArenaError):
 
     Args:
         message: what was found and what is allowed.
-        path: where in the configuration, as `matches[0].seats[2]`.
-        source: the file, or another name of where the configuration came from.
+        path: the place in the configuration, as `matches[0].seats[2]`.
+        source: the file, or another name of the configuration's origin.
     """
 
     def __init__(self, message: str, *, path: str = "", source: str = "") -> None:
@@ -70,7 +70,7 @@ class ProtocolError(ArenaError):
 
 
 class GroupError(ArenaError):
-    """The workers of one policy do not do the same thing at the same time."""
+    """The workers of one policy called different collectives, or hold different weights."""
 
 
 class GameError(ArenaError):
@@ -97,7 +97,7 @@ class GameError(ArenaError):
 
 
 class NotZeroSum(ArenaError):
-    """An episode has other returns than the rule `outcome: zero_sum` of its game allows; the message says which."""
+    """The returns of an episode contradict `outcome: zero_sum` of its game; the message says how."""
 
 
 class WriteError(ArenaError, OSError):
@@ -108,8 +108,8 @@ class CallbackFailed(ArenaError):
     """A user's callback has raised.
 
     Args:
-        who: which one.
-        trace: the traceback of what it has raised.
+        who: the callback.
+        trace: the traceback of its exception.
     """
 
     def __init__(self, who: str, trace: str) -> None:
@@ -118,7 +118,7 @@ class CallbackFailed(ArenaError):
 
 
 class Deadlock(ArenaError):
-    """Every role waits for another one; the message names what each waits for."""
+    """Every role waits for another role; the message says for which."""
 
 
 class RunFailed(ArenaError):
@@ -126,7 +126,7 @@ class RunFailed(ArenaError):
 
 
 class ProcessExited(ArenaError):
-    """A process of the run has exited by itself: MPI does not report this as a failure, and waits for it.
+    """A process of the run has exited by itself: MPI reports no failure, and waits for the process.
 
     Args:
         message: what has happened.
@@ -161,7 +161,7 @@ def located(*, path: str = "", inside: str = "", source: str = "", who: str = ""
     except ConfigError as error:
         place = ".".join(part for part in (inside, error.path) if part)
         origin, parts = error.source, [who]
-        if path and not place:  # a file that the error is about is not the file in which the mistake stands
+        if path and not place:  # the error names a damaged file; the mistake is in the configuration
             place, origin, parts = path, source, [who, error.source]
         message = ": ".join(part for part in (*parts, error.message) if part)
         raise ConfigError(message, path=place, source=origin or source) from error
@@ -173,7 +173,7 @@ class OverriddenPlace(NamedTuple):
     path: str
     text: str  # of the override
     made: bool = False
-    siblings: tuple[str, ...] = ()  # of a mapping that was made: the names beside it
+    siblings: tuple[str, ...] = ()  # the names beside a mapping that was made
 
 
 class Origin(NamedTuple):
@@ -245,7 +245,7 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "timesteps": ("ticks",),
     "seed": ("seed",),
 }
-"""Names that other libraries give to options and keys, with ours in the order of preference."""
+"""Names of options and keys in other libraries, with the arena's names in the order of preference."""
 
 _OF_CONFIGURATION = {
     "lanes": "`lanes` of a match, or of a generator in `matches`",
@@ -255,12 +255,12 @@ _OF_CONFIGURATION = {
 
 
 def nearest_key(name: str, known: Iterable[str], *, listing: str = "") -> str:
-    """The part of a message that helps after an unknown option or key: which one was meant, and which ones there are.
+    """The end of a message about an unknown option or key: the one that was probably meant, and the known ones.
 
     Args:
         name: what was found.
-        known: the options or keys that may stand there.
-        listing: the command that lists them all; where there are many, it is named beside the three nearest.
+        known: the allowed options or keys.
+        listing: the command that lists them all; if they are many, the message names it and the three nearest.
     """
     names, ours = sorted(known), SYNONYMS.get(name, ())
     meant = next((one for one in ours if one in names), None)
@@ -282,9 +282,9 @@ def listed(names: Sequence[str]) -> str:
 
 
 def close_name(name: str, known: Iterable[str]) -> str | None:
-    """The known name that a misspelt name probably means; None if none is close, such as 'red' for 'green'.
+    """The known name that a misspelled name probably means; None if none is close, such as 'red' for 'green'.
 
-    If none is close as it is written, upper and lower case are ignored: 'PPO' means 'ppo'.
+    If no name is close, upper and lower case are ignored: 'PPO' means 'ppo'.
     """
     spelt = {one: one for one in known}
     folded = {one.casefold(): one for one in spelt}

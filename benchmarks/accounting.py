@@ -1,7 +1,7 @@
-"""The stopwatch itself: is the CPU time of all processes below the launcher counted?
+"""A check of the measurement: is the CPU time of all processes below the launcher counted?
 
-Six processes burn a known amount of CPU each, under the launcher and flags of `arena train`. Both ways of counting,
-the kernel's and our own looks at `/proc`, have to find all of it, and not much more.
+Six processes use a known amount of CPU each, under the launcher and flags of `arena train`. Both counts, the kernel's
+and the benchmarks' own from `/proc`, have to find all of it, and not much more.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ time.sleep(0.6)
 
 
 def measure() -> Sample:
-    """What is counted of what was burnt."""
+    """The counted share of the CPU time used."""
     with runs.scratch() as folder:
         finished = runs.ended_well(runs.under_mpi(RANKS, [sys.executable, "-c", PROGRAM]), folder)
     burnt = RANKS * BURNT
@@ -35,7 +35,7 @@ def measure() -> Sample:
 
 
 def benchmark(settings: Settings) -> Report:
-    """Measures the measuring."""
+    """Compares both counts with the known CPU time."""
     measured = interleave([Case("burning", measure)], settings.repeats, say=say)
     report = Report("accounting", "CPU accounting", measured, method(__doc__))
     for way in ("wait4", "/proc"):

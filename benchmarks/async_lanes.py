@@ -1,4 +1,4 @@
-"""Gymnasium's AsyncVectorEnv, one process per lane, in the form that the fused loop plays in."""
+"""Gymnasium's AsyncVectorEnv, one process per lane, with the interface of the fused loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from terms import Terms
 
 
 class AsyncLanes:
-    """As many processes as lanes; the stamps are noted here, where the lanes come together."""
+    """One process per lane; this process, which collects all lanes, notes the stamps."""
 
     def __init__(self, terms: Terms) -> None:
         self.lanes = terms.lanes

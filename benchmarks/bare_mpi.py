@@ -1,8 +1,8 @@
-"""The least that a tick can cost with typed collectives, as an MPI program of one match.
+"""The lower bound of a tick's cost with typed collectives: an MPI program of one match.
 
-    bytes   one Gather of the actions and one Scatter of the answers, nothing else
-    game    the same, and around it what both sides have to do with the bytes: the game is stepped, every seat's
-            answer is laid into the message, every worker makes its own copies of what it was sent
+    bytes   one Gather of the actions and one Scatter of the replies, nothing else
+    game    the same, and the work on the bytes at both ends: the game is stepped, every seat's reply is written into
+            the message, every worker copies the reply that it receives
 
 Both move the bytes of the arena's step path: actions int64; observations, reward float64 and three flags per entity.
 """
@@ -24,7 +24,7 @@ FLAGS = 3  # terminated, truncated, active
 
 
 class Layout(NamedTuple):
-    """Where the parts of a seat's answer lie, in bytes."""
+    """Offsets of the parts of a seat's reply, in bytes."""
 
     observations: int
     rewards: int
@@ -40,7 +40,7 @@ class Match:
 
     Args:
         match: the environment as rank 0, then the seats.
-        told: the options of the program.
+        told: the program's options.
     """
 
     def __init__(self, match: MPI.Comm, told: Mapping[str, Any]) -> None:
@@ -90,7 +90,7 @@ class Match:
         self._match.Scatter(self._answers, self._answer)
 
     def game_at_worker(self) -> None:
-        """Messages, and copies of what is in them."""
+        """Messages, and copies of their contents."""
         self._action[:] = 0
         self._match.Gather(self._action, None)
         self._match.Scatter(None, self._answer)

@@ -1,9 +1,9 @@
-"""What our MPI programs share: who plays, who waits, and how many ticks fit into a given time.
+"""Shared parts of the MPI programs that the arena is compared with: ranks, waiting, and ticks per measuring time.
 
-These programs know nothing of the arena's transport. Rank 0 is the root, which only waits until all others are done:
-asleep where messages alone are measured, as a root that waits in MPI takes CPU from those that work; in a blocking
-collective where a system is measured that waited so. Then come the matches, each with its environment followed by the
-workers of its seats.
+These programs do not use the arena's transport. Rank 0 is the root, which only waits for all other ranks: asleep where
+messages alone are measured, because a root that waits in MPI takes CPU from working ranks; in a blocking collective
+where the measured system waits in that way. The next ranks are the matches: of each the environment, then the workers
+of its seats.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PROBE = 20  # ticks after which the speed is known
 
 
 def options() -> dict[str, Any]:
-    """What the benchmark asks for: the JSON on the command line."""
+    """The options of the benchmark: the JSON on the command line."""
     told: dict[str, Any] = json.loads(sys.argv[1])
     return told
 
@@ -35,12 +35,12 @@ def perform(part: Callable[[MPI.Comm], None], wait: Callable[[MPI.Comm], None]) 
 
 
 def block(world: MPI.Comm) -> None:
-    """Waits in MPI for all others to come here too."""
+    """Waits in MPI for all other ranks."""
     world.gather(None)
 
 
 def sleep(world: MPI.Comm) -> None:
-    """Waits for all others to come here too, at no cost."""
+    """Waits for all other ranks, without using CPU."""
     request = world.Ibarrier()
     while not request.Test():
         time.sleep(0.01)

@@ -1,11 +1,11 @@
 """Chaos: runs of random configurations whose processes are killed, against the same runs undisturbed.
 
-Every configuration is another one (see `random_runs`): algorithms, leagues of every generator, evaluations, recordings,
-2 to 7 ranks. One to three of its processes get SIGKILL, the root's in every third run: while the processes join, in
-mid-leg, at a boundary, in an evaluation, when a round changes, at the same moment or one after the other, also while
-the run is being repaired. A run counts as survived if it ends with exit status 0 and leaves no process behind, and as
-equal if its episodes, checkpoints, snapshots, recordings, and the lines of its updates, evaluations and rounds are to
-the last byte those of the run that plays the same configuration on one process without a death.
+Every run has its own configuration (see `random_runs`): algorithms, leagues of every generator, evaluations,
+recordings, 2 to 7 ranks. One to three of its processes get SIGKILL, in every third run the root's process too: while
+the processes join, in mid-leg, at a boundary, in an evaluation, when a round changes, at the same moment or one after
+the other, also during a repair. A run counts as survived if it ends with exit status 0 and leaves no process behind.
+It counts as equal if its episodes, checkpoints, snapshots, recordings, and the lines of its updates, evaluations and
+rounds have the same bytes as in a run of the same configuration on one process without a death.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from harness import Case, Report, Sample, Settings, Summary, interleave, main, m
 from random_runs import RandomRun, differences, left_by, random_run
 
 _RANK = b"OMPI_COMM_WORLD_RANK="
-_LIMIT_S = 600  # after which a run counts as standing still
+_LIMIT_S = 600  # after which a run counts as hanging
 MOMENTS = ("start", "leg", "leg", "boundary", "evaluation", "round", "again")
 
 
@@ -65,7 +65,7 @@ def _started(folder: Path, ranks: int | str) -> subprocess.Popen[bytes]:
 
 
 def _await(moment: str, run: Path, chance: random.Random, over: Callable[[], bool]) -> None:
-    """Returns when it is time for a death, or the run is over, or such a moment has not come for a while."""
+    """Returns at the moment of a death, or when the run is over, or when the moment has not come for some time."""
     if moment == "start":
         time.sleep(chance.uniform(0.0, 1.0))
         return
@@ -91,14 +91,14 @@ def _await(moment: str, run: Path, chance: random.Random, over: Callable[[], boo
 
 
 def play_killed(folder: Path, drawn: RandomRun, chance: random.Random, *, root: bool) -> Sample:
-    """Plays a run some of whose processes are killed; how it has ended."""
+    """Plays a run and kills some of its processes; returns how the run has ended."""
     kills = min(chance.randint(1, 3), drawn.ranks - 1 + drawn.config["spares"])
     process = _started(folder, drawn.ranks)
     run = folder / f"run-{drawn.ranks}"
     while len(list((run / "logs").glob("rank-*.log"))) < drawn.ranks - 1 and process.poll() is None:
         time.sleep(0.005)
     pids = ranks_in(folder)
-    others = sorted(set(pids) - {0})  # fewer than there were, if some have finished already
+    others = sorted(set(pids) - {0})  # only processes that have not finished yet
     victims = [0] * root + chance.sample(others, min(kills - root, len(others))) if pids else []
     chance.shuffle(victims)
     moments = [chance.choice(MOMENTS) for _ in victims]
@@ -149,17 +149,17 @@ def chaos(seed: int, *, root: bool) -> Sample:
 
 
 def survived(sample: Sample) -> bool:
-    """Whether a run has ended well."""
+    """Whether a run has ended with status 0 and left no process behind."""
     return not (sample["exit status"] or sample["processes left"])
 
 
 def equal(sample: Sample) -> bool:
-    """Whether a run has ended as if nothing had happened."""
+    """Whether a run has left the same bytes as the undisturbed run."""
     return survived(sample) and not sample["files that differ"]
 
 
 def benchmark(settings: Settings) -> Report:
-    """Kills, and compares."""
+    """Kills processes, and compares the runs."""
     seeds = iter(range(10**6))
 
     def killed() -> Sample:

@@ -1,18 +1,18 @@
-"""Default options: how well does each algorithm learn with no options, beside Stable-Baselines3 with none?
+"""Default options: how well does each algorithm learn without options, compared with Stable-Baselines3 without options?
 
 A row is an algorithm, a game, and how it is played: `cartpole-ppo-16` is one match with 16 lanes, `cartpole-ppo-4x4`
 four copies with 4 lanes each. The arena trains in one process (`arena train --ranks 1`), with a configuration that has
 no options. Stable-Baselines3 trains with its own defaults, one thread of torch, and as many environments as all copies
-have lanes together, so its result with 4 environments stands beside `4` and beside `1x4`. Both get the same number of
+have lanes together, so its result with 4 environments is compared with `4` and with `1x4`. Both get the same number of
 environment steps; Stable-Baselines3 rounds it up to whole rollouts.
 
 Then both play greedily, the same number of episodes, in environments of other seeds. The promises compare the medians
-over the seeds; a row counts only where Stable-Baselines3's median shows that its defaults learn the game at all.
+over the seeds; a row counts only if Stable-Baselines3's defaults learn the game, by their median.
 
-CPU seconds (user and system) are those of the whole training, imports included, evaluation excluded. A result has the
-time and the load of the machine at which it was measured: the two sides of a seed take turns where both are missing.
+CPU seconds (user and system) include the whole training with its imports, without the evaluation. A result has the
+time and the machine's load of its measurement; if both sides of a seed are missing, they are measured in turns.
 
-Each finished training is written at once; what is in the file is not measured again, unless `--anew` is given.
+Each finished training is written at once; results in the file are not measured again unless `--anew` is given.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ SEEDS = (1, 2, 3)
 LAYOUTS = ((1, 1), (4, 1), (16, 1), (1, 4), (4, 4))  # lanes, copies
 
 Rows = dict[str, dict[str, dict[str, Any]]]
-"""Row, side and seed to what was measured."""
+"""The result of each row, side and seed."""
 
 
 class Game(NamedTuple):
-    """What is learnt, in how many steps, by which algorithms."""
+    """A game to learn, with the number of steps for each algorithm."""
 
     make: str
     steps: Mapping[str, int]  # by algorithm
-    learnt: float  # a return that shows that something was learnt
+    learnt: float  # a return that only learning reaches
     episodes: int = 50  # of the evaluation
     needs: Sequence[str] = ()
 
@@ -99,7 +99,7 @@ ROWS = {
 
 
 def measure(row: Row, side: str, seed: int) -> dict[str, Any]:
-    """What one training of one side gives.
+    """The result of one training of one side.
 
     Raises:
         Unavailable: the game or Stable-Baselines3 is not installed.
@@ -119,7 +119,7 @@ def measure(row: Row, side: str, seed: int) -> dict[str, Any]:
 
 
 def key_of(row: Row, side: str) -> str:
-    """Where a side's results are kept: Stable-Baselines3 knows environments, however they are spread over copies."""
+    """The key of a side's results: Stable-Baselines3's result depends on the number of environments, not on copies."""
     return row.name if side == ARENA else f"{row.name.rpartition('-')[0]}-{row.lanes * row.copies}"
 
 
@@ -137,7 +137,7 @@ def content(rows: Rows) -> dict[str, Any]:
 
 
 def _of_now(row: Row, rows: Rows, side: str) -> dict[str, dict[str, float]]:
-    """A side's figures by seed; without results in another number of steps than the row has now."""
+    """A side's figures by seed; only results in the row's current number of steps."""
     results = rows.get(key_of(row, side), {}).get(side, {})
     return {seed: results[seed]["figures"] for seed in sorted(results, key=int) if results[seed]["steps"] == row.steps}
 
@@ -157,7 +157,7 @@ def _promise(report: Report, row: Row, ours: Mapping[str, Any], theirs: Mapping[
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measures what is missing of the rows that are asked for; returns the exit status."""
+    """Measures the missing results of the selected rows; returns the exit status."""
     given = _parsed(arguments)
     folder = given.results or harness.RESULTS
     begun, before, failed = time.time(), machine.load(), False
@@ -207,7 +207,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--copies", type=_numbers, metavar="1,4", help="only rows with so many copies")
     parser.add_argument("--seeds", type=_numbers, default=list(SEEDS), metavar="1,2,3")
     parser.add_argument("--sides", default=",".join(SIDES), metavar="A,B", help="what to measure (default: both)")
-    parser.add_argument("--anew", action="store_true", help="measure again what is in the file")
+    parser.add_argument("--anew", action="store_true", help="measure results again that are in the file")
     parser.add_argument("--results", type=Path, help="folder for the result (default: results/)")
     given = parser.parse_args(arguments)
     given.sides = given.sides.split(",")

@@ -1,9 +1,8 @@
-"""Endurance: what a process holds more after the ticks of 24 hours.
+"""Endurance: growth of a process over the ticks of 24 hours.
 
-The empty game with four players, two of whom learn nothing and two of whom have a state that is saved, in as many ticks
-as a game of 25 ticks a second plays in a day: 2,160,000, in legs of 10,000. Unshared memory and open files are looked
-at while it is played; what was held most in the last tenth of the run is compared with what was held most in its second
-tenth.
+The empty game has four players: two without a state, two with a state that is saved. It plays as many ticks as a game
+of 25 ticks per second in a day: 2,160,000, in legs of 10,000. Unshared memory and open files are sampled during the
+run; the maximum in the last tenth of the run is compared with the maximum in its second tenth.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def config(ticks: int) -> dict[str, Any]:
 
 
 def measure(ticks: int) -> Sample:
-    """One run; of every role the process that grows most."""
+    """One run; for every role its process that grows most."""
     with runs.arena(config(ticks), memory=True, every=1.0, timeout=3600) as run:
         boundaries = len(list((run.folder / "boundaries").iterdir()))
         figures: dict[str, float] = {"ticks": ticks, "legs": ticks / LEG, "boundaries left": boundaries}
@@ -46,7 +45,7 @@ def measure(ticks: int) -> Sample:
 
 
 def growth(usage: Usage, what: str) -> float:
-    """The most in the last tenth of what was seen, less the most in the second tenth."""
+    """The maximum in the last tenth of the samples, less the maximum in the second tenth."""
     tenth = max(1, len(usage.memory) // 10)
     return most(usage.memory[-tenth:], what) - most(usage.memory[tenth : 2 * tenth] or usage.memory[:1], what)
 

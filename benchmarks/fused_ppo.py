@@ -1,7 +1,7 @@
-"""PPO with everything in one process: the ceiling that an arena of processes is held against, and a plain learner.
+"""PPO with everything in one process: the upper bound for an arena of processes, and a plain learner.
 
-The same algorithm, network and numbers as `policies/ppo.py`, written as one tight loop without processes, proxies or
-groups: only what the mathematics needs. `env` is `VersusRandom` (the game in this process), or Gymnasium's
+The same algorithm, network and numbers as `policies/ppo.py`, written as one loop without processes, proxies or
+groups. `env` is `VersusRandom` (the game in this process), or Gymnasium's
 `AsyncVectorEnv` with one process per lane.
 
     python benchmarks/fused_ppo.py '{"env": "fused", "lanes": 64, "samples": 100000, "seconds": 20, "notes": null}'
@@ -23,7 +23,7 @@ from terms import Terms
 
 
 class Lanes(Protocol):
-    """What the loop plays in."""
+    """The environments of the loop."""
 
     lanes: int
 
@@ -35,7 +35,7 @@ class Lanes(Protocol):
 
 
 class Rollout(NamedTuple):
-    """What was seen in `n_steps` ticks."""
+    """The transitions of `n_steps` ticks."""
 
     observations: Tensor  # [T + 1, L, 4]
     actions: Tensor  # [T, L]
@@ -50,7 +50,7 @@ class FusedPPO:
 
     Args:
         env: the game's lanes, 4 observations and 5 actions.
-        terms: what all contestants have in common.
+        terms: common to all contestants.
     """
 
     def __init__(self, env: Lanes, terms: Terms) -> None:
@@ -71,7 +71,7 @@ class FusedPPO:
         self.rollout.observations[-1] = torch.from_numpy(env.reset())
 
     def update(self) -> None:
-        """One rollout, and what is learnt from it."""
+        """Collects one rollout, and learns from it."""
         self.collect()
         self.learn(*self.judge())
 
@@ -145,7 +145,7 @@ def _log_probs(logits: Tensor, actions: Tensor) -> Tensor:
 
 
 def learn_until(update: Callable[[], Any], *, samples_per_update: int, samples: int, seconds: float) -> None:
-    """Updates until so many samples are learnt from or so much time has passed."""
+    """Updates until this many samples were used or this much time has passed."""
     begun = time.monotonic()
     for _ in range(-(-samples // samples_per_update)):
         update()

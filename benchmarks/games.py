@@ -1,4 +1,4 @@
-"""Games for benchmarks: one that costs nothing, and a clock around any other one.
+"""Games for benchmarks: a game without work, and a clock around any other game.
 
 They run in environment processes, so this module imports neither torch nor MPI.
 """
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from arena.game.api import BatchedEnv, Frame, Interface, Step
 from stamps import Stamps
 
-GOAL, RECENT = 0.9, 200  # a game counts as learnt when this share of so many recent episodes is won
+GOAL, RECENT = 0.9, 200  # a game counts as learned when this share of this many recent episodes is won
 
 
 class Empty:
@@ -26,10 +26,10 @@ class Empty:
 
     Args:
         lanes: games that step together.
-        entities: how many.
+        entities: number of entities.
         shape: of an observation.
-        dtype: of an observation; `uint8` is taken for pixels.
-        actions: how many there are to choose from.
+        dtype: of an observation; `uint8` makes it an image.
+        actions: number of possible actions.
         episode: ticks per episode; 0: one endless episode.
         delay: seconds that a tick takes, asleep.
     """
@@ -74,21 +74,21 @@ class Empty:
         return self._begin
 
     def step(self, actions: Sequence[Any]) -> Step:
-        """One tick; the actions are not looked at."""
+        """One tick; ignores the actions."""
         if self._delay:
             time.sleep(self._delay)
         self._tick += 1
         return self._ends if self._episode and self._tick % self._episode == 0 else self._goes_on
 
     def render(self) -> None:
-        """There is nothing to see."""
+        """Does nothing."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing."""
 
 
 class Clocked:
-    """A natively batched game with a clock: it notes when its ticks were played.
+    """A natively batched game with a clock, which notes the time of its ticks.
 
     Args:
         lanes: games that step together.
@@ -147,7 +147,7 @@ class Transition(NamedTuple):
     rewards: NDArray[np.float64]  # [L]
     terminated: NDArray[np.bool_]  # [L]
     truncated: NDArray[np.bool_]  # [L]
-    final: NDArray[np.float32]  # [L, 4], what was seen before the reset
+    final: NDArray[np.float32]  # [L, 4], the last one before the reset
 
 
 class VersusRandom:
@@ -169,7 +169,7 @@ class VersusRandom:
         self.action_space = self._game.interface.action_spaces[0]
 
     def reset(self) -> NDArray[np.float32]:
-        """Begins an episode in every lane; what blue sees, [L, 4]."""
+        """Begins an episode in every lane; returns blue's observations, [L, 4]."""
         seeds = np.random.SeedSequence(self._seed).generate_state(self.lanes).tolist()
         return np.asarray(self._game.reset(np.ones(self.lanes, np.bool_), seeds).observations[0])
 

@@ -1,10 +1,10 @@
 """The price of learning as a group: four workers, a network of 101,376 parameters.
 
-Every worker times turns of gradients that it keeps for itself, of gradients after which the workers meet, and of
-gradients that are averaged over the group, alternately in one run; all workers begin and end a turn together. The
-overhead is what a gradient with its average takes longer than one without, as a share of the latter: in wall time, and
-in CPU time. On fewer cores than workers the four take turns on the cores; to meet after every gradient then costs wall
-time by itself, as the scheduler does not finish them together, and `met` shows this part.
+Every worker times three kinds of gradients in turns, in one run: gradients without communication (`alone`), gradients
+followed by a barrier (`met`), and gradients averaged over the group (`averaged`). All workers begin and end a turn
+together. The overhead is the additional time of an averaged gradient, as a share of the time of a gradient alone: in
+wall time, and in CPU time. On fewer cores than workers a barrier alone costs wall time, because the scheduler does not
+finish the workers together; `met` shows this part.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def measure(minibatch: int, turns: int) -> Sample:
 
 
 def median(lines: list[dict[str, Any]], kind: str, clock: str) -> float:
-    """Over the turns of one kind."""
+    """The median over the turns of one kind."""
     return float(statistics.median(line[f"{kind}_{clock}"] for line in lines))
 
 

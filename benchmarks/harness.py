@@ -1,6 +1,6 @@
-"""What every benchmark shares: cases that take turns, medians, ratios within one run, a table and a JSON file.
+"""Shared parts of all benchmarks: interleaved cases, medians, ratios within one run, a table and a JSON file.
 
-    A B C  A B C  A B C ...      cases are interleaved, so that a machine that grows slower slows all of them
+    A B C  A B C  A B C ...      cases are interleaved, so that a machine that becomes slower slows all of them
     ratio                        of two cases in the same turn, then the median of these ratios
 
 A benchmark is a function from `Settings` to a `Report`, run by `main`. The results of record are the JSON files in
@@ -33,18 +33,18 @@ class Unavailable(Exception):
 
 
 class Settings(NamedTuple):
-    """What the command line has said."""
+    """The options of the command line."""
 
     quick: bool
     repeats: int
 
     def pick(self, usual: Any, quick: Any) -> Any:
-        """One of two sizes of the same benchmark."""
+        """The first of two sizes, or with `--quick` the second."""
         return quick if self.quick else usual
 
 
 class Case(NamedTuple):
-    """Something to measure: its name, and what measures it once."""
+    """A name, and a function that measures it once."""
 
     name: str
     measure: Callable[[], Sample]
@@ -69,7 +69,7 @@ class Summary:
         return max(self.values, default=math.nan)
 
     def line(self) -> dict[str, Any]:
-        """As it stands in the JSON file; what is not finite becomes null."""
+        """The summary in the JSON file; a value that is not finite becomes null."""
         figures = {"median": self.median, "min": self.low, "max": self.high}
         return {**{name: finite(value) for name, value in figures.items()}, "values": [finite(v) for v in self.values]}
 
@@ -96,7 +96,7 @@ class Measured:
         return Summary(tuple(a / b for a, b in pairs if b))
 
     def each(self, function: Callable[[Callable[[str, str], float]], float], cases: Sequence[str]) -> Summary:
-        """A figure made of several ones, turn by turn: `function` gets what looks up (case, figure) in a turn."""
+        """A figure made of several figures, turn by turn: `function` gets a look-up of (case, figure) in a turn."""
         turns = min((len(self.samples.get(case, ())) for case in cases), default=0)
         values = []
         for turn in range(turns):
@@ -107,7 +107,7 @@ class Measured:
 def interleave(cases: Sequence[Case], repeats: int, *, say: Callable[[str], None] = lambda _: None) -> Measured:
     """Measures every case `repeats` times, all of them in each turn.
 
-    A case that says `Unavailable` is asked no more; its reason is kept. Any other error ends the benchmark.
+    A case that raises `Unavailable` is not measured again; its reason is kept. Any other error ends the benchmark.
     """
     measured = Measured()
     for turn in range(repeats):
@@ -143,7 +143,7 @@ class Promise:
         return self.measured.median <= self.limit if self.at_most else self.measured.median >= self.limit
 
     def line(self) -> dict[str, Any]:
-        """As it stands in the JSON file."""
+        """The promise in the JSON file."""
         bound = "at most" if self.at_most else "at least"
         figures = self.measured.line()
         return {"claim": self.claim, "bound": bound, "limit": self.limit, "holds": self.holds, "measured": figures}
@@ -151,13 +151,13 @@ class Promise:
 
 @dataclass
 class Report:
-    """What a benchmark has found.
+    """The result of a benchmark.
 
     Args:
-        name: of its file.
+        name: of the file.
         title: in the words of the promise.
         measured: all samples.
-        method: sentences that say how it was measured.
+        method: paragraphs on how it was measured.
     """
 
     name: str
@@ -175,7 +175,7 @@ class Report:
         self.promises.append(Promise(claim, measured, limit, at_most=False))
 
     def data(self) -> dict[str, Any]:
-        """The content of the JSON file, without where and when it was measured."""
+        """The content of the JSON file, without place and time of the measurement."""
         return {
             "name": self.name,
             "title": self.title,
@@ -191,7 +191,7 @@ class Report:
 
 
 def main(benchmark: Callable[[Settings], Report], arguments: Sequence[str] | None = None) -> int:
-    """Runs a benchmark from the command line: measures, shows its table, writes its file. Broken promises exit 0."""
+    """Runs a benchmark from the command line: measures, prints its table, writes its file. Broken promises exit 0."""
     parser = argparse.ArgumentParser(description=sys.modules[benchmark.__module__].__doc__)
     parser.add_argument("--quick", action="store_true", help="a small version, to see that it works")
     parser.add_argument("--repeats", type=int, help="turns (default: 5; quick: 1)")
@@ -221,7 +221,7 @@ def say(text: str) -> None:
 
 
 def write(data: Mapping[str, Any], folder: Path) -> Path:
-    """Writes a result; a reader sees the old file or the new one, never half of it."""
+    """Writes a result atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{data['name']}.json"
     draft = path.with_suffix(".draft")
@@ -234,7 +234,7 @@ def table(data: Mapping[str, Any]) -> list[str]:
     """A result as Markdown: the promises, then all figures."""
     lines = [f"## {data['title']}", ""]
     if data.get("quick"):
-        lines += ["A quick run: it shows that the benchmark works, its figures say little.", ""]
+        lines += ["A quick run: it shows that the benchmark works; its figures mean little.", ""]
     lines += rows(("promise", "bound", "measured: median (min .. max)", "holds"), map(_promise_row, data["promises"]))
     figures = [
         (case, name, spread(summary)) for case, found in data["cases"].items() for name, summary in found.items()
@@ -263,7 +263,7 @@ def rows(head: Sequence[str], body: Iterable[Sequence[str]]) -> list[str]:
 
 
 def spread(summary: Mapping[str, Any]) -> str:
-    """Median and range of a figure, for people."""
+    """Median and range of a figure, as text."""
     if summary["median"] is None:
         return "-"
     if len(summary["values"]) < 2:
@@ -272,7 +272,7 @@ def spread(summary: Mapping[str, Any]) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits that count, and no exponents where people read them badly."""
+    """Three significant digits, without an exponent for usual sizes."""
     if abs(value) >= 1000:
         return f"{round(value, 2 - math.floor(math.log10(abs(value)))):,.0f}"
     return f"{value:.3g}"

@@ -1,9 +1,9 @@
-"""Those who wait: the CPU share of the root, of ranks without a role, and of players whose game is slow.
+"""Waiting: the CPU share of the root, of ranks without a role, and of players whose game is slow.
 
-Shares are CPU seconds per second of wall time, in percent of one core, from `/proc` over the stretch in which the game
-is played. `busy` is a run of 6 processes and two idle ones in which the game costs nothing and episodes of 100 ticks
-end in all lanes, so that the root has as much to write as it ever gets; `learning` is PPO in touchdown; `slow` is a
-game that sleeps for 20 ms in every tick.
+Shares are CPU seconds per second of wall time, in percent of one core, from `/proc`, while the game is played. `busy`
+is a run of 6 processes and two idle processes with a game that costs nothing; episodes of 100 ticks end in all lanes,
+which gives the root the most to write. `learning` is PPO in touchdown; `slow` is a game that sleeps for 20 ms in every
+tick.
 """
 
 from __future__ import annotations

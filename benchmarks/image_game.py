@@ -1,7 +1,7 @@
 """A game of images: four seats that each see 84x84x1 bytes, 6 processes.
 
-Touchdown two against two, drawn for every player, and the empty game with pictures of the same size, where nothing
-but the transport is left. The arena and the protocol of 2022 play the same game; all players always choose action 0.
+Touchdown two against two, drawn for every player, and the empty game with images of the same size, which measures the
+transport alone. The arena and the protocol of 2022 play the same game; all players always choose action 0.
 """
 
 from __future__ import annotations

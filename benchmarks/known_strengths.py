@@ -1,7 +1,7 @@
-"""Leagues of players whose strengths are known: what a rating, a gate or a stopping rule says can be held against them.
+"""Leagues of players with known strengths, to check ratings, gates and stopping rules against the truth.
 
 Games are drawn from Davidson's model: the better of two by d Elo wins, draws or loses with chances in the ratio
-10^(d / 800) : nu : 10^(-d / 800). Where games have sides, d is larger for the one on the first of them.
+10^(d / 800) : nu : 10^(-d / 800). Where games have sides, d is larger for the player on the first side.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Array = NDArray[np.float64]
 
 
 class Truth(NamedTuple):
-    """The players and their game as they are.
+    """The true parameters of the players and their game.
 
     Args:
         elo: the strength of each player, float64 [P].
         nu: twice the ratio of draws to decided games between equals.
-        side: by how many Elo who has the first side is better than without sides.
+        side: the advantage of the first side, in Elo.
     """
 
     elo: Array
@@ -36,16 +36,16 @@ class Truth(NamedTuple):
 
     @property
     def players(self) -> tuple[str, ...]:
-        """Names whose order says nothing about strength."""
+        """Names; their order is independent of strength."""
         return tuple(f"p{number:02d}" for number in range(len(self.elo)))
 
     @property
     def order(self) -> tuple[str, ...]:
-        """The best first."""
+        """The names, the best player first."""
         return tuple(self.players[place] for place in np.argsort(-self.elo))
 
     def chances(self, first: int, second: int, *, sided: bool = False) -> Array:
-        """Of a win, a draw and a loss of the first, which has the first side if there is one, float64 [3]."""
+        """Chances of a win, a draw and a loss of player `first`, who has the first side if `sided`, float64 [3]."""
         odds = 10 ** ((self.elo[first] - self.elo[second] + sided * self.side) / 800)
         weights = np.array([odds, self.nu, 1 / odds])
         found: Array = weights / weights.sum()
@@ -58,7 +58,7 @@ def even(players: int, gap: float, rng: np.random.Generator) -> Truth:
 
 
 def two_groups(players: int, gap: float, rng: np.random.Generator) -> Truth:
-    """Half of the players `gap` Elo better than the others; within a half all are as good as each other."""
+    """Half of the players are `gap` Elo better than the others; within a half all are equal."""
     return Truth(gap * rng.permutation(np.arange(players) % 2).astype(np.float64))
 
 
@@ -76,21 +76,21 @@ def play(
     *,
     sided: bool = False,
 ) -> None:
-    """Adds so many games of every pair to results, without sides or with the first of the two on the first one."""
+    """Adds games of every pair to results, without sides or with the first player on the first side."""
     for first, second in pairs:
         score = Score(*rng.multinomial(games, truth.chances(first, second, sided=sided)).tolist())
         to.add_score((truth.players[first],), (truth.players[second],), score, sided=sided)
 
 
 def round_robin(truth: Truth, games: int, rng: np.random.Generator) -> Results:
-    """So many games of every pair."""
+    """The results of this many games of every pair."""
     results = Results()
     play(truth, itertools.combinations(range(len(truth.elo)), 2), games, rng, results)
     return results
 
 
 def uneven_sides(truth: Truth, games: int, rng: np.random.Generator) -> Results:
-    """A round robin in which each of a pair has the first side in any number of their games."""
+    """A round robin in which a player of a pair has the first side in a random number of their games."""
     results = Results()
     for first, second in itertools.combinations(range(len(truth.elo)), 2):
         count = int(rng.integers(games + 1))
@@ -100,7 +100,7 @@ def uneven_sides(truth: Truth, games: int, rng: np.random.Generator) -> Results:
 
 
 def ratings_covered(truth: Truth, results: Results) -> list[bool]:
-    """Per player, whether the interval of its rating holds the truth; per pair, whether that of the difference does."""
+    """Whether intervals hold the truth: of the rating of each player, then of the difference of each pair."""
     found = ratings.fit(results)
     centred = dict(zip(truth.players, truth.elo - truth.elo.mean(), strict=True))
     alone = [found.of(name).low <= elo <= found.of(name).high for name, elo in centred.items()]
@@ -112,7 +112,7 @@ def ratings_covered(truth: Truth, results: Results) -> list[bool]:
 
 
 def side_covered(truth: Truth, results: Results) -> list[bool]:
-    """Whether the interval of what the first side is worth holds the truth."""
+    """Whether the interval of the first side's advantage holds the truth."""
     found = ratings.fit(results).side
     return [found.low <= truth.side <= found.high]
 
@@ -126,14 +126,14 @@ def payoffs_covered(truth: Truth, results: Results) -> list[bool]:
 
 
 class Gated(NamedTuple):
-    """What a gate has said in the end, and after how many games."""
+    """A gate's verdict, and the number of games before it."""
 
     verdict: Verdict
     games: int
 
 
 def gate(test: Test, truth: Truth, *, batch: int, most: int, rng: np.random.Generator) -> Gated:
-    """Asks the test after every batch of games of player 0 against player 1."""
+    """Applies the test after every batch of games of player 0 against player 1."""
     score, chances = Score(), truth.chances(0, 1)
     while (verdict := test.state(score).verdict) is Verdict.OPEN and score.games < most:
         score = score.plus(Score(*rng.multinomial(batch, chances).tolist()))
@@ -141,7 +141,7 @@ def gate(test: Test, truth: Truth, *, batch: int, most: int, rng: np.random.Gene
 
 
 class Ordered(NamedTuple):
-    """Whether an order was right, and how many games it took."""
+    """Whether an order was right, and the number of games before it."""
 
     right: bool
     games: int
@@ -150,8 +150,8 @@ class Ordered(NamedTuple):
 def sequential(truth: Truth, *, error: float, elo: float, batch: int, rng: np.random.Generator) -> Ordered:
     """Plays a tournament by the rules of `arena.league.tournament`, without lanes and sides.
 
-    Every pair plays two games, then the most informative pairs play in batches until the order is decided. If only
-    pairs whose games contradict the order keep it open, each of them plays as many games again as it has played.
+    Every pair plays two games, then the most informative pairs play in batches until the order is decided. If the order
+    is undecided only because the games of some pairs contradict it, these pairs double their games.
     """
     results = round_robin(truth, 2, rng)
     while True:
@@ -166,7 +166,7 @@ def sequential(truth: Truth, *, error: float, elo: float, batch: int, rng: np.ra
 
 
 def fixed(truth: Truth, games: int, rng: np.random.Generator, *, elo: float) -> Ordered:
-    """A round robin of so many games of every pair; the order is that of the points, which is that of the ratings."""
+    """A round robin of this many games of every pair; the order by points, which is also the order by ratings."""
     results = round_robin(truth, games, rng)
     points = dict.fromkeys(truth.players, 0.0)
     for ((first,), (second,)), score in results.pairs().items():
@@ -176,7 +176,7 @@ def fixed(truth: Truth, games: int, rng: np.random.Generator, *, elo: float) -> 
 
 
 def is_right(truth: Truth, order: Sequence[str], elo: float) -> bool:
-    """Whether no player stands above a player that is better by `elo` or more."""
+    """Whether no player is ranked above a player that is better by `elo` or more."""
     strengths = np.array([truth.elo[int(name[1:])] for name in order])
     best_below = np.maximum.accumulate(strengths[::-1])[::-1]  # of the players at a place or below it
     return bool((best_below - strengths < elo - 1e-9).all())

@@ -1,16 +1,16 @@
-"""Learning in leagues: does self-play go in circles, do past selves not, does a population find its options?
+"""Learning in leagues: does self-play alone cycle, do past selves prevent that, does evolution find good options?
 
-Rock-paper-scissors: `configs/league_self_play.yaml`, 40 rounds, once as it is, with past selves by the posterior of its
-results, and once with `self: 1`, where the policy meets itself alone. Its strategy is looked at after each round: the
-probabilities of its three actions. A step forward is one of its likeliest action from rock to paper, paper to scissors,
-or scissors to rock; exploitability is what the best answer to a round's strategy wins of it, in the mean over the
-second half of the rounds. The average strategy is that of all rounds, and how far it is off is the largest difference
-of a probability to a third.
+Rock-paper-scissors: `configs/league_self_play.yaml`, 40 rounds, once unchanged, with past selves weighted by the
+posterior of the results, and once with `self: 1`, where the policy meets only itself. Its strategy after each round is
+the probabilities of its three actions. A step forward is a change of its likeliest action from rock to paper, paper to
+scissors, or scissors to rock. Exploitability is the payoff of the best response to a round's strategy, in the mean over
+the second half of the rounds. The average strategy is the mean over all rounds; its error is the largest difference
+between a probability and a third.
 
-Evolution: `configs/evolution.yaml`, four policies with learning rates from 1e-5 to 1e-2. The best is the one with the
-highest return in the last round; it then plays 40 games of other seeds greedily, and so do the plain runs: the same
-four without evolution. Those have as many steps each as a member of the population, so that all have the same total;
-or, in the second comparison, each of them has as many as the whole population together.
+Evolution: `configs/evolution.yaml`, four policies with learning rates from 1e-5 to 1e-2. The policy with the highest
+return in the last round plays 40 games of other seeds greedily, and so do the plain runs: the same four policies
+without evolution. In the first comparison each of them has as many steps as a member of the population; in the second
+comparison each has as many steps as the whole population together.
 
 A turn is a seed.
 """
@@ -35,9 +35,9 @@ from harness import HERE, Case, Measured, Report, Sample, Settings, Summary, int
 
 Config: TypeAlias = dict[str, Any]
 
-NOTHING_YET = np.eye(7, dtype=np.float32)[-1]  # what is seen before the only choice: that there was none
+NOTHING_YET = np.eye(7, dtype=np.float32)[-1]  # the observation before the only choice: no choice was made yet
 PAYS = np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0]])  # rock, paper, scissors
-GAMES = 40  # that a learnt policy plays
+GAMES = 40  # of the evaluation
 TIMEOUT = 3600.0
 CIRCLES, EVEN = "self-play alone", "past selves"
 EVOLVED, PLAIN, LONG = "population", "plain runs, of the same total", "plain runs, each of that total"
@@ -54,7 +54,7 @@ def shipped(name: str) -> Config:
 
 
 def self_play(seed: int, *, share: float, quick: bool) -> Sample:
-    """A league in which so large a share of the matches is against the policy itself."""
+    """A league in which this share of the matches is against the policy itself."""
     config = {**shipped("league_self_play.yaml"), "seed": seed}
     config["matches"][0]["matchmaking"]["rule"]["fictitious"]["self"] = share
     if quick:
@@ -71,7 +71,7 @@ def strategies(run: Path, rounds: int, ticks: int) -> NDArray[np.float64]:
 
 
 def figures(played: NDArray[np.float64]) -> Sample:
-    """What strategies `[rounds, 3]` come to."""
+    """The figures of strategies `[rounds, 3]`."""
     steps = np.diff(played.argmax(axis=1)) % 3
     second = played[len(played) // 2 :]
     return {
@@ -97,7 +97,7 @@ def evolution(seed: int, *, quick: bool) -> Sample:
 
 
 def plain(seed: int, *, alone: bool, quick: bool) -> Sample:
-    """The median of the same policies, each for itself.
+    """The median of the same policies without evolution.
 
     Args:
         seed: of the run.
@@ -114,7 +114,7 @@ def plain(seed: int, *, alone: bool, quick: bool) -> Sample:
 
 
 def population(seed: int, *, quick: bool) -> Config:
-    """The configuration that is shipped, with a seed."""
+    """The configuration of `configs`, with a seed."""
     config = {**shipped("evolution.yaml"), "seed": seed}
     config["envs"]["cartpole"]["kwargs"] = {}
     if quick:
@@ -131,7 +131,7 @@ def evaluated(run: Path) -> dict[str, float]:
 
 
 def returns(lines: Iterator[Mapping[str, Any]]) -> dict[str, float]:
-    """The mean return of each policy in games that have come to their end."""
+    """The mean return of each policy in games that were not cut."""
     found: dict[str, list[float]] = {}
     for line in lines:
         if not line.get("cut"):
@@ -150,7 +150,7 @@ def seeded(measure: Callable[[int], Sample]) -> Callable[[], Sample]:
 
 
 def cases(quick: bool) -> Iterator[Case]:
-    """All that learns."""
+    """The leagues, the population and the plain runs."""
     yield Case(CIRCLES, seeded(partial(self_play, share=1.0, quick=quick)))
     yield Case(EVEN, seeded(partial(self_play, share=0.5, quick=quick)))
     yield Case(EVOLVED, seeded(partial(evolution, quick=quick)))
@@ -159,7 +159,7 @@ def cases(quick: bool) -> Iterator[Case]:
 
 
 def benchmark(settings: Settings) -> Report:
-    """Lets all of them learn, seed after seed."""
+    """Measures all cases, seed after seed."""
     measured = interleave(list(cases(settings.quick)), settings.repeats, say=say)
     report = Report("league_learning", "Learning in leagues", measured, method(__doc__))
     forward = worst(measured, CIRCLES, "steps forward", min)
@@ -177,7 +177,7 @@ def benchmark(settings: Settings) -> Report:
 
 
 def worst(measured: Measured, case: str, figure: str, of: Any) -> Summary:
-    """The value of the seed that is worst."""
+    """The value of the worst seed."""
     values = measured.summary(case, figure).values
     return Summary((of(values),) if values else ())
 

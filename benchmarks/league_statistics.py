@@ -1,28 +1,28 @@
-"""What leagues say about who is best: do intervals cover, do gates hold, how many games does an order need?
+"""Statistics of leagues: the coverage of intervals, the errors of gates, the number of games that an order needs.
 
-All leagues are simulated, with strengths that are known, and the figures of promises are over all turns. Games are
-drawn from the model that is fitted (Davidson 1970): of equals every fifth game is drawn, or none. A turn is 200 leagues
-for the coverage and 200 gates, 60 leagues whose order is decided, and 400 of each round robin.
+All leagues are simulated, with known strengths, and the figures of promises are over all turns. Games are drawn from
+the fitted model (Davidson 1970): between equals every fifth game is a draw, or none. A turn is 200 leagues for the
+coverage and 200 gates, 60 leagues whose order is decided, and 400 of each round robin.
 
 Coverage: 8 players with strengths drawn from a normal distribution of 150 Elo, 20 games of each pair. Counted are the
-95 % intervals of each player, of each difference of two, and of each entry of the payoff matrix. Once more with sides,
-of which the first is worth 100 Elo; of the 20 games of a pair one of the two has it in any number, all equally likely.
-Then the interval of the side's worth is counted instead of those of the payoffs, which it is no part of.
+95 % intervals of each player, of each difference of two players, and of each entry of the payoff matrix. The second
+case has sides, with an advantage of 100 Elo for the first side; how many of the 20 games of a pair each player has it
+is uniformly distributed. There the interval of the side's advantage is counted instead of the payoffs' intervals.
 
-Gate: is A better than B by 20 Elo, alpha = beta = 5 %, asked after every 16 games. A wrong promotion is one of a player
-that is equal; the power is the share of promotions of a player that is 20 Elo better.
+Gate: is A better than B by 20 Elo, alpha = beta = 5 %, tested after every 16 games. A wrong promotion is the promotion
+of an equal player; the power is the share of promotions of a player that is 20 Elo better.
 
 Order: 12 players evenly 100 Elo apart (from a beginner to a master), the same 50 Elo apart, and with strengths drawn
-from a normal distribution of 300 Elo, of which those closer than 100 may stand in either order. Sequential pairing and
-stopping, 11 games at a time, at a stated error of 5 % for the whole order, against a round robin of a fixed number of
-games of each pair: the smallest one whose order, simulated likewise, is wrong no more often. The round robin has
-an advantage: this size is not known in advance. The closer the players, the fewer games are wasted on unequal pairs,
-and the less there is to save; most games go to players so close that any order will do, where a round robin is never
-wrong.
+from a normal distribution of 300 Elo, where players closer than 100 Elo may have either order. Sequential pairing and
+stopping, 11 games at a time, at a stated error of 5 % for the whole order, is compared with a round robin of a fixed
+number of games of each pair: the smallest round robin whose simulated order is wrong no more often. That size is not
+known in advance, which is an advantage of the round robin. The closer the players, the fewer games are wasted on
+unequal pairs, and the less there is to save. With normal strengths most games go to players so close that either order
+is right, where a round robin is never wrong.
 
-Groups: six players and six that are 100 Elo better, 20 leagues a turn. The stated error is for players that are apart;
-here chance decides who of the ones stands next to whom of the others, and an order is wrong if one of the worse stands
-above one of the better.
+Groups: six players, and six players that are 100 Elo better, 20 leagues a turn. The stated error is for players of
+different strength; here chance decides the order within a group, and an order is wrong if a worse player is ranked
+above a better one.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def coverage(nu: float, count: int, rng: np.random.Generator) -> Sample:
 
 
 def sides(elo: float, count: int, rng: np.random.Generator) -> Sample:
-    """Shares of intervals that hold the truth where the first side is worth so much."""
+    """Shares of intervals that hold the truth if the first side has this advantage."""
     ratings, worths = [], []
     for _ in range(count):
         truth = leagues.normal(PLAYERS, DEVIATION, rng)._replace(side=elo)
@@ -88,7 +88,7 @@ def sides(elo: float, count: int, rng: np.random.Generator) -> Sample:
 
 
 def gates(better_by: float, count: int, rng: np.random.Generator) -> Sample:
-    """Verdicts on a player that is better by so much."""
+    """Verdicts on a player that is better by this difference."""
     truth = Truth(np.array([better_by, 0.0]))
     found = [leagues.gate(GATE, truth, batch=16, most=MOST_GATED, rng=rng) for _ in range(count)]
     return {
@@ -122,7 +122,7 @@ def fixed(field: Field, count: int, rng: np.random.Generator) -> Sample:
 
 
 def cases(settings: Settings) -> Iterator[Case]:
-    """Each with a stream of its own."""
+    """All cases, each with its own random stream."""
     count, ordered, fixed_count = settings.pick((200, 60, 400), (8, 2, 8))
     measures: dict[str, Callable[[np.random.Generator], Sample]] = {
         "coverage": partial(coverage, 0.5, count),
@@ -141,7 +141,7 @@ def cases(settings: Settings) -> Iterator[Case]:
 
 
 def over_all(summary: Summary) -> Summary:
-    """The mean over the turns, which have equally many leagues."""
+    """The mean over the turns; every turn has the same number of leagues."""
     return Summary((statistics.fmean(summary.values),))
 
 
@@ -156,7 +156,7 @@ def savings(measured: Measured, name: str, field: Field, wrong: float) -> Summar
 
 
 def benchmark(settings: Settings) -> Report:
-    """Simulates, and holds what was said against the truth."""
+    """Simulates, and compares estimates and verdicts with the truth."""
     measured = interleave(list(cases(settings)), settings.repeats, say=say)
     report = Report("league_statistics", "Statistics of leagues", measured, method(__doc__))
     for case, shares in COVERED.items():

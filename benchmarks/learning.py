@@ -1,15 +1,15 @@
-"""Learning: does every algorithm learn what it is known to learn, and in how much time?
+"""Learning: does every algorithm reach the results known for it, and in how much time?
 
 Every row of `learning_rows.py` learns with three seeds, each in one process and one leg (`arena train --ranks 1`). Then
-`arena evaluate` lets the learnt weights play greedily, in games of other seeds. The median over the seeds decides;
-results in other numbers of steps than the newest one are kept, and do not count.
+`arena evaluate` plays the learned weights greedily, in games of other seeds. The median over the seeds decides;
+results in other numbers of steps than the newest result are kept, and do not count.
 
-CPU seconds are those of the whole training command, from its start to its end, imports and all; the evaluation is not
-in them. Stable-Baselines3 learns the same game in as many steps with as many environments, the same networks and the
-same options, with one thread of torch, and is timed likewise.
+CPU seconds are of the whole training command, imports included, without the evaluation. Stable-Baselines3 learns the
+same game in as many steps with as many environments, the same networks and the same options, with one thread of torch,
+and is timed in the same way.
 
-The table is long, so rows can be measured one by one (`--rows`), also in the background beside other work: each result
-is written at once beside those that are there, with the commit that it was measured at. A learning curve has 20 points:
+The table is long, so rows can be measured one by one (`--rows`), also in the background: each result is added to the
+file at once, with the commit at which it was measured. A learning curve has 20 points:
 the mean of the episodes that ended in each twentieth of the steps, the median over the seeds.
 """
 
@@ -48,17 +48,17 @@ CPU, SB3 = "CPU s", "Stable-Baselines3"
 BESIDE = f"beside {SB3}"  # the seeds for which both were measured
 
 Result = dict[str, Any]
-"""What one seed of a row has given: `figures`, `curve`, `peer`, and when and where it was measured."""
+"""The result of one seed of a row: `figures`, `curve`, `peer`, and when and where it was measured."""
 
 
 # ----------------------------------------------------------------------------------------------------------- one seed
 
 
 def measure(row: Row, seed: int, *, peers: bool = True) -> Result:
-    """Learns, plays, and lets Stable-Baselines3 learn the same.
+    """Trains and evaluates one seed of a row, and trains Stable-Baselines3 on the same task.
 
     Raises:
-        Unavailable: the game or the algorithm is not there.
+        Unavailable: the game or the algorithm is not installed.
         Failed: a command did not end well.
     """
     check_needs(row)
@@ -81,7 +81,7 @@ def check_needs(row: Row) -> None:
 
 
 def evaluated(row: Row, run: Path, seed: int) -> list[Line]:
-    """The episodes that the learnt weights play."""
+    """The episodes of the evaluation."""
     folder = run.parent
     config = row.evaluating(str(run), seed)
     (folder / "evaluation.yaml").write_text(yaml.safe_dump(json.loads(json.dumps(config))))
@@ -109,7 +109,7 @@ def curve_of(row: Row, lines: Sequence[Line]) -> list[float | None]:
 
 
 def peer(row: Row, seed: int) -> dict[str, float]:
-    """What Stable-Baselines3 makes of it."""
+    """Stable-Baselines3's figures for the row."""
     assert row.peer is not None, "it has no part in this row"
     python = str(PEERS) if PEERS.exists() else sys.executable
     told = {"game": row.make.partition(":")[2], "steps": row.steps, "lanes": row.lanes, "seed": seed}
@@ -124,7 +124,7 @@ def peer(row: Row, seed: int) -> dict[str, float]:
 
 
 class Results:
-    """The file with all results; several of these may write to it at the same time.
+    """The file with all results; several processes may write to it at the same time.
 
     Args:
         folder: where it is.
@@ -135,14 +135,14 @@ class Results:
         folder.mkdir(parents=True, exist_ok=True)
 
     def add(self, row: str, seed: int, result: Result | str, **facts: Any) -> dict[str, Any]:
-        """Adds what a seed of a row has given, or why it could not; returns the whole content."""
+        """Adds the result of a seed of a row, or why there is none; returns the whole content."""
         with self._locked():
             seeds = self._read()
             found = seeds.setdefault(row, {})
             if not isinstance(result, str):
                 found.pop("unavailable", None)
                 found[str(seed)] = result
-            elif not _comparable(found):  # what another machine has measured stays
+            elif not _comparable(found):  # keeps the results of another machine
                 seeds[row] = {"unavailable": result}
             data = {**content(seeds), **facts}
             harness.write(data, self._folder)
@@ -161,7 +161,7 @@ class Results:
 
 
 def content(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The content of the result's file, from what all seeds of all rows have given."""
+    """The content of the result's file, from the results of all seeds of all rows."""
     measured = Measured()
     report = Report("learning", "Learning", measured, method(__doc__))
     for name in [name for name in ROWS if name in rows]:
@@ -171,7 +171,7 @@ def content(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
             continue
         results = list(_comparable(found).values())
         measured.samples[name] = [result["figures"] for result in results]
-        beside = [result for result in results if result["peer"]]  # seeds for which the other was measured too
+        beside = [result for result in results if result["peer"]]  # seeds for which Stable-Baselines3 was measured too
         if beside:
             measured.samples[f"{name}, {SB3}"] = [result["peer"] for result in beside]
             measured.samples[f"{name}, {BESIDE}"] = [result["figures"] for result in beside]
@@ -180,7 +180,7 @@ def content(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _comparable(found: Mapping[str, Any]) -> dict[str, Result]:
-    """A row's results by seed, those that are of as many steps as the newest: others cannot be compared with it."""
+    """A row's results by seed, only results in as many steps as the newest result, which alone can be compared."""
     results = {seed: found[seed] for seed in sorted(found.keys() - {"unavailable"}, key=int)}
     newest: Result = max(results.values(), key=lambda result: result["begun"], default={})
     return {seed: result for seed, result in results.items() if result["steps"] == newest["steps"]}
@@ -219,7 +219,7 @@ def _median(values: Sequence[float]) -> float | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measures the rows that are asked for, one seed after the other; returns the exit status."""
+    """Measures the selected rows, one seed after the other; returns the exit status."""
     given = _parsed(arguments)
     folder = given.results or (harness.RESULTS / "quick" if given.quick else harness.RESULTS)
     results = Results(folder)
@@ -242,7 +242,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _outcome(row: Row, seed: int, *, peers: bool) -> Result | str | None:
-    """What a seed has given, or why it cannot be measured here; None where it has failed, as the others go on."""
+    """The result of a seed, or why it cannot be measured here; None if it has failed."""
     try:
         result = measure(row, seed, peers=peers)
     except Unavailable as error:
@@ -257,7 +257,7 @@ def _outcome(row: Row, seed: int, *, peers: bool) -> Result | str | None:
 
 
 def _facts(given: argparse.Namespace, begun: float, before: float) -> dict[str, Any]:
-    """Where and when, of the seed that was measured last."""
+    """Place and time of the last measurement."""
     load = {"before": before, "after": machine.load()}
     seconds = round(time.time() - begun, 1)
     facts = {"quick": given.quick, "repeats": len(given.seeds), "begun": round(begun), "seconds": seconds}
@@ -273,7 +273,9 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--quick", action="store_true", help=f"one seed, {QUICK} times fewer steps: to see that it works"
     )
-    parser.add_argument("--repeats", type=int, help=argparse.SUPPRESS)  # as other benchmarks have it; here seeds say it
+    parser.add_argument(
+        "--repeats", type=int, help=argparse.SUPPRESS
+    )  # an option of all benchmarks; here the seeds are the repeats
     parser.add_argument("--results", type=Path, help="folder for the result (default: results/)")
     given = parser.parse_args(arguments)
     given.seeds = given.seeds or (SEEDS[:1] if given.quick else SEEDS)

@@ -1,4 +1,4 @@
-"""Games and players that the learning benchmark has beside those of the arena and of other libraries."""
+"""Games and players of the learning benchmark that neither the arena nor other libraries have."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TwoCartPoles(ParallelEnv[str, Any, Any]):
         return self.action_spaces[agent]
 
     def reset(self, seed: int | None = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Both begin; each has a stream of its own."""
+        """Begins an episode of both; each has its own random stream."""
         self.agents = list(self.possible_agents)
         seeds = (None, None) if seed is None else np.random.SeedSequence(seed).generate_state(2).tolist()
         begun = {name: self._poles[name].reset(seed=own) for name, own in zip(self.agents, seeds, strict=True)}
@@ -62,7 +62,7 @@ class TwoCartPoles(ParallelEnv[str, Any, Any]):
 def hold(observations: NDArray[np.float32], infos: Mapping[str, Any], *, env: Any) -> NDArray[np.int64]:
     """Rock-paper-scissors (`envs.matrix`): a random choice on the first tick, the same one until the episode ends.
 
-    An opponent that has seen it once can win all other ticks.
+    An opponent that has observed the choice once can win all later ticks.
     """
     first = observations[:, 2 * _CHOICES] == 1  # [B]
     choices: NDArray[np.int64] = np.where(first, env.action_space.sample(), observations[:, :_CHOICES].argmax(axis=1))

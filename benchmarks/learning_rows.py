@@ -1,7 +1,7 @@
 """The rows of the learning benchmark: which algorithm learns which game, in how many steps, and how well it must play.
 
 Steps are those of the environment, summed over lanes: the samples that one entity collects. The options are in
-`learning_options.yaml`; where Stable-Baselines3 has the algorithm and the game it gets the same ones.
+`learning_options.yaml`; if Stable-Baselines3 has the algorithm and can play the game, it gets the same options.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Line = Mapping[str, Any]
 """A line of `episodes.jsonl`."""
 
 Value = Callable[[Line], "float | None"]
-"""What an episode counts; None: it says nothing."""
+"""The value of an episode; None: the episode does not count."""
 
 
 class Goal(NamedTuple):
-    """How well the learnt weights must play: the mean of a value over the episodes of the evaluation."""
+    """The result that the learned weights must reach: the mean of a value over the episodes of the evaluation."""
 
     claim: str
     limit: float
@@ -33,7 +33,7 @@ class Goal(NamedTuple):
 
 
 class Peer(NamedTuple):
-    """What Stable-Baselines3 is given for the same task."""
+    """Stable-Baselines3's options for the same task."""
 
     algorithm: str
     options: Mapping[str, Any]
@@ -47,16 +47,16 @@ class Row:
         name: of the row, for `--rows`.
         make: the game, as in a configuration.
         steps: of the environment, summed over lanes and copies.
-        policies: as in a configuration; those that learn are frozen for the evaluation, with what they have learnt.
-        seats: who plays in training.
+        policies: as in a configuration; the evaluation freezes policies that learn, with their learned weights.
+        seats: of the training.
         goals: of the evaluation; the learning curve is of the first one's value.
         kwargs: of the game.
         wrappers: around it.
         lanes: of the match.
         copies: of the match: each has a worker per seat, and all workers of a policy learn as one group.
-        evaluation: who plays in the evaluation, a match for each; empty: as in training.
-        episodes: at least so many of each match.
-        peer: Stable-Baselines3's part; None: it has no such algorithm, or cannot play such a game.
+        evaluation: the seats of each match of the evaluation; empty: as in training.
+        episodes: of each match of the evaluation, at least.
+        peer: Stable-Baselines3's options; None: it lacks the algorithm, or cannot play the game.
         needs: Python modules that the game needs beyond the arena's own.
     """
 
@@ -80,7 +80,7 @@ class Row:
         return self.steps // (self.lanes * self.copies)
 
     def training(self, seed: int) -> dict[str, Any]:
-        """The configuration that learns."""
+        """The configuration of the training."""
         return {
             "name": self.name,
             "seed": seed,
@@ -91,7 +91,7 @@ class Row:
         }
 
     def evaluating(self, run: str, seed: int) -> dict[str, Any]:
-        """The configuration that plays with what a run has learnt; its games are other ones than those of the run."""
+        """The configuration of the evaluation of a run; its games have other seeds than the run's."""
         return {
             "name": self.name,
             "seed": 1_000_000 + seed,
@@ -121,7 +121,7 @@ def _frozen(policy: Mapping[str, Any], run: str) -> dict[str, Any]:
 
 
 def returns(policy: str) -> Value:
-    """The return of a policy's entities: the mean over them."""
+    """The mean return of a policy's entities."""
 
     def value(line: Line) -> float | None:
         found = [seat["return"] for seat in line["seats"] if seat["policy"] == policy]
@@ -140,7 +140,7 @@ def team_sum(policy: str) -> Value:
 
 
 def wins(policy: str, *, seat: int) -> Value:
-    """1 for an episode that a policy has won in a seat, 0 for another one that it has played there."""
+    """1 for an episode that a policy has won in this seat, 0 for its other episodes in this seat."""
 
     def value(line: Line) -> float | None:
         there = line["seats"][seat]
@@ -153,7 +153,7 @@ def wins(policy: str, *, seat: int) -> Value:
 
 _ON_POLICY = ("n_steps", "gamma", "gae_lambda", "ent_coef", "vf_coef", "max_grad_norm", "normalize_advantage")
 _PPO = {"minibatch_size": "batch_size", "n_epochs": "n_epochs", "clip_range": "clip_range"}
-_USUAL = {  # options of every row of an algorithm that gives no others
+_USUAL = {  # options of an algorithm unless a row has its own
     "ppo": {"n_steps": 128, "minibatch_size": 256, "n_epochs": 4},
     "a2c": {"n_steps": 8, "learning_rate": 1e-3, "learning_rate_schedule": "constant"},
 }
@@ -168,7 +168,7 @@ _NOISE = ("action_noise", "noise_std", "noise_theta")
 
 
 def sb3_on_policy(algorithm: str, options: Mapping[str, Any]) -> Peer:
-    """The same for an algorithm that learns from rollouts; a linear schedule is told as a word."""
+    """Options of an algorithm that learns from rollouts, in Stable-Baselines3's terms; a linear schedule is a word."""
     given = {**_USUAL[algorithm.lower()], **options}
     renamed = {name: name for name in _ON_POLICY} | (_PPO if algorithm == "PPO" else {})
     own = {theirs: given[ours] for ours, theirs in renamed.items() if ours in given}
@@ -178,7 +178,7 @@ def sb3_on_policy(algorithm: str, options: Mapping[str, Any]) -> Peer:
 
 
 def sb3_off_policy(algorithm: str, options: Mapping[str, Any], *, lanes: int) -> Peer:
-    """The same for one that replays: as many gradient steps per sample, a target that moves as often."""
+    """The same for an algorithm with replay: as many gradient steps per sample, as many updates of the target."""
     own = {name: options[name] for name in (*_OFF_POLICY, *_EXTRA[algorithm], *_NOISE) if name in options}
     steps = options["training_intensity"] * options["train_every"] * lanes / options["batch_size"]
     own |= {"train_freq": options["train_every"], "gradient_steps": max(1, round(steps))}
@@ -211,17 +211,17 @@ def single(name: str, game: str, steps: int, limit: float, *, at_most: bool = Fa
 
 
 def learner(algorithm: str, name: str) -> dict[str, Any]:
-    """A policy with the options that stand below this name."""
+    """A policy with the options of this name in `learning_options.yaml`."""
     return {"algorithm": algorithm, "options": {**_USUAL.get(algorithm, {}), **OPTIONS[name]}}
 
 
 def rollouts(algorithm: str, name: str) -> Peer:
-    """What Stable-Baselines3 makes of a row's options, learning from rollouts."""
+    """Stable-Baselines3's options for a row that learns from rollouts."""
     return sb3_on_policy(algorithm, OPTIONS[name])
 
 
 def replay(algorithm: str, name: str) -> Peer:
-    """The same, learning from a replay, in one environment."""
+    """Stable-Baselines3's options for a row that learns from replay, in one environment."""
     return sb3_off_policy(algorithm, OPTIONS[name], lanes=1)
 
 
@@ -307,7 +307,7 @@ def teams() -> list[Row]:
 
 
 def duels() -> list[Row]:
-    """Two who play against each other."""
+    """Two policies that play against each other."""
     return [
         Row(
             name="four-ppo",

@@ -1,4 +1,4 @@
-"""The machine: what a result was measured on."""
+"""The machine of a measurement."""
 
 from __future__ import annotations
 

@@ -3,9 +3,9 @@
 6 processes are one match; 31 are each pair of the four policies once; 151 are each pair in five copies. The arena and
 the protocol of 2022 play the same game with the same kind of random players.
 
-A rate is the ticks of all matches together per second, over the stretch in which all matches are being played, as the
-games' own clocks tell; starting and ending are no part of it, and are given apart. Memory is looked at in a run of its
-own before the others, because looking costs time; the memory of all together is the sum of their proportional shares.
+A rate is the ticks of all matches together per second, over the period in which all matches are played, by the games'
+own clocks; the times of starting and ending are given apart. Memory is measured in a separate run before the others,
+because sampling it costs time; the memory of all processes is the sum of their proportional shares.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MIB = 2**20
 
 
 class Size(NamedTuple):
-    """A round robin: each pair of the first `policies` in so many copies."""
+    """A round robin: each pair of the first `policies`, in several copies."""
 
     policies: int
     copies: int
@@ -77,7 +77,7 @@ def old(size: Size) -> Sample:
 
 
 def sample(run: runs.Run) -> Sample:
-    """Speed, and what starting and ending cost. Only runs that end with exit status 0 come here."""
+    """Speed, and the cost of starting and ending, of a run that has ended with exit status 0."""
     window = run.window
     return {
         "match ticks per s": window.rate,
@@ -126,7 +126,7 @@ def name_of(what: str, size: Size) -> str:
 
 
 def add_promises(report: Report, measured: Measured, sizes: tuple[Size, ...]) -> None:
-    """What DESIGN promises of the largest size, and of all against the smallest."""
+    """Adds promises of the largest size, and of all sizes relative to the smallest."""
     smallest, largest = sizes[0], sizes[-1]
     rate = "match ticks per s"
     better = measured.ratio((name_of("arena", largest), rate), (name_of("2022", largest), rate))

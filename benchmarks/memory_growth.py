@@ -1,8 +1,8 @@
-"""Growth: what a process holds more after a million ticks.
+"""Growth of memory in a million ticks.
 
-The empty game with four players and episodes of 100 ticks in 4 lanes, so that records flow too. Unshared memory is
-looked at while it is played; a straight line through what was seen after the first third of the run, where everything
-is in place, gives the bytes per tick, and from them the growth in 1,000,000 ticks.
+The empty game has four players and episodes of 100 ticks in 4 lanes, so that records are written, too. Unshared memory
+is sampled during the run; a straight line through the samples after the first third of the run, when everything is
+allocated, gives the bytes per tick, and from them the growth in 1,000,000 ticks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from stamps import Progress
 
 MILLION = 1_000_000
 ROLES = ("root", "environment", "worker")
-LIMIT = 5.0  # MB in a million ticks: less than a tenth of what a process holds
+LIMIT = 5.0  # MB in a million ticks: less than a tenth of a process's memory
 
 
 def config(ticks: int, algorithm: str) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def config(ticks: int, algorithm: str) -> dict[str, Any]:
 
 
 def measure(ticks: int, algorithm: str) -> Sample:
-    """One run; of every role the process that grows most."""
+    """One run; for every role its process that grows most."""
     with runs.arena(config(ticks, algorithm), memory=True, every=0.5, timeout=1200) as run:
         window = run.window
         figures = {}

@@ -1,6 +1,6 @@
 """Ray RLlib's PPO on the same game: its lanes are environments of one local runner, its learner is in the same process.
 
-Without other processes nothing is sent around, which favours RLlib on two cores. It plays in two forms:
+Without other processes it sends no messages, which favors RLlib on two cores. It plays in two forms:
 
     rllib         one agent; the random opponent is a part of the environment
     rllib-multi   two agents with a policy each, as in the arena: one learns, the other is RLlib's random module
@@ -57,7 +57,7 @@ class Duel(MultiAgentEnv):  # type: ignore[misc]
 
 
 def config(terms: Terms) -> PPOConfig:
-    """RLlib's PPO on our terms; its entropy, clipping and learning rate are the same, its KL penalty is off."""
+    """RLlib's PPO on the common terms: the same entropy, clipping and learning rate, without its KL penalty."""
     return with_two_policies(learner(terms, "duel")) if terms.env == "rllib-multi" else learner(terms, "solo")
 
 
@@ -108,7 +108,7 @@ class Log:
         self._sampled = 0
 
     def add(self, result: dict[str, Any]) -> None:
-        """Takes one iteration's result."""
+        """Adds one iteration's result."""
         runner = result["env_runners"]
         returns = runner.get("module_episode_returns_mean") or {"blue": runner.get("episode_return_mean", 0.0)}
         sampled = int(runner["num_env_steps_sampled_lifetime"])

@@ -1,4 +1,4 @@
-"""Stable-Baselines3's PPO on the same game, as a vector environment of its kind in the same process."""
+"""Stable-Baselines3's PPO on the same game, as one of its vector environments in the same process."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TouchdownVecEnv(VecEnv):
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
         return [None] * self.num_envs
 
-    # A VecEnv has to define these two; here no lane is an object of its own, so there is nothing to set or to call.
+    # A VecEnv has to define these two methods; lanes are arrays here, without attributes and methods.
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
         raise AttributeError(f"the lanes are arrays and have no {attr_name!r}")
 
@@ -58,7 +58,7 @@ class TouchdownVecEnv(VecEnv):
 
 
 class UntilLate(BaseCallback):
-    """Ends the learning after so many seconds."""
+    """Ends the learning after a number of seconds."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class UntilLate(BaseCallback):
 
 
 def learner(env: VecEnv, terms: Terms) -> PPO:
-    """SB3's PPO on our terms."""
+    """Stable-Baselines3's PPO on the common terms."""
     return PPO(
         "MlpPolicy",
         env,

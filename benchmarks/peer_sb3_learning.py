@@ -1,6 +1,6 @@
 """Stable-Baselines3 learns one of Gymnasium's games: the options are JSON on the command line, the result JSON.
 
-Its CPU seconds are all that this process has used when it has learnt, imports included.
+Its CPU seconds are of the whole process until it has learned, imports included.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def linear(rate: float) -> Callable[[float], float]:
 
 
 def arguments(options: dict[str, Any], env: Any) -> dict[str, Any]:
-    """The library's own form of what is told in words."""
+    """The library's arguments for the options."""
     own = dict(options)
     network: dict[str, Any] = {}
     if "adam_epsilon" in own:
@@ -45,11 +45,11 @@ def arguments(options: dict[str, Any], env: Any) -> dict[str, Any]:
 
 
 def noise_of(name: str, std: float | None, theta: float | None, shape: tuple[int, ...]) -> ActionNoise:
-    """Exploration noise; the arena's defaults where nothing is said."""
+    """Exploration noise; by default the arena's."""
     mean, deviation = np.zeros(shape), np.full(shape, 0.1 if std is None else std)
     if name == "correlated":
-        # The library's sigma is a diffusion coefficient, not the deviation of what is added to the actions. This one
-        # gives the deviation that the arena's process has; only that the library's starts at 0 in every episode.
+        # The library's sigma is a diffusion coefficient, not the deviation of the noise. This value gives the
+        # deviation of the arena's process; the library's process starts at 0 in every episode.
         kept = 1 - (0.15 if theta is None else theta)
         return OrnsteinUhlenbeckActionNoise(mean, deviation * (1 - kept**2) ** 0.5, theta=1 - kept, dt=1.0)
     return NormalActionNoise(mean, deviation)

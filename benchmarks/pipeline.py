@@ -1,14 +1,13 @@
 """Overlap: `pipeline: 2` against `pipeline: 1`, in ticks of all lanes per second.
 
-`waiting` is a game of 16 lanes that sleeps for 2 ms per tick, with two players that sleep as long over their actions,
-both in proportion to the lanes at hand: of 4 ms per tick without overlap 2 ms are left with a perfect one. Sleeping
-stands for work on cores of one's own, so this measures what the overlap can hide, whatever the machine has.
+`waiting` is a game of 16 lanes that sleeps for 2 ms per tick, with two players that sleep for as long before their
+actions, both in proportion to the stepped lanes: a perfect overlap reduces 4 ms per tick to 2 ms. Sleeping stands for
+work on further cores, so the result does not depend on the number of cores.
 
-`thinking` is the same with 0.2 ms each, where the second round of messages weighs more.
+`thinking` is the same with 0.2 ms each, where the second round of messages is a larger part.
 
-`learning` is PPO against random in touchdown, 64 lanes: most of the time goes into learning, which nothing overlaps,
-and the game costs nearly as much for half of the lanes as for all. It shows what `pipeline: 2` costs where it does not
-fit.
+`learning` is PPO against random in touchdown, 64 lanes: most of the time goes into learning, which overlaps with
+nothing, and half of the lanes cost nearly as much as all. It shows the cost of `pipeline: 2` where it does not help.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
 """Learning: PPO on touchdown, one learner against one random player, 64 lanes, minibatch 1024, 4-64-64 tanh networks.
 
-All contestants play the same game class, with the same network sizes, epochs, minibatch and numbers (`terms.py`):
-the fused loop in one process (the ceiling), the arena, Stable-Baselines3, Gymnasium's AsyncVectorEnv with one process
-per lane and the fused learner, and Ray RLlib. All learn from equally many samples; the slow ones for a fixed
-time. Samples/s are those of whole cycles of collecting and learning, without the start; CPU time is that of
-all processes together in the same stretch.
+All contestants play the same game class, with the same network sizes, epochs, minibatch and numbers (`terms.py`): the
+fused loop in one process (the upper bound), the arena, Stable-Baselines3, Gymnasium's AsyncVectorEnv with one process
+per lane and the fused learner, and Ray RLlib. All learn from equally many samples, slow contestants for a fixed time.
+Samples/s are over whole cycles of collecting and learning, without the start; CPU time is of all processes together in
+the same period.
 
 With 2 copies the arena plays two matches with 64 lanes each, whose two workers average their gradients: together a
-minibatch of 2048. Stable-Baselines3 is measured with 64 lanes, and, `double`, with as much: 128 lanes, minibatch 2048
-and two threads. RLlib is measured with two policies in one game, as in the arena, and with the random opponent hidden
-in a game for one.
+minibatch of 2048. Stable-Baselines3 is measured with 64 lanes, and as `double` with 128 lanes, minibatch 2048 and two
+threads. RLlib is measured with two policies in one game, as in the arena, and with the random opponent as a part of
+the game.
 
-Learnt means: of the last 200 episodes 90 % were won, as the game itself sees it (in RLlib: as its returns say); the
-CPU seconds until then hold everything from the start of the command, imports and all. Who has not learnt when its time
-is up counts with the CPU seconds that it has used by then, which are too few: `learnt` says so.
+Learned means: 90 % of the last 200 episodes were won, as counted by the game (in RLlib: by its returns). The CPU
+seconds until then begin at the start of the command, imports included. A contestant that has not learned in its time
+counts with the CPU seconds used by then, which are too few; its figure `learnt` is then 0.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PLAYED = "CPU s from the first tick to 90 % wins"
 
 
 def config(terms: Terms, copies: int) -> dict[str, Any]:
-    """The arena's configuration on these terms."""
+    """The arena's configuration on the common terms."""
     return {
         "name": "ppo",
         "seed": terms.seed,
@@ -53,12 +53,12 @@ def config(terms: Terms, copies: int) -> dict[str, Any]:
 
 
 def sample(run: runs.Run, terms: Terms) -> Sample:
-    """Speed, and when it had learnt."""
+    """Speed, and the CPU seconds until it had learned."""
     window = run.window
     samples = window.count * terms.lanes
     reached = [noted.reached for noted in run.progress]
     times = [moment for moment in reached if moment is not None]
-    learnt = len(times) == len(reached)  # every copy has seen it
+    learnt = len(times) == len(reached)  # in every copy
     end = max(times) if learnt else max(noted.times[-1] for noted in run.progress)
     return {
         WALL: samples / window.seconds,
@@ -72,7 +72,7 @@ def sample(run: runs.Run, terms: Terms) -> Sample:
 
 
 def seeded(measure: Callable[[Terms], Sample], terms: Terms) -> Callable[[], Sample]:
-    """Measures with another seed in every turn: the same one for all contestants of a turn."""
+    """Measures with a new seed in every turn, the same for all contestants."""
     seeds = itertools.count(terms.seed)
     return lambda: measure(replace(terms, seed=next(seeds)))
 
@@ -84,13 +84,13 @@ def arena(terms: Terms, *, copies: int) -> Sample:
 
 
 def solo(terms: Terms, *, python: str, script: str) -> Sample:
-    """A contestant that is one program."""
+    """A contestant that is one process."""
     with runs.alone(python, script, asdict(terms), timeout=terms.seconds + 300) as run:
         return sample(run, terms)
 
 
 def peer(terms: Terms, *, script: str, package: str) -> Sample:
-    """A contestant of the peers' own virtual environment, or of this one where it has the package."""
+    """A contestant in the peers' own virtual environment, or in this one if it has the package."""
     found = os.environ.get("BENCH_PEERS", str(PEERS))
     if os.path.exists(found):
         return solo(terms, python=found, script=script)
@@ -100,7 +100,7 @@ def peer(terms: Terms, *, script: str, package: str) -> Sample:
 
 
 def cases(settings: Settings) -> list[Case]:
-    """All contestants; the slow ones get less time than their samples would take."""
+    """All contestants; slow contestants get a fixed time instead of all samples."""
     terms = Terms(samples=settings.pick(589_824, 65_536), seconds=settings.pick(120, 8))
     slow = replace(terms, seconds=settings.pick(30, 4), lanes=settings.pick(64, 8))
     double = replace(terms, lanes=2 * terms.lanes, minibatch=2 * terms.minibatch, threads=2)
@@ -144,7 +144,7 @@ def benchmark(settings: Settings) -> Report:
 
 
 def add_promises_of_two_copies(report: Report, measured: Measured) -> None:
-    """Wall time on both cores; the first line of each peer is the promise, the second its other form."""
+    """Adds promises of wall time on both cores; the first line of a peer is the promise, the second its other form."""
     for bound, names in ((3, (SB3, SB3_2)), (50, (RLLIB_MULTI, RLLIB))):
         for name in names:
             report.at_least(f"{WALL}, {OURS_2} / {name}", measured.ratio((OURS_2, WALL), (name, WALL)), bound)

@@ -1,12 +1,12 @@
 """Processes: starts a command, observes all processes that it starts, and measures what they use.
 
 Wall time runs from the start of the command to its end. CPU time is counted twice: by the kernel for all descendants
-that were waited for (`os.wait4`), and by looking at `/proc` now and then, which also sees daemons that no process
-waits for, and shows the use of each process over time. `accounting.py` holds one against the other.
+that were waited for (`os.wait4`), and by sampling `/proc`, which also counts daemons that no process waits for, and
+shows the use of each process over time. `accounting.py` compares the two counts.
 
-Unshared memory (USS) is `Private_Clean + Private_Dirty` of `/proc/PID/smaps_rollup`: what would be free if only this
-process went away. The proportional share (PSS) splits what is shared among those who share it: its sum over all
-processes is what they take together.
+Unshared memory (USS) is `Private_Clean + Private_Dirty` of `/proc/PID/smaps_rollup`: the memory that the end of
+this process would free. The proportional share (PSS) divides shared memory by the number of its processes: its sum over
+all processes is their memory together.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 _TICK = 1 / os.sysconf("SC_CLK_TCK")
-_PAUSE = 0.01  # seconds between two looks at whether the command has ended
+_PAUSE = 0.01  # seconds between two checks whether the command has ended
 _RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 
 
@@ -33,7 +33,7 @@ class Line(NamedTuple):
 
     parent: int
     seconds: float  # CPU, user and system
-    started: int  # clock ticks since boot: tells a process from a later one with the same number
+    started: int  # clock ticks since boot: tells a process from a later process with the same number
     state: str
 
 
@@ -70,12 +70,12 @@ class Held(NamedTuple):
 
     moment: float  # monotonic clock
     unshared: int  # USS
-    proportional: int  # PSS: what is shared counts in equal parts for all who share it, so sums mean something
+    proportional: int  # PSS: shared memory divided by the number of its processes, so sums are meaningful
     descriptors: int = 0
 
 
 def held(number: int) -> Held | None:
-    """What a process holds now; None when it is gone or not ours to look at."""
+    """What a process holds now; None if it has ended or may not be inspected."""
     try:
         lines = Path(f"/proc/{number}/smaps_rollup").read_text().splitlines()
         descriptors = len(os.listdir(f"/proc/{number}/fd"))
@@ -88,7 +88,7 @@ def held(number: int) -> Held | None:
 
 
 def rank_of(number: int) -> int | None:
-    """The rank that an MPI launcher gave a process, None where it gave none."""
+    """The rank that an MPI launcher gave a process; None without a rank."""
     with suppress(OSError, ValueError):
         pairs = (item.partition("=") for item in Path(f"/proc/{number}/environ").read_text().split("\0"))
         variables = {name: value for name, _, value in pairs}
@@ -105,7 +105,7 @@ def has_loaded(number: int, library: str) -> bool:
 
 @dataclass
 class Usage:
-    """What was seen of one process."""
+    """The samples of one process."""
 
     started: int
     rank: int | None = None
@@ -121,23 +121,23 @@ class Usage:
 
     @property
     def peak_share(self) -> int:
-        """The largest proportional part of memory that was seen, in bytes."""
+        """The largest sampled proportional share of memory, in bytes."""
         return max((seen.proportional for seen in self.memory), default=0)
 
     @property
     def peak(self) -> int:
-        """The most unshared memory that was seen, in bytes."""
+        """The largest sampled unshared memory, in bytes."""
         return max((seen.unshared for seen in self.memory), default=0)
 
 
 @dataclass
 class Finished:
-    """A command that has ended, and what all of its processes have used."""
+    """A command that has ended, and the usage of all its processes."""
 
     code: int
     begun: float  # monotonic clock
     wall: float
-    waited_cpu: float  # CPU seconds of all that were waited for, as the kernel says
+    waited_cpu: float  # CPU seconds of all processes that were waited for, by the kernel
     processes: dict[int, Usage]
     left_behind: list[int]
     out: str
@@ -145,12 +145,12 @@ class Finished:
 
     @property
     def seen_cpu(self) -> float:
-        """CPU seconds of all processes as they were last seen."""
+        """CPU seconds of all processes, by their last samples."""
         return sum(usage.seconds[-1] for usage in self.processes.values() if usage.seconds)
 
     @property
     def cpu(self) -> float:
-        """CPU seconds of all processes: either way of counting can miss some, so the larger one."""
+        """CPU seconds of all processes: the larger of the two counts, as each can miss some."""
         return max(self.waited_cpu, self.seen_cpu)
 
     def cpu_between(self, begin: float, end: float) -> float:
@@ -158,7 +158,7 @@ class Finished:
         return sum(usage.cpu(begin, end) for usage in self.processes.values() if usage.times)
 
     def of_rank(self, rank: int) -> list[Usage]:
-        """The processes of one rank: one, and those that it has started."""
+        """The processes of one rank: its process, and the processes that this one has started."""
         return [usage for usage in self.processes.values() if usage.rank == rank]
 
     def peak_of_rank(self, rank: int) -> int:
@@ -167,15 +167,15 @@ class Finished:
 
 
 class Failed(RuntimeError):
-    """A command that was to be measured did not end well."""
+    """A measured command has failed."""
 
 
 class Watch:
-    """Looks at a process and all below it.
+    """Samples a process and all its descendants.
 
     Args:
         root: the process.
-        memory: whether to look at unshared memory too, which is far more expensive.
+        memory: whether to sample unshared memory too, which is far more expensive.
     """
 
     def __init__(self, root: int, *, memory: bool) -> None:
@@ -186,7 +186,7 @@ class Watch:
     def look(self) -> None:
         """Measures all processes once."""
         table, now = lines(), time.monotonic()
-        # A child whose parent has ended is no descendant any more: known processes are followed by their number.
+        # A process whose parent has ended is no longer a descendant: known processes are followed by number.
         known = [number for number in self.seen if number in table]
         for number in {*descendants(self._root, table), *known}:
             usage = self.seen.setdefault(number, Usage(table[number].started))
@@ -205,7 +205,7 @@ class Watch:
             usage.torch = usage.torch or has_loaded(number, "libtorch")
 
     def left_behind(self) -> list[int]:
-        """Those that were seen and still live."""
+        """The sampled processes that still live."""
         table = lines()
         return [
             number
@@ -229,12 +229,12 @@ def run(
         command: the program and its arguments.
         cwd: where it runs; its output is kept there.
         environment: all of its environment variables.
-        timeout: seconds; past them it and all that it has started are killed.
-        every: seconds between two looks at its processes.
-        memory: whether to look at unshared memory.
+        timeout: seconds, after which the command and all its processes are killed.
+        every: seconds between two samples of its processes.
+        memory: whether to sample unshared memory.
 
     Raises:
-        Failed: it did not end in time.
+        Failed: the command did not end in time.
     """
     out, err = cwd / "stdout", cwd / "stderr"
     with out.open("wb") as stdout, err.open("wb") as stderr:
@@ -259,7 +259,7 @@ def run(
 
 
 def _wait(process: subprocess.Popen[bytes], watch: Watch, deadline: float, every: float) -> tuple[int, float]:
-    """Looks until the process has ended; its status and the CPU seconds of all that were waited for."""
+    """Samples until the process has ended; returns its status and the CPU seconds of all processes waited for."""
     next_look = time.monotonic()
     while True:
         number, status, usage = os.wait4(process.pid, os.WNOHANG)
@@ -275,7 +275,7 @@ def _wait(process: subprocess.Popen[bytes], watch: Watch, deadline: float, every
 
 
 def kill(watch: Watch) -> None:
-    """Kills all processes that a watch has seen and that still run."""
+    """Kills all processes of a watch that still run."""
     watch.look()
     for number in watch.left_behind():
         with suppress(ProcessLookupError):
@@ -283,7 +283,7 @@ def kill(watch: Watch) -> None:
 
 
 def _lingering(watch: Watch, *, grace: float = 2.0) -> list[int]:
-    """Who still lives a moment after the command has ended."""
+    """The processes that still live a moment after the command has ended."""
     deadline = time.monotonic() + grace
     while (left := watch.left_behind()) and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -1,8 +1,8 @@
-"""The protocol of 2022, from which this project's idea comes, reimplemented from its description as an MPI program.
+"""The protocol of 2022, the origin of this project's idea, reimplemented from its description as an MPI program.
 
     gather      every seat pickles its action to the environment
-    bcast       the environment pickles all answers (observations, rewards, ends, infos of all entities) to all seats
-    bcast       and once more the first observations of all entities when an episode has ended
+    bcast       the environment pickles all replies (observations, rewards, ends, infos of all entities) to all seats
+    bcast       when an episode has ended, also the first observations of all entities
     allgather   at every step all workers of a policy exchange whether an episode has ended, and its result
 
 The root, and each process that has finished, waits in a blocking gather, as in the original.
@@ -26,11 +26,11 @@ from mpi4py import MPI
 import baseline
 from games import Clocked
 
-ACTIONS = 5  # of every game that is played here
+ACTIONS = 5  # of every game of the comparison
 
 
 class Environment:
-    """The process of a match that steps its game; rank 0 of the match."""
+    """The process that steps the game of a match; rank 0 of the match."""
 
     def __init__(self, match: MPI.Comm, told: Mapping[str, Any]) -> None:
         self.game = Clocked(
@@ -65,7 +65,7 @@ class Worker:
         self.seen = match.bcast(None)[self._seat]
 
     def tick(self) -> None:
-        """One action, and what all policies' workers hear of it."""
+        """One action, and the exchange with all workers."""
         self._match.gather(self._action())
         observations, rewards, over, _ = self._match.bcast(None)
         self.seen = observations[self._seat]
@@ -90,7 +90,7 @@ def take_part(playing: MPI.Comm, told: Mapping[str, Any]) -> None:
     match = playing.Split(number, place)
     policies = sorted({name for row in told["matches"] for name in row})
     color = policies.index(told["matches"][number][place - 1]) if place else len(policies)
-    policy = playing.Split(color, playing.rank)  # workers of one policy; the environments' own is never used
+    policy = playing.Split(color, playing.rank)  # of the workers of one policy; the environments do not use theirs
     if place == 0:
         environment = Environment(match, told)
         baseline.play(playing, environment.tick, told)

@@ -1,7 +1,7 @@
-"""Random configurations of runs, and what two runs of one configuration must have in common to the last byte.
+"""Random configurations of runs, and the results that must have the same bytes in two runs of one configuration.
 
-Everything that can decide where a run stands when a process dies is drawn: algorithms and how often their workers meet,
-both ways to learn together, copies and lanes, leagues of every generator and rule, evaluations, recordings, ranks.
+Drawn are: algorithms and how often their workers synchronize, `sync` by gradients or samples, copies and lanes, leagues
+of every generator and rule, evaluations, recordings, ranks.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _NAMES = ("blue", "red", "green", "gold")
 
 
 class RandomRun(NamedTuple):
-    """A configuration and on how many ranks it is played."""
+    """A configuration, and the number of ranks that play it."""
 
     config: Config
     ranks: int
 
 
 def random_run(seed: int) -> RandomRun:
-    """The run that a seed stands for: short, with 1 to 4 boundaries in each round."""
+    """The run of a seed: short, with 1 to 4 boundaries in each round."""
     chance = random.Random(seed)
     draw = chance.choices([_duel, _pendulum, _spread], [8, 1, 1])[0]
     leg = chance.choice([40, 60, 100])
@@ -60,7 +60,7 @@ def _duel(chance: random.Random) -> Config:
     if kind < 0.3 and generator != "exploiters":
         policies[names[-1]] = {"algorithm": "random"}
     elif kind < 0.6:
-        policies = dict.fromkeys(names, policies["blue"])  # alike: a population, whose policies may become copies
+        policies = dict.fromkeys(names, policies["blue"])  # equal: a population, whose policies may become copies
     game = {"make": "touchdown", "kwargs": {"team_size": 1, "max_steps": chance.choice([20, 40])}}
     found: Config = {"envs": {"game": game}, "policies": policies}
     if not league:
@@ -112,7 +112,7 @@ def _spread(chance: random.Random) -> Config:
 
 
 def _learner(chance: random.Random, algorithms: tuple[str, ...]) -> Config:
-    """A policy that learns, with options of its own."""
+    """A policy that learns, with random options."""
     algorithm = chance.choice(algorithms)
     own = algorithm.startswith("sb3:")
     options: Config
@@ -134,7 +134,7 @@ def _learner(chance: random.Random, algorithms: tuple[str, ...]) -> Config:
 
 
 def left_by(run: Path) -> dict[str, Any]:
-    """What a finished run has left in its folder that must not depend on ranks, on time or on deaths."""
+    """The results of a finished run that must not depend on ranks, on time or on deaths."""
     found: dict[str, Any] = {}
     for pattern in ("checkpoints/**/*.ckpt", "snapshots/**/*.ckpt", "samples/**/*.npz", "replays/**/*.replay"):
         found |= {str(path.relative_to(run)): path.read_bytes() for path in run.glob(pattern)}
@@ -142,7 +142,7 @@ def left_by(run: Path) -> dict[str, Any]:
     for name in ("metrics.jsonl", "evaluations.jsonl", "rounds.jsonl"):
         policies: dict[
             str, list[Any]
-        ] = {}  # policies learn side by side: the lines of each are compared for themselves
+        ] = {}  # policies learn at the same time: the lines of each are compared separately
         for text in (run / name).read_text().splitlines() if (run / name).exists() else ():
             line = json.loads(text)
             policies.setdefault(str(line.get("policy")), []).append({**line, "seconds": 0, "time": 0})
@@ -151,5 +151,5 @@ def left_by(run: Path) -> dict[str, Any]:
 
 
 def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """The names of what differs between two results of `left_by`."""
+    """The names of the differences between two results of `left_by`."""
     return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))

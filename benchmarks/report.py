@@ -1,4 +1,4 @@
-"""Writes `benchmarks/RESULTS.md` from the JSON files in `benchmarks/results`; nothing in it is typed by hand.
+"""Writes `benchmarks/RESULTS.md` from the JSON files in `benchmarks/results`.
 
 python benchmarks/report.py [--results FOLDER] [--output FILE]
 """
@@ -38,7 +38,7 @@ Result = Mapping[str, Any]
 
 
 def read(folder: Path) -> list[Result]:
-    """All results of a folder, in the order of the promises; others after them."""
+    """All results of a folder, in the order of the promises; other results after them."""
     found = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
     return sorted(found, key=lambda data: ORDER.index(data["name"]) if data["name"] in ORDER else len(ORDER))
 
@@ -77,7 +77,7 @@ def when(data: Result) -> str:
 
 
 def conditions(data: Result) -> str:
-    """The machine and how busy it was with other things."""
+    """The machine, and its load before and after."""
     of = data["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in of["versions"].items())
     load = data["load"]

@@ -1,4 +1,4 @@
-"""The report: how long the page of a large league takes, and how large it is.
+"""The report: time and size of the page of a large league.
 
 A run folder of 12 policies, 36 snapshots and 20 rounds is written, with results drawn from known strengths; `arena
 report` makes its page in a process of its own, on one core.
@@ -32,7 +32,7 @@ def measure(episodes: int) -> Sample:
 
 
 def benchmark(settings: Settings) -> Report:
-    """Makes the page some times."""
+    """Measures the page several times."""
     episodes = settings.pick(EPISODES, FEW)
     case = f"{episodes} episodes"
     measured = interleave([Case(case, partial(measure, episodes))], settings.repeats, say=say)

@@ -1,4 +1,4 @@
-"""Runs of the arena and of what it is compared with, started as a user starts them."""
+"""Runs of the arena and of the programs that it is compared with, started as a user starts them."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from harness import HERE
 from processes import Failed, Finished
 
 PPO = {"n_steps": 64, "minibatch_size": 256, "n_epochs": 4}
-"""Options of `ppo` in benchmarks of anything but learning: stated, so that other defaults change no result."""
+"""Options of `ppo` in all benchmarks except those of learning: stated, so that new defaults change no result."""
 
 _LAUNCHER_VARIABLES = ("OMPI_", "PMIX_", "PMI_", "PRTE_")
 
 
 class Run(NamedTuple):
-    """A run that has ended well."""
+    """A run that has ended with status 0."""
 
     finished: Finished
     progress: list[stamps.Progress]
-    folder: Path  # the run folder; gone when the `with` that made it ends
+    folder: Path  # the run folder; removed when its `with` block ends
     plan: Mapping[str, Any]
 
     @property
@@ -41,7 +41,7 @@ class Run(NamedTuple):
 
     @property
     def first(self) -> float:
-        """Seconds from the start of the command until the last of all games had played its first tick."""
+        """Seconds from the start of the command until every game had played its first tick."""
         return max(noted.times[0] for noted in self.progress) - self.finished.begun
 
     def ranks(self, role: str) -> list[int]:
@@ -50,7 +50,7 @@ class Run(NamedTuple):
 
 
 def environment() -> dict[str, str]:
-    """The caller's variables as if no launcher had started it, with the benchmarks and the arena in reach."""
+    """The caller's variables without those of a launcher; the benchmarks and the arena can be imported."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_LAUNCHER_VARIABLES)}
     path = os.pathsep.join(filter(None, (str(HERE.parent), str(HERE), kept.get("PYTHONPATH", ""))))
     as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -60,7 +60,7 @@ def environment() -> dict[str, str]:
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """A folder for one run, with `notes` in it; gone afterwards."""
+    """A temporary folder for one run, with `notes` in it."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         (Path(name) / "notes").mkdir()
         yield Path(name)
@@ -76,7 +76,7 @@ def arena(config: Mapping[str, Any], *, ranks: int | None = None, **watching: An
     """`arena train`, with a clock around its games.
 
     Args:
-        config: as the YAML file would give it; an environment whose kwargs have a `notes` of None gets the folder.
+        config: as in a YAML file; an environment whose kwargs have a `notes` of None gets the folder.
         ranks: processes; None: as many as the plan needs.
         watching: for `processes.run`.
 
@@ -87,7 +87,9 @@ def arena(config: Mapping[str, Any], *, ranks: int | None = None, **watching: An
         for game in (given := json.loads(json.dumps(config)))["envs"].values():
             if "notes" in game["kwargs"]:
                 game["kwargs"]["notes"] = str(folder / "notes")
-        given.setdefault("checkpoint_every", given["ticks"])  # one leg: each one has a game, and so a clock, of its own
+        given.setdefault(
+            "checkpoint_every", given["ticks"]
+        )  # one leg, because each leg makes its own game with its own clock
         (folder / "config.yaml").write_text(yaml.safe_dump(given))
         command = [sys.executable, "-m", "arena", "train", "config.yaml", "--run-dir", "run"]
         command += ["--ranks", str(ranks)] if ranks else []
@@ -98,11 +100,11 @@ def arena(config: Mapping[str, Any], *, ranks: int | None = None, **watching: An
 
 @contextmanager
 def program(script: str, options: Mapping[str, Any], *, ranks: int, **watching: Any) -> Iterator[Run]:
-    """One of our MPI programs, under the launcher and with the flags that `arena train` uses.
+    """An MPI program of this folder, under the launcher and with the flags of `arena train`.
 
     Args:
         script: its file in this folder.
-        options: given to it as JSON, with the folder for its `notes`.
+        options: passed to it as JSON, with the folder for its `notes`.
         ranks: processes.
         watching: for `processes.run`.
     """
@@ -114,7 +116,7 @@ def program(script: str, options: Mapping[str, Any], *, ranks: int, **watching: 
 
 @contextmanager
 def alone(python: str, script: str, options: Mapping[str, Any], **watching: Any) -> Iterator[Run]:
-    """One of our programs that needs no launcher, in a Python of its own."""
+    """A program of this folder that needs no launcher, run by the given Python."""
     with scratch() as folder:
         told = json.dumps({**options, "notes": str(folder / "notes")})
         finished = ended_well([python, str(HERE / script), told], folder, **watching)
@@ -141,7 +143,7 @@ def ended_well(command: Sequence[str], folder: Path, *, timeout: float = 300.0, 
     """Runs a command that has to succeed and to leave no process behind.
 
     Raises:
-        Failed: it does not.
+        Failed: it has failed, or left a process behind.
     """
     finished = processes.run(command, cwd=folder, environment=environment(), timeout=timeout, **watching)
     if finished.code:
@@ -158,7 +160,7 @@ def clocked(game: str, kwargs: Mapping[str, Any], *, every: int = 1, score: bool
 
 
 def ticks_for(config: Mapping[str, Any], seconds: float, *, probe: int) -> int:
-    """How many ticks of a configuration take about so long: asks a run of `probe` ticks per match."""
+    """The number of ticks of a configuration that take about this time, from a run of `probe` ticks per match."""
     with arena({**config, "ticks": probe}) as run:
         slowest = run.window.rate / len(run.progress)
     return max(probe, int(slowest * seconds))

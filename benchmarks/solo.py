@@ -1,4 +1,4 @@
-"""One lane of touchdown with a random opponent as a Gymnasium environment, for those who take no other form."""
+"""One lane of touchdown with a random opponent, as a Gymnasium environment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Solo(gymnasium.Env[Any, Any]):
     Args:
         notes: folder for the stamps, or None.
         every: ticks between two stamps.
-        seed: of the game and of red, where `reset` is given none.
+        seed: of the game and of red, if `reset` gets none.
     """
 
     metadata = {"render_modes": []}
@@ -32,7 +32,7 @@ class Solo(gymnasium.Env[Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         begin = self._seed if seed is None else seed
-        self._seed = None  # later episodes go on with the stream
+        self._seed = None  # later episodes continue the random stream
         return self._game.reset(self._all, [begin]).observations[0][0], {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:

@@ -1,7 +1,7 @@
-"""Stamps: when a count was reached, noted in memory and written to a file in the end.
+"""Time stamps of a count, kept in memory and written to a file at the end.
 
 The process that steps a game notes its own progress, so that every contestant is timed in the same way and the time
-that processes need to start is no part of a rate. `time.monotonic` is one clock for all processes of a machine.
+that processes need to start is not part of a rate. `time.monotonic` is one clock for all processes of a machine.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Stamps:
             self._next = self.count + self._every
 
     def goal(self) -> None:
-        """Notes that a goal is reached, the first time that it is said."""
+        """Notes the time of the first call: a goal is reached."""
         if self.reached is None:
             self.reached = time.monotonic()
 
     def write(self) -> None:
-        """Writes what was noted; nothing when nothing was."""
+        """Writes the stamps, if there are any."""
         if self._folder is None or not self.count:
             return
         noted = {"times": list(self._times), "counts": list(self._counts), "reached": self.reached}
@@ -60,14 +60,14 @@ class Stamps:
 
 
 class Progress(NamedTuple):
-    """What one process has noted."""
+    """The stamps of one process."""
 
     times: Sequence[float]  # seconds of the monotonic clock, rising
     counts: Sequence[int]
     reached: float | None = None
 
     def at(self, moment: float) -> float:
-        """The count at a moment, between two notes as if it had grown evenly."""
+        """The count at a moment, interpolated between two stamps."""
         return float(np.interp(moment, self.times, self.counts))
 
 
@@ -77,7 +77,7 @@ class Window:
 
     begin: float
     end: float
-    count: float  # of all together
+    count: float  # of all processes together
 
     @property
     def seconds(self) -> float:
@@ -90,16 +90,16 @@ class Window:
 
 
 def read(folder: str | Path) -> list[Progress]:
-    """What the processes that have ended have noted in a folder."""
+    """The stamps in a folder, written by processes that have ended."""
     return [Progress(**json.loads(path.read_text())) for path in sorted(Path(folder).glob("*.json"))]
 
 
 def window(progress: Sequence[Progress], *, skip: float = 0.2) -> Window:
-    """The stretch from when the last process has begun to when the first one has ended, without its first part.
+    """The period from the start of the last process to the end of the first one, without its first part.
 
     Args:
         progress: of all processes that count.
-        skip: share of the stretch that is left out at its beginning: caches and pauses settle there.
+        skip: share of the period to leave out at its beginning, where caches fill.
 
     Raises:
         ValueError: no process has recorded anything, or there is no moment at which all were working.
@@ -112,6 +112,6 @@ def window(progress: Sequence[Progress], *, skip: float = 0.2) -> Window:
     if end <= begin:
         raise ValueError(
             f"the last of {len(progress)} processes began {first - end:.2f} s after the first had ended; "
-            "use more ticks, so that all of them are at work at the same time"
+            "use more ticks, so that all of them work at the same time"
         )
     return Window(begin, end, sum(noted.at(end) - noted.at(begin) for noted in progress))

@@ -1,8 +1,8 @@
 """Starting: 6 processes, four of which import torch, until the first tick is played.
 
 Time runs from the start of the command `arena train` until the game has played its first tick. For comparison: the
-launcher with 6 processes that do nothing, and with four that import torch. Whether a process has torch is seen from
-outside, in the files that it has mapped; unshared memory is the most that was seen during the run.
+launcher with 6 processes that do nothing, and with four that import torch. Whether a process has imported torch is
+read from its mapped files; unshared memory is the largest sample of the run.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ def config(ticks: int) -> dict[str, Any]:
 
 
 def start(ticks: int) -> Sample:
-    """One run; what its processes hold is looked at in `hold`."""
+    """Times of one run, without sampling its memory."""
     with runs.arena(config(ticks)) as run:
         return {"s to the first tick": run.first, "s in all": run.finished.wall, "CPU s in all": run.finished.cpu}
 
 
 def hold(ticks: int) -> Sample:
-    """One run whose memory is watched."""
+    """Memory of the processes of one run."""
     with runs.arena(config(ticks), memory=True) as run:
         held = {role: run.ranks(role)[0] for role in (*LEAN, "worker")}
         figures = {f"MB of the {role}": run.finished.peak_of_rank(rank) / 1e6 for role, rank in held.items()}
@@ -54,7 +54,7 @@ FOUR_TORCHES = "from mpi4py import MPI\nif MPI.COMM_WORLD.rank > 1: import torch
 
 
 def benchmark(settings: Settings) -> Report:
-    """Measures how long it takes and what is held."""
+    """Measures times and memory."""
     cases = [
         Case("arena", partial(start, settings.pick(256, 64))),
         Case("arena, watched", partial(hold, settings.pick(2048, 128))),

@@ -1,4 +1,4 @@
-"""The terms on which all learners meet: the same game, network, epochs, minibatch and numbers."""
+"""The common terms of all compared learners: the same game, network, epochs, minibatch and numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Terms:
-    """What one contestant is told; the names are those of our PPO where it has them."""
+    """The options of one contestant, with the names of the arena's PPO where it has them."""
 
     notes: str | None = None  # folder for the stamps
     env: str = "fused"  # fused; async: one process per lane; rllib, rllib-multi
@@ -25,7 +25,7 @@ class Terms:
     ent_coef: float = 0.01
     vf_coef: float = 0.5
     max_grad_norm: float = 0.5
-    samples: int = 1_000_000  # to learn from, unless the time is up before
+    samples: int = 1_000_000  # to learn from, unless the time ends before
     seconds: float = 60.0
     threads: int = 1  # of torch
     seed: int = 1

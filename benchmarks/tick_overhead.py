@@ -1,7 +1,7 @@
-"""The price of a tick: 6 processes, vector observations, a game that costs nothing.
+"""The cost of a tick: 6 processes, vector observations, a game without work.
 
-Compared are the arena, one typed Gather and Scatter of the same bytes, the same with the game and the copies
-that any user of these bytes needs, and the pickled protocol of 2022.
+Compared are the arena, one typed Gather and Scatter of the same bytes, the same with the game and the copies that every
+user of these bytes needs, and the pickled protocol of 2022.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import runs
 from harness import Case, Report, Sample, Settings, interleave, main, method, say
 
 RANKS = 6  # root, environment, four seats
-EMPTY = {"shape": [8]}  # what a player sees in touchdown, two against two
+EMPTY = {"shape": [8]}  # the observation in touchdown, two against two
 EVERY = 50  # ticks between two stamps
 
 
@@ -50,7 +50,7 @@ def program(script: str, **told: Any) -> Sample:
 
 
 def cases(lanes: int, settings: Settings) -> list[Case]:
-    """All contestants with so many lanes."""
+    """All contestants with this number of lanes."""
     seconds = settings.pick(4.0, 0.5)
     ticks = settings.pick(0, 4000) or runs.ticks_for(config(lanes, 1), seconds, probe=3000)
     told = {"kwargs": EMPTY, "lanes": lanes, "seconds": seconds}
@@ -64,7 +64,7 @@ def cases(lanes: int, settings: Settings) -> list[Case]:
 
 
 def benchmark(settings: Settings) -> Report:
-    """Measures with one lane and with many."""
+    """Measures with one lane and with many lanes."""
     sizes = settings.pick((1, 16), (1,))
     measured = interleave([case for lanes in sizes for case in cases(lanes, settings)], settings.repeats, say=say)
     report = Report("tick_overhead", "Tick overhead, 6 processes", measured, method(__doc__))

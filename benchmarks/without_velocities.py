@@ -1,4 +1,4 @@
-"""Gymnasium's games of which only positions are seen: who does not remember cannot know how fast anything moves.
+"""Gymnasium's games with observations of positions only: a policy without memory cannot know velocities.
 
 They run in environment processes, so this module imports neither torch nor MPI.
 """

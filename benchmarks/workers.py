@@ -53,18 +53,18 @@ class Keeps(Constant):
         return {"weights": self._weights}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes them on."""
+        """Loads the weights."""
         self._weights[:] = state["weights"]
 
 
 class Thinks:
-    """Thinks about every row for so long, asleep, and plays action 0; block by block where the lanes move in blocks.
+    """Sleeps for a time per row, and plays action 0; block by block if the lanes move in blocks.
 
     Args:
         env: the game.
         group: not used.
         ticks: not used.
-        seconds_per_row: how long.
+        seconds_per_row: of sleep.
     """
 
     face = "vector"
@@ -90,15 +90,15 @@ class GroupUpdate:
     """Times gradients of three kinds in turns, and logs the seconds of each kind.
 
         alone      every worker keeps its gradients
-        met        the same, and after every gradient the workers wait for each other
-        averaged   the same, and after every gradient it is averaged over the group
+        met        the same, with a barrier after every gradient
+        averaged   the same, and every gradient is averaged over the group
 
-    All workers begin a turn together and end it together, so all kinds hold the same waiting for the slowest one.
+    All workers begin a turn together and end it together, so all kinds include the same waiting for the slowest worker.
 
     Args:
-        env: stepped once after each kind had its turn, so that the run has ticks.
+        env: stepped once after a turn of each kind, so that the run has ticks.
         group: the workers.
-        ticks: so many turns of each kind are played.
+        ticks: number of turns of each kind.
         updates: gradients per turn.
         minibatch: transitions per gradient.
         hidden: width of the two hidden layers; 280 gives 101,376 parameters.
@@ -110,7 +110,7 @@ class GroupUpdate:
     def __init__(
         self, env: Any, group: Any, *, ticks: int, updates: int = 20, minibatch: int = 1024, hidden: int = 280
     ) -> None:
-        import torch  # here alone: other workers of this module do not pay for it
+        import torch  # only here: the other workers of this module do not need it
 
         torch.set_num_threads(1)
         generator = torch.Generator().manual_seed(1)
@@ -136,7 +136,7 @@ class GroupUpdate:
         }
         self._env.reset()
         self._group.broadcast(self._network)
-        for after in kinds.values():  # the first of everything is slow
+        for after in kinds.values():  # the first call of each kind is slow
             self._turn(after)
         while True:
             figures: dict[str, float] = {"parameters": sum(parameter.numel() for parameter in self._parameters)}

@@ -2,10 +2,10 @@
 
     environment_process   one match: actions in, one joint step, each seat's own part out
     workers               four copies of a match, and the group that their workers form
-    proxy                 what lies between an algorithm and its game, and the bytes of one tick
+    proxy                 the layers between an algorithm and its game, and the bytes of one tick
     match_2v2             the processes of the smallest run of two teams
-    round_robin           the processes of the large one
-    legs                  from boundary to boundary, resumed, and with a process that dies
+    round_robin           the processes of a large run
+    legs                  legs and boundaries, a resumed run, and the death of a process
     rounds                how a league makes the matches of a round from earlier results
     imports               the packages of the arena, and which of them imports which
 
@@ -40,7 +40,7 @@ SHOWN_ROUNDS = 4  # of a league
 
 
 class Scene(NamedTuple):
-    """A plan, and what the games of its first match look like."""
+    """A plan, and the game of its first match."""
 
     config: str
     plan: Plan
@@ -101,7 +101,7 @@ def lane_grid(sheet: Sheet, x: float, y: float, scene: Scene, *, size: float, co
         left, top = x + lane % columns * (size + 5), y + lane // columns * (size + 5)
         sheet.box(left, top, size, size, fill=PAPER, stroke="#9aa5b1", radius=3)
         for entity, color in colors.items():
-            place = 7 * lane + 5 * entity  # anywhere, as long as it looks like a game
+            place = 7 * lane + 5 * entity  # an arbitrary place
             across, down = 0.2 + 0.6 * (place % 11) / 10, 0.18 + 0.64 * entity / max(1, len(colors) - 1)
             sheet.disc(left + size * across, top + size * down, size * 0.085, fill=color)
 
@@ -239,7 +239,7 @@ class Field(NamedTuple):
 
 
 def proxy() -> str:
-    """What lies between an algorithm and its game, and the bytes of one tick."""
+    """The layers between an algorithm and its game, and the bytes of one tick."""
     scene = Scene.of("touchdown_2v2.yaml")
     sheet = Sheet(
         612,
@@ -387,7 +387,7 @@ def _rank_tag(sheet: Sheet, right: float, top: float, rank: int) -> None:
 
 
 def round_robin() -> str:
-    """The processes of the large run."""
+    """The processes of a large run."""
     scene = Scene.of("round_robin_4x5.yaml")
     plan = scene.plan
     pairs = sorted({match.entry for match in plan.matches})

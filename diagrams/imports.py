@@ -16,16 +16,16 @@ import networkx
 from svg import CARD, MUTED, Sheet
 
 HERE = Path(__file__).resolve().parent
-ROW = 92  # from one row of boxes to the next
+ROW = 92  # distance between two rows of boxes
 BOX = 98  # width of a package
-SWEEPS = 24  # over the rows, to order them
+SWEEPS = 24  # passes over the rows, to order them
 
 Place = tuple[str, int]
 """A package, or the package that an arrow leads to, and a row, counted from the bottom."""
 
 
 def imports() -> str:
-    """The packages of the arena in rows, with an arrow from each package to what it imports."""
+    """The packages of the arena in rows, with an arrow from each package to the packages that it imports."""
     graph = networkx.DiGraph()
     for path in sorted((HERE.parent / "arena").rglob("*.py")):
         importer = _package(path.relative_to(HERE.parent).with_suffix("").parts)
@@ -36,7 +36,7 @@ def imports() -> str:
     circles = networkx.condensation(graph)  # packages that import each other become one node
     names = {node: ", ".join(sorted(circles.nodes[node]["members"])) for node in circles}
     packages = networkx.relabel_nodes(circles, names)
-    heights = dict.fromkeys(sorted(packages), 0)  # the longest way down
+    heights = dict.fromkeys(sorted(packages), 0)  # the length of the longest path down
     for name in reversed(list(networkx.topological_sort(packages))):
         heights[name] = max((heights[other] + 1 for other in packages.successors(name)), default=0)
     sheet = Sheet(
@@ -99,7 +99,7 @@ def _package(parts: Sequence[str]) -> str | None:
 
 
 def _imported(node: ast.AST) -> Iterator[str]:
-    """The full names of what a module imports when it runs, also inside functions."""
+    """The full names of the modules that a module imports when it runs, also inside functions."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom) and node.module:

@@ -1,7 +1,7 @@
 """A sheet of paper for box-and-arrow pictures, kept as SVG text.
 
-Every call draws on top of what is there. Lengths are in pixels of a sheet that is 900 wide; y points down. The text
-depends on nothing but the calls, so a picture can be compared with the one made before.
+Every call draws on top of earlier ones. Lengths are in pixels of a sheet that is 900 wide; y points down. The text
+depends on the calls alone, so a test can compare a picture with its file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def tint(color: str, share: float) -> str:
 
 
 class Sheet:
-    """A picture in the making: opaque, so that it reads on dark pages too."""
+    """A picture with an opaque background, readable on dark pages too."""
 
     def __init__(self, height: float, *, title: str, describe: str, width: float = 900) -> None:
         self.width, self.height = width, height
@@ -91,7 +91,7 @@ class Sheet:
         )
 
     def disc(self, x: float, y: float, radius: float, *, fill: str, stroke: str = "none") -> None:
-        """A filled circle around a middle."""
+        """A filled circle around a point."""
         self._add("circle", cx=number(x), cy=number(y), r=number(radius), fill=fill, stroke=stroke)
 
     def text(

@@ -58,21 +58,24 @@ class A2C(PPO):
 
     def update(self, batch: Batch, largest: int) -> Metrics:
         """The one gradient step of an update; its metrics."""
-        what = f"update {self.updates + 1}"
-        metrics = self.group_learner.mean_gradients(batch, self.backward, self.metric_names, self.optimizer, what=what)
-        self.group_learner.step([self.optimizer], self.learning_rate, what=what)
+        label = f"update {self.updates + 1}"
+        metrics = self.group_learner.mean_gradients(
+            batch, self.backward, self.metric_names, self.optimizer, label=label
+        )
+        self.group_learner.step([self.optimizer], self.learning_rate, label=label)
         return metrics
 
     def backward(self, batch: Batch) -> Tensor:
         """Adds the gradient of the loss to `grad` of the weights; returns the means of `metric_names`."""
-        if closed_form.applies(self.network.encoder, self.device):
+        if closed_form.applies(self, A2C, self.network.encoder):
             return actor_critic.a2c(self.network, batch, self.options).mean(1)
         loss, metrics = self.loss(batch)
         torch.autograd.backward([loss])
         return metrics.detach()
 
+    # perceptrons on the CPU use policies/closed_form/actor_critic.py; tests/unit/test_closed_form.py compares both
     def losses(self, network: ActorCritic, batch: Batch) -> Tensor:
-        """-log pi(a|s) A, (R - V(s))^2 and the entropy of each transition, [3, N]; see also `policies.closed_form`."""
+        """-log pi(a|s) A, (R - V(s))^2 and the entropy of each transition, [3, N]."""
         policy, values = network.policy_and_value(batch.observations, batch.masks, batch.lengths)
         policy_loss = -policy.log_prob(batch.actions) * batch.advantages
         return torch.stack([policy_loss, (values - batch.returns).square(), policy.entropy()])

@@ -81,7 +81,7 @@ class Options(AlgorithmOptions, frozen=True, kw_only=True):
     batch_size: Count = 256  # decisions per worker in one gradient step
     train_every: Count = 128  # ticks between two updates
     gradient_steps: Count = 128  # of one update
-    max_grad_norm: Positive | None = None  # longest gradient that is stepped on; null: any
+    max_grad_norm: Positive | None = None  # gradients are scaled down to this norm at most; null: never
     hidden_sizes: Sizes = (64, 64)  # layers of the network
     activation: Activation = "tanh"  # tanh or relu
     device: Device = "cpu"  # cpu, cuda, or auto: cuda where there is one
@@ -206,12 +206,12 @@ class BehaviorCloning(Algorithm):
 
     def update(self, shuffled: Iterator[Demonstrations]) -> Metrics:
         """The gradient steps of one update, the same number at every worker; means of the metrics."""
-        what, history = f"update {self.updates + 1}", []
+        label, history = f"update {self.updates + 1}", []
         names = ("loss", "distance" if self._plays_mean else "agreement")
         for _ in range(self.options.gradient_steps):
             batch = next(shuffled).to(self.device)
-            history.append(self.group_learner.mean_gradients(batch, self.backward, names, self.optimizer, what=what))
-            self.group_learner.step([self.optimizer], self.options.learning_rate, what=what)
+            history.append(self.group_learner.mean_gradients(batch, self.backward, names, self.optimizer, label=label))
+            self.group_learner.step([self.optimizer], self.options.learning_rate, label=label)
         self.gradient_steps += len(history)
         means = {name: float(np.mean([metrics[name] for metrics in history])) for name in names}
         return {**means, "gradient_steps": float(self.gradient_steps)}

@@ -4,10 +4,9 @@
     actor    loss = -mean of Q(s, mu(s)), differentiated through Q with respect to mu alone         eq. (6)
     targets  Q' and mu' follow Q and mu, by `tau` per gradient step
 
-How it is played, met and replayed is in `policies.common.off_policy`. The gradients of a step, the critic's and the
-actor's, are taken at the same weights and travel in one message; the paper moves the critic first. It also has batch
-normalization and weight decay, and lets actions join in the critic's second layer; those are left out, as in most of
-what came after it.
+Playing, replay and the exchange in the group are in `policies.common.off_policy`. The gradients of critic and actor are
+computed at the same weights, and the group averages them in one exchange; the paper moves the critic first. Its batch
+normalization, its weight decay and the actions' entry at the critic's second layer are left out, as in most later work.
 """
 
 from __future__ import annotations
@@ -58,16 +57,16 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
     buffer_size: Count = 1_000_000  # observations that the group's replay holds at most; the oldest go first
     batch_size: Count | Auto = AUTO  # transitions per worker in one gradient step; auto: 256 / workers, at least 64
     train_every: Count = 1  # ticks between two meetings of the group, at which it learns
-    training_intensity: Positive | Auto = AUTO  # transitions replayed per one collected; auto: 256 / (group rows)^0.75
+    training_intensity: Positive | Auto = AUTO  # replays per sample; auto: round(256 / (group's rows)^0.75), at least 1
     tau: PositiveFraction = 0.005  # how far the target networks move to what is learned; 1: they become a copy
     target_update_interval: Count = 1  # gradient steps between two moves of the target networks
-    max_grad_norm: Positive | None = None  # longest gradient that is stepped on; null: any
+    max_grad_norm: Positive | None = None  # gradients are scaled down to this norm at most; null: never
     hidden_sizes: Sizes = (256, 256)  # layers of the actor, and of the critic
     action_noise: Noise = "gaussian"  # gaussian, or correlated: an Ornstein-Uhlenbeck process, new in each episode
     noise_std: NonNegative = 0.1  # its standard deviation, in actions from -1 to 1
     noise_theta: Fraction = 0.15  # of the correlated noise: how much of itself it forgets per tick
 
-    ALONE, FALLS = 256.0, 0.75
+    INTENSITY_OF_ONE_ROW, INTENSITY_EXPONENT = 256.0, 0.75
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -146,12 +145,13 @@ class DDPG(OffPolicy):
 
     def backward(self, batch: Transitions) -> tuple[Tensor, Tensor]:
         """Adds the gradients of the losses to `grad` of the weights; means of the metrics, and the mean errors [N]."""
-        if closed_form.applies(self.network.critics.encoder, self.device):
+        if closed_form.applies(self, DDPG, self.network.critics.encoder):
             return deterministic.ddpg(self, batch, actor=self.actor_is_due)
         loss, metrics, errors = self.loss(batch)
         torch.autograd.backward([loss])
         return metrics, errors
 
+    # perceptrons on the CPU use policies/closed_form/deterministic.py; tests/unit/test_closed_form.py compares both
     def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
         """The sum of the losses, the means of the metrics, and the mean errors of the critics [N]."""
         critics = self.network.critics
@@ -163,9 +163,9 @@ class DDPG(OffPolicy):
         critic_loss = (batch.weights * errors.square()).mean(1).sum()
         losses, metrics = [critic_loss], [critic_loss, values.mean()]
         if self.actor_is_due:
-            seen = features.detach()  # which the critics learn
+            detached = features.detach()  # the critics' loss alone trains the encoder
             with frozen(critics):
-                losses.append(-critics(seen, self.network.actor(seen).tanh())[0].mean())
+                losses.append(-critics(detached, self.network.actor(detached).tanh())[0].mean())
             metrics.append(losses[-1])
         return torch.stack(losses).sum(), torch.stack(metrics).detach(), errors.detach().abs().mean(0)
 

@@ -3,11 +3,11 @@
     double       y = R + gamma^n Q'(s', argmax_a Q(s', a))         van Hasselt et al. 2016, arXiv 1509.06461
     dueling      Q(s, a) = V(s) + A(s, a) - mean of A(s, .)        Wang et al. 2016, arXiv 1511.06581, eq. (9)
     n_step       R, the sum of n discounted rewards                as in Hessel et al. 2018, arXiv 1710.02298
-    prioritized  what Q is most wrong about is replayed more often Schaul et al. 2016, arXiv 1511.05952
+    prioritized  transitions of large errors are replayed more     Schaul et al. 2016, arXiv 1511.05952
 
-Q' is the target network, y of an episode that terminated is R alone, and a forbidden action is neither played nor
-looked forward to. The loss is Huber's of Q(s, a) - y: its gradient is the error, cut to [-1, 1], as in the paper of
-2015. How it is played, met and replayed is in `policies.common.off_policy`.
+Q' is the target network. Where the episode has terminated, y is R alone. The maximum is over the allowed actions. The
+loss is Huber's of Q(s, a) - y: its gradient is the error, clipped to [-1, 1], as in the paper of 2015. Playing, replay
+and the exchange in the group are in `policies.common.off_policy`.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
     learning_rate: NonNegative = 1e-3  # step size of Adam; 0 plays without learning
     learning_rate_schedule: Schedule = "linear"  # constant, or linear: falls to 0 at the end of the run
     batch_size: Count = 64  # transitions per worker in one gradient step
-    training_intensity: Positive | Auto = AUTO  # transitions replayed per one collected; auto: 16 / sqrt(group's rows)
+    training_intensity: Positive | Auto = AUTO  # replays per sample; auto: round(16 / sqrt(group's rows)), at least 1
     n_step: Count = 3  # rewards that a transition sums before it asks for a value
-    double: bool = True  # the network chooses the next action, the target network says what it is worth
+    double: bool = True  # the network chooses the next action, the target network values it
     dueling: bool = True  # the network's last layer gives a value and advantages
     exploration_fraction: Fraction = 0.16  # part of the run in which epsilon falls
     exploration_initial_eps: Fraction = 1.0  # probability of a random action in the beginning
     exploration_final_eps: Fraction = 0.05  # and after it has fallen
 
-    ALONE, FALLS = 16.0, 0.5
+    INTENSITY_OF_ONE_ROW, INTENSITY_EXPONENT = 16.0, 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -187,22 +187,22 @@ class DQN(OffPolicy):
     def epsilon(self) -> float:
         """The probability of a random action now."""
         first, last = self.options.exploration_initial_eps, self.options.exploration_final_eps
-        fallen = self.progress / self.options.exploration_fraction if self.options.exploration_fraction else 1.0
-        return float(first + (last - first) * min(1.0, fallen))
+        decayed = self.progress / self.options.exploration_fraction if self.options.exploration_fraction else 1.0
+        return float(first + (last - first) * min(1.0, decayed))
 
     def _epsilon_greedy(
         self, leaves: Sequence[Tensor], mask: Tensor | None, epsilon: float, generator: torch.Generator
     ) -> Tensor:
         rows = leaves[0].shape[0]
-        curious = torch.rand(rows, generator=generator).numpy() < epsilon
-        count = np.count_nonzero(curious)
-        drawn = _uniform(rows, self.actions.outputs, mask, generator) if count else None
-        if drawn is not None and count == rows:  # often so with a single row: no need to ask the network
-            return drawn
+        explores = torch.rand(rows, generator=generator).numpy() < epsilon
+        count = np.count_nonzero(explores)
+        uniform = _uniform(rows, self.actions.outputs, mask, generator) if count else None
+        if uniform is not None and count == rows:  # often so with a single row: the network is not needed
+            return uniform
         greedy = allow(self.network(leaves), mask).argmax(1)
-        if drawn is None:
+        if uniform is None:
             return greedy
-        return torch.where(torch.from_numpy(curious).to(greedy.device), drawn.to(greedy.device), greedy)
+        return torch.where(torch.from_numpy(explores).to(greedy.device), uniform.to(greedy.device), greedy)
 
     def update(self, batch: Transitions) -> tuple[Metrics, Tensor]:
         """One gradient step of the group: its mean metrics, and this worker's temporal-difference errors [N]."""
@@ -211,12 +211,13 @@ class DQN(OffPolicy):
 
     def backward(self, batch: Transitions) -> tuple[Tensor, Tensor]:
         """Adds the gradient of the loss to `grad` of the weights; means of `metric_names`, and the errors [N]."""
-        if closed_form.applies(self.network.encoder, self.device):
+        if closed_form.applies(self, DQN, self.network.encoder):
             return q_learning.dqn(self, batch)
         loss, metrics, errors = self.loss(batch)
         torch.autograd.backward([loss])
         return metrics, errors
 
+    # perceptrons on the CPU use policies/closed_form/q_learning.py; tests/unit/test_closed_form.py compares both
     def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
         """Huber's loss of Q(s, a) - y, the means of `metric_names`, and the errors [N]."""
         taken = self.network(batch.observations).gather(1, batch.actions.unsqueeze(1)).squeeze(1)

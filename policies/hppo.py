@@ -202,19 +202,19 @@ class Hierarchy(ActorCritic):
 
     def value(self, leaves: Sequence[Tensor]) -> Tensor:
         """V(s, option) [N]; where that is undecided, the mean over all, as likely as the manager picks them."""
-        *seen, options = leaves
-        values = super().value([*seen, options.clamp(min=0)])
+        *observations, options = leaves
+        values = super().value([*observations, options.clamp(min=0)])
         undecided = options == UNDECIDED
         if undecided.any():
-            values[undecided] = self._expected([leaf[undecided] for leaf in seen])
+            values[undecided] = self._expected([leaf[undecided] for leaf in observations])
         return values
 
-    def _expected(self, seen: Sequence[Tensor]) -> Tensor:
+    def _expected(self, observations: Sequence[Tensor]) -> Tensor:
         count = self.manager.head.outputs
-        picks = [torch.full((len(seen[0]),), option, device=seen[0].device) for option in range(count)]
-        policy = self.manager.policy(seen)
+        picks = [torch.full((len(observations[0]),), option, device=observations[0].device) for option in range(count)]
+        policy = self.manager.policy(observations)
         likely = torch.stack([policy.log_prob(pick) for pick in picks]).exp()  # [n_options, N]
-        return (likely * torch.stack([super(Hierarchy, self).value([*seen, pick]) for pick in picks])).sum(0)
+        return (likely * torch.stack([super(Hierarchy, self).value([*observations, pick]) for pick in picks])).sum(0)
 
 
 class HPPO(PPO):
@@ -276,24 +276,24 @@ class HPPO(PPO):
 
         They are 1 where a decision was made and is over, its log-probability, value, advantage and return; 0 elsewhere.
         """
-        found, rollout, manager = super().evaluate(), self.rollout, self.network.manager
-        seen, decides = super().inputs(), rollout.decides
-        before = found.batch.size - rollout.ticks * rollout.rows  # open transitions of the last rollout come first
+        evaluation, rollout, manager = super().evaluate(), self.rollout, self.network.manager
+        inputs, decides = super().inputs(), rollout.decides
+        before = evaluation.batch.size - rollout.ticks * rollout.rows  # open transitions of the last rollout come first
         where = torch.from_numpy(np.flatnonzero(decides[:-1]))
-        *leaves, options = (leaf[before + where] for leaf in found.batch.observations)
+        *leaves, options = (leaf[before + where] for leaf in evaluation.batch.observations)
         log_probs, values = evaluate_network(manager, leaves, None, options, self.device)
         columns = torch.zeros(5, rollout.ticks * rollout.rows)
         columns[1, where], columns[2, where] = log_probs, values
-        known = torch.cat([columns[2], values_of(manager, seen.last, self.device)]).view(-1, rollout.rows)
-        turns = rollout.trajectories(known.numpy(), values_of(manager, seen.finals, self.device).numpy())
+        known = torch.cat([columns[2], values_of(manager, inputs.last, self.device)]).view(-1, rollout.rows)
+        turns = rollout.trajectories(known.numpy(), values_of(manager, inputs.finals, self.device).numpy())
         inside, after = rollout.discounts(self.options.gamma)
         rewards = self.normalization.rewards(rollout.rewards)
         turns = turns._replace(rewards=rewards * inside, active=decides[:-1], last_active=decides[-1])
-        worth = advantages_of(turns, gamma=after, gae_lambda=self.options.gae_lambda)
-        for row, array in ((0, worth.valid), (3, worth.advantages), (4, worth.returns)):
+        gae = advantages_of(turns, gamma=after, gae_lambda=self.options.gae_lambda)
+        for row, array in ((0, gae.valid), (3, gae.advantages), (4, gae.returns)):
             columns[row] = torch.from_numpy(array).float().flatten()
         columns = torch.cat([torch.zeros(5, before), columns], 1)
-        return found._replace(batch=found.batch.replace(decisions=columns.t().contiguous()))
+        return evaluation._replace(batch=evaluation.batch.replace(decisions=columns.t().contiguous()))
 
     def update(self, batch: Batch, largest: int) -> Metrics:
         """As of PPO; the manager's divergence is a mean over decisions."""
@@ -302,14 +302,14 @@ class HPPO(PPO):
         return {**metrics, "option_approx_kl": divergence / decisions if decisions else math.nan}
 
     def diverged(self, metrics: Metrics) -> bool:
-        """Whether the worker or the manager is further from what has played than `target_kl` allows."""
+        """Whether the KL divergence of the worker or of the manager exceeds 1.5 times `target_kl`."""
         limit, decisions = self.options.target_kl, metrics["option_decisions"]
         too_far = limit is not None and metrics["option_approx_kl"] > 1.5 * limit * decisions
         return super().diverged(metrics) or too_far
 
     def backward(self, batch: Batch) -> Tensor:
         """Adds the gradient of both losses to `grad` of the weights; returns the means of `metric_names`."""
-        if not closed_form.applies(self.network.encoder, self.device):
+        if not closed_form.applies(self, HPPO, self.network.encoder):
             return super().backward(batch)
         metrics = actor_critic.ppo(self.network, batch, self.options, 1 / batch.size).mean(1)
         decisions, share = self.decisions(batch), self.options.option_ticks / batch.size
@@ -319,6 +319,7 @@ class HPPO(PPO):
             [metrics, self.of_manager(actor_critic.ppo(self.network.manager, decisions, self.options, share), batch)]
         )
 
+    # perceptrons on the CPU use policies/closed_form/actor_critic.py; tests/unit/test_closed_form.py compares both
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The worker's loss and the manager's, see above, and the means of `metric_names`."""
         loss, metrics = super().loss(batch)
@@ -370,13 +371,13 @@ class HPPO(PPO):
         def act(observations: Any, infos: Mapping[str, Any]) -> NDArray[Any]:
             nonlocal course
             leaves, mask = to_leaves(space, observations), to_mask(infos, self.head.mask_size)
-            rows, seen = len(leaves[0]), self.normalization.observations(leaves)
+            rows, inputs = len(leaves[0]), self.normalization.observations(leaves)
             course = course if len(course.options) == rows else OptionState.fresh(rows)
             course = course.ended(np.broadcast_to(infos.get("_final_obs", False), rows))
-            picked = decide(self.network.manager.policy(moved(seen, self.device)), self.manager_head, rows).numpy()
+            picked = decide(self.network.manager.policy(moved(inputs, self.device)), self.manager_head, rows).numpy()
             options = np.where(course.options == UNDECIDED, picked, course.options)
             policy = self.network.policy(
-                moved([*seen, torch.from_numpy(options)], self.device), moved(mask, self.device)
+                moved([*inputs, torch.from_numpy(options)], self.device), moved(mask, self.device)
             )
             active = np.broadcast_to(infos.get("active", True), rows)
             course = course.after(options, active, self.options.option_ticks)

@@ -46,11 +46,11 @@ class Options(ddpg.Options, frozen=True, kw_only=True):
     buffer_size: Count = 1_000_000  # joint observations that the group's replay holds at most; the oldest go first
     learning_starts: Natural = 1_000  # joint transitions that the group collects with random actions before it learns
     batch_size: Count = 256  # joint transitions per team in one gradient step
-    training_intensity: Positive = 16.0  # joint transitions that are replayed per joint transition collected
+    training_intensity: Positive = 16.0  # replays per joint transition
     train_every: Count = 4  # ticks between two meetings of the group, at which it learns
     gamma: Fraction = 0.95  # discount per joint transition
     tau: PositiveFraction = 0.01  # how far the target networks move to what is learned; 1: they become a copy
-    max_grad_norm: Positive | None = 0.5  # longest gradient that is stepped on; null: any
+    max_grad_norm: Positive | None = 0.5  # gradients are scaled down to this norm at most; null: never
     hidden_sizes: Sizes = (64, 64)  # layers of each actor, and of the critic
     shared_actor: bool = True  # one actor for all entities, which is told who it is; false: one for each
     gumbel_temperature: NonNegative = 1.0  # of choices: lower values give gradients with less bias and more variance

@@ -98,7 +98,7 @@ class TeamEncoder(JointEncoder):
 class TeamInputs(NamedTuple):
     """What lanes have seen in a rollout, of all entities of a team or of those of a worker, `e` of them."""
 
-    seen: list[Tensor]  # leaves [T + 1, L, e, ...] on each tick, and after the last one
+    observations: list[Tensor]  # leaves [T + 1, L, e, ...] on each tick, and after the last one
     acts: Tensor  # bool [T + 1, L, e], who acts there
     finals: list[Tensor]  # leaves [K, ...] of episodes that were cut; empty where none was
     which: Tensor  # int64 [T, L, e], the place among those of an episode that was cut on a tick; -1: it was not
@@ -115,20 +115,20 @@ class TeamInputs(NamedTuple):
         def by_lane(ticks: Tensor) -> Tensor:
             return ticks.view(len(ticks), -1, entities, *ticks.shape[2:])
 
-        seen = [torch.cat(pair) for pair in zip(inputs.played, inputs.last, strict=True)]
-        seen = [leaf.view(rollout.ticks + 1, -1, *leaf.shape[1:]) for leaf in seen]
+        leaves = [torch.cat(pair) for pair in zip(inputs.played, inputs.last, strict=True)]
+        leaves = [leaf.view(rollout.ticks + 1, -1, *leaf.shape[1:]) for leaf in leaves]
         acts, which, stays = (by_lane(torch.from_numpy(column)) for column in (rollout.active, place, goes_on))
-        return cls([by_lane(leaf) for leaf in seen], acts, inputs.finals, which, stays)
+        return cls([by_lane(leaf) for leaf in leaves], acts, inputs.finals, which, stays)
 
     @classmethod
     def joined(cls, parts: Sequence[TeamInputs]) -> TeamInputs:
         """Those of a team, from its workers' in the order of their seats."""
-        seen, acts, finals, places, stays = zip(*parts, strict=True)
+        observations, acts, finals, places, stays = zip(*parts, strict=True)
         counts = [len(leaves[0]) if leaves else 0 for leaves in finals]
         firsts = [sum(counts[:number]) for number in range(len(parts))]
         which = [torch.where(part < 0, part, part + first) for part, first in zip(places, firsts, strict=True)]
         return cls(
-            seen=[torch.cat(leaves, 2) for leaves in zip(*seen, strict=True)],
+            observations=[torch.cat(leaves, 2) for leaves in zip(*observations, strict=True)],
             acts=torch.cat(acts, 2),
             finals=[torch.cat(leaves) for leaves in zip(*filter(None, finals), strict=True)],
             which=torch.cat(which, 2),
@@ -163,7 +163,7 @@ class MAPPO(PPO):
         """What the network is asked about the rollout: what each row sees, and beside it what its whole lane does."""
         own = super().inputs()
         team = self._with_others(TeamInputs.of(self.rollout, own, entities=len(self.own)))
-        beside = self._beside([leaf.flatten(0, 1) for leaf in team.seen], team.acts.flatten(0, 1))
+        beside = self._beside([leaf.flatten(0, 1) for leaf in team.observations], team.acts.flatten(0, 1))
         count = own.played[0].shape[0]
         played, last = ([leaf[part] for leaf in beside] for part in (slice(count), slice(count, None)))
         finals = [*own.finals, *self._beside_finals(self.rollout, team)] if own.finals else []
@@ -188,10 +188,10 @@ class MAPPO(PPO):
         which = team.which[at, lanes]  # [K, E]
         is_cut = which >= 0
         joint = []
-        for leaf, final in zip(team.seen, team.finals, strict=True):
-            seen = leaf[at + 1, lanes]
-            seen[is_cut] = final[which[is_cut]]
-            joint.append(seen)
+        for leaf, final in zip(team.observations, team.finals, strict=True):
+            after = leaf[at + 1, lanes]
+            after[is_cut] = final[which[is_cut]]
+            joint.append(after)
         return [*joint, is_cut | team.stays[at, lanes], self.own.start + rows % len(self.own)]
 
     # ------------------------------------------------------------------------------------------ what others ask for

@@ -44,13 +44,13 @@ class Options(sac.Options, frozen=True, kw_only=True):
     buffer_size: Count = 1_000_000  # joint observations that the group's replay holds at most; the oldest go first
     learning_starts: Natural = 1_000  # joint transitions that the group collects with random actions before it learns
     batch_size: Count = 256  # joint transitions per team in one gradient step
-    training_intensity: Positive = 16.0  # joint transitions that are replayed per joint transition collected
+    training_intensity: Positive = 16.0  # replays per joint transition
     train_every: Count = 4  # ticks between two meetings of the group, at which it learns
     gamma: Fraction = 0.95  # discount per joint transition
     tau: PositiveFraction = 0.01  # how far the target networks move to what is learned; 1: they become a copy
-    max_grad_norm: Positive | None = 0.5  # longest gradient that is stepped on; null: any
+    max_grad_norm: Positive | None = 0.5  # gradients are scaled down to this norm at most; null: never
     hidden_sizes: Sizes = (64, 64)  # layers of each actor, and of each critic
-    target_entropy: float | Auto = "auto"  # in nats; auto: minus the numbers of an action, or 0.3 of uniform choice
+    target_entropy: float | Auto = "auto"  # in nats; auto: minus the size of the Box, or 0.3 log(choices)
     shared_actor: bool = True  # one actor for all entities, which is told who it is; false: one for each
     gumbel_temperature: NonNegative = 1.0  # of choices: lower values give gradients with less bias and more variance
 
@@ -93,10 +93,10 @@ class MASAC(Centralized):
         return float(self.options.ent_coef) if temperature is None else float(temperature.log_alpha.detach().exp())
 
     def next_outputs(self, batch: Transitions, joint: Tensor) -> Tensor:
-        """Of the actors as they are now; the targets' encoder finds what theirs does, unless it learns."""
+        """Of the current actors; their encoder differs from the targets' only if it learns."""
         encoder = self.network.encoder
-        seen = encoder(batch.next_observations) if encoder.learns else joint
-        outputs: Tensor = self.network.actors(encoder.own(seen))
+        features = encoder(batch.next_observations) if encoder.learns else joint
+        outputs: Tensor = self.network.actors(encoder.own(features))
         return outputs
 
     def further_loss(self, outputs: Tensor, entropies: Tensor, acts: Tensor, mask: Tensor | None) -> Tensor | float:

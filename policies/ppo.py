@@ -97,10 +97,12 @@ class PPO(OnPolicy):
             noise = self.draw_noise(rollout.ticks - rollout.played)
             collect(self.env, self.head, rollout, self.act, noise)
             done = self.ticks_done + self.n_steps
+            # `updates` yields the metrics of one update. Without a barrier it yields, at rank 0, those of an update per
+            # full batch that has arrived, perhaps none; at the other workers nothing.
             for metrics in self.group_learner.updates(self.evaluate, self.update):
                 metrics = {**metrics, "learning_rate": self.learning_rate} if metrics else metrics
                 self.early_stops = int(metrics.get("early_stops", self.early_stops))  # of rank 0, if it learns for all
-                self.ticks_done = done
+                self.ticks_done = done  # before `record`, which may save the state
                 self.updates += 1
                 check = self.options.check_every and self.updates % self.options.check_every == 0
                 self.group_learner.record(metrics, self.state_dict, check=bool(check))
@@ -108,7 +110,7 @@ class PPO(OnPolicy):
             rollout.advance()
 
     def act(self, t: int, noise: Tensor, rows: Rows) -> NDArray[Any]:
-        """Actions of some rows on tick `t`, as learned from."""
+        """Samples actions of some rows on tick `t`; `head.to_env` makes the environment's of them."""
         leaves = self.normalization.observations(self.rollout.leaves(t, rows))
         policy, memory = self.network.act(moved(leaves, self.device), moved(self.rollout.mask(t, rows), self.device))
         if memory is not None:
@@ -123,22 +125,22 @@ class PPO(OnPolicy):
         Raises:
             FloatingPointError: a reward is not finite.
         """
-        rollout, (played, last, finals) = self.rollout, self.inputs()
+        rollout, (played, last, finals) = self.rollout, self.inputs()  # leaves: of T ticks, after them, of cut episodes
         _, masks, actions = rollout.flat()
         log_probs, values = evaluate_network(self.network, played, masks, actions, self.device)
         all_values = torch.cat([values, values_of(self.network, last, self.device)]).view(-1, rollout.rows)
         final_values = values_of(self.network, finals, self.device)
-        seen = rollout.trajectories(all_values.numpy(), final_values.numpy())
-        seen = seen._replace(rewards=self.normalization.rewards(rollout.rewards))
-        largest = torch.from_numpy(np.abs(seen.rewards)).max().float()  # what float32 does not hold is not finite
+        trajectories = rollout.trajectories(all_values.numpy(), final_values.numpy())
+        trajectories = trajectories._replace(rewards=self.normalization.rewards(rollout.rewards))
+        largest = torch.from_numpy(np.abs(trajectories.rewards)).max().float()  # infinite if too large for float32
         self.group_learner.check_finite({"largest_reward": float(largest)}, f"update {self.updates + 1}")
         batch = Batch(tuple(played), masks, actions, log_probs, values, values, values)
-        batch, seen = rollout.open.prepend(batch, seen)
-        found = advantages_of(seen, gamma=self.options.gamma, gae_lambda=self.options.gae_lambda)
-        rollout.open.keep(batch, seen, found.open)
-        advantages, returns = (torch.from_numpy(part).float().flatten() for part in (found.advantages, found.returns))
+        batch, trajectories = rollout.open.prepend(batch, trajectories)
+        gae = advantages_of(trajectories, gamma=self.options.gamma, gae_lambda=self.options.gae_lambda)
+        rollout.open.keep(batch, trajectories, gae.open)
+        advantages, returns = (torch.from_numpy(part).float().flatten() for part in (gae.advantages, gae.returns))
         batch = batch.replace(advantages=advantages, returns=returns)
-        return Evaluation(batch, found.valid, seen.terminated | seen.truncated)
+        return Evaluation(batch, gae.valid, trajectories.terminated | trajectories.truncated)
 
     def update(self, batch: Batch, largest: int) -> Metrics:
         """The gradient steps of one update, the same number at all workers; means of the metrics.
@@ -147,34 +149,35 @@ class PPO(OnPolicy):
             batch: of this worker, or of all where rank 0 learns for all.
             largest: transitions of the largest batch of the group.
         """
-        o, what = self.options, f"update {self.updates + 1}"
-        parts = math.ceil(largest / (int(o.minibatch_size) * self.group_learner.workers_per_batch))
+        options, label = self.options, f"update {self.updates + 1}"
+        parts = math.ceil(largest / (int(options.minibatch_size) * self.group_learner.workers_per_batch))
         history: list[Metrics] = []
-        for minibatch in batch.minibatches(parts, epochs=o.n_epochs, generator=self.generator):
+        for minibatch in batch.minibatches(parts, epochs=options.n_epochs, generator=self.generator):
             metrics = self.group_learner.mean_gradients(
-                minibatch, self.backward, self.metric_names, self.optimizer, what=what
+                minibatch, self.backward, self.metric_names, self.optimizer, label=label
             )
             history.append(metrics)
             if self.diverged(metrics):
                 self.early_stops += 1
                 break
-            self.group_learner.step([self.optimizer], self.learning_rate, what=what)
+            self.group_learner.step([self.optimizer], self.learning_rate, label=label)
         means = {name: float(np.mean([metrics[name] for metrics in history])) for name in history[0]}
         return {**means, "early_stops": float(self.early_stops)}
 
     def diverged(self, metrics: Metrics) -> bool:
-        """Whether the policy is further from the one that has played than `target_kl` allows."""
+        """Whether the KL divergence from the policy that played the rollout exceeds 1.5 times `target_kl`."""
         limit = self.options.target_kl
         return limit is not None and metrics["approx_kl"] > 1.5 * limit
 
     def backward(self, batch: Batch) -> Tensor:
         """Adds the gradient of the loss to `grad` of the weights; returns the means of `metric_names`."""
-        if closed_form.applies(self.network.encoder, self.device):
+        if closed_form.applies(self, PPO, self.network.encoder):
             return actor_critic.ppo(self.network, batch, self.options, 1 / batch.size).mean(1)
         loss, metrics = self.loss(batch)
         torch.autograd.backward([loss])
         return metrics.detach()
 
+    # perceptrons on the CPU use policies/closed_form/actor_critic.py; tests/unit/test_closed_form.py compares both
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """-L of equation (9), and the means of `metric_names` over the minibatch."""
         metrics = self.losses(self.network, batch).mean(1)
@@ -182,17 +185,17 @@ class PPO(OnPolicy):
         return policy_loss + self.options.vf_coef * value_loss - self.options.ent_coef * entropy, metrics
 
     def losses(self, network: ActorCritic, batch: Batch) -> Tensor:
-        """The losses of each transition and other metrics, [5, N]; `policies.closed_form` has the derivative."""
-        o = self.options
+        """The losses of each transition and other metrics, [5, N]."""
+        options = self.options
         policy, values = network.policy_and_value(batch.observations, batch.masks, batch.lengths)
         log_ratio = policy.log_prob(batch.actions) - batch.log_probs
         ratio = log_ratio.exp()  # r(theta), section 3
-        clipped = ratio.clamp(1 - o.clip_range, 1 + o.clip_range)
+        clipped = ratio.clamp(1 - options.clip_range, 1 + options.clip_range)
         surrogate = torch.min(ratio * batch.advantages, clipped * batch.advantages)  # eq. (7)
         value_loss = (values - batch.returns).square()
-        if o.clip_range_vf is not None:
-            near = batch.values + (values - batch.values).clamp(-o.clip_range_vf, o.clip_range_vf)
-            value_loss = torch.max(value_loss, (near - batch.returns).square())
+        if options.clip_range_vf is not None:
+            clipped_values = batch.values + (values - batch.values).clamp(-options.clip_range_vf, options.clip_range_vf)
+            value_loss = torch.max(value_loss, (clipped_values - batch.returns).square())
         divergence = (ratio - 1) - log_ratio  # k3 of joschu.net/blog/kl-approx.html
         return torch.stack([-surrogate, value_loss, policy.entropy(), divergence, (ratio != clipped).float()])
 

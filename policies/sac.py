@@ -1,12 +1,12 @@
 """Soft actor-critic (Haarnoja et al. 2018, arXiv 1812.05905) for one worker of a group; discrete: arXiv 1910.07207.
 
-    value        V(s) = E [min Q'(s, a) - alpha log pi(a|s)], a of the policy; Q' follow the critics           eq. (3)
+    value        V(s) = E [min Q'(s, a) - alpha log pi(a|s)], a ~ pi                                           eq. (3)
     critics      loss = 1/2 mean of (Q(s, a) - (r + gamma V(s')))^2, for each of two                           eq. (5)
     actor        loss = mean of E [alpha log pi(a|s) - min Q(s, a)]                                            eq. (7)
-    temperature  loss = mean of alpha (H(pi(.|s)) - the entropy that is wanted)                                eq. (18)
+    temperature  loss = mean of alpha (H(pi(.|s)) - target entropy)                                            eq. (18)
 
-The gradients of a step, of critics, actor and
-temperature, are taken at the same weights and travel in one message.
+Q' are the target critics. The gradients of critics, actor and temperature are computed at the same weights, and the
+group averages them in one exchange.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from policies.common.replay import Transitions
 from policies.common.target import Target
 from policies.networks.critics import Critics, frozen
 from policies.networks.soft_actions import (
-    ContinuousActions,
+    SoftActions,
     SoftActorCritic,
     Temperature,
     check_reachable,
@@ -60,15 +60,15 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
     buffer_size: Count = 1_000_000  # observations that the group's replay holds at most; the oldest go first
     batch_size: Count | Auto = AUTO  # transitions per worker in one gradient step; auto: 256 / workers, at least 64
     train_every: Count = 1  # ticks between two meetings of the group, at which it learns
-    training_intensity: Positive | Auto = AUTO  # transitions replayed per one collected; auto: 256 / (group rows)^0.75
+    training_intensity: Positive | Auto = AUTO  # replays per sample; auto: round(256 / (group's rows)^0.75), at least 1
     tau: PositiveFraction = 0.005  # how far the target networks move to what is learned; 1: they become a copy
     target_update_interval: Count = 1  # gradient steps between two moves of the target networks
-    max_grad_norm: Positive | None = None  # longest gradient that is stepped on; null: any
+    max_grad_norm: Positive | None = None  # gradients are scaled down to this norm at most; null: never
     hidden_sizes: Sizes = (256, 256)  # layers of the actor, and of each critic
     ent_coef: NonNegative | Auto = "auto"  # the temperature alpha: a number, or auto: learned, from 1
-    target_entropy: float | Auto = "auto"  # in nats; auto: minus the numbers of an action, or 0.98 of uniform choice
+    target_entropy: float | Auto = "auto"  # in nats; auto: minus the size of the Box, or 0.98 log(choices)
 
-    ALONE, FALLS = 256.0, 0.75
+    INTENSITY_OF_ONE_ROW, INTENSITY_EXPONENT = 256.0, 0.75
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -88,18 +88,20 @@ class SAC(OffPolicy):
     Options = Options
     metric_names = ("critic_loss", "q_value", "actor_loss", "entropy")
     n_critics = 2
-    actions: ContinuousActions
+    actions: SoftActions
+    network: SoftActorCritic
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
-        o, generator = self.options, torch.Generator().manual_seed(group.shared_seed)
-        self.actions = soft_actions(env.single_action_space, o.target_entropy)
-        check_reachable(o.target_entropy, env.single_action_space)
-        layers: dict[str, Any] = {"hidden_sizes": o.hidden_sizes, "activation": o.activation, "generator": generator}
+        given, generator = self.options, torch.Generator().manual_seed(group.shared_seed)
+        self.actions = soft_actions(env.single_action_space, given.target_entropy)
+        check_reachable(given.target_entropy, env.single_action_space)
+        layers: dict[str, Any] = {"hidden_sizes": given.hidden_sizes, "activation": given.activation}
         numbers: dict[str, Any] = {"actions": self.actions.critic_inputs, "outputs": self.actions.critic_outputs}
-        critics = Critics(env.single_observation_space, **numbers, count=self.n_critics, **layers)
-        temperature = Temperature() if o.ent_coef == "auto" else None
-        network = SoftActorCritic(critics, self.actions.outputs, temperature=temperature, **layers)
+        critics = Critics(env.single_observation_space, **numbers, count=self.n_critics, generator=generator, **layers)
+        temperature = Temperature() if given.ent_coef == "auto" else None
+        outputs = self.actions.outputs
+        network = SoftActorCritic(critics, outputs, temperature=temperature, generator=generator, **layers)
         self.network = network.to(self.device)
         optimizers = {"critics": self.adam(critics), "actor": self.adam(network.actor)}
         if temperature is not None:
@@ -135,12 +137,13 @@ class SAC(OffPolicy):
 
     def backward(self, batch: Transitions) -> tuple[Tensor, Tensor]:
         """Adds the gradients of all losses to `grad` of the weights; means of `metric_names`, and the errors [N]."""
-        if closed_form.applies(self.network.critics.encoder, self.device):
+        if closed_form.applies(self, SAC, self.network.critics.encoder):
             return soft_actor_critic.sac(self, batch)
         loss, metrics, errors = self.loss(batch)
         torch.autograd.backward([loss])
         return metrics, errors
 
+    # perceptrons on the CPU use policies/closed_form/soft_actor_critic.py; tests/unit/test_closed_form.py compares both
     def loss(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
         """The sum of all losses, the means of `metric_names`, and the mean errors of the critics [N]."""
         network, actions, alpha = self.network, self.actions, self.alpha
@@ -151,13 +154,13 @@ class SAC(OffPolicy):
         taken = actions.of_actions(values, batch.actions)
         errors = taken - targets
         critic_loss = 0.5 * (batch.weights * errors.square()).mean(1).sum()  # eq. (5)
-        seen = features.detach()  # which the critics learn
-        outputs = network.actor(seen)
+        detached = features.detach()  # the critics' loss alone trains the encoder
+        outputs = network.actor(detached)
         with frozen(network.critics):
             soft = actions.soft_values(
                 outputs,
                 batch.masks,
-                lambda chosen: values.detach() if chosen is None else network.critics(seen, chosen),
+                lambda chosen: values.detach() if chosen is None else network.critics(detached, chosen),
                 alpha,
                 self.generator,
             )
@@ -172,9 +175,10 @@ class SAC(OffPolicy):
     def next_values(self, batch: Transitions) -> Tensor:
         """V [N] of the next observations, by the target critics: eq. (3)."""
         network, critics = self.network, self.target.module
-        seen = network.critics.encoder(batch.next_observations)
-        features = critics.encoder(batch.next_observations) if critics.encoder.learns else seen  # else it is the same
-        outputs, masks = network.actor(seen), batch.next_masks
+        features = network.critics.encoder(batch.next_observations)
+        outputs, masks = network.actor(features), batch.next_masks
+        if critics.encoder.learns:  # an encoder without weights has no copy that differs
+            features = critics.encoder(batch.next_observations)
         soft = self.actions.soft_values(
             outputs, masks, lambda chosen: critics(features, chosen), self.alpha, self.generator
         )
@@ -182,7 +186,7 @@ class SAC(OffPolicy):
 
     @property
     def alpha(self) -> float:
-        """The temperature."""
+        """The temperature: how much a nat of entropy is worth."""
         temperature = self.network.temperature
         return float(self.options.ent_coef) if temperature is None else float(temperature.log_alpha.detach().exp())
 

@@ -31,7 +31,7 @@ class Options(ddpg.Options, frozen=True, kw_only=True):
     hidden_sizes: Sizes = (256, 256)  # layers of the actor, and of each critic
     policy_delay: Count = 2  # gradient steps of the critics per one of the actor
     target_policy_noise: NonNegative = 0.2  # standard deviation of the noise in the target's action
-    target_noise_clip: NonNegative = 0.5  # and how large it is at most
+    target_noise_clip: NonNegative = 0.5  # its largest size
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -58,5 +58,5 @@ class TD3(ddpg.DDPG):
 
     def smoothed(self, actions: Tensor) -> Tensor:
         """Actions [N, d] with clipped noise, in [-1, 1]."""
-        std, most = self.options.target_policy_noise, self.options.target_noise_clip
-        return noisy(actions, normal(actions.shape, self.generator).mul_(std).clamp_(-most, most))
+        std, clip = self.options.target_policy_noise, self.options.target_noise_clip
+        return noisy(actions, normal(actions.shape, self.generator).mul_(std).clamp_(-clip, clip))

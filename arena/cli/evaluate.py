@@ -28,6 +28,7 @@ from arena.errors import ConfigError, WriteError, located, nearest
 from arena.launch import lead
 from arena.league import rounds_file
 from arena.league.rounds import Round
+from arena.preflight.external import refuse_external
 from arena.records import checkpoint
 from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
@@ -130,10 +131,14 @@ def evaluate(
     if folder is None and checkpoints is not None:
         raise ConfigError("a configuration has no checkpoints; name a run folder", path="--checkpoints", source=target)
     with located(source=target):
-        weights = [_weights(config, folder, label) for label in _labels(folder, checkpoints)]
+        labels = [""] if folder is None else checkpoints or ["last"]  # empty: the weights as configured
+        weights = [_weights(config, folder, label) for label in labels]
         contests = [contest for held in weights for contest in _contests(held, against, home)]
     if folder is not None:
-        _make_home(home)
+        try:
+            make_folder(home)  # readable for its owner alone, as all of a run folder
+        except WriteError as error:
+            raise ConfigError(str(error)) from error
     played: list[str] = []
     for contest in contests:
         records = _free(contest.folder)
@@ -143,23 +148,6 @@ def evaluate(
         played.append(str(records))
     sys.stdout.write(f"records: {', '.join(played)}\n")
     return 0
-
-
-def _make_home(home: Path) -> None:
-    """Makes the folder of the evaluations, readable for its owner alone, as all of a run folder.
-
-    Raises:
-        ConfigError: it cannot be made; nothing has been played.
-    """
-    try:
-        make_folder(home)
-    except WriteError as error:
-        raise ConfigError(str(error)) from error
-
-
-def _labels(folder: RunFolder | None, checkpoints: Sequence[str] | None) -> Sequence[str]:
-    """The checkpoints to evaluate; empty text: a configuration as it is."""
-    return ("",) if folder is None else checkpoints or ("last",)
 
 
 def _weights(config: Config, folder: RunFolder | None, label: str) -> _Weights:
@@ -183,7 +171,9 @@ def _weights(config: Config, folder: RunFolder | None, label: str) -> _Weights:
 def _frozen(name: str, policy: PolicyConfig, file: Path | None, planned: Sequence[Round]) -> PolicyConfig:
     """A policy with a checkpoint and the options of that time; None: as configured."""
     if file is None:
-        return msgspec.structs.replace(policy, frozen=True, load=_resolved(name, policy))
+        with located(path=f"policies.{name}.load"):  # the policy may play under another name
+            load = None if policy.load is None else str(checkpoint.find(policy.load, name))
+        return msgspec.structs.replace(policy, frozen=True, load=load)
     options = rounds_file.options_at(planned, checkpoint.ticks_of(file)).get(name, policy.options)
     return msgspec.structs.replace(policy, frozen=True, load=str(file), options=options)
 
@@ -191,26 +181,17 @@ def _frozen(name: str, policy: PolicyConfig, file: Path | None, planned: Sequenc
 def _files(config: Config, folder: RunFolder, label: str) -> dict[str, Path]:
     """The selected checkpoint of each policy that has any."""
     homes = {name: checkpoint.list_checkpoints(folder.checkpoints_path(name)) for name in config.policies}
-    found = {name: _choose(files, label) for name, files in homes.items() if files}
+    found = {}
+    for name, files in homes.items():
+        if files:
+            ticks = {str(checkpoint.ticks_of(file)): file for file in files}
+            named = {"first": files[0], "last": files[-1], **ticks}
+            if label not in named:
+                raise ConfigError(f"there is no checkpoint {label!r}; {nearest(label, named)}", path="--checkpoints")
+            found[name] = named[label]
     if not found:
         raise ConfigError("no policy has a checkpoint in this run", source=str(folder.path))
     return found
-
-
-def _choose(files: Sequence[Path], label: str) -> Path:
-    ticks = {str(checkpoint.ticks_of(file)): file for file in files}
-    named = {"first": files[0], "last": files[-1], **ticks}
-    if label not in named:
-        raise ConfigError(f"there is no checkpoint {label!r}; {nearest(label, named)}", path="--checkpoints")
-    return named[label]
-
-
-def _resolved(name: str, policy: PolicyConfig) -> str | None:
-    """The file that a policy's own `load` names, as the policy may play under another name."""
-    if policy.load is None:
-        return None
-    with located(path=f"policies.{name}.load"):
-        return str(checkpoint.find(policy.load, name))
 
 
 def _contests(weights: _Weights, against: str | None, home: Path) -> list[Contest]:
@@ -292,6 +273,7 @@ def _seats(entry: MatchConfig, policy: str) -> int:
 
 def _play(contest: Contest, folder: Path, episodes: int, *, greedy: bool) -> int:
     """Plays one contest and prints its lines; a mistake leaves no folder behind."""
+    refuse_external(contest.config)
     made = [path for path in folder.parents if not path.exists()]
     run = prepare(contest.config, ranks=1, run_dir=str(folder))
     run = replace(run, episodes=episodes_per_lane(run, contest.titles, episodes), greedy=greedy)

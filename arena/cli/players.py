@@ -25,6 +25,7 @@ from arena.league import rounds_file
 from arena.league.rounds import Round
 from arena.plan.build import make_plan
 from arena.plan.plan import MatchPlan
+from arena.preflight.external import refuse_external
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
 
@@ -67,7 +68,10 @@ def read_sources(targets: Sequence[str]) -> list[Source]:
     _check_different(found)
     asked, taken = {source.label for source in found}, set[str]()
     for place, source in enumerate(found):
-        label = source.label if source.label not in taken else _free(source.label, asked | taken)
+        label = source.label
+        if label in taken:
+            numbered = (f"{label}-{number}" for number in count(2))
+            label = next(name for name in numbered if name not in asked | taken)
         taken.add(label)
         found[place] = source._replace(label=label)
     return found
@@ -81,11 +85,6 @@ def _check_different(sources: Sequence[Source]) -> None:
             also = f", as {known[path]} too" if known[path] != source.path else ""
             raise ConfigError(f"is named twice{also}; its players would meet themselves", source=source.path)
         known[path] = source.path
-
-
-def _free(label: str, taken: Container[str]) -> str:
-    """A label with the first number that makes it unique."""
-    return next(found for number in count(2) if (found := f"{label}-{number}") not in taken)
 
 
 def _read(target: str) -> Source:
@@ -288,10 +287,14 @@ class _Game(NamedTuple):
 def _settings(source: Source) -> dict[_Game, MatchConfig]:
     """Each match of a source once, without its players."""
     with located(source=source.path):
+        refuse_external(source.config)
         plan = make_plan(source.config)
         _check_games(plan.matches)
         entries = [entry for _, entry in source.config.entries()]
-        return {_game(match): _setting(match, entries[match.entry]) for match in plan.matches}
+        return {
+            _game(match): msgspec.structs.replace(entries[match.entry], sides=two_sides(match), copies=1)
+            for match in plan.matches
+        }
 
 
 def _check_games(matches: Sequence[MatchPlan]) -> None:
@@ -315,10 +318,6 @@ def _game(match: MatchPlan) -> _Game:
         _words([list(side) for side in two_sides(match)]),
         _words(match.outcome),
     )
-
-
-def _setting(match: MatchPlan, entry: MatchConfig) -> MatchConfig:
-    return msgspec.structs.replace(entry, sides=two_sides(match), copies=1)
 
 
 def two_sides(match: MatchPlan) -> tuple[tuple[int, ...], ...]:

@@ -152,13 +152,10 @@ def predict(plan: Plan, found: Probe, *, cores: int) -> Prediction:
     A round, one tick of every match, cannot be shorter than the work of the busiest rank, than all work shared by
     the cores, or than a game's tick and one worker's step after it.
     """
-    busy = [sum(_seconds(role, found) for role in roles) for roles in plan.ranks]
+    seconds = {RoleKind.ROOT: 0.0, RoleKind.ENVIRONMENT: found.game, RoleKind.WORKER: found.step}
+    busy = [sum(seconds[role.kind] for role in roles) for roles in plan.ranks]
     longest = max(max(busy), sum(busy) / cores, found.game + found.step)
     return Prediction(len(plan.matches) / longest, tuple(_mebibytes(plan, roles, found.memory) for roles in plan.ranks))
-
-
-def _seconds(role: Role, found: Probe) -> float:
-    return {RoleKind.ROOT: 0.0, RoleKind.ENVIRONMENT: found.game, RoleKind.WORKER: found.step}[role.kind]
 
 
 def _mebibytes(plan: Plan, roles: Sequence[Role], memory: Memory) -> float:

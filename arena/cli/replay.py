@@ -81,7 +81,8 @@ def run(arguments: argparse.Namespace) -> int:
     matches, folder = _chosen(found, match, round), RunFolder(Path(target))
     try:
         if episode is None:
-            _check_lane(matches, lane)
+            if lane is not None and not any(lane in match.lanes for match in matches):
+                matches[0].check_lane(lane)
             if not arguments.verify:
                 return _list(matches, folder, lane, one=match is not None)
             missing = _without_replay(matches, folder, match, round, lane)
@@ -97,12 +98,6 @@ def _chosen(found: Replays, match: int | None, round: int | None) -> Sequence[Ma
         return [found.match(match, round=round or 0)]
     chosen = [one for one in found.matches if round in (None, one.manifest.round)]
     return chosen or [found.match(0, round=round or 0)]  # its error names the rounds that there are
-
-
-def _check_lane(matches: Sequence[MatchReplays], lane: int | None) -> None:
-    """Refuses a lane that no match has."""
-    if lane is not None and not any(lane in match.lanes for match in matches):
-        matches[0].check_lane(lane)
 
 
 # ------------------------------------------------------------------------------------------------------ the list
@@ -245,7 +240,10 @@ def _one(match: MatchReplays, episode: Episode, arguments: argparse.Namespace) -
     say(f"{_title(match)}, {_place(episode)}{_result(line)}")
     if video is not None:
         speed = arguments.per_second or rendering(match.manifest).per_second
-        write_video(Path(video), _captioned(match, episode, _colors(target)), per_second=speed)
+        path = RunFolder(Path(target)).config
+        policies = load_config(path).policies if path.exists() else {}
+        colors = {name: policy.color for name, policy in policies.items() if policy.color is not None}
+        write_video(Path(video), _captioned(match, episode, colors), per_second=speed)
         length = pluralize(episode.length, "tick")
         say(f"{video}: {Path(video).stat().st_size / 1000:,.0f} kB, {length}, {speed:g} in a second")
     elif arguments.verify:
@@ -305,11 +303,3 @@ def _captioned(match: MatchReplays, episode: Episode, colors: Mapping[str, str])
         ]
         played = event.tick - episode.begin
         yield captioned(picture, Caption(players, f"{played} / {episode.length}", played / episode.length))
-
-
-def _colors(target: str) -> dict[str, str]:
-    """The colors that the configuration gives its policies."""
-    path = RunFolder(Path(target)).config
-    if not path.exists():
-        return {}
-    return {name: policy.color for name, policy in load_config(path).policies.items() if policy.color is not None}

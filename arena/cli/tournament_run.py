@@ -128,7 +128,9 @@ class TournamentRun(Rank0Base):
         rule, batches = self._rule(run.folder), len(_whole(run.folder))
         played = read_results.read(run.folder, last=batches - 1)
         found = table(played.results, [*rounds.config_of(run).policies], rule)
-        uncounted = _uncounted(played, run.folder, batches)
+        lines_of_games = JournalReader(run.folder.episodes).lines(EpisodeLine, missing_ok=True)
+        interrupted = sum(line.round >= batches and not line.cut for line in lines_of_games)
+        uncounted = _Uncounted(played.unrated, played.aborted, interrupted)
         if self._request.as_json:
             text = json.dumps(_data(found, rule, played, uncounted, run), indent=2)
         else:
@@ -224,7 +226,9 @@ def continued(config: Config, *, ranks: int, run_dir: str | None, greedy: bool) 
     """
     folder = existing_folder(config, run_dir)
     before = load_config(folder.config)
-    differences = [*_differences(before, config), *_other_actions(folder, greedy=greedy)]
+    differences, terms = [*_differences(before, config)], tournament_file.read(folder)
+    if terms is not None and terms.greedy != greedy:
+        differences.append("it was played without --sample" if terms.greedy else "it was played with --sample")
     if differences:
         raise ConfigError(
             f"--resume goes on with the same players in the same game, but {'; '.join(differences)}. Go back to that, "
@@ -238,12 +242,6 @@ def continued(config: Config, *, ranks: int, run_dir: str | None, greedy: bool) 
     plan = checked_plan(kept, ranks=ranks)
     leg = replace(leg_at(found, folder), restore=checkpoints_given(plan))
     return Run(plan, folder.path, config=resolved_yaml(kept), resumed=True, leg=leg)
-
-
-def _other_actions(folder: RunFolder, *, greedy: bool) -> Iterator[str]:
-    terms = tournament_file.read(folder)
-    if terms is not None and terms.greedy != greedy:
-        yield "it was played without --sample" if terms.greedy else "it was played with --sample"
 
 
 def _differences(before: Config, now: Config) -> Iterator[str]:
@@ -333,12 +331,6 @@ class _Uncounted(NamedTuple):
     without_winner: int
     cut_short: int
     interrupted: int
-
-
-def _uncounted(played: ResultSet, folder: RunFolder, batches: int) -> _Uncounted:
-    lines = JournalReader(folder.episodes).lines(EpisodeLine, missing_ok=True)
-    interrupted = sum(line.round >= batches and not line.cut for line in lines)
-    return _Uncounted(played.unrated, played.aborted, interrupted)
 
 
 def _uncounted_lines(found: _Uncounted) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from arena.cli.train import TrainArgs
 from arena.config import load_with_origin
@@ -18,9 +17,6 @@ from arena.run.run import Run
 from arena.terminal.display import fault_lines, summary_lines
 from arena.terminal.profile import profile_lines
 from arena.terminal.text import processes_words
-
-if TYPE_CHECKING:
-    from arena.plan.plan import Plan
 
 
 class TrainRun(Rank0Base):
@@ -66,7 +62,13 @@ def announced(run: Run, *, ranks_given: bool = False) -> Run:
         ranks_given: whether the user has given the number of processes.
     """
     plan = run.plan
-    lines = [f"{plan.name}: {_extent(plan)}, {processes_words(plan.processes, len(plan.roles()))}"]
+    matches = pluralize(len(plan.matches), "match", "matches")
+    if plan.rounds == 1:
+        extent = f"{matches} of {pluralize(plan.ticks, 'tick')}"
+    else:
+        ticks = pluralize(plan.horizon // plan.rounds, "tick")
+        extent = f"{plan.rounds} rounds of {ticks}, the first one {matches}"
+    lines = [f"{plan.name}: {extent}, {processes_words(plan.processes, len(plan.roles()))}"]
     if run.resumed:
         lines += [f"goes on at tick {run.leg.start}", *run.words]
     if plan.packed and plan.processes > 1 and not ranks_given:
@@ -77,14 +79,6 @@ def announced(run: Run, *, ranks_given: bool = False) -> Run:
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()
     return run
-
-
-def _extent(plan: Plan) -> str:
-    """How much is played."""
-    matches = pluralize(len(plan.matches), "match", "matches")
-    if plan.rounds == 1:
-        return f"{matches} of {pluralize(plan.ticks, 'tick')}"
-    return f"{plan.rounds} rounds of {pluralize(plan.horizon // plan.rounds, 'tick')}, the first one {matches}"
 
 
 def present(run: Run, scoreboard: Scoreboard) -> None:

@@ -1,4 +1,8 @@
-"""Checks of a configuration that no single field can express: unknown names, contradictions, excessive sizes."""
+"""Checks of a configuration that no single field can express: unknown names, contradictions, excessive sizes.
+
+Type and range of a single key are checked before: `arena.config.schema` has the fields, `arena.config.fields` their
+types, and `arena.config.decode` refuses a value that does not fit.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +44,12 @@ def check(config: Config) -> None:
     for name, env in config.envs.items():
         _check_wrappers(env.wrappers, f"envs.{name}.wrappers")
     for name in filter(is_snapshot_name, config.policies):
-        _check_snapshot(config, name, f"policies.{name}")
+        policy, parent = config.policies[name], config.policies.get(name.partition("@")[0])
+        path = f"policies.{name}"
+        if not policy.frozen or policy.load is None:
+            raise ConfigError("is the name of a snapshot: say `frozen: true`, and with `load:` where it is", path=path)
+        if parent is not None and parent.learns:
+            raise ConfigError(f"could be the name of a snapshot of {name.partition('@')[0]!r}, which learns", path=path)
     for path, entry in config.places():
         if isinstance(entry, MatchConfig):
             _check_match(config, entry, path)
@@ -64,14 +73,6 @@ def _check_wrappers(wrappers: Sequence[WrapperEntry], path: str) -> None:
                 "wrapper is an item of the list, after a dash of its own",
                 path=f"{path}[{index}]",
             )
-
-
-def _check_snapshot(config: Config, name: str, path: str) -> None:
-    policy, parent = config.policies[name], config.policies.get(name.partition("@")[0])
-    if not policy.frozen or policy.load is None:
-        raise ConfigError("is the name of a snapshot: say `frozen: true`, and with `load:` where it is", path=path)
-    if parent is not None and parent.learns:
-        raise ConfigError(f"could be the name of a snapshot of {name.partition('@')[0]!r}, which learns", path=path)
 
 
 def _check_match(config: Config, match: MatchConfig, path: str) -> None:

@@ -80,7 +80,7 @@ def _check_enough_rounds(config: Config, generator: Generator, path: str) -> Non
 
 
 def _check_matchmaking(config: Config, entry: MatchmakingConfig, path: str) -> None:
-    if not entry.draws_others:
+    if not entry.options.draws_others:
         _check_alone(entry, path)
     if isinstance(entry.rule, ExploitersRule):
         _check_exploiters(entry, path)
@@ -249,7 +249,7 @@ def most_gate_games(config: Config, name: str) -> int:
     lanes = 0  # of all these rounds
     for _, entry in matchmaking_of(config):
         if name in entry.policies:
-            matches = rounds * (entry.copies if entry.draws_others else 1) * entry.turns
+            matches = rounds * (entry.copies if entry.options.draws_others else 1) * entry.turns
             lanes += matches // 2 * 2 * entry.lanes  # the gate looks at equally many games from each side
     return lanes * config.ticks
 
@@ -280,13 +280,18 @@ def _check_evolution(config: Config, rule: EvolutionConfig, path: str) -> None:
             "needs two or more policies that learn by the same algorithm: one copies the weights of another", path=path
         )
     for option, perturb in rule.perturb.items():
-        _check_perturb(perturb, f"{path}.perturb.{option}")
+        place = f"{path}.perturb.{option}"
+        if not perturb.factors:
+            raise ConfigError("is empty; name at least one factor: one of them is drawn", path=f"{place}.factors")
+        low, high = perturb.at_least, perturb.at_most
+        if low is not None and high is not None and low > high:
+            raise ConfigError(f"found {low}, above `at_most: {high}`", path=f"{place}.at_least")
         values = [
             _checked_option(config.policies[name].options, name, option, perturb, path)
             for population in found
             for name in population
         ]
-        _check_changes(perturb, values, f"{path}.perturb.{option}")
+        _check_changes(perturb, values, place)
 
 
 def _check_population(config: Config, rule: EvolutionConfig, path: str) -> None:
@@ -306,13 +311,6 @@ def _check_population(config: Config, rule: EvolutionConfig, path: str) -> None:
                 f"{name!r} is an exploiter: it starts again from its first weights, and copies no other policy",
                 path=place,
             )
-
-
-def _check_perturb(perturb: PerturbConfig, path: str) -> None:
-    if not perturb.factors:
-        raise ConfigError("is empty; name at least one factor: one of them is drawn", path=f"{path}.factors")
-    if None not in (perturb.at_least, perturb.at_most) and perturb.at_least > perturb.at_most:  # type: ignore[operator]
-        raise ConfigError(f"found {perturb.at_least}, above `at_most: {perturb.at_most}`", path=f"{path}.at_least")
 
 
 def _checked_option(options: Mapping[str, Any], policy: str, option: str, perturb: PerturbConfig, path: str) -> float:

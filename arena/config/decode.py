@@ -68,7 +68,8 @@ def _convert_value(kind: Any, value: Any, path: str) -> Any:
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return convert(kind, value, path)
     if get_origin(kind) is tuple:
-        _require_list(value, path)
+        if not isinstance(value, (list, tuple)):
+            raise ConfigError(f"found {show(value)}; expected a list", path=path)
         return tuple(_convert_value(get_args(kind)[0], item, f"{path}[{index}]") for index, item in enumerate(value))
     if get_origin(kind) is dict and _is_struct(get_args(kind)[1]):
         return _convert_named(get_args(kind)[1], value, path)
@@ -103,7 +104,11 @@ def _convert_keyed(arms: Sequence[Any], value: Any, path: str) -> Any:
     _require_mapping(value, path)
     named = next((kind for key, kind in kinds.items() if key in value), plain)
     known = [] if plain is None else [field.encode_name for field in msgspec.structs.fields(plain)]
-    if len(value) == 1 and not {*kinds, *known} & set(value) and (plain is None or _holds_mapping(value)):
+    if (
+        len(value) == 1
+        and not {*kinds, *known} & set(value)
+        and (plain is None or all(isinstance(item, Mapping) for item in value.values()))
+    ):
         (key,) = value
         what = "generator of matches" if plain is not None else path.rpartition(".")[2]
         raise ConfigError(f"unknown {what} {show(key)}; {nearest(str(key), kinds)}", path=path)
@@ -112,15 +117,16 @@ def _convert_keyed(arms: Sequence[Any], value: Any, path: str) -> Any:
     return convert(named, value, path)
 
 
-def _holds_mapping(value: Mapping[Any, Any]) -> bool:
-    return all(isinstance(item, Mapping) for item in value.values())
-
-
 def _convert_named(kind: type[S], value: Any, path: str) -> dict[str, S]:
     _require_mapping(value, path)
     for name in value:
-        if not (path == "policies" and is_policy_name(name)):
-            _check_name(name, path)
+        if is_name(name) or (path == "policies" and is_policy_name(name)):
+            continue
+        if not isinstance(name, str) and is_name(show(name)):
+            raise ConfigError(
+                f'found the name {show(name)}, which YAML does not read as text; write "{show(name)}"', path=path
+            )
+        raise ConfigError(f"the name {show(name)} cannot be used; {NAME_RULE}", path=path)
     return {name: convert(kind, item, joined(path, name)) for name, item in value.items()}
 
 
@@ -218,20 +224,6 @@ def _require_mapping(value: Any, path: str, *, outline: str = "") -> None:
     if not isinstance(value, Mapping):
         such = f", such as {outline}" if outline else ""
         raise ConfigError(f"found {show(value)}; expected a mapping of keys to values{such}", path=path)
-
-
-def _require_list(value: Any, path: str) -> None:
-    if not isinstance(value, (list, tuple)):
-        raise ConfigError(f"found {show(value)}; expected a list", path=path)
-
-
-def _check_name(name: Any, path: str) -> None:
-    if not isinstance(name, str) and is_name(show(name)):
-        raise ConfigError(
-            f'found the name {show(name)}, which YAML does not read as text; write "{show(name)}"', path=path
-        )
-    if not is_name(name):
-        raise ConfigError(f"the name {show(name)} cannot be used; {NAME_RULE}", path=path)
 
 
 def is_name(name: Any) -> bool:

@@ -96,17 +96,14 @@ def _read(path: Path) -> str:
             raise ConfigError(f"is longer than {yaml.MOST_CHARACTERS} bytes", source=str(path))
         return content.decode("utf-8-sig")
     except FileNotFoundError as error:
-        raise ConfigError(f"there is no such file{_similar_file(path)}", source=str(path)) from error
+        others = {other.stem: other.name for pattern in ("*.yaml", "*.yml") for other in path.parent.glob(pattern)}
+        close = close_name(path.stem, others)  # without the ending, which all share
+        hint = "" if close is None else f"did you mean {others[close]!r}? "
+        known = f"; {hint}known: {', '.join(sorted(others.values()))}" if others else ""
+        raise ConfigError(f"there is no such file{known}", source=str(path)) from error
     except IsADirectoryError as error:
         raise ConfigError("is a directory; name a YAML file", source=str(path)) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"is not UTF-8 text (byte {error.start} is wrong)", source=str(path)) from error
     except (OSError, ValueError) as error:  # ValueError: a path with a null character
         raise ConfigError(f"cannot be read: {error}", source=str(path)) from error
-
-
-def _similar_file(path: Path) -> str:
-    others = {other.stem: other.name for pattern in ("*.yaml", "*.yml") for other in path.parent.glob(pattern)}
-    close = close_name(path.stem, others)  # the ending is no likeness
-    hint = "" if close is None else f"did you mean {others[close]!r}? "
-    return f"; {hint}known: {', '.join(sorted(others.values()))}" if others else ""

@@ -214,17 +214,72 @@ class SwissConfig(_Bracket, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Neighbors in the standings that have not met yet; no policy is out."""
 
 
-class PastSelves(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Rule(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The options of a rule of matchmaking, and which opponents it can draw."""
+
+    by_results: ClassVar[bool] = True  # whether the draw depends on who has won
+
+    @property
+    def draws_others(self) -> bool:
+        """Whether the rule ever draws another opponent than the learner itself with its current weights."""
+        return True
+
+    @abstractmethod
+    def opening(self, entry: MatchmakingConfig, learner: str, learns: Collection[str]) -> Team:
+        """The opponents of a learner in the first round, which has no results and no snapshots; taken in turn.
+
+        Args:
+            entry: the generator that the rule is part of.
+            learner: one of its policies.
+            learns: the policies that learn.
+        """
+
+    @abstractmethod
+    def opponents(self, entry: MatchmakingConfig, learner: str, past: set[str]) -> set[str]:
+        """The policies that a learner may meet in any round, with their current weights or as snapshots.
+
+        Args:
+            entry: the generator that the rule is part of.
+            learner: one of its policies.
+            past: the members that the learner may meet with weights that do not change.
+        """
+
+
+class PastSelves(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A learner meets snapshots of itself, all equally often."""
 
     self_play: Share = msgspec.field(default=0.5, name="self")  # of its matches: against itself as it is now
 
+    by_results: ClassVar[bool] = False
 
-class Fictitious(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    @property
+    def draws_others(self) -> bool:
+        return self.self_play < 1
+
+    def opening(self, entry: MatchmakingConfig, learner: str, learns: Collection[str]) -> Team:
+        fixed = tuple(name for name in entry.against if name not in learns and self.draws_others)
+        return fixed if fixed and not self.self_play else (learner, *fixed)
+
+    def opponents(self, entry: MatchmakingConfig, learner: str, past: set[str]) -> set[str]:
+        return {learner, *(past & {*entry.against})} if self.draws_others else {learner}
+
+
+class Fictitious(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Prioritized fictitious self-play: a learner meets all policies, more often those it has more to learn from."""
 
     weighting: Literal["hard", "variance", "linear"] = "hard"  # hard (1-p)^2, variance p(1-p), linear 1-p; p: to win
     self_play: Share = msgspec.field(default=0.35, name="self")  # of its matches: against itself as it is now
+
+    @property
+    def draws_others(self) -> bool:
+        return self.self_play < 1
+
+    def opening(self, entry: MatchmakingConfig, learner: str, learns: Collection[str]) -> Team:
+        others = entry.others(learner) if self.draws_others else ()
+        return others if others and not self.self_play else (learner, *others)
+
+    def opponents(self, entry: MatchmakingConfig, learner: str, past: set[str]) -> set[str]:
+        return {*entry.members} if self.draws_others else {learner}
 
 
 class ResetConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -236,7 +291,7 @@ class ResetConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     share: Share = 0.25  # probability that a league exploiter restarts then; else it goes on as it is
 
 
-class Exploiters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Exploiters(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Main agents learn against the whole league, exploiters look for what is weak in the mains and in the league."""
 
     main: tuple[str, ...]  # policies that learn against the whole league
@@ -251,9 +306,28 @@ class Exploiters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """All policies of the rule, in the order of the lists."""
         return (*self.main, *self.main_exploiters, *self.league_exploiters)
 
+    @property
+    def draws_others(self) -> bool:
+        return self.self_play < 1 or len(self.members) > 1
 
-class Uncertainty(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    def opening(self, entry: MatchmakingConfig, learner: str, learns: Collection[str]) -> Team:
+        if learner not in self.main:
+            return self.main
+        return (learner, *(name for name in self.main if name != learner))
+
+    def opponents(self, entry: MatchmakingConfig, learner: str, past: set[str]) -> set[str]:
+        mains_alone = learner in self.main_exploiters or (learner in self.main and self.self_play == 1)
+        return {*self.main} if mains_alone else {*self.main, *past}
+
+
+class Uncertainty(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A policy meets the opponents against which a result would change the standings most."""
+
+    def opening(self, entry: MatchmakingConfig, learner: str, learns: Collection[str]) -> Team:
+        return entry.others(learner) or (learner,)
+
+    def opponents(self, entry: MatchmakingConfig, learner: str, past: set[str]) -> set[str]:
+        return {*entry.others(learner), *past}
 
 
 class PastSelvesRule(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -307,19 +381,33 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
         return (*self.policies, *self.against)
 
     @property
-    def draws_others(self) -> bool:
-        """Whether the rule ever draws another opponent than the learner itself with its current weights."""
-        if isinstance(self.rule, PastSelvesRule):
-            return self.rule.past_selves.self_play < 1
-        if isinstance(self.rule, FictitiousRule):
-            return self.rule.fictitious.self_play < 1
-        if isinstance(self.rule, ExploitersRule):
-            return self.rule.exploiters.self_play < 1 or len(self.rule.exploiters.members) > 1
-        return True
+    def options(self) -> Rule:
+        """The options of the rule."""
+        found: Rule = getattr(self.rule, self.rule.kind)
+        return found
+
+    def others(self, player: str) -> Team:
+        """All members but one."""
+        return tuple(name for name in self.members if name != player)
+
+    def opponents(self, learner: str, learns: Collection[str], frozen: Collection[str]) -> set[str]:
+        """The policies that a learner may meet in any round, with their current weights or as snapshots.
+
+        Args:
+            learner: one of `policies`.
+            learns: the policies that learn.
+            frozen: the policies whose snapshots may play.
+        """
+        past = {name for name in self.members if name in frozen or (name != learner and name not in learns)}
+        return self.options.opponents(self, learner, past)
 
     def matches(self, *, learns: Collection[str] = ()) -> tuple[MatchConfig, ...]:
         """The matches of the first round: opponents are taken in turn, as there are no results yet."""
-        return self.drawn({learner: self._in_turn(learner, learns) for learner in self.policies}, number=0)
+        opening = {learner: self.options.opening(self, learner, learns) for learner in self.policies}
+        in_turn = {
+            learner: [*itertools.islice(itertools.cycle(them), self.copies)] for learner, them in opening.items()
+        }
+        return self.drawn(in_turn, number=0)
 
     def drawn(
         self, opponents: Mapping[str, Sequence[str]], *, number: int, tested: Mapping[str, str] = NO_SNAPSHOTS
@@ -350,23 +438,6 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
                 yield from ((other, False), (other, other != learner))  # who meets itself has both
             else:
                 yield other, other == tested and next(tests) % 2 == 1
-
-    def _in_turn(self, learner: str, learns: Collection[str]) -> list[str]:
-        return list(itertools.islice(itertools.cycle(self.opening(learner, learns)), self.copies))
-
-    def opening(self, learner: str, learns: Collection[str]) -> Team:
-        """The opponents of a learner in the first round, taken in turn."""
-        others = tuple(name for name in self.members if name != learner)
-        if isinstance(self.rule, PastSelvesRule):
-            share = self.rule.past_selves.self_play
-            fixed = tuple(name for name in self.against if name not in learns and share < 1)
-            return fixed if fixed and not share else (learner, *fixed)
-        if isinstance(self.rule, ExploitersRule):
-            mains = self.rule.exploiters.main
-            return (learner, *(name for name in mains if name != learner)) if learner in mains else mains
-        if isinstance(self.rule, FictitiousRule) and self.rule.fictitious.self_play > 0:
-            return (learner, *others) if self.rule.fictitious.self_play < 1 else (learner,)
-        return others or (learner,)
 
 
 class RoundRobinEntry(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):

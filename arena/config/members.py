@@ -16,14 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from arena.config.league import EvolutionConfig, LeagueConfig
 from arena.config.matches import (
-    Exploiters,
     ExploitersRule,
-    FictitiousRule,
     Generator,
     KnockoutConfig,
     MatchConfig,
     MatchmakingConfig,
-    PastSelvesRule,
     SwissConfig,
     Team,
     generator_of,
@@ -77,9 +74,11 @@ def needs_winners(config: Config, env: str) -> list[str]:
     """The places of a configuration that depend on the winners of an environment's games."""
     found = []
     for path, entry in generators_of(config):
-        draws = isinstance(entry, MatchmakingConfig) and entry.draws_others
-        by_results = draws and not isinstance(entry.rule, PastSelvesRule)  # type: ignore[attr-defined]  # draws_others: has a rule
-        if entry.env == env and (by_results or isinstance(entry, (KnockoutConfig, SwissConfig))):
+        if isinstance(entry, MatchmakingConfig):
+            by_results = entry.options.by_results and entry.options.draws_others
+        else:
+            by_results = isinstance(entry, (KnockoutConfig, SwissConfig))
+        if entry.env == env and by_results:
             found.append(path)
     league = config.league or LeagueConfig()
     if any(entry.env == env for _, entry in matchmaking_of(config)):
@@ -126,7 +125,8 @@ def later_matches(config: Config) -> tuple[tuple[str, MatchConfig], ...]:
         if generator is not None and generator.adaptive:
             for first, second in _unseen(generator, sides_of(config, generator), config.learners):
                 learns = any(name in new and config.policies[name].learns for name in (first, second))
-                copies = _copies(generator) if learns else 1
+                of_pairing = 1 if isinstance(generator, MatchmakingConfig) else generator.copies
+                copies = generator.turns * of_pairing if learns else 1
                 found.append((path, generator.match(generator.team(first), generator.team(second), copies=copies)))
     return tuple(found)
 
@@ -149,6 +149,18 @@ def check_drawn(config: Config) -> None:
                     )
 
 
+def _present(config: Config) -> set[str]:
+    """The policies that play with their current weights in some round; the others never have snapshots."""
+    found = {name for _, entry in config.places() if isinstance(entry, MatchConfig) for name in entry.names}
+    for _, generator in generators_of(config):
+        if isinstance(generator, MatchmakingConfig):
+            for learner in generator.policies:
+                found |= {learner, *generator.opponents(learner, config.learners, ())}
+        else:
+            found |= {*generator.members}
+    return found
+
+
 def newcomers(config: Config) -> frozenset[str]:
     """The policies that have no seat in the first round but may get one later."""
     seated = {name for _, match in config.entries() for name in match.names}
@@ -164,14 +176,15 @@ def sides_of(config: Config, generator: Generator) -> Sides:
         generator: a generator of it whose matches depend on results.
     """
     if isinstance(generator, KnockoutConfig):
-        first, second = _of_knockout(generator.policies)
+        pairs = [pair for drawn in brackets(generator.policies) for bracket in drawn for pair in bracket]
+        first, second = ({name for pair in pairs for name in pair[side]} for side in (0, 1))
     elif isinstance(generator, SwissConfig):
         first = second = {*generator.policies}
     else:
         assert isinstance(generator, MatchmakingConfig), generator
         frozen = may_be_frozen(config)
         first = {*generator.policies}
-        second = {name for learner in generator.policies for name in _met(config, generator, learner, frozen)}
+        second = set().union(*(generator.opponents(name, config.learners, frozen) for name in generator.policies))
         second |= first & {*gated(config)}  # a learner alternates sides against its newest snapshot
     if generator.both_sides:
         first = second = first | second
@@ -181,7 +194,7 @@ def sides_of(config: Config, generator: Generator) -> Sides:
 
 def _unseen(generator: Generator, sides: Sides, learns: Collection[str]) -> Iterator[tuple[str, str]]:
     """Pairs that fill the seats which policies do not take in the first round, with different policies if possible."""
-    opening = [(first[0], second[0]) for first, second in map(_teams, generator.matches(learns=learns))]
+    opening = [(match.names[0], match.names[-1]) for match in generator.matches(learns=learns)]
     seated = Sides(*([*zip(*opening, strict=True)] or [(), ()]))
     missing = [[name for name in side if name not in known] for side, known in zip(sides, seated, strict=True)]
     for name in missing[0]:
@@ -197,18 +210,6 @@ def _other(name: str, names: Iterable[str]) -> str | None:
     return next((other for other in names if other != name), None)
 
 
-def _teams(match: MatchConfig) -> tuple[Sequence[str], Sequence[str]]:
-    """The policies of the two sides of a generator's match."""
-    names = match.names
-    return names[: len(names) // 2], names[len(names) // 2 :]
-
-
-def _copies(generator: Generator) -> int:
-    """The least number of matches of a pairing."""
-    drawn_once = isinstance(generator, MatchmakingConfig)
-    return generator.turns * (1 if drawn_once else generator.copies)
-
-
 # knockouts
 
 _Slot = frozenset[tuple[str, int]]
@@ -216,12 +217,6 @@ _Slot = frozenset[tuple[str, int]]
 
 Bracket: TypeAlias = tuple[tuple[Team, Team], ...]
 """Pairs of places, each with the policies that may reach it."""
-
-
-def _of_knockout(policies: Sequence[str]) -> tuple[set[str], set[str]]:
-    pairs = [pair for drawn in brackets(policies) for bracket in drawn for pair in bracket]
-    first, second = ({name for pair in pairs for name in pair[side]} for side in (0, 1))
-    return first, second
 
 
 def brackets(policies: Sequence[str]) -> Iterator[list[Bracket]]:
@@ -255,36 +250,3 @@ def _rests(slots: Sequence[_Slot]) -> Iterator[tuple[tuple[_Slot, ...], tuple[_S
             rests = frozenset((name, count + 1) for name, count in slot if count == byes)
             if all(left):
                 yield (rests,), tuple(other for number, other in enumerate(left) if number != place)
-
-
-# matchmaking
-
-
-def _met(config: Config, entry: MatchmakingConfig, learner: str, frozen: frozenset[str]) -> set[str]:
-    """The policies that a learner may meet, with their current weights or as snapshots."""
-    rule, members = entry.rule, {*entry.members}
-    past = {name for name in members if name in frozen or not config.policies[name].learns}
-    if isinstance(rule, PastSelvesRule):
-        return {learner, *(past & {learner, *entry.against} if rule.past_selves.self_play < 1 else ())}
-    if isinstance(rule, FictitiousRule):
-        return members if rule.fictitious.self_play < 1 else {learner}
-    if isinstance(rule, ExploitersRule):
-        return _met_by_exploiters(rule.exploiters, learner, past)
-    return members if learner in frozen else members - {learner}
-
-
-def _met_by_exploiters(rule: Exploiters, learner: str, past: set[str]) -> set[str]:
-    alone = learner in rule.main_exploiters or (learner in rule.main and rule.self_play == 1)
-    return {*rule.main, *(() if alone else past)}
-
-
-def _present(config: Config) -> set[str]:
-    """The policies that play with their current weights in some round; the others never have snapshots."""
-    found = {name for _, entry in config.places() if isinstance(entry, MatchConfig) for name in entry.names}
-    for _, generator in generators_of(config):
-        if isinstance(generator, MatchmakingConfig):
-            for learner in generator.policies:
-                found |= {learner, *_met(config, generator, learner, frozenset())}
-        else:
-            found |= {*generator.members}
-    return found

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from arena.config import yaml
+from arena.config.decode import joined
 from arena.errors import ConfigError, OverriddenPlace
 
 _PATH = re.compile(r"[^.\[\]\s]+(?:\.[^.\[\]\s]+|\[[0-9]+\])*\Z")
@@ -54,8 +55,8 @@ def _set(data: dict[str, Any], tokens: list[str], value: Any, text: str) -> list
     while tokens:
         key, used = _step(node, tokens, path, text)
         tokens = tokens[used:]
-        path = _join(path, key)
-        if tokens and _is_missing(node, key):
+        path = f"{path}[{key}]" if isinstance(key, int) else joined(path, key)
+        if tokens and isinstance(node, dict) and node.get(str(key)) is None:  # a null counts as missing
             places.append(OverriddenPlace(path, text, made=True, siblings=tuple(map(str, node))))
             node[key] = {}
         elif not tokens:
@@ -71,8 +72,8 @@ def _set(data: dict[str, Any], tokens: list[str], value: Any, text: str) -> list
 def _step(node: Any, tokens: Sequence[str], path: str, text: str) -> tuple[str | int, int]:
     """The key or place that the first tokens name in a node, and how many tokens it took."""
     if isinstance(node, dict):
-        joined = (".".join(tokens[:count]) for count in range(len(tokens), 0, -1))
-        key = next((name for name in joined if name in node), tokens[0])
+        keys = (".".join(tokens[:count]) for count in range(len(tokens), 0, -1))
+        key = next((name for name in keys if name in node), tokens[0])
         return key, key.count(".") + 1
     source = f"--set {text}"
     if not isinstance(node, list):
@@ -82,14 +83,3 @@ def _step(node: Any, tokens: Sequence[str], path: str, text: str) -> tuple[str |
             f"is a list of {len(node)}, it has no place {tokens[0]!r}; places count from 0", path=path, source=source
         )
     return int(tokens[0]), 1
-
-
-def _is_missing(node: Any, key: str | int) -> bool:
-    """Whether there is nothing to go on through; a null counts as nothing."""
-    return isinstance(node, dict) and node.get(str(key)) is None
-
-
-def _join(path: str, key: str | int) -> str:
-    if isinstance(key, int):
-        return f"{path}[{key}]"
-    return f"{path}.{key}" if path else key

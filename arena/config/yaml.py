@@ -110,7 +110,10 @@ def _check(root: yaml.Node, text: str, source: str) -> None:
     sizes: dict[int, int] = {}  # by identity: characters, aliases written out
     depths: dict[int, int] = {}
     for node in _children_first(root, {}):
-        _refuse_other_data(node, text, source)
+        if node.tag not in _PLAIN:
+            raise _at_mark(f"{node.tag!r:.80} is no plain data", node.start_mark, text, source)
+        if isinstance(node, yaml.ScalarNode) and _UNUSABLE.search(node.value):
+            raise _at_mark("a NUL, or half of a surrogate pair, is in no text", node.start_mark, text, source)
         _refuse_doubled_keys(node, text, source)
         inner = [id(child) for child in _children(node)]
         own = len(node.value) if isinstance(node, yaml.ScalarNode) else 0
@@ -145,13 +148,6 @@ def _children(node: yaml.Node) -> list[yaml.Node]:
     if isinstance(node, yaml.MappingNode):
         return [part for pair in node.value for part in pair]
     return list(node.value) if isinstance(node, yaml.SequenceNode) else []
-
-
-def _refuse_other_data(node: yaml.Node, text: str, source: str) -> None:
-    if node.tag not in _PLAIN:
-        raise _at_mark(f"{node.tag!r:.80} is no plain data", node.start_mark, text, source)
-    if isinstance(node, yaml.ScalarNode) and _UNUSABLE.search(node.value):
-        raise _at_mark("a NUL, or half of a surrogate pair, is in no text", node.start_mark, text, source)
 
 
 def _refuse_doubled_keys(node: yaml.Node, text: str, source: str) -> None:

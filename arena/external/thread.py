@@ -150,6 +150,7 @@ class ExternalEnv(ABC):
         waiter = Waiter()
         table.desk.end(game, index, observation, truncated=truncated, info=info, told=waiter.told)
         table.wait(waiter)
+        table.left_slot.number = game.slot
 
     @property
     def _table(self) -> _Episodes:
@@ -192,7 +193,7 @@ class _Episodes:
         self.desk = Desk(interface, self._forget)
         self._games: dict[str, DeskGame] = {}
         self._lock = threading.Lock()
-        self._last_slot = threading.local()
+        self.left_slot = threading.local()  # `number`: the slot of the episode that a thread has ended last
         self.closed = ""
 
     def start(self, name: str, training: bool, entities: Sequence[str] | None) -> str:
@@ -200,7 +201,7 @@ class _Episodes:
         indices = tuple(
             everyone if entities is None else (entity_index(self.interface, everyone, each) for each in entities)
         )
-        game = DeskGame(name, indices, training, after=getattr(self._last_slot, "slot", None))
+        game = DeskGame(name, indices, training, after=getattr(self.left_slot, "number", None))
         with self._lock:
             if name in self._games:
                 raise ExternalError("already_started", f"the episode {name!r} is running")
@@ -212,7 +213,6 @@ class _Episodes:
         except ExternalError:
             self._forget(game)
             raise
-        self._last_slot.slot = game.slot
         return name
 
     def game(self, name: str) -> DeskGame:

@@ -3,8 +3,8 @@
     result = arena.train("duel.yaml", ranks=1)
     result.scores["blue"].last_return
 
-With one process everything runs in the calling process, and no watchdog ends a game that hangs. With several a launcher
-is started, as by the command; what rank 0's games and algorithms print is discarded, that of others is in their logs.
+With one process everything runs in the calling process, and no watchdog ends a game that hangs. With several processes
+a launcher is started, as by the command; rank 0 discards what its games and algorithms print, other ranks log it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class RunResult(NamedTuple):
         run_dir: the run folder.
         finished: whether all ticks were played; false after a signal, or when a callback has ended the run.
         ticks: played by each match, as far as they are saved.
-        scores: the results of each policy.
+        scores: the result of each policy.
     """
 
     run_dir: Path
@@ -67,7 +67,7 @@ def train(
     The first SIGINT or SIGTERM saves the run and ends it early, if the caller is the main thread.
 
     Args:
-        config: a YAML file, or what it would contain.
+        config: a YAML file, or its contents.
         run_dir: the run folder; None: `runs/<name>`, or the next free name.
         ranks: how many processes; 1: this one alone; None: as the configuration's `ranks` says.
         on_event: is called with each event of the run, from another thread, one call at a time; see
@@ -107,7 +107,10 @@ def train(
     if 0 < status < 128:
         raise RunFailed(listener.failure)
     assert listener.run_dir is not None, "a run that has begun emits its folder"
-    return _result(RunFolder(listener.run_dir))
+    folder = RunFolder(listener.run_dir)
+    config, ticks = load_config(folder.config), newest_tick(folder) or 0
+    scores = {name: policy_score(score) for name, score in scored(folder, config.policies).shown.items()}
+    return RunResult(folder.path, run_status(folder, config, played=ticks) is RunStatus.FINISHED, ticks, scores)
 
 
 def _launch(config: Config, run_dir: Path | str | None, ranks: int, listener: _Listener, *, tolerant: bool) -> int:
@@ -120,22 +123,14 @@ def _launch(config: Config, run_dir: Path | str | None, ranks: int, listener: _L
         return mpirun.run(ranks, program, tolerant=tolerant, listener=listener)
 
 
-def _result(folder: RunFolder) -> RunResult:
-    """The result that the records of a run give."""
-    config, ticks = load_config(folder.config), newest_tick(folder) or 0
-    shown = scored(folder, config.policies).shown
-    scores = {name: policy_score(score) for name, score in shown.items()}
-    return RunResult(folder.path, run_status(folder, config, played=ticks) is RunStatus.FINISHED, ticks, scores)
-
-
 class _Listener(Output):
-    """Takes what the run says: of this process as a `Output`, of others as a `mpirun.Listener`.
+    """Receives the output of the run: from this process as an `Output`, from other processes as a `mpirun.Listener`.
 
     Args:
         on_event: as for `train`.
 
     Attributes:
-        run_dir: of the run, when it has begun.
+        run_dir: of the run; None before it has begun.
         error: the exception that `on_event` has raised.
     """
 
@@ -148,7 +143,7 @@ class _Listener(Output):
 
     @property
     def stream(self) -> IO[str]:
-        """Takes what the processes write to stderr."""
+        """Receives the stderr of the processes."""
         return self._errors
 
     @property
@@ -183,7 +178,7 @@ class _Listener(Output):
             return
         try:
             self._on_event(event)
-        except BaseException as error:  # raised by `train`: here it would end the thread that reads
+        except BaseException as error:  # `train` raises it; raised here, it would end the reading thread
             self.error = error
 
 

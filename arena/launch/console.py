@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
-_log = logging.getLogger("arena")  # and not the root logger: its name would be that of a role
+_log = logging.getLogger("arena")  # not logging's root logger: its name would look like the role `root`
 
 
 def tell(failure: Failed, stream: IO[str] | None = None) -> None:
@@ -47,7 +47,7 @@ class Output:
             print(text, flush=True)
 
     def complain(self, text: str) -> None:
-        """Writes a line on how the run has ended early."""
+        """Writes why and where the run has ended early."""
         print(text, file=sys.stderr, flush=True)
 
     def fail(self, failure: Failed) -> None:
@@ -62,16 +62,10 @@ def display_for(run: Run) -> Display:
     """The live panel if stdout ends at the user's terminal, else plain lines; events for `arena.train`."""
     if mpirun.EVENTS_VARIABLE in os.environ:
         return EventDisplay(run, write_event)
-    from arena.terminal.display import make_display  # rank 0 alone has one
+    from arena.terminal.display import make_display  # only rank 0 has a display
 
-    columns = terminal_columns()
-    return make_display(
-        sys.stdout,
-        terminal=columns > 0,
-        width=columns or None,
-        total_ticks=run.total_ticks,
-        colors={name: policy.color for name, policy in run.plan.policies.items()},
-    )
+    colors = {name: policy.color for name, policy in run.plan.policies.items()}
+    return make_display(sys.stdout, columns=terminal_columns(), total_ticks=run.total_ticks, colors=colors)
 
 
 def terminal_columns() -> int:
@@ -85,7 +79,7 @@ def terminal_columns() -> int:
 
 
 def _launcher_has_terminal() -> bool:
-    """Whether the launcher's own stdout is a terminal: ours leads to the launcher, maybe through a pseudo-terminal."""
+    """Whether the launcher's stdout is a terminal; this process's stdout is connected to the launcher."""
     target = Path(f"/proc/{os.getppid()}/fd/1")
     try:
         return target.is_char_device() and os.readlink(target).startswith(("/dev/pts/", "/dev/tty"))
@@ -121,7 +115,7 @@ class Console:
         self.stderr: IO[str] = os.fdopen(os.dup(2), "w")
 
     def take(self) -> None:
-        """Directs the output of this process to the console again: it leads the run from now on."""
+        """Directs the output of this process to the console again, when it becomes rank 0."""
         sys.stdout.flush()
         sys.stderr.flush()
         for descriptor, kept in zip((1, 2), self._descriptors, strict=True):
@@ -129,7 +123,7 @@ class Console:
 
 
 def speak_into(log: Path) -> None:
-    """Directs the output of this process, also that of C libraries, to its log."""
+    """Directs the output of this process, including its C libraries, to its log."""
     sys.stdout.flush()
     sys.stderr.flush()
     with writing(log):

@@ -1,4 +1,4 @@
-"""The events of a run: how `arena.train` is told of its progress, also by rank 0 of another process.
+"""The events of a run, which report its progress to `arena.train`; rank 0 sends them as lines of its stderr.
 
 start       a stage of the run begins: run_dir, round, tick
 progress    ticks (of all matches together), total, policies: per policy the fields of `PolicyScore`
@@ -38,10 +38,10 @@ class PolicyScore(NamedTuple):
     """The results of one policy.
 
     Args:
-        episodes: how many it has finished.
-        mean_return: over all of them, of the mean over its entities; None if there is none.
-        last_return: the same over the last 100.
-        win_rate: won games among the last 100 decided ones; None if there are none.
+        episodes: number of finished episodes.
+        mean_return: over all episodes, of the mean over the policy's entities; None if there is no episode.
+        last_return: the same over the last 100 episodes.
+        win_rate: share of games won among the last 100 decided games; None if there are none.
     """
 
     episodes: int
@@ -51,7 +51,7 @@ class PolicyScore(NamedTuple):
 
 
 def policy_score(score: Score) -> PolicyScore:
-    """The results of a policy, of its statistics."""
+    """The results of a policy, from its statistics."""
     return PolicyScore(score.episodes, score.returns.mean, score.returns.last_mean, score.win_rate)
 
 

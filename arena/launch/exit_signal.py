@@ -1,4 +1,4 @@
-"""A signal by which another process ends this one, in C: also while a call keeps Python's lock."""
+"""A signal by which another process ends this one, in C: also while a call holds Python's lock (the GIL)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ExitSignal:
     def __init__(self) -> None:
         free = signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
         self.number: int = signal.SIGHUP if free or not hasattr(signal, "SIGRTMAX") else signal.SIGRTMAX - 6
-        self._before: int | None = None  # the address of the handler that was there
+        self._before: int | None = None  # the address of the previous handler
 
     def arm(self, file: int) -> None:
         """Installs the handler; the stacks are written to `file`, a descriptor."""
@@ -27,13 +27,13 @@ class ExitSignal:
         faulthandler.register(self.number, file=file, all_threads=True, chain=True)
 
     def disarm(self) -> None:
-        """Restores the handler that was there before."""
+        """Restores the previous handler."""
         faulthandler.unregister(self.number)
         _set_handler(self.number, self._before)
 
 
 def _set_handler(number: int, handler: int | None) -> int | None:
-    """Sets a C function as the handler, which `signal.signal` cannot do; returns the one before."""
+    """Sets a C function as the handler, which `signal.signal` cannot do; returns the previous handler."""
     set_handler = ctypes.CDLL(None).signal
     set_handler.argtypes, set_handler.restype = [ctypes.c_int, ctypes.c_void_p], ctypes.c_void_p
     before: int | None = set_handler(number, handler)

@@ -1,4 +1,4 @@
-"""Rank 0: hosts the root and its other roles, or all roles in one process, and shows how the run goes and ends."""
+"""Rank 0: hosts the root and its other roles, or all roles in one process, and shows progress and result."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def run_single_process(
         display: shows the progress; None: the one that fits the terminal.
         next_stage: returns what is played next; None: the run is over.
         output: takes all other lines, and has a display if none is given.
-        watched: whether a role that hangs ends this process.
+        watched: whether a watchdog ends this process if a role hangs.
     """
     memory = ProcessState()
     memory.stop.listen()
@@ -99,11 +99,11 @@ class Result(NamedTuple):
 
     scoreboard: Scoreboard
     stopped_at: int | None = None  # the tick at which a request ended it
-    following: Leg | None = None  # what comes after an evaluation of its policies
+    following: Leg | None = None  # the next leg; None: the run is over
 
 
 Outcome = int | Leg
-"""The exit status of a run that is over, or the leg that comes next."""
+"""The exit status of a run that is over, or the next leg."""
 
 
 def _outcome(
@@ -113,7 +113,7 @@ def _outcome(
     present: Callable[[Run, Scoreboard], None],
     output: Output = CONSOLE_OUTPUT,
 ) -> Outcome:
-    """The outcome of a part of a run; the result of the last part is shown."""
+    """The outcome of one leg of a run; shows the result if it is the last leg."""
     if result.following is not None:
         return result.following
     status = _conclude(run, result, memory, present, output)
@@ -124,7 +124,7 @@ def _outcome(
 def _evaluated(
     run: Run, evaluation: Run, result: Result, memory: ProcessState, output: Output = CONSOLE_OUTPUT
 ) -> Outcome:
-    """Writes the results of an evaluation; one that was ended by request is discarded, and the run ends."""
+    """Writes the results of an evaluation; if it was ended by request, discards them and ends the run."""
     if memory.stop.wanted:
         _end_callbacks(memory)
         return _stopped(run, run.leg.start, memory, output)
@@ -138,7 +138,7 @@ def _evaluated(
 def _conclude(
     run: Run, result: Result, memory: ProcessState, present: Callable[[Run, Scoreboard], None], output: Output
 ) -> int:
-    """Shows the result; the exit status."""
+    """Shows the result; returns the exit status."""
     _end_callbacks(memory)
     present(run, result.scoreboard)
     if result.stopped_at is None:
@@ -148,7 +148,7 @@ def _conclude(
 
 
 def _end_callbacks(memory: ProcessState) -> None:
-    """Tells the callbacks that the run has ended in good order."""
+    """Calls the callbacks' method for a run that has ended without a failure."""
     if memory.callbacks is not None:
         memory.callbacks.end()
 
@@ -231,7 +231,7 @@ def lock(run: Run, memory: ProcessState) -> None:
 
 
 def _locked(run: Run) -> RunLock:
-    """The folder's lock. The lock of a root that has died on another host may outlive it for a while."""
+    """The folder's lock; waits if a root that has died on another host may still hold it."""
     end = time.monotonic() + _LOCK_SECONDS
     while run.repairs and time.monotonic() < end:
         try:
@@ -253,7 +253,7 @@ def conclude(
 
 
 def _scoreboard(run: Run, memory: ProcessState) -> Scoreboard:
-    """The score of a run between two stages: that of this process, or from the records."""
+    """The score of a run between two stages: kept by this process, or read from the records."""
     return memory.scoreboard or scored(run.folder, run.plan.players())
 
 
@@ -317,7 +317,7 @@ def _led(
     conclude: Callable[[Result], Outcome],
     whole: tuple[Run, ProcessState] | None = None,
 ) -> Outcome:
-    """Plays rank 0's roles; `whole` is the run that this run is an evaluation of, for messages."""
+    """Plays rank 0's roles; `whole` is the run whose evaluation is played, for messages."""
     results: list[Result] = []
     whole_run, whole_memory = whole or (run, memory)
 
@@ -340,15 +340,11 @@ def _led(
         if team.is_peer_failure(error):
             raise PeerLost(str(error)) from error
         failure = _failure(whole_run, whole_memory, error)
-        if not _is_from_launcher(error):
+        by_launcher = isinstance(error, KeyboardInterrupt) and error.args == (signal.SIGTERM,)
+        if not (by_launcher and mpirun.started_by_us()):  # else `arena train` writes why it ends all processes
             tell(failure)
         whole_memory.unlock()
         team.abort(failure.exit_code)
-
-
-def _is_from_launcher(error: BaseException) -> bool:
-    """Whether the launcher of an `arena train` ends all processes; `arena train` writes why."""
-    return isinstance(error, KeyboardInterrupt) and error.args == (signal.SIGTERM,) and mpirun.started_by_us()
 
 
 def _failure(run: Run, memory: ProcessState, error: BaseException) -> Failed:
@@ -369,13 +365,13 @@ def interrupted(run: Run, memory: ProcessState, error: KeyboardInterrupt) -> Fai
         words = played_words(run)
     else:
         words = f"what was played is in {run.path}, {again_words(run, memory, 'the newest boundary')}"
-    # `arena train` sends SIGUSR2 for the SIGINT or SIGTERM that it got itself.
+    # `arena train` sends SIGUSR2 when it has received SIGINT or SIGTERM.
     by = "asked to stop" if number == signal.SIGUSR2 else f"ended by {signal.Signals(number).name}"
     return Failed("root, rank 0", f"{by}; {words}", 128 + number)
 
 
 class Rank0Base(ABC):
-    """Rank 0's part of a run, or all of it if there is no other rank; each command that plays has its own.
+    """Rank 0's part of a run, or all of it if there is no other rank; each command that plays has a subclass.
 
     See `arena.launch.rank.Rank0`.
     """

@@ -25,10 +25,10 @@ from arena.plan.hosts import allocated, shares
 from arena.run.stop import STOP_SIGNALS, takes_signals
 
 _UNDER_A_LAUNCHER = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", "MPI_LOCALRANKID")
-_CONFIRM_VARIABLE = "ARENA_CONFIRM"  # set if the starting process waits for the lines below
+_CONFIRM_VARIABLE = "ARENA_CONFIRM"  # set if the starting process waits for the two lines below
 _CONFIRMATION = "arena: the run has ended well"
-_JOINED = "arena: a process has joined"  # MPI lets the first one continue when all have joined
-EVENTS_VARIABLE = "ARENA_EVENTS"  # set if rank 0 is to write events instead of a display
+_JOINED = "arena: a process has joined"  # MPI lets no process continue before all have joined
+EVENTS_VARIABLE = "ARENA_EVENTS"  # set if rank 0 writes events instead of a display
 EVENT_MARK = "arena-event: "  # before an event, which is one line of JSON on stderr
 TERMINAL_VARIABLE = "ARENA_TERMINAL"  # columns of the user's terminal, 0: there is none
 _SETTINGS = {
@@ -50,25 +50,25 @@ _IN_FOLDER = (
     "OMPI_MCA_osc_rdma_backing_directory",
 )
 _MISTAKE = 2  # the exit status after a user's mistake
-_UNCONFIRMED = 256  # no launcher's status: it has exited with 0, but no process has confirmed the end
+_UNCONFIRMED = 256  # for a launcher that has exited with 0 although no process has confirmed the end
 _ULFM_SINCE = 5  # the version of Open MPI
 _SAVING_SECONDS = 30.0  # for a run to save a boundary after the first signal
 _GRACE_SECONDS = 5.0  # for a launcher to end after SIGTERM
 _STUCK_SECONDS = 10.0  # for a launcher without processes to end: Open MPI's may hang when many end at once
 _JOINING_SECONDS = 5.0  # for the other processes to join after one has died; MPI would wait for it forever
-_LOOK_FOR_STARTS_SECONDS = 0.005  # a process that has died before the first check is not noticed
+_LOOK_FOR_STARTS_SECONDS = 0.005  # a process that dies before the first check is not noticed
 _LOOK_SECONDS = 1.0  # between two checks of the children of a launcher that may be stuck
-_LOOK_FOR_SIGNALS_SECONDS = 0.25  # a signal just before a sleep is noted, but does not interrupt it
+_LOOK_FOR_SIGNALS_SECONDS = 0.25  # a signal just before a sleep does not interrupt it
 _BATCH_SYSTEMS = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_DJOB_HOSTFILE", "PE_HOSTFILE")  # set in their allocations
-_FALLEN = (-signal.SIGKILL, -signal.SIGABRT)  # of a launcher that we have killed, or that failed an assertion
+_FALLEN = (-signal.SIGKILL, -signal.SIGABRT)  # of a launcher that was killed here, or that failed an assertion
 _SHOW_CURSOR = "\x1b[?25h"  # ECMA-48 with DEC's private modes
 _RULE = re.compile(r"-{60,}\s*$")
 _LAUNCHER_LINES = re.compile(
     r"Abort\(\d+\) on node \d+ .*MPI_Abort|"  # MPICH's whole banner
     r"\[warn\] Epoll |\[\S+\] pmix_ptl_base: |"  # of libraries that MPI uses
     r"\d+ more process(es)? ha(s|ve) sent help message|"
-    r"prterun: pthread_mutex_lock|"  # its assertion, when many processes end at once
-    r"NBC_Progress: an error \d+ was found|Error in NBC_Start_round"  # Open MPI's when a process has died
+    r"prterun: pthread_mutex_lock|"  # the launcher's assertion, when many processes end at once
+    r"NBC_Progress: an error \d+ was found|Error in NBC_Start_round"  # of Open MPI, when a process has died
 )
 UNSTARTED = "The PMIx server's listener thread failed to start"
 STARTS = 3  # how often a launcher that writes this is started, at most
@@ -92,7 +92,7 @@ def under_launcher() -> bool:
     """Whether mpirun, mpiexec or srun has started this process.
 
     Raises:
-        ConfigError: srun has, but without MPI: each of its tasks would take itself for the only one.
+        ConfigError: srun has started it without MPI: each task would be a run of its own.
     """
     if any(name in os.environ for name in _UNDER_A_LAUNCHER):
         return True
@@ -106,7 +106,7 @@ def settle() -> None:
 
     A file of Open MPI's parameters that sets `btl` is overridden on one node.
 
-    NumPy and MPI read the variables when they are imported, so this is called before.
+    NumPy and MPI read the variables when they are imported, so this is called first.
     """
     ranks, neighbors = (os.environ.get(f"OMPI_COMM_WORLD_{name}") for name in ("SIZE", "LOCAL_SIZE"))
     one_node = ranks is not None and ranks == neighbors
@@ -138,9 +138,9 @@ def command(
 ) -> tuple[list[str], dict[str, str]]:
     """The command line and the environment variables that start `ranks` processes of a program.
 
-    Open MPI refuses to run as root and to start more processes than there are cores, unless a flag allows it, which is
-    given here, for desktop machines and containers. Inside of a SLURM allocation it is not given: launchers learn from
-    SLURM which hosts there are and how many processes each takes, and more would compete with other jobs.
+    Open MPI refuses to run as root and to start more processes than there are cores, unless settings allow it. They are
+    given here, for desktop machines and containers. In a SLURM allocation more processes than cores are not allowed:
+    launchers learn from SLURM how many processes each host takes, and more would compete with other jobs.
 
     Args:
         launcher: mpirun or mpiexec.
@@ -172,14 +172,14 @@ def _open_mpi_version(launcher: str) -> int | None:
 
 
 class Listener(Protocol):
-    """Takes the output of a run instead of the console."""
+    """Receives the output of a run instead of the console."""
 
     @property
     def stream(self) -> IO[str]:
-        """Takes what is written to stderr beside the events."""
+        """Receives what is written to stderr beside the events."""
 
     def line(self, event: str) -> None:
-        """Takes an event, without its mark."""
+        """Receives an event, without its mark."""
 
 
 def run(
@@ -192,15 +192,15 @@ def run(
 ) -> int:
     """Starts a program under MPI and waits for it; returns its exit status.
 
-    The launcher gets a session of its own, so that Ctrl-C reaches it once, through this process, and ends all of it.
-    Open MPI's launcher fails to start once in some hundred times; then it is started again.
+    The launcher gets a session of its own, so that Ctrl-C reaches it once, through this process.
+    Open MPI's launcher fails about once in several hundred starts; then it is started again.
 
     Args:
         ranks: how many processes.
         program: what each of them runs.
         tolerant: whether the other processes continue when one dies.
         has_resume: whether the program has a `--resume`, which the message names when the run ends early.
-        listener: takes all output; None: it goes to this process's stdout and stderr.
+        listener: receives all output; None: it goes to this process's stdout and stderr.
     """
     line, settings = command(find_launcher(), ranks, program, tolerant=tolerant)
     settings[_CONFIRM_VARIABLE] = "1"
@@ -262,7 +262,7 @@ def _watched(
         line: its command line.
         settings: its environment variables.
         ranks: how many processes it starts.
-        listener: takes all output; None: it goes to this process's stdout and stderr.
+        listener: receives all output; None: it goes to this process's stdout and stderr.
         graceful: whether it passes SIGUSR1 and SIGUSR2 on to the processes.
         watch: whether its processes are its children, so that their deaths are seen.
     """
@@ -273,7 +273,7 @@ def _watched(
         stdout=None if listener is None else subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        errors="replace",  # whatever bytes come: if the reader failed, the pipe would fill and all processes would stop
+        errors="replace",  # if the reader failed at some bytes, the pipe would fill and all processes would stop
         start_new_session=True,
         preexec_fn=_begin_launcher,
     )
@@ -302,7 +302,7 @@ def _end_of(process: subprocess.Popen[str]) -> int:
 
 
 def _end_if_stuck(process: subprocess.Popen[str]) -> None:
-    """Kills a launcher that does not end though all its processes have ended. Without `/proc`: never."""
+    """Kills a launcher that does not end although all its processes have ended. Does nothing without `/proc`."""
     begun, since = False, 0.0
     while process.poll() is None and since < _STUCK_SECONDS:
         time.sleep(_LOOK_SECONDS)
@@ -313,10 +313,10 @@ def _end_if_stuck(process: subprocess.Popen[str]) -> None:
 
 
 def _end_if_unjoined(process: subprocess.Popen[str], heard: _Heard, ranks: int) -> None:
-    """Kills a launcher and its processes when one dies before MPI is ready. Without `/proc`: never.
+    """Kills a launcher and its processes when one dies before MPI is ready. Does nothing without `/proc`.
 
     Only a death counts: on a busy machine a start may take minutes. The processes themselves recover from a death after
-    MPI is ready; they report within `_JOINING_SECONDS` that they have joined, unless they wait for the dead one.
+    MPI is ready; they report within `_JOINING_SECONDS` that they have joined, unless they wait for the dead process.
     """
     seen: set[int] = set()
     died: float | None = None
@@ -334,7 +334,7 @@ def _end_if_unjoined(process: subprocess.Popen[str], heard: _Heard, ranks: int) 
 
 
 def _is_rank(pid: int) -> bool:
-    """Whether a child of a launcher is a process of the run; launchers start other ones, too."""
+    """Whether a child of a launcher is a process of the run; launchers start other processes, too."""
     try:
         variables = Path("/proc", str(pid), "environ").read_bytes().split(b"\0")
     except OSError:  # it has ended meanwhile
@@ -344,7 +344,7 @@ def _is_rank(pid: int) -> bool:
 
 
 def _is_read() -> bool:
-    """Whether stdout and stderr accept output: the launcher, too, waits for a paused reader, as after Ctrl-S."""
+    """Whether stdout and stderr accept output: a paused reader (Ctrl-S) makes the launcher wait, too."""
     ready = select.poll()
     for descriptor in (1, 2):
         ready.register(descriptor, select.POLLOUT)
@@ -381,11 +381,11 @@ class _Heard:
         confirmed: whether the run has confirmed that it has ended well.
         unstarted: whether the launcher could not even start.
         joined: whether all processes of the run have joined.
-        unjoined: whether the launcher was killed because a process had died before that.
+        unjoined: whether the launcher was killed because a process had died before joining.
         reason: whether a process has written why the run has ended.
-        rank: of the process that has ended first, if the launcher has named one.
-        mistake: whether that was a mistake of the user.
-        listener: takes all output instead of the console.
+        rank: of the process that has ended first; empty if the launcher has named none.
+        mistake: whether the reason is a mistake of the user.
+        listener: receives all output instead of the console.
     """
 
     confirmed: bool = False
@@ -404,14 +404,14 @@ class _Heard:
 
     @property
     def status(self) -> int | None:
-        """The exit status by the run's own messages; None: there are none."""
+        """The exit status that the run's own messages imply; None: there are none."""
         if self.confirmed:
             return 0
         return (_MISTAKE if self.mistake else 1) if self.reason else None
 
     def listen(self, lines: Iterable[str]) -> Iterator[str]:
-        """Passes lines on."""
-        for line in (text.replace("\0", "") for text in lines):  # Open MPI puts one after its last banner
+        """Notes what the lines of stderr say, and yields the lines that are not meant for this process."""
+        for line in (text.replace("\0", "") for text in lines):  # Open MPI writes a NUL after its last banner
             if line.strip() == _CONFIRMATION:
                 self.confirmed = True
                 continue
@@ -452,14 +452,15 @@ def confirm(stream: IO[str]) -> None:
 
 
 def _told(status: int, received: Sequence[int], heard: _Heard, *, has_resume: bool = True) -> int:
-    """Writes what a launcher's status means; returns the exit status: 128 + n after a signal to us, 1 after a kill."""
+    """Writes what a launcher's status means; returns the exit status.
+
+    After a signal n to this process the exit status is 128 + n, after a kill of the launcher or its processes 1.
+    """
     killed = -status if status < 0 else status - 128 if 128 < status < 128 + signal.NSIG else 0
-    if (
-        (received or killed) and heard.listener is None and sys.stdout.isatty()
-    ):  # the display was killed with its process
+    if (received or killed) and heard.listener is None and sys.stdout.isatty():  # rank 0 has not closed its display
         sys.stdout.write(_SHOW_CURSOR + "\n")
         sys.stdout.flush()
-    if received and status == 128 + signal.SIGUSR2:  # rank 0 has written what is saved, but not which signal we got
+    if received and status == 128 + signal.SIGUSR2:  # rank 0 does not know which signal this process got
         heard.stream.write(f"arena: ended by {signal.Signals(received[0]).name}\n")
         return 128 + received[0]
     again = "; --resume goes on from the newest boundary, if there is one" if has_resume else ""
@@ -479,7 +480,7 @@ def _told(status: int, received: Sequence[int], heard: _Heard, *, has_resume: bo
         )
         return 1
     if not killed and (heard.reason or not heard.rank):
-        return status if status in (0, 1, _MISTAKE) else 1  # other ones are the launcher's own, or a worker's
+        return status if status in (0, 1, _MISTAKE) else 1  # others are the launcher's, or a worker's
     which = f"rank {heard.rank}" if heard.rank else "a process"
     how = f"was killed by signal {killed}" if killed else "has ended without a message"
     heard.stream.write(f"arena: the run has ended: {which} of it {how}; {played}\n")
@@ -496,7 +497,7 @@ def _pass_on(source: IO[str], target: IO[str], heard: _Heard) -> None:
 def without_banners(lines: Iterable[str]) -> Iterator[str]:
     """A launcher's stderr without the framed paragraphs in which it reports that a process has failed.
 
-    The arena's own message is more exact; other paragraphs of the launcher stay.
+    The arena writes a more exact message; other paragraphs of the launcher stay.
     """
     held: list[str] = []
     for line in lines:
@@ -519,9 +520,9 @@ def without_banners(lines: Iterable[str]) -> Iterator[str]:
 def _forwarding(process: subprocess.Popen[str], heard: _Heard, *, graceful: bool) -> Iterator[list[int]]:
     """Inside this context, SIGINT and SIGTERM end the launcher and all its processes; yields the signals received.
 
-    The first signal asks the run to save a boundary and to end, within `_SAVING_SECONDS`; the second one ends it at
-    once, and so does the first one while the processes start, as there is nothing to save. SIGUSR1 is forwarded when
-    all processes have joined: before, it would end them, or be lost.
+    The first signal asks the run to save a boundary and to end, within `_SAVING_SECONDS`; the second signal ends it at
+    once. While the processes start there is nothing to save, and the first signal ends the run at once. SIGUSR1 is
+    forwarded when all processes have joined: before, it would end them, or be lost.
 
     Args:
         process: the launcher.
@@ -570,7 +571,7 @@ def _later(seconds: float, do: Callable[[], None]) -> None:
 
 def _kill(process: subprocess.Popen[str]) -> None:
     if process.poll() is None:
-        with suppress(ProcessLookupError):  # it has ended since
+        with suppress(ProcessLookupError):  # it has ended meanwhile
             os.killpg(process.pid, signal.SIGKILL)
 
 

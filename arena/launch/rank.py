@@ -4,10 +4,10 @@ agree      rank 0 reads the configuration and prepares the run; all ranks get th
 host       the rank's roles play; rank 0 also records, and shows the progress and the result
            between two stages (evaluations, rounds of a league) rank 0 says what is played next
 repair     a process has died: the survivors agree how to continue, and host again
-leave      when all ranks have said that they are done, and not before
+leave      when all ranks have reported that they are done
 
-A hundred of these processes may start on a few cores, so this module imports only what every rank needs: what rank 0
-needs beyond that comes with its `Rank0`.
+A hundred of these processes may start on a few cores, so this module imports only what every rank needs; `Rank0` brings
+what only rank 0 needs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Main = Callable[[Endpoint], Any]
 
 
 class Rank0(Protocol):
-    """What rank 0 does beyond its roles."""
+    """What rank 0 does beside playing its roles."""
 
     def prepare(self, ranks: int, *, tolerant: bool) -> Run:
         """Makes the run for a number of ranks; `tolerant` says whether MPI survives the death of one."""
@@ -89,7 +89,10 @@ def run_rank(leader: Callable[[], Rank0]) -> int:
     stop = Stop()
     stop.note()
     signal.alarm(_START_SECONDS)  # MPI waits forever for a process that dies before it has joined
-    mpi = _start_mpi()
+    try:
+        from arena.transport import mpi
+    except (ImportError, RuntimeError) as error:
+        raise ConfigError(f"mpi4py finds no MPI library. {mpirun.NO_MPI}") from error
     mpirun.tell_joined(sys.stderr)
     return Rank(mpi, leader, stop).take_part()
 
@@ -113,7 +116,7 @@ class Rank:
         self._lost_at = 0.0  # when the last death was noticed
 
     def take_part(self) -> int:
-        """Plays until the run has ended, through as many repairs as it takes; returns the exit status."""
+        """Plays until the run has ended, with repairs after deaths; returns the exit status."""
         while True:
             try:
                 status = self._until_a_death()
@@ -126,13 +129,18 @@ class Rank:
                 self._abort(self._failure(error))
 
     def _until_a_death(self) -> int | None:
-        """The exit status if all ranks have finished; None if a process has died, which all survivors know then."""
+        """The exit status if all ranks have finished; None if a process has died and all survivors know it."""
         try:
             status = self._play()
         except BaseException as error:
             if not self._team.is_peer_failure(error):
                 raise
-            self._announce_death()
+            self._lost_at = time.monotonic()
+            if not self._team.tolerant:
+                time.sleep(_ABORT_SECONDS)  # the launcher ends all processes; if it does not, this process does
+                self._abort()
+            self._team.revoke()
+            self._team.agree(False)  # waits until all survivors know
             return None
         if not self._team.tolerant or self._team.agree(True):
             return status
@@ -140,7 +148,7 @@ class Rank:
         return None
 
     def _play(self) -> int:
-        """The run, or what is left of it."""
+        """Plays the run, or after a repair the rest of it; returns the exit status."""
         if self._run is None:
             self._team = self._team.private()
             agreed = _agree(self._team, self._leader)
@@ -157,7 +165,7 @@ class Rank:
         return self._stages(run)
 
     def _stages(self, run: Run) -> int:
-        """The run, stage after stage; the exit status."""
+        """Plays the run, stage after stage; returns the exit status."""
         first = self._team.rank == 0
         if first:
             self._leader().lock(run, self._memory)
@@ -191,7 +199,7 @@ class Rank:
             import_algorithms(run)  # so that a spare can take over at once
 
     def _host(self, run: Run, evaluation: Run | None) -> int | Leg:
-        """The rank's roles of the run, or of an evaluation before it goes on; at rank 0 what that has led to."""
+        """Plays the rank's roles of the run, or of an evaluation before it; returns the outcome, at rank 0."""
         played, memory = (run, self._memory) if evaluation is None else (evaluation, ProcessState())
         team, roles = self._team, played.plan.ranks[self._team.rank]
         communicator = team.split(_color(played, roles))
@@ -207,11 +215,11 @@ class Rank:
                         outcome = self._leader().lead(team, host, run, memory)
                     else:
                         outcome = self._leader().lead_evaluation(team, host, run, evaluation, self._memory)
-                    # No rank leaves before all are done: its last messages may still need its help to arrive.
+                    # MPI may deliver a rank's last messages only while it takes part, so all ranks leave together.
                     team.wait_for_all()
                     team.free(communicator)
             except BaseException:
-                team.wake_all()  # processes that sleep at a doorbell notice nothing else, and ours is closed now
+                team.wake_all()  # processes that sleep at a doorbell notice nothing else
                 raise
         return outcome
 
@@ -226,7 +234,7 @@ class Rank:
                     endpoint, run, role, memory=memory, communicator=communicator, private=len(roles) == 1
                 )
                 if failure is not None:
-                    # The root has the failure, shows it and ends all processes; if not, this one does.
+                    # The root shows the failure and ends all processes; if it does not, this process does.
                     end = time.monotonic() + _ABORT_SECONDS
                     while (left := end - time.monotonic()) > 0:
                         endpoint.listen(0, Tag.FROM_ROOT, left)
@@ -236,15 +244,6 @@ class Rank:
 
         if roles:
             host.run({run.address(role): main_of(role) for role in roles})
-
-    def _announce_death(self) -> None:
-        """Tells all survivors that a process has died, and waits until they know."""
-        self._lost_at = time.monotonic()
-        if not self._team.tolerant:
-            time.sleep(_ABORT_SECONDS)  # the launcher ends all processes; if not, this one does
-            self._abort()
-        self._team.revoke()
-        self._team.agree(False)
 
     def _repair(self) -> None:
         """Continues the run with the surviving processes, or ends all of them if it cannot be continued.
@@ -270,7 +269,7 @@ class Rank:
         role = often_dead(self._run)
         if role is not None and self._team.rank == 0:
             words = (
-                f"its process has died {DEATHS_AT_MOST} times since the last boundary; it is no accident, and the run "
+                f"its process has died {DEATHS_AT_MOST} times since the last boundary; this is no accident, so the run "
                 f"ends; {again_words(self._run, memory)}"
             )
             self._abort(Failed(self._run.describe(role), words, exit_code=1))
@@ -342,16 +341,8 @@ def names_of(run: Run, roles: tuple[Role, ...]) -> Mapping[int, str]:
     return {run.address(role): run.describe(role) for role in roles}
 
 
-def _start_mpi() -> Any:
-    try:
-        from arena.transport import mpi
-    except (ImportError, RuntimeError) as error:  # mpi4py finds no MPI library
-        raise ConfigError(f"mpi4py finds no MPI library. {mpirun.NO_MPI}") from error
-    return mpi
-
-
 def _agree(team: World, leader: Callable[[], Rank0]) -> Run | Failed:
-    """Rank 0 reads and prepares; all ranks get the run, or the reason why there is none."""
+    """Rank 0 reads and prepares the run; all ranks get it, or the reason why there is none."""
     prepared: Run | Failed | None = None
     if team.rank == 0:
         try:
@@ -368,7 +359,7 @@ def _broadcast(team: World, value: Any) -> Any:
     Raises:
         PeerLost: a process has died meanwhile; raised at every rank.
     """
-    # MPI waits for a broadcast in a busy loop; waiting ranks would take the cores from rank 0, which prepares.
+    # MPI waits for a broadcast in a busy loop, which would take the cores from rank 0 while it prepares the run.
     team.wait_for_all()
     told = unpack(team.broadcast(pack(value)))
     if team.tolerant and not team.agree(True):  # else only some ranks might have received it

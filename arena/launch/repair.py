@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from arena.transport.mpi import World
 
 DEATHS_AT_MOST = 5
-"""How often a role may die with its process within one leg."""
+"""How many deaths of a role's process within one leg end the run."""
 
 
 class Known(NamedTuple):
@@ -96,16 +96,16 @@ def _rolled_back(run: Run, alive: Sequence[int]) -> tuple[Run, list[int]]:
     from arena.run.resume import rolled_back  # imports the configuration, which other processes do not need
 
     idle = [rank for rank in run.plan.idle_ranks if rank in alive]
-    spares = max(0, len(idle) + len(alive) - run.plan.processes)  # those that did not replace dead processes
+    spares = max(0, len(idle) + len(alive) - run.plan.processes)  # spares that did not replace a dead process
     found = rolled_back(run, ranks=len(alive), spares=spares)
-    if found.plan.round != run.plan.round:  # another round has other roles, which are placed again
+    if found.plan.round != run.plan.round:  # another round has other roles: the new plan has placed them
         return found, list(alive)
     plan, order = rehosted(run.plan, alive)
     return replace(found, plan=plan), order
 
 
 def often_dead(run: Run) -> Role | None:
-    """A role whose process has died too often in one leg for an accident; None if there is none."""
+    """A role whose process has died `DEATHS_AT_MOST` times in one leg; None if there is none."""
     now = run.plan.round, run.leg.start
     repairs = [repair for repair in run.repairs if (repair.plan.round, repair.leg) == now]
     deaths = Counter(role for repair in repairs for rank in repair.died for role in repair.plan.ranks[rank])

@@ -6,8 +6,8 @@ threads, and then empty objects, which are heartbeats. If none has come for too 
 this process ends silently.
 
 Time in which the parent could not run is not counted: it was stopped (SIGSTOP, Ctrl-Z, `scontrol suspend`), or other
-processes had the cores. Neither is time in which this process did not run: the container or the machine was frozen.
-Without `/proc` only the latter is noticed.
+processes had the cores. Time in which this process did not run is not counted either: the container or the machine was
+frozen. Without `/proc` only the latter is noticed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ class Silence:
         """Seconds without a heartbeat."""
         gap, self._looked = now - self._looked, now
         if not stopped and not self._stopped:
-            self.seconds += min(gap, 2 * self._look)  # a late check: this process did not run, nor perhaps the other
+            self.seconds += min(
+                gap, 2 * self._look
+            )  # a late check: this process did not run, and perhaps the parent did not either
         self._stopped = stopped
         return self.seconds
 
@@ -116,5 +118,5 @@ def _stacks(pid: int) -> str:
 
 
 def _read(seconds: float) -> bytes | None:
-    """What comes within so many seconds; None: nothing; no bytes: the pipe is closed."""
+    """The bytes that arrive within these seconds; None: none arrived; empty: the pipe is closed."""
     return os.read(0, 65536) if select.select([0], [], [], seconds)[0] else None

@@ -2,9 +2,9 @@
 
 The root's watchdog (`arena.roles.root.watchdog`) runs only when it is the root's turn. So a thread checks that turns
 go on, and ends the run when one call of a game, an algorithm or the recorder takes too long. The thread needs Python's
-lock: for a call that never releases it there is a small process (`arena.launch.watchdog_process`). The thread sends it
-heartbeats through a pipe; when they stop, that process ends this one and writes what has happened. It can also see
-whether this process was able to run, which a timer in this process could not.
+lock (the GIL): for a call that never releases it there is a small process (`arena.launch.watchdog_process`). The thread
+sends it heartbeats through a pipe; when they stop, that process ends this one and writes what has happened. It also
+sees whether this process was able to run; a timer in this process could not.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class RootWatchdog:
         self._over.set()
         self._thread.join(_SLACK)
         if self._process is not None:
-            self._process.kill()  # nothing has happened
+            self._process.kill()  # no role hangs
             self._process.communicate()
             self._exit.disarm()
 

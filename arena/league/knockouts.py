@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from arena.config.league import LeagueConfig
 from arena.config.schema import Config
 from arena.league import next_round
@@ -34,9 +32,8 @@ def knockouts_won(folder: RunFolder, config: Config, *, reached: int | None = No
     if not next_round.over(config, len(whole)):
         return []
     window = (config.league or LeagueConfig()).window
-    results = partial(_results, folder, window)
+
+    def results(number: int) -> Results:
+        return read_results(folder, window=window, last=number)
+
     return next_round.champions(config, whole, results, read_played(folder, last=len(whole) - 1))
-
-
-def _results(folder: RunFolder, window: int | None, number: int) -> Results:
-    return read_results(folder, window=window, last=number)

@@ -24,10 +24,10 @@ from arena.config.matches import (
     NO_SNAPSHOTS,
     Exploiters,
     ExploitersRule,
-    Fictitious,
     FictitiousRule,
     MatchmakingConfig,
     PastSelvesRule,
+    UncertaintyRule,
 )
 from arena.league.metagame.payoff import posterior
 from arena.league.ratings.ranking import Standings
@@ -76,12 +76,14 @@ def draw(
     for learner in entry.policies:
         newest = tested.get(learner)
         free = entry.copies - (newest is not None)
-        weights = _weights(entry, learner, field)
-        if weights is None:
-            standings = standings or _standings(entry, field)
-            drawn = [_other(standings.next_pair(of=learner), learner) for _ in range(free)]
+        if isinstance(entry.rule, UncertaintyRule):
+            if standings is None:
+                current = [name for name in entry.members if name in field.learns]
+                standings = Standings(field.results, [*current, *field.past(entry.members)])
+            pairs = [standings.next_pair(of=learner) for _ in range(free)]
+            drawn = [second if first == learner else first for first, second in pairs]
         else:
-            drawn = systematic(weights, free, rng)
+            drawn = systematic(_weights(entry, learner, field), free, rng)
         found[learner] = drawn if newest is None else [*drawn, newest]
     return found
 
@@ -110,16 +112,21 @@ def due(
     return found
 
 
-def _weights(entry: MatchmakingConfig, learner: str, field: OpponentPool) -> Weights | None:
-    """How often a learner is to meet each of its opponents; None where that is not a matter of weights."""
+def _weights(entry: MatchmakingConfig, learner: str, field: OpponentPool) -> Weights:
+    """How often a learner is to meet each of its opponents."""
     if isinstance(entry.rule, PastSelvesRule):
         own = [*field.snapshots.get(learner, ()), *field.past(entry.against)]
         return _mixed({learner: entry.rule.past_selves.self_play}, dict.fromkeys(own, 1.0))
     if isinstance(entry.rule, FictitiousRule):
-        return _fictitious(entry.rule.fictitious, entry.members, learner, field)
+        rule = entry.rule.fictitious
+        current = [name for name in entry.members if name != learner and name in field.learns]
+        opponents = [*current, *field.past(entry.members)]
+        return _mixed(
+            {learner: rule.self_play}, priorities(field.results, learner, opponents, weighting=rule.weighting)
+        )
     if isinstance(entry.rule, ExploitersRule):
         return _exploiters(entry.rule.exploiters, entry.members, learner, field)
-    return None
+    raise TypeError(f"rule {entry.rule.kind!r}: arena.league.matchmaking says nothing about how it draws opponents")
 
 
 def _mixed(first: Weights, second: Weights) -> Weights:
@@ -131,12 +138,6 @@ def _mixed(first: Weights, second: Weights) -> Weights:
     for name, weight in second.items():
         found[name] = found.get(name, 0.0) + rest * weight / total
     return found
-
-
-def _fictitious(rule: Fictitious, members: Sequence[str], learner: str, field: OpponentPool) -> Weights:
-    current = [name for name in members if name != learner and name in field.learns]
-    weights = priorities(field.results, learner, [*current, *field.past(members)], weighting=rule.weighting)
-    return _mixed({learner: rule.self_play}, weights)
 
 
 def _exploiters(rule: Exploiters, members: Sequence[str], learner: str, field: OpponentPool) -> Weights:
@@ -196,12 +197,3 @@ def _moments(results: Results, player: str, others: Sequence[str]) -> tuple[NDAr
     won, drawn = weights[:, 0] / total, weights[:, 1] / total
     mean = won + drawn / 2
     return mean, (won + drawn / 4 - mean**2) / (total + 1)
-
-
-def _standings(entry: MatchmakingConfig, field: OpponentPool) -> Standings:
-    current = [name for name in entry.members if name in field.learns]
-    return Standings(field.results, [*current, *field.past(entry.members)])
-
-
-def _other(pair: tuple[str, str], player: str) -> str:
-    return pair[1] if pair[0] == player else pair[0]

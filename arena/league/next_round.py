@@ -82,16 +82,19 @@ def next_round(
     """
     history = History(config, before, played)
     changes = _changes(config, history, results, returns)
-    field = _field(config, history, results, changes)
-    judge = generators.KnockoutRules(
-        results, stream(config.seed, history.number, Purpose.COINS)
-    )  # of those who have played
+    field = OpponentPool(
+        _as_they_begin(results, changes.forks, changes.resets),
+        _in_the_league(history, changes.snapshots, changes.dropped),
+        config.learners,
+    )
+    judge = generators.KnockoutRules(results, stream(config.seed, history.number, Purpose.COINS))
     written = _written_out(config, history, field, judge)
+    playing = sorted({name for match in written.matches for name in names_of(match) if name not in config.policies})
     return Round(
         number=history.number,
         start=history.number * config.ticks,
         matches=written.matches,
-        players=_players(config, written.matches),
+        players={name: player_of(name) for name in playing},
         options=_options(history, changes),
         pairings=written.pairings,
         **changes._asdict(),
@@ -224,9 +227,10 @@ class _Changes(NamedTuple):
 def _changes(config: Config, history: History, results: Results, returns: Mapping[str, Sequence[float]]) -> _Changes:
     due = _due(config, history, results)
     joining = _joining(config, history, due)
+    members, rule = _in_the_league(history, joining.names, ()), _rule(config).snapshots
     return _Changes(
         snapshots=joining.names,
-        dropped=_dropped(config, history, joining.names, results),
+        dropped=tuple(name for own in members.values() for name in snapshots.leaving(rule, own, results)),
         forks=_forks(config, history, results, returns),
         resets=due.resets,
         gates=joining.gates,
@@ -262,12 +266,6 @@ def _joining(config: Config, history: History, due: _Due) -> snapshots.Joining:
     return found._replace(names=(*found.names, *(snapshot_name(name, tick) for name in due.snapshots)))
 
 
-def _dropped(config: Config, history: History, joining: Sequence[str], results: Results) -> tuple[str, ...]:
-    members = _in_the_league(history, joining, ())
-    rule = _rule(config).snapshots
-    return tuple(name for own in members.values() for name in snapshots.leaving(rule, own, results))
-
-
 def _in_the_league(history: History, joining: Sequence[str], dropped: Sequence[str]) -> dict[str, list[str]]:
     """The snapshots of each policy in this round."""
     found = {policy: [name for name in own if name not in dropped] for policy, own in history.snapshots.items()}
@@ -285,15 +283,6 @@ def _forks(
     fitness = population.of_ratings(results) if rule.by == "rating" else population.of_returns(returns)
     rng = stream(config.seed, history.number, Purpose.EVOLUTION)
     return population.forks(rule, populations(config, rule), fitness, history.options, rng)
-
-
-def _field(config: Config, history: History, results: Results, changes: _Changes) -> OpponentPool:
-    """Who can be drawn, and what is known of them, when all has changed that does."""
-    return OpponentPool(
-        _as_they_begin(results, changes.forks, changes.resets),
-        _in_the_league(history, changes.snapshots, changes.dropped),
-        config.learners,
-    )
 
 
 def _as_they_begin(results: Results, forks: Mapping[str, Fork], resets: Sequence[str]) -> Results:
@@ -353,9 +342,3 @@ def _next_pairings(config: Config, history: History, judge: generators.KnockoutR
             made = [generators.shares(entry, *one) for one in zip(before, games, strict=True)]
             found[place] = generators.next_pairings(entry, before, made, judge)
     return found
-
-
-def _players(config: Config, matches: Sequence[MatchConfig]) -> dict[str, Player]:
-    """The snapshots of the league that play."""
-    names = sorted({name for match in matches for name in names_of(match) if name not in config.policies})
-    return {name: player_of(name) for name in names}

@@ -130,22 +130,19 @@ def next_pairings(
         made: what each player has scored in them.
         judge: of those who have made the same.
     """
+    byes = Counter(players[0] for one in before for players in one if len(players) == 1)
     if isinstance(entry, SwissConfig):
-        return _swiss(judge.standings(entry.policies, made), before)
+        standings = judge.standings(entry.policies, made)
+        resting = [min(reversed(standings), key=byes.__getitem__)] if len(standings) % 2 else []
+        playing = [name for name in standings if name not in resting]
+        return (*((name,) for name in resting), *_matched(playing, before))
     left = [judge.winner(players, made[-1]) for players in before[-1]]
     if len(left) == 1:
         return ((left[0],),)
     if len(left) % 2 == 0:
         return tuple(neighbors(left))
-    byes = _byes(before)
     rests = min(left, key=byes.__getitem__)  # the first of those with the fewest
     return ((rests,), *neighbors([name for name in left if name != rests]))
-
-
-def _swiss(standings: Sequence[str], before: Sequence[Pairings]) -> Pairings:
-    byes = _byes(before)
-    resting = [min(reversed(standings), key=byes.__getitem__)] if len(standings) % 2 else []
-    return (*((name,) for name in resting), *_matched([name for name in standings if name not in resting], before))
 
 
 def _matched(standings: Sequence[str], before: Sequence[Pairings]) -> list[tuple[str, str]]:
@@ -161,7 +158,3 @@ def _matched(standings: Sequence[str], before: Sequence[Pairings]) -> list[tuple
             graph.add_edge(first, second, weight=-(again * many + (second - first) ** 2))
     pairs = networkx.max_weight_matching(graph, maxcardinality=True)
     return [(standings[first], standings[second]) for first, second in sorted(map(sorted, pairs))]
-
-
-def _byes(before: Sequence[Pairings]) -> Counter[str]:
-    return Counter(players[0] for pairings in before for players in pairings if len(players) == 1)

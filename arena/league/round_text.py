@@ -10,7 +10,7 @@ from arena.errors import pluralize
 
 if TYPE_CHECKING:
     from arena.plan.plan import MatchPlan, Plan
-    from arena.records.formats import Fork, GateRecord, RoundLine
+    from arena.records.formats import Fork, RoundLine
 
 
 _SHOWN = 6  # pairings of a round
@@ -32,7 +32,10 @@ def change_words(line: RoundLine) -> list[str]:
         f"{dropped} left" if dropped else "",
         f"{resets} began anew" if resets else "",
         *(_fork_words(policy, fork) for policy, fork in line.forks.items()),
-        *map(_gate_words, line.gates),
+        *(
+            f"{claim_words(gate.verdict, policy=gate.policy, against=gate.against)} ({pluralize(gate.games, 'game')})"
+            for gate in line.gates
+        ),
     ]
     return [part for part in parts if part]
 
@@ -42,11 +45,6 @@ def _fork_words(policy: str, fork: Fork) -> str:
         f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}" for name, value in fork.options.items()
     )
     return f"{policy} is a copy of {fork.source}" + (f" with {options}" if options else "")
-
-
-def _gate_words(gate: GateRecord) -> str:
-    claim = claim_words(gate.verdict, policy=gate.policy, against=gate.against)
-    return f"{claim} ({pluralize(gate.games, 'game')})"
 
 
 def _pairing(match: MatchPlan) -> str:

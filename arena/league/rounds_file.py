@@ -32,8 +32,15 @@ def keep(folder: RunFolder, before: Sequence[Round], planned: Round, plan: Plan)
         plan: of it.
     """
     known = folder.rounds.read_bytes().splitlines(keepends=True)[: len(before)] if folder.rounds.exists() else []
+    told = msgspec.structs.asdict(planned)
+    line = RoundLine(
+        round=told.pop("number"),
+        descriptions=told.pop("matches"),
+        matches=tuple(match.in_round for match in plan_file(plan).matches),
+        **told,
+    )
     with replacing(folder.rounds) as file:
-        file.writelines([*known, msgspec.json.encode(_line(planned, plan)) + b"\n"])
+        file.writelines([*known, msgspec.json.encode(line) + b"\n"])
 
 
 def read(folder: RunFolder) -> list[Round]:
@@ -42,7 +49,14 @@ def read(folder: RunFolder) -> list[Round]:
     Raises:
         ConfigError: the file is damaged, or of another version of the arena.
     """
-    return [_round(line, folder) for line in lines_in(JournalReader(folder.rounds))]
+    found = []
+    for line in lines_in(JournalReader(folder.rounds)):
+        if line.descriptions is None:
+            raise ConfigError(f"is damaged: round {line.round} lacks `descriptions`", source=str(folder.rounds))
+        told = msgspec.structs.asdict(line)
+        known = {name: told[name] for name in Round.__struct_fields__ if name in told}
+        found.append(Round(**{**known, "number": line.round, "matches": line.descriptions}))
+    return found
 
 
 def read_played(folder: RunFolder, config: Config) -> list[Round]:
@@ -106,21 +120,3 @@ def options_at(planned: Sequence[Round], tick: int) -> Mapping[str, dict[str, An
 def begun_before(planned: Sequence[Round], tick: int) -> list[Round]:
     """The rounds that had begun before a tick."""
     return [one for one in planned if one.start < tick]
-
-
-def _line(planned: Round, plan: Plan) -> RoundLine:
-    told = msgspec.structs.asdict(planned)
-    return RoundLine(
-        round=told.pop("number"),
-        descriptions=told.pop("matches"),
-        matches=tuple(match.in_round for match in plan_file(plan).matches),
-        **told,
-    )
-
-
-def _round(line: RoundLine, folder: RunFolder) -> Round:
-    if line.descriptions is None:
-        raise ConfigError(f"is damaged: round {line.round} lacks `descriptions`", source=str(folder.rounds))
-    told = msgspec.structs.asdict(line)
-    known = {name: told[name] for name in Round.__struct_fields__ if name in told}
-    return Round(**{**known, "number": line.round, "matches": line.descriptions})

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-from arena.config.league import GateConfig, SnapshotsConfig
+from arena.config.league import SnapshotsConfig
 from arena.config.matches import MatchConfig
 from arena.league.ratings.ratings import Ratings, fit
 from arena.league.ratings.sprt import Test, Verdict
@@ -44,19 +44,15 @@ def joining(
         games: per policy all that it has played as it is.
         tick: of the snapshots.
     """
-    gates = tuple(
-        _tested(rule.gate, policy, newest, games(policy))
-        for policy, newest in candidates
-        if rule.gate is not None and newest is not None
-    )
+    gates = []
+    for policy, newest in candidates:
+        if rule.gate is not None and newest is not None:
+            score = balanced(games(policy), policy, newest)
+            state = Test(rule.gate.elo, rule.gate.alpha, rule.gate.beta).state(score)
+            gates.append(GateRecord(policy, newest, state.verdict.value, state.llr, score.games))
     kept_out = {gate.policy for gate in gates if gate.verdict != Verdict.BETTER.value}
-    return Joining(tuple(snapshot_name(policy, tick) for policy, _ in candidates if policy not in kept_out), gates)
-
-
-def _tested(gate: GateConfig, policy: str, newest: str, games: Games) -> GateRecord:
-    score = balanced(games, policy, newest)
-    state = Test(gate.elo, gate.alpha, gate.beta).state(score)
-    return GateRecord(policy, newest, state.verdict.value, state.llr, score.games)
+    names = tuple(snapshot_name(policy, tick) for policy, _ in candidates if policy not in kept_out)
+    return Joining(names, tuple(gates))
 
 
 def balanced(games: Games, policy: str, other: str) -> Score:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from arena import registry
 from arena.errors import ConfigError
 from arena.plan.plan import MatchPlan, Plan, TickRules
+
+if TYPE_CHECKING:
+    from arena.config import Config
 
 
 def external_kinds(plan: Plan) -> dict[int, str]:
@@ -47,10 +50,23 @@ def check_external(plan: Plan) -> None:
             )
     if kinds and plan.evaluate_every is not None and len(kinds) == len(plan.matches):
         raise ConfigError(
-            "no match is left to evaluate: matches of external games take no part in evaluations; remove this key, "
-            "and evaluate with `arena serve RUN --games N`",
+            "no match is left to evaluate: matches of external games take no part in evaluations; remove this key",
             path="evaluation",
         )
+
+
+def refuse_external(config: Config) -> None:
+    """Refuses a configuration for a command that starts games by itself.
+
+    Raises:
+        ConfigError: a match of the configuration has external games.
+    """
+    for path, entry in config.entries():
+        if registry.external_kind(config.envs[entry.env].make) is not None:
+            raise ConfigError(
+                f"the games of {entry.env!r} come from outside and cannot be started here; `arena train` plays them",
+                path=f"{path}.env",
+            )
 
 
 def _check_match(plan: Plan, match: MatchPlan) -> None:
@@ -67,8 +83,8 @@ def _check_match(plan: Plan, match: MatchPlan) -> None:
         )
     if match.pipeline > 1:
         raise ConfigError("external games have one block of lanes; set 1", path=f"{match.path}.pipeline")
-    if plan.record == "replays":
-        raise ConfigError("external games cannot be played again; `samples` records them", path="record")
+    if plan.record != "nothing":
+        raise ConfigError("external games cannot be recorded; set nothing", path="record")
     if plan.rounds > 1:
         raise ConfigError(f"a league cannot play the external games of {match.env!r}; set 1", path="rounds")
     if not match.path.endswith("]"):

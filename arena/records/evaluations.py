@@ -1,4 +1,4 @@
-"""`evaluations.jsonl`: how the policies did when they were evaluated, a line per evaluation and policy."""
+"""`evaluations.jsonl`: the results of evaluations, a line per evaluation and policy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def evaluated(folder: RunFolder) -> set[int]:
 
 
 def keep(folder: RunFolder, tick: int, scoreboard: Scoreboard) -> None:
-    """Writes down how the policies did that have played."""
+    """Appends the results of the policies that have played."""
     played = {name: score for name, score in scoreboard.policies.items() if score.episodes}
     journal = Journal(folder.evaluations)
     try:
@@ -28,7 +28,7 @@ def keep(folder: RunFolder, tick: int, scoreboard: Scoreboard) -> None:
 
 
 def forget_after(folder: RunFolder, tick: int) -> None:
-    """Forgets what came after a boundary, from which the run is taken up again."""
+    """Removes the lines after the boundary from which the run continues."""
     if folder.evaluations.exists():
         journal, end = JournalReader(folder.evaluations), 0
         for line in journal.lines(EvaluationLine):

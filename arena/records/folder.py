@@ -9,6 +9,7 @@ runs/<name>/
 ├── rounds.jsonl  snapshots/        the root, of a league: its rounds, and who the policies were at the end of some
 ├── samples/match-0000/ ...         each environment its own: what was played, with `record: samples`
 ├── replays/round-0000/match-0000/  each environment its own: what plays it again, with `record: replays`
+├── external.json  games.jsonl      the root: where external games connect, and counts of them
 ├── faults.jsonl                    the root: what has failed and was mended, if anything has
 ├── tensorboard/<policy>/           the root's recorder
 ├── checkpoints/<policy>/           one worker of that policy, usually the root of its group
@@ -45,6 +46,8 @@ class RunFolder:
         plan: the plan, as `arena plan --json` prints it.
         profile: the time of each role, by activity; missing without `--profile`.
         episodes: a line per finished episode.
+        external: where the external games of each match connect; missing without such games.
+        games: counts of external games, a line per match and interval; likewise.
         faults: a line per fault that the run has survived; missing without one.
         evaluations: a line per evaluation and policy.
         tournament: the rules of a tournament, read when it is resumed.
@@ -67,6 +70,8 @@ class RunFolder:
         self.plan = path / "plan.json"
         self.profile = path / "profile.json"
         self.episodes = path / "episodes.jsonl"
+        self.external = path / "external.json"
+        self.games = path / "games.jsonl"
         self.faults = path / "faults.jsonl"
         self.evaluations = path / "evaluations.jsonl"
         self.tournament = path / "tournament.json"

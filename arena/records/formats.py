@@ -4,6 +4,8 @@
     metrics.jsonl      UpdateRecord      a line per update of a policy: `update_line`, `update_of`
     evaluations.jsonl  EvaluationLine    a line per evaluation and policy
     rounds.jsonl       RoundLine         a line per round of a league: `round_of`
+    external.json      ExternalPlace     where the external games of each match connect
+    games.jsonl        GamesLine         a line per match of external games and interval
     plan.json          PlanFile          the plan, also what `arena plan --json` prints
     profile.json       ProfileFile       the time of each role, by activity
     tournament.json    Terms             how a tournament is played
@@ -158,6 +160,61 @@ class EvaluationLine(msgspec.Struct, frozen=True, kw_only=True):
     wins: float | None = None
     draws: float | None = None
     losses: float | None = None
+
+
+# ------------------------------------------------------------------------------------------ external.json, games.jsonl
+
+
+class ExternalPlace(msgspec.Struct, frozen=True):
+    """Where the external games of a match connect."""
+
+    match: int
+    copy: int
+    kind: str  # thread, socket, poll, http, ...
+    address: str  # empty where games need none
+    pid: int  # of the environment's process
+    host: str
+    slots: int
+
+
+class Waits(msgspec.Struct, frozen=True):
+    """Times from a request to its answer, in milliseconds."""
+
+    p50: float
+    p99: float
+    max: float
+
+
+class GamesLine(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts of the external games of a match since the run began or was resumed.
+
+    At all times `begun = ended + lost + held`.
+
+    Args:
+        seconds: since the games were opened.
+        held: games that are being played; in the last line, those that the end of the run drops.
+        lost: games that ended otherwise than by their own word.
+        refused: requests that broke a rule.
+        ticks: that were formed, empty ones included.
+        rows_per_tick: requests and given actions, in the mean over the ticks.
+        wait_ms: of the requests since the last line; None: there were none.
+    """
+
+    match: int
+    tick: int
+    seconds: float
+    held: int
+    begun: int
+    ended: int
+    lost: int
+    refused: int
+    asks: int
+    given: int
+    void: int
+    ticks: int
+    empty_ticks: int
+    rows_per_tick: float
+    wait_ms: Waits | None = None
 
 
 # ---------------------------------------------------------------------------------------------------------- plan.json

@@ -8,6 +8,8 @@ To the root (tag TO_ROOT), from
     environments   Stopping   whether the leg can end at the tick that the root ordered
                    Progress   ticks played, and the episodes finished since the last message
                    Restarted  a failed game was recreated; its unfinished episodes are dropped
+                   Listening  where the external games of a match connect
+                   Games      counts of external games
     group writers  Update     the metrics of one update of a policy
 From the root (tag FROM_ROOT), to
     all roles      Go         all roles are ready: play. From now on the run folder may be written to
@@ -24,6 +26,7 @@ from dataclasses import dataclass
 
 from arena.diagnostics.profile import RoleProfile
 from arena.plan.plan import Role
+from arena.records.formats import ExternalPlace, GamesLine
 from arena.records.metrics import EpisodeRow, UpdateRecord, plain
 from arena.run.leg import Leg
 
@@ -84,6 +87,20 @@ class Restarted:
     error: str
     trace: str
     seconds: float
+
+
+@dataclass(frozen=True)
+class Listening:
+    """The external games of a match are open: the content of an entry of `external.json`."""
+
+    place: ExternalPlace
+
+
+@dataclass(frozen=True)
+class Games:
+    """Counts of the external games of a match: a line of `games.jsonl`."""
+
+    line: GamesLine
 
 
 @dataclass(frozen=True)

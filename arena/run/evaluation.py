@@ -1,8 +1,8 @@
-"""Evaluation while policies learn: at some boundaries frozen copies of them play matches of their own.
+"""Evaluation while policies learn: at some boundaries frozen copies of the policies play separate matches.
 
 An evaluation is a run within the run: its own plan over the same processes, its own folder, its own random streams. It
 is played between two legs, and no policy learns from it: training is the same with it and without. Its result is a line
-per policy in `evaluations.jsonl`; a boundary that should have these lines and has none is evaluated when the run
+per policy in `evaluations.jsonl`; if a boundary lacks its lines, the evaluation is played when the run
 continues from it.
 """
 
@@ -13,7 +13,6 @@ import shutil
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -31,9 +30,6 @@ from arena.run.evaluation_config import evaluation_config
 from arena.run.prepare import prepare
 from arena.run.run import Run
 
-if TYPE_CHECKING:
-    pass
-
 
 def evaluation_due(run: Run, *, ends: bool = False) -> Run | None:
     """The evaluation that is due before a run continues, over the same processes; None if none is.
@@ -45,14 +41,12 @@ def evaluation_due(run: Run, *, ends: bool = False) -> Run | None:
     if run.plan.evaluate_every is None:
         return None
     due = ends or run.plan.evaluates_at(run.leg.start)
-    return _evaluation(run) if due and run.leg.start not in evaluations.evaluated(run.folder) else None
-
-
-def _evaluation(run: Run) -> Run:
+    if not due or run.leg.start in evaluations.evaluated(run.folder):
+        return None
     config = config_now(run)
     assert config.evaluation is not None, "an evaluation is due only if the configuration has one"
     folder = run.folder.evaluation_path(run.leg.start)
-    shutil.rmtree(folder, ignore_errors=True)  # one that was interrupted
+    shutil.rmtree(folder, ignore_errors=True)  # of an interrupted evaluation
     make_folder(folder.parent)
     loads = {name: str(path) for name, path in run.leg.restore.items()}
     prepared = prepare(evaluation_config(config, loads), ranks=run.plan.processes, run_dir=str(folder))
@@ -62,7 +56,7 @@ def _evaluation(run: Run) -> Run:
 
 
 def config_now(run: Run) -> Config:
-    """The configuration of the run with the current options of its policies: a fork has those of its source."""
+    """The configuration of the run with the current options of its policies: a fork has its source's options."""
     config = parse_config(yaml.load(run.config, source=run.source), source=run.source)
     policies = {
         name: msgspec.structs.replace(policy, options=run.plan.policies[name].options)
@@ -72,13 +66,13 @@ def config_now(run: Run) -> Config:
 
 
 def record_evaluation(run: Run, evaluation: Run, scoreboard: Scoreboard, winners: Winners) -> Iterator[str]:
-    """Records the results of the policies, and yields a line for each; also one if their games were all alike.
+    """Records the results of the policies, and yields a line for each, and a line if all their games were alike.
 
     Args:
         run: the run.
         evaluation: of the run; it is over.
         scoreboard: of the evaluation.
-        winners: which games have winners, as known from the run.
+        winners: which games have winners, from the games of the run.
     """
     shown = [env for env in scoreboard.winners.without if env not in winners.without]
     scoreboard.winners.without.update(winners.without)

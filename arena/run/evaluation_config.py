@@ -24,7 +24,7 @@ def evaluation_config(config: Config, loads: Mapping[str, str]) -> Config:
 
     Args:
         config: of the training.
-        loads: the checkpoint file of each policy that has one.
+        loads: the checkpoint file of each policy that has a checkpoint.
     """
     assert config.evaluation is not None, "the configuration has an evaluation"
     policies = {
@@ -47,7 +47,7 @@ def evaluation_config(config: Config, loads: Mapping[str, str]) -> Config:
 
 
 def _matches(config: Config, seats: tuple[SeatEntry, ...] | None) -> tuple[MatchConfig, ...]:
-    """Each match description of the first round once, with its own seats or those of the evaluation.
+    """Each match description of the first round once, with its own seats or the evaluation's.
 
     External games are left out: they cannot be started for an evaluation.
     """

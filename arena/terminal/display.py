@@ -205,24 +205,22 @@ class LiveDisplay:
 def make_display(
     stream: IO[str],
     *,
-    terminal: bool,
-    width: int | None = None,
+    columns: int,
     total_ticks: int | None,
     colors: Mapping[str, str | None],
     clock: Clock = time.monotonic,
 ) -> Display:
-    """The display that fits the stream.
+    """The display that fits the stream: a live panel on a terminal, else plain lines.
 
     Args:
         stream: where to write.
-        terminal: whether a person's terminal is at its end; under a launcher the stream itself cannot tell.
-        width: columns of that terminal; None asks it.
+        columns: of the user's terminal; 0: the stream does not end at one. Under a launcher the stream cannot tell.
         total_ticks: ticks of all matches together; None: not known.
         colors: per policy `#rrggbb` or None.
         clock: seconds.
     """
-    if terminal:
-        return LiveDisplay(stream, total_ticks=total_ticks, colors=colors, width=width, clock=clock)
+    if columns:
+        return LiveDisplay(stream, total_ticks=total_ticks, colors=colors, width=columns, clock=clock)
     return PlainDisplay(stream, total_ticks=total_ticks, clock=clock)
 
 

@@ -28,6 +28,11 @@ class Section(NamedTuple):
 _SECTIONS = (
     Section("Top level", schema.Config, "The keys of the file."),
     Section("An entry of `envs`", schema.EnvConfig, "Explained in [Environments](../environments.md)."),
+    Section(
+        "`external` of an entry of `envs`",
+        schema.ExternalConfig,
+        "Explained in [External games](../external-games.md).",
+    ),
     Section("An entry of `policies`", schema.PolicyConfig, "Explained in [Algorithms](../algorithms/index.md)."),
     Section("An entry of `matches`", matches.MatchConfig, "Explained in [Configuration](index.md#matches)."),
     Section("`evaluation`", schema.EvaluationConfig, "Explained in [Evaluation](../evaluation.md)."),

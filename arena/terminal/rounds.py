@@ -20,6 +20,7 @@ from arena.config.matches import (
     PastSelvesRule,
     RoundRobinConfig,
     SwissConfig,
+    UncertaintyRule,
     generator_of,
 )
 from arena.config.members import gated, populations, snapshotted
@@ -88,7 +89,9 @@ def _opponents(entry: MatchmakingConfig) -> str:
             "league exploiters": roles.league_exploiters,
         }
         return f"as {', '.join(f'{role} ({_listed(names)})' for role, names in parts.items() if names)}"
-    return f"against those of {own} whose results would change the standings most"
+    if isinstance(entry.rule, UncertaintyRule):
+        return f"against those of {own} whose results would change the standings most"
+    raise TypeError(f"rule {entry.rule.kind!r}: arena.terminal.rounds has no words for it")
 
 
 def _league_lines(config: Config, league: LeagueConfig) -> Iterator[str]:

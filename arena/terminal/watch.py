@@ -26,7 +26,6 @@ from arena.records.journal import JournalReader
 from arena.records.lock import is_held
 from arena.records.outcome import without_winner_words
 from arena.records.scoreboard import Scoreboard
-from arena.run.display import Display
 from arena.run.status import RunStatus, planned_ticks, run_status
 from arena.terminal.display import make_display, silent_display, summary_lines
 
@@ -216,7 +215,9 @@ def watch(
             news = run.look()
             if not begun or run.total != total:  # a round with another number of matches
                 display.stop()
-                begun, total, display = True, run.total, _display(run, columns)
+                begun, total = True, run.total
+                colors = {name: policy.color for name, policy in run.config.policies.items()}
+                display = make_display(sys.stdout, columns=columns, total_ticks=total, colors=colors)
                 display.start()
             for words in news:
                 display.message(words)
@@ -250,16 +251,6 @@ def _await_start(folder: RunFolder, wait: Callable[[float], None]) -> None:
             print(f"{folder.path}: no run has begun here yet; waiting for one, Ctrl-C ends it", flush=True)
         wait(LOOK_EVERY)
     raise not_a_run(folder.path, f" (no run has begun in {_START_LOOKS * LOOK_EVERY:.0f} s)")
-
-
-def _display(run: FollowedRun, columns: int) -> Display:
-    return make_display(
-        sys.stdout,
-        terminal=columns > 0,
-        width=columns or None,
-        total_ticks=run.total,
-        colors={name: policy.color for name, policy in run.config.policies.items()},
-    )
 
 
 def _end_words(run: FollowedRun) -> str:

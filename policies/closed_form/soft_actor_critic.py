@@ -10,7 +10,7 @@ from torch import Tensor
 from policies.common.replay import Transitions
 from policies.networks.box import SquashedGaussian
 from policies.networks.distributions import allow
-from policies.networks.soft_actions import DiscreteActions
+from policies.networks.soft_actions import ContinuousActions
 
 if TYPE_CHECKING:
     from policies.sac import SAC
@@ -40,17 +40,21 @@ def sac(algorithm: SAC, batch: Transitions) -> tuple[Tensor, Tensor]:
     errors = taken - targets
     weighted = errors * batch.weights
     to_critics(actions.by_outputs(weighted / batch.size, batch.actions))
-    backward = _choices if isinstance(actions, DiscreteActions) else _numbers
-    step = backward(algorithm, features, values, batch.masks, alpha)
+    if isinstance(actions, ContinuousActions):
+        step = _numbers(algorithm, actions, features, batch.masks, alpha)
+    else:
+        step = _choices(algorithm, features, values, batch.masks, alpha)
     if network.temperature is not None:
         algorithm.optimizers["temperature"].gradient[0] += alpha * step.surplus
     metrics = (float((weighted * errors).mean(1).sum() / 2), float(taken.mean()), step.loss, step.entropy)
     return torch.tensor(metrics, dtype=torch.float64), errors.abs().mean(0)
 
 
-def _numbers(algorithm: SAC, features: Tensor, values: Tensor, mask: Tensor | None, alpha: float) -> _ActorStep:
+def _numbers(
+    algorithm: SAC, actions: ContinuousActions, features: Tensor, mask: Tensor | None, alpha: float
+) -> _ActorStep:
     """The actor's part of a step, where actions are numbers; adds its gradient."""
-    network, actions = algorithm.network, algorithm.actions
+    network = algorithm.network
     outputs, to_actor = network.actor.forward_with_grad(features)
     policy, noise = SquashedGaussian(outputs), actions.noise(outputs, algorithm.generator)
     worth, to_actions = network.critics.forward_with_input_grad(features, policy.sample(noise))  # [k, N, 1]

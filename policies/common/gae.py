@@ -52,7 +52,8 @@ def advantages_of(seen: Trajectories, *, gamma: float | Floats, gae_lambda: floa
         gamma: discount per transition; or of each that begins on a tick, [T, B], where some last longer than others.
         gae_lambda: weight of the longer looks ahead; 0 is one-step, 1 is Monte Carlo minus the value.
     """
-    if seen.void is None and seen.active.all() and seen.last_active.all():
+    outside = any(flags is not None and flags.any() for flags in (seen.void, seen.given))
+    if not outside and seen.active.all() and seen.last_active.all():
         return _every_tick(seen, gamma, gae_lambda)
     return _in_turns(seen, gamma, gae_lambda)
 
@@ -95,7 +96,7 @@ def _in_turns(seen: Trajectories, gamma: float | Floats, gae_lambda: float) -> A
     for t in range(len(values) - 1, -1, -1):
         end, acted = ended[t], seen.active[t]
         known = known | end
-        spoiled = spoiled | void[t]
+        spoiled = void[t] | (spoiled & ~end)
         value = np.where(end, final_values[t], value)
         ahead = np.where(end, 0.0, ahead)
         owed = np.where(end, 0.0, owed) + seen.rewards[t]

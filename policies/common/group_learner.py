@@ -52,7 +52,7 @@ class GroupLearner:
     Args:
         group: the workers of the policy.
         network: whose weights the group shares.
-        max_grad_norm: largest Euclidean length of a gradient that is stepped on; None: any.
+        max_grad_norm: gradients are scaled down to this Euclidean norm at most; None: never.
         remedy: ends the message about a number that is not finite.
     """
 
@@ -79,7 +79,7 @@ class GroupLearner:
     # ------------------------------------------------------------------------------------------------- gradient steps
 
     def mean_gradients(
-        self, batch: Any, backward: Backward, names: Sequence[str], optimizer: Adam, *, what: str
+        self, batch: Any, backward: Backward, names: Sequence[str], optimizer: Adam, *, label: str
     ) -> Metrics:
         """Leaves the mean gradient of the group in the optimizer; returns the group's mean metrics.
 
@@ -88,7 +88,7 @@ class GroupLearner:
             backward: adds the gradient of its loss.
             names: of the metrics.
             optimizer: of all weights.
-            what: names the step in the error, as `update 3`.
+            label: names the step in the error, as `update 3`.
 
         Raises:
             FloatingPointError: a metric is not finite.
@@ -96,7 +96,7 @@ class GroupLearner:
         optimizer.zero_grad()
         values = backward(batch) if batch.size else torch.zeros(len(names))
         metrics = self.average([optimizer], float(batch.size), dict(zip(names, values.tolist(), strict=True)))
-        self.check_finite(metrics, what)
+        self.check_finite(metrics, label)
         return metrics
 
     def average(self, optimizers: Sequence[Adam], weight: float, metrics: Metrics) -> Metrics:
@@ -105,25 +105,25 @@ class GroupLearner:
             return metrics
         return self.group.average_gradients([one.vector for one in optimizers], weight=weight, **metrics)
 
-    def step(self, optimizers: Sequence[Adam], rate: float, *, what: str) -> None:
+    def step(self, optimizers: Sequence[Adam], rate: float, *, label: str) -> None:
         """Clips the gradients that the optimizers hold, each by itself, and steps on them.
 
         Raises:
             FloatingPointError: a gradient is not finite; no weight was changed.
         """
         lengths = [optimizer.clip_grad_norm(self._max_grad_norm) for optimizer in optimizers]
-        self.check_finite({"gradient_length": math.hypot(*lengths)}, what)
+        self.check_finite({"gradient_length": math.hypot(*lengths)}, label)
         for optimizer in optimizers:
             optimizer.step(rate)
 
-    def check_finite(self, metrics: Metrics, what: str) -> None:
+    def check_finite(self, metrics: Metrics, label: str) -> None:
         """Stops before a number that is not finite makes every weight so.
 
         Raises:
             FloatingPointError: one is not finite.
         """
         if not all(map(math.isfinite, metrics.values())):
-            raise FloatingPointError(f"policy {self.group.policy!r}: {what} measured {metrics}; {self._remedy}")
+            raise FloatingPointError(f"policy {self.group.policy!r}: {label} measured {metrics}; {self._remedy}")
 
     # ------------------------------------------------------------------------------------------------------- together
 
@@ -191,7 +191,10 @@ class RolloutLearner(GroupLearner):
             self.group.async_samples.publish(self._weights())
 
     def updates(self, evaluate: Callable[[], Evaluation], update: Callable[[Batch, int], Metrics]) -> Iterator[Metrics]:
-        """Learns from the complete rollout: yields the metrics of one update; without a barrier of none or several.
+        """Learns from the complete rollout: yields the metrics of each update when it is made, and ends with the last.
+
+        It is one update. Without a barrier rank 0 makes one for each full batch of samples that has arrived, which may
+        be none; the others make none and take the newest weights.
 
         Args:
             evaluate: values and advantages of its transitions; called once.
@@ -391,13 +394,13 @@ class ReplayLearner(GroupLearner):
             optimizers: of the weights that are moved.
             rate: the learning rate.
         """
-        what = f"gradient step {self.gradient_steps + 1}"
+        label = f"gradient step {self.gradient_steps + 1}"
         for optimizer in optimizers:
             optimizer.zero_grad()
         values, errors = backward(batch) if batch.size else (torch.zeros(len(names)), torch.zeros(0))
         metrics = self.average(optimizers, float(batch.size), dict(zip(names, values.tolist(), strict=True)))
-        self.check_finite(metrics, what)
-        self.step(optimizers, rate, what=what)
+        self.check_finite(metrics, label)
+        self.step(optimizers, rate, label=label)
         return metrics, errors
 
     def _sums(self, collected: int) -> tuple[int, int, int]:

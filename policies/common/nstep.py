@@ -61,6 +61,7 @@ class NStepBuilder:
 
     experience.begin(*env.reset())
     while ...:
+        experience.given                                   rows that have acted already; None: none
         experience.leaves, experience.mask                 what the rows see, before they act
         experience.add(actions, *env.step(...))
     experience.cut()                                       what is new since the last cut
@@ -107,6 +108,9 @@ class NStepBuilder:
         self._actions = torch.zeros(rows, n_step, *action_shape, dtype=action_dtype).numpy()
         self._count = 0  # sights so far, in all fragments
         self._all_rows = np.arange(rows)
+        self._no_rows = self._all_rows[:0]
+        self.given: NDArray[np.bool_] | None = None
+        self.given_actions: NDArray[Any] | None = None
         self._no_sights = Columns(Storage(self._layout, mask_size, 0).leaves, None)
         numbers, sums = np.zeros(0, np.int64), np.zeros((0, *reward_shape), np.float32)
         self._nothing_done = numbers, self._actions[:0, 0].copy(), sums, sums, numbers  # in a fragment's dtypes
@@ -129,6 +133,9 @@ class NStepBuilder:
         """Takes one tick: actions [B, ...] as learned from, and what `env.step` gave."""
         self._actions[self._acting, 0] = actions[self._acting]
         self._rewards += self._weights * np.asarray(rewards)[:, None]
+        void = self._void_rows(infos)
+        if len(void):
+            self._drop(void)
         ended = terminated | truncated
         if np.count_nonzero(ended):
             self._end(ended, terminated, infos)
@@ -166,6 +173,7 @@ class NStepBuilder:
 
     def _see(self, observations: Any, infos: Mapping[str, Any]) -> None:
         """The rows that act next begin a transition; those that have seen enough for their oldest end that one."""
+        self.given, self.given_actions = infos.get("given"), infos.get("given_action")
         acting, sights = self._look(observations, infos)
         self._acting: Any = acting
         numbers = self._keep(sights if isinstance(acting, slice) else sights.take(torch.from_numpy(acting)))
@@ -183,6 +191,24 @@ class NStepBuilder:
         self.leaves = stored_leaves(self._layout, flatten(self._space, observations))
         self.mask = to_mask(infos, self._mask_size)
         return who_acts(infos.get("active")), Columns(tuple(self.leaves), self.mask)
+
+    def _void_rows(self, infos: Mapping[str, Any]) -> NDArray[np.intp]:
+        """The rows whose transition that this tick completes is void; only external games have any."""
+        return np.flatnonzero(infos["void"]) if "void" in infos else self._no_rows
+
+    def _drop(self, rows: NDArray[np.intp]) -> None:
+        """Forgets the newest action of rows; transitions before it end at the observation at which it was chosen."""
+        begun = self._starts[rows] != NO_DECISION
+        places, columns = np.nonzero(begun[:, 1:])
+        columns = columns + 1
+        complete = rows[places]
+        self._rewards[complete, columns] -= self._weights[columns] * self._rewards[complete, 0]
+        self._complete(complete, columns, self._discounts(complete, columns), self._starts[complete, 0])
+        self._starts[rows] = NO_DECISION
+
+    def _discounts(self, rows: NDArray[np.intp], actions: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Discounts [K, *reward_shape] after so many actions of rows [K]."""
+        return self._powers[actions]
 
     def _left(self, rows: NDArray[np.intp]) -> NDArray[np.float64]:
         """Discounts [K, *reward_shape] of transitions of rows [K] that have seen all their actions."""

@@ -74,7 +74,7 @@ class OffPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     learning_starts: Natural = 1_000  # transitions that the group collects with random actions before it learns
     batch_size: Count | Auto = 64  # transitions per worker in one gradient step
     train_every: Count = 4  # ticks between two meetings of the group, at which it learns
-    training_intensity: Positive | Auto = AUTO  # transitions that are replayed per transition collected
+    training_intensity: Positive | Auto = AUTO  # replays per sample
     gamma: Fraction = 0.99  # discount per transition
     n_step: Count = 1  # rewards that a transition sums before it asks for a value
     prioritized: bool = False  # replay what the values are most wrong about more often
@@ -83,7 +83,7 @@ class OffPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     priority_epsilon: NonNegative = 1e-6  # added to the error, so that everything may be replayed
     tau: PositiveFraction = 1.0  # how far the target networks move to what is learned; 1: they become a copy
     target_update_interval: Count = 100  # gradient steps between two moves of the target networks
-    max_grad_norm: Positive | None = 10.0  # longest gradient that is stepped on; null: any
+    max_grad_norm: Positive | None = 10.0  # gradients are scaled down to this norm at most; null: never
     normalize_observations: bool = False  # each number to mean 0 and deviation 1 of all that the group has seen
     clip_observations: Clip | None = 10.0  # how far from 0 a normalized number may be; null: any distance
     hidden_sizes: Sizes = (64, 64)  # layers of each network
@@ -91,8 +91,8 @@ class OffPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     device: Device = "cpu"  # cpu, cuda, or auto: cuda where there is one
     log_every: Count = 1_000  # ticks between two lines of metrics, rounded up to a meeting
 
-    ALONE: ClassVar[float]  # `training_intensity: auto` of a group with one row
-    FALLS: ClassVar[float]  # and the power of the group's rows by which it falls
+    INTENSITY_OF_ONE_ROW: ClassVar[float]  # `training_intensity: auto` where the group has a single row
+    INTENSITY_EXPONENT: ClassVar[float]  # with more rows, it is divided by this power of their number
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -116,7 +116,8 @@ class OffPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
         if self.batch_size == AUTO:
             numbers["batch_size"] = max(_LEAST, -(-_MINIBATCH // workers))
         if self.training_intensity == AUTO:
-            numbers["training_intensity"] = max(1, round(self.ALONE / (rows * workers) ** self.FALLS))
+            wanted = self.INTENSITY_OF_ONE_ROW / (rows * workers) ** self.INTENSITY_EXPONENT
+            numbers["training_intensity"] = max(1, round(wanted))
         return msgspec.structs.replace(self, **numbers)
 
 
@@ -134,6 +135,10 @@ class LearnedActions(Protocol):
 
     def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         """A batch of actions as the vector environment takes them."""
+        ...
+
+    def from_env(self, actions: NDArray[Any]) -> Tensor:
+        """The inverse of `to_env`."""
         ...
 
 
@@ -256,14 +261,17 @@ class OffPolicy(Algorithm, ABC):
     @torch.inference_mode()
     def play(self) -> None:
         """One tick."""
-        seen = self.experience
+        experience = self.experience
         if self.intensity.has_started:
-            leaves = moved(self.normalization(seen.leaves), self.device)
-            actions = self.explore(leaves, moved(seen.mask, self.device)).cpu().numpy()
+            leaves = moved(self.normalization(experience.leaves), self.device)
+            actions = self.explore(leaves, moved(experience.mask, self.device)).cpu().numpy()
         else:
-            actions = self.act_randomly(self.env.num_envs, seen.mask).numpy()
+            actions = self.act_randomly(self.env.num_envs, experience.mask).numpy()
+        given = experience.given
+        if given is not None and experience.given_actions is not None and given.any():  # a game has acted by itself
+            actions[given] = self.actions.from_env(experience.given_actions[given]).numpy()
         observations, rewards, terminated, truncated, infos = self.env.step(self.actions.to_env(actions))
-        seen.add(actions, observations, rewards, terminated, truncated, infos)
+        experience.add(actions, observations, rewards, terminated, truncated, infos)
         if self.noise is not None:
             self.noise.restart(terminated | truncated)
         self.ticks_done += 1

@@ -80,7 +80,7 @@ class OnPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     gae_lambda: Fraction = 0.95  # how far advantages look ahead: 0 one step, 1 to the end
     ent_coef: NonNegative = 0.0  # weight of the entropy bonus
     vf_coef: NonNegative = 0.5  # weight of the value loss
-    max_grad_norm: Positive | None = 0.5  # longest gradient that is stepped on; null: any
+    max_grad_norm: Positive | None = 0.5  # gradients are scaled down to this norm at most; null: never
     normalize_advantage: bool = True  # to mean 0 and deviation 1 over all the group's transitions
     normalize_observations: bool = False  # each number to mean 0 and deviation 1 of all that the group has seen
     normalize_rewards: bool = False  # divided by the deviation of the discounted return

@@ -122,6 +122,16 @@ def to_sequences(batch: Batch, valid: Flags, ended: Flags, length: int) -> Batch
     return batch.take(torch.from_numpy(tick * rows + row)).replace(lengths=torch.from_numpy(lengths))
 
 
+class _Open(NamedTuple):
+    """Rows [B] of which some have an open transition."""
+
+    batch: Batch  # [B] that of each row, anything of the others
+    active: Flags  # the rows that have one
+    rewards: NDArray[np.float64]  # since it began
+    void: Flags  # whether it is void
+    given: Flags  # whether its action was given
+
+
 class OpenTransitions:
     """Transitions that were incomplete when a rollout ended: rows that had acted and waited for what comes of it.
 
@@ -130,25 +140,25 @@ class OpenTransitions:
     """
 
     def __init__(self) -> None:
-        self._kept: tuple[Batch, Flags, Flags, NDArray[np.float64]] | None = None  # [B] each; see `keep`
+        self._kept: _Open | None = None
 
     def prepend(self, batch: Batch, seen: Trajectories) -> tuple[Batch, Trajectories]:
         """A rollout [T * B] and its trajectories [T, B], with the open transitions of the last one as a tick before."""
         if self._kept is None:
             return batch, seen
-        kept, active, given, rewards = self._kept
-        none = np.zeros_like(active)
+        kept = self._kept
+        none = np.zeros_like(kept.active)
         longer = seen._replace(
-            rewards=np.concatenate([rewards[None], seen.rewards]),
-            values=np.concatenate([kept.values.numpy()[None], seen.values]),
+            rewards=np.concatenate([kept.rewards[None], seen.rewards]),
+            values=np.concatenate([kept.batch.values.numpy()[None], seen.values]),
             terminated=np.concatenate([none[None], seen.terminated]),
             truncated=np.concatenate([none[None], seen.truncated]),
-            final_values=np.concatenate([none[None], seen.final_values]),
-            active=np.concatenate([active[None], seen.active]),
-            void=None if seen.void is None else np.concatenate([none[None], seen.void]),
-            given=None if seen.given is None else np.concatenate([given[None], seen.given]),
+            final_values=np.concatenate([np.zeros_like(kept.rewards)[None], seen.final_values]),
+            active=np.concatenate([kept.active[None], seen.active]),
+            void=None if seen.void is None else np.concatenate([kept.void[None], seen.void]),
+            given=None if seen.given is None else np.concatenate([kept.given[None], seen.given]),
         )
-        return Batch.cat([kept, batch]), longer
+        return Batch.cat([kept.batch, batch]), longer
 
     def keep(self, batch: Batch, seen: Trajectories, opened: Flags) -> None:
         """Keeps the transitions that are still open [T, B], at most one of each row, instead of those from before."""
@@ -156,25 +166,24 @@ class OpenTransitions:
         rows: Flags = np.logical_or.reduce(opened, axis=0)
         if not np.count_nonzero(rows):
             return
-        begun = opened.argmax(axis=0)
-        columns = np.arange(len(rows))
-        since = np.arange(len(opened))[:, None] >= begun
-        given = np.zeros_like(rows) if seen.given is None else seen.given[begun, columns]
-        rewards = np.where(since & rows, seen.rewards, 0.0).sum(axis=0)
-        self._kept = batch.take(torch.from_numpy(begun * len(rows) + columns)), rows, given, rewards
+        begun, columns = opened.argmax(axis=0), np.arange(len(rows))
+        since = (np.arange(len(opened))[:, None] >= begun) & rows
+        none = np.zeros_like(rows)
+        self._kept = _Open(
+            batch.take(torch.from_numpy(begun * len(rows) + columns)),
+            active=rows,
+            rewards=np.where(since, seen.rewards, 0.0).sum(axis=0),
+            void=none if seen.void is None else (seen.void & since).any(axis=0),
+            given=none if seen.given is None else seen.given[begun, columns],
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """What is kept, as arrays; empty if nothing is."""
-        if self._kept is None:
-            return {}
-        batch, active, given, rewards = self._kept
-        return {"batch": batch.to_samples(), "active": active, "given": given, "rewards": rewards}
+        return {} if self._kept is None else {**self._kept._asdict(), "batch": self._kept.batch.to_samples()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on with what was kept."""
-        self._kept = None
-        if state:
-            self._kept = Batch.from_samples(state["batch"]), state["active"], state["given"], state["rewards"]
+        self._kept = _Open(**{**state, "batch": Batch.from_samples(state["batch"])}) if state else None
 
 
 class Rollout:

@@ -58,6 +58,12 @@ class UnitBox:
         bounded: NDArray[Any] = np.clip(stretched, self._low, self._high)  # which rounding may have passed
         return bounded
 
+    def from_env(self, actions: NDArray[Any]) -> Tensor:
+        """Actions [N, *shape] of the environment as learned from, [N, d]; numbers out of bounds are clipped."""
+        reach = np.where(self._reach > 0, self._reach, 1.0)
+        unit = np.clip((np.asarray(actions, np.float64) - self._middle) / reach, -1.0, 1.0)
+        return torch.from_numpy(unit.reshape(-1, self.outputs).astype(np.float32))
+
     def uniform(self, rows: int, generator: torch.Generator) -> Tensor:
         """Uniformly random actions [rows, d]."""
         return torch.empty(rows, self.outputs).uniform_(-1, 1, generator=generator)

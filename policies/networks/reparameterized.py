@@ -4,9 +4,9 @@
 
 There is a class for each kind of actions; they answer the same questions.
 
-    TanhActions     a Box: tanh of the outputs, without noise
-    SquashedGaussianActions     a Box: a Gaussian that tanh squashes, see `policies.networks.box`
-    GumbelSoftmaxActions          a Discrete space: straight-through Gumbel-softmax (Jang et al. 2017, arXiv 1611.01144)
+    TanhActions              a Box: tanh of the outputs, without noise
+    SquashedGaussianActions  a Box: a Gaussian that tanh squashes, see `policies.networks.box`
+    GumbelSoftmaxActions     a Discrete space: straight-through Gumbel-softmax (Jang et al. 2017, arXiv 1611.01144)
 
     y_i = exp((z_i + g_i) / tau) / sum_j exp((z_j + g_j) / tau),   g: standard Gumbel noise               eq. (2)
 
@@ -59,6 +59,10 @@ class Actions(Protocol):
         """A batch of actions as the vector environment takes them."""
         ...
 
+    def from_env(self, actions: NDArray[Any]) -> Tensor:
+        """The inverse of `to_env`."""
+        ...
+
     def uniform(self, rows: int, mask: Tensor | None, generator: torch.Generator) -> Tensor:
         """Uniformly random actions [rows, *shape]."""
         ...
@@ -91,6 +95,10 @@ class TanhActions:
 
     def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         return self.box.to_env(actions)
+
+    def from_env(self, actions: NDArray[Any]) -> Tensor:
+        """Actions of the environment as learned from."""
+        return self.box.from_env(actions)
 
     def uniform(self, rows: int, mask: Tensor | None, generator: torch.Generator) -> Tensor:
         return self.box.uniform(rows, generator)
@@ -145,6 +153,10 @@ class GumbelSoftmaxActions:
 
     def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         return self._head.to_env(actions)
+
+    def from_env(self, actions: NDArray[Any]) -> Tensor:
+        """Actions of the environment as learned from."""
+        return self._head.from_env(actions)
 
     def uniform(self, rows: int, mask: Tensor | None, generator: torch.Generator) -> Tensor:
         return self.choose(torch.zeros(rows, self.outputs), mask, generator)

@@ -1,14 +1,16 @@
 """What soft actor-critic learns: actions of both kinds, actor, critics and temperature.
 
-Where actions are numbers, an expectation over actions is one sample, made of noise so that it can be differentiated;
-where they are choices, it is the exact sum. `ContinuousActions` and `DiscreteActions` are this difference.
+    ContinuousActions  a Box: an expectation over actions is one sample, made of noise so that it can be differentiated
+    DiscreteActions    a Discrete space: it is the exact sum
+
+`SoftActions` is what both have in common.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from gymnasium import spaces
@@ -47,6 +49,10 @@ def check_reachable(target_entropy: float | str, space: Space[Any]) -> None:
         raise wrong("target_entropy", target_entropy, f"{expected}: the actions are {space}")
 
 
+Critic = Callable[[Tensor | None], Tensor]
+"""Q [k, N, critic_outputs] of actions as the critics take them, see `SoftActions.to_critics`."""
+
+
 class SoftValues(NamedTuple):
     """What the policy's actions are worth."""
 
@@ -54,8 +60,8 @@ class SoftValues(NamedTuple):
     entropies: Tensor  # of the policy [N], in nats; of numbers an estimate
 
 
-class ContinuousActions:
-    """A Box: a Gaussian that tanh squashes into the bounds.
+class SoftActions(Protocol):
+    """One entity's actions.
 
     Attributes:
         shape, dtype, mask_size: of actions as learned from.
@@ -63,71 +69,107 @@ class ContinuousActions:
         critic_inputs, critic_outputs: numbers of an action that the critics take, and values that they give.
     """
 
-    def __init__(self, space: Space[Any], target_entropy: float | str) -> None:
-        self._box = UnitBox(space)
-        self.shape: tuple[int, ...]
-        self.shape, self.dtype, self.mask_size = self._box.shape, self._box.dtype, 0
-        self.outputs, self.critic_inputs, self.critic_outputs = 2 * self._box.outputs, self._box.outputs, 1
-        self._wanted = -float(self._box.outputs) if target_entropy == "auto" else float(target_entropy)
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    mask_size: int
+    outputs: int
+    critic_inputs: int
+    critic_outputs: int
 
     def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         """A batch of actions as the vector environment takes them."""
-        return self._box.to_env(actions)
+        ...
+
+    def from_env(self, actions: NDArray[Any]) -> Tensor:
+        """Actions of the environment as learned from."""
+        return self._box.from_env(actions)
 
     def uniform(self, rows: int, mask: Tensor | None, generator: torch.Generator) -> Tensor:
-        """Uniformly random actions."""
-        return self._box.uniform(rows, generator)
+        """Uniformly random actions [rows, *shape]."""
+        ...
 
     def choose(self, outputs: Tensor, mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
         """Actions of the policy with the actor's outputs [N, outputs]; generator None: the greedy ones."""
-        policy = SquashedGaussian(outputs)
-        return policy.mode() if generator is None else policy.sample(self.noise(outputs, generator))
+        ...
 
     def to_critics(self, actions: Tensor) -> Tensor | None:
-        """The actions as the critics take them."""
-        return actions
+        """The actions as the critics take them; None where they value all choices at once."""
+        ...
 
     def of_actions(self, values: Tensor, actions: Tensor) -> Tensor:
         """Q(s, a) [k, N] of actions, in the critics' values [k, N, critic_outputs]."""
-        return values.squeeze(-1)
+        ...
 
     def by_outputs(self, gradient: Tensor, actions: Tensor) -> Tensor:
         """The way back from `of_actions`: gradients [k, N] as gradients of the critics' values."""
-        return gradient.unsqueeze(-1)
+        ...
 
     def soft_values(
-        self,
-        outputs: Tensor,
-        mask: Tensor | None,
-        values_of: Callable[[Tensor | None], Tensor],
-        alpha: float,
-        generator: torch.Generator,
+        self, outputs: Tensor, mask: Tensor | None, critics: Critic, alpha: float, generator: torch.Generator
     ) -> SoftValues:
         """V(s) = E [min Q(s, a) - alpha log pi(a|s)] [N], a of the policy with these outputs: equation (3).
 
         Args:
             outputs: of the actor, [N, outputs].
             mask: bool [N, mask_size].
-            values_of: gives Q [k, N, critic_outputs] for actions.
+            critics: the values of actions in the state of each row.
             alpha: the temperature.
             generator: for samples of actions.
         """
+        ...
+
+    def target_entropy(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
+        """The entropy [N] that the temperature steers to."""
+        ...
+
+
+class ContinuousActions:
+    """A Box: a Gaussian that tanh squashes into the bounds. It answers what `SoftActions` asks."""
+
+    def __init__(self, space: Space[Any], target_entropy: float | str) -> None:
+        self._box = UnitBox(space)
+        self.shape: tuple[int, ...]
+        self.shape, self.dtype, self.mask_size = self._box.shape, self._box.dtype, 0
+        self.outputs, self.critic_inputs, self.critic_outputs = 2 * self._box.outputs, self._box.outputs, 1
+        self._target_entropy = -float(self._box.outputs) if target_entropy == "auto" else float(target_entropy)
+
+    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
+        return self._box.to_env(actions)
+
+    def uniform(self, rows: int, mask: Tensor | None, generator: torch.Generator) -> Tensor:
+        return self._box.uniform(rows, generator)
+
+    def choose(self, outputs: Tensor, mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
+        policy = SquashedGaussian(outputs)
+        return policy.mode() if generator is None else policy.sample(self.noise(outputs, generator))
+
+    def to_critics(self, actions: Tensor) -> Tensor | None:
+        return actions
+
+    def of_actions(self, values: Tensor, actions: Tensor) -> Tensor:
+        return values.squeeze(-1)
+
+    def by_outputs(self, gradient: Tensor, actions: Tensor) -> Tensor:
+        return gradient.unsqueeze(-1)
+
+    def soft_values(
+        self, outputs: Tensor, mask: Tensor | None, critics: Critic, alpha: float, generator: torch.Generator
+    ) -> SoftValues:
         policy, noise = SquashedGaussian(outputs), self.noise(outputs, generator)
-        least = values_of(policy.sample(noise)).squeeze(-1).min(0).values
+        least = critics(policy.sample(noise)).squeeze(-1).min(0).values
         log_probs = policy.log_prob(noise)
         return SoftValues(least - alpha * log_probs, -log_probs)
 
     def target_entropy(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
-        """The entropy [N] that the temperature steers to."""
-        return outputs.new_full((len(outputs),), self._wanted)
+        return outputs.new_full((len(outputs),), self._target_entropy)
 
     def noise(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
         """Standard normal noise [N, d] for samples of actions."""
         return normal((len(outputs), self._box.outputs), generator).to(outputs.device)
 
 
-class DiscreteActions(ContinuousActions):
-    """A Discrete space: a probability per choice.
+class DiscreteActions:
+    """A Discrete space: a probability per choice. It answers what `SoftActions` asks.
 
     The target entropy `auto` is a part of the greatest entropy that the mask allows.
     """
@@ -141,12 +183,18 @@ class DiscreteActions(ContinuousActions):
     def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         return self._head.to_env(actions)
 
+    def from_env(self, actions: NDArray[Any]) -> Tensor:
+        """Actions of the environment as learned from."""
+        return self._head.from_env(actions)
+
     def uniform(self, rows: int, mask: Tensor | None, generator: torch.Generator) -> Tensor:
         return self.choose(torch.zeros(rows, self.outputs), mask, generator)
 
     def choose(self, outputs: Tensor, mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
         policy = self._head.distribution(outputs, mask)
-        return policy.mode() if generator is None else policy.sample(self.noise(outputs, generator))
+        if generator is None:
+            return policy.mode()
+        return policy.sample(self._head.noise(1, len(outputs), generator)[0].to(outputs.device))
 
     def to_critics(self, actions: Tensor) -> Tensor | None:
         return None
@@ -159,16 +207,11 @@ class DiscreteActions(ContinuousActions):
         return zeros.scatter_(2, actions.expand(len(gradient), -1).unsqueeze(-1), gradient.unsqueeze(-1))
 
     def soft_values(
-        self,
-        outputs: Tensor,
-        mask: Tensor | None,
-        values_of: Callable[[Tensor | None], Tensor],
-        alpha: float,
-        generator: torch.Generator,
+        self, outputs: Tensor, mask: Tensor | None, critics: Critic, alpha: float, generator: torch.Generator
     ) -> SoftValues:
         log_probs = allow(outputs, mask).log_softmax(-1)
         probs = log_probs.exp()
-        values = (probs * (values_of(None).amin(0) - alpha * log_probs)).sum(-1)
+        values = (probs * (critics(None).amin(0) - alpha * log_probs)).sum(-1)
         return SoftValues(values, -(probs * log_probs).sum(-1))
 
     def target_entropy(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
@@ -176,11 +219,8 @@ class DiscreteActions(ContinuousActions):
             return outputs.new_full((len(outputs),), float(self._target_entropy))
         return _OF_UNIFORM * uniform_entropy(outputs, mask)
 
-    def noise(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
-        return self._head.noise(1, len(outputs), generator)[0].to(outputs.device)
 
-
-def soft_actions(space: Space[Any], target_entropy: float | str) -> ContinuousActions:
+def soft_actions(space: Space[Any], target_entropy: float | str) -> SoftActions:
     """The kind of actions of a space.
 
     Raises:

@@ -14,8 +14,8 @@ An entity that does not act, as it is out of the game while others play, or wait
 zeros for what it sees and does, and a flag that says so; its actor learns nothing there. What follows the end of its
 episode is worth nothing to it, whatever the others do.
 
-How it is played, met and replayed is in `policies.common.off_policy`, where a transition is a joint one of a lane here,
-see `policies.team.joint`: `learning_starts`, `buffer_size` and `batch_size` count those.
+Playing, replay and the exchange in the group are in `policies.common.off_policy`. A transition is joint: of all
+entities of a lane, see `policies.team.joint`; `learning_starts`, `buffer_size` and `batch_size` count those.
 
 A team is the entities of one seat, or of all workers of the policy that drive one each on their side of a match
 (`Group.team`). In the second case each worker plays its entity, and they put together what they have seen whenever the
@@ -79,25 +79,26 @@ class Centralized(OffPolicy):
         self.entities, self.own = places_of(env, group)
         self.check_team(self.entities, self.entities)
         super().__init__(env, group, ticks=ticks, **options)
-        o, space = self.options, env.single_action_space
-        self.actions = self._actions(space, temperature=o.gumbel_temperature)
+        space = env.single_action_space
+        self.actions = self._actions(space, temperature=self.options.gumbel_temperature)
         if not isinstance(space, Discrete):
-            check_idle(o, "gumbel_temperature", where=f"the actions are {space}")
+            check_idle(self.options, "gumbel_temperature", where=f"the actions are {space}")
 
     def make_network(self, temperature: Temperature | None = None) -> ActorsAndCritics:
         """Actors and critics, with the same initial weights at every worker."""
-        o, generator = self.options, torch.Generator().manual_seed(self.group.shared_seed)
-        layers: dict[str, Any] = {"hidden_sizes": o.hidden_sizes, "activation": o.activation, "generator": generator}
+        options, generator = self.options, torch.Generator().manual_seed(self.group.shared_seed)
+        layers: dict[str, Any] = {"hidden_sizes": options.hidden_sizes, "activation": options.activation}
+        layers["generator"] = generator
         encoder = JointEncoder(self.env.single_observation_space, self.entities, generator)
         sizes: dict[str, Any] = {"actions": self.entities * self.actions.inputs, "outputs": self.entities}
         critics = Critics(encoder, **sizes, count=self.n_critics, **layers)
-        shared = {"entities": self.entities, "shared": o.shared_actor}
+        shared = {"entities": self.entities, "shared": options.shared_actor}
         actors = Actors(encoder.of_one, self.actions.outputs, **shared, **layers)
         return ActorsAndCritics(critics, actors, temperature).to(self.device)
 
     def set_up_team(self, optimizers: Mapping[str, Adam], targets: Mapping[str, Target[Any]]) -> None:
         """`set_up` with joint transitions: a transition is one of a lane, of all entities of the team."""
-        o, space, group = self.options, self.env.single_observation_space, self.group
+        options, space, group = self.options, self.env.single_observation_space, self.group
         layout: dict[str, Any] = {
             "space": space,
             "entities": self.entities,
@@ -105,8 +106,8 @@ class Centralized(OffPolicy):
             "action_dtype": self.actions.dtype,
             "mask_size": self.actions.mask_size,
             "rows": self.env.num_envs // len(self.own) * self.entities,
-            "n_step": o.n_step,
-            "gamma": o.gamma,
+            "n_step": options.n_step,
+            "gamma": options.gamma,
         }
         alone = len(group.teams) == group.size
         self.set_up(
@@ -114,7 +115,9 @@ class Centralized(OffPolicy):
             optimizers,
             targets,
             experience=JointNStepBuilder(**layout) if alone else TeamNStepBuilder(group, **layout),
-            normalization=JointNormalizer(space, clip=o.clip_observations, enabled=o.normalize_observations),
+            normalization=JointNormalizer(
+                space, clip=options.clip_observations, enabled=options.normalize_observations
+            ),
             rank=group.teams.index(group.team),
             size=len(group.teams),
         )
@@ -158,35 +161,35 @@ class Centralized(OffPolicy):
         acts, masks = batch.observations[-1].float(), self._rows(batch.masks)  # [N, E], [N * E, mask_size]
         with torch.no_grad():
             targets = batch.rewards + batch.discounts * self.next_values(batch)  # [N, E]
-            taken = self.actions.to_critics(batch.actions) * acts.unsqueeze(-1)
+            replayed = self.actions.to_critics(batch.actions) * acts.unsqueeze(-1)
         joint = self.network.encoder(batch.observations)
-        values = self.network.critics(joint, taken.flatten(1))  # [k, N, E]
+        values = self.network.critics(joint, replayed.flatten(1))  # [k, N, E]
         errors = values - targets
         critic_loss = (batch.weights.unsqueeze(-1) * errors.square()).mean((1, 2)).sum()  # eq. (6)
-        seen = joint.detach()  # which the critics learn
-        outputs = self.network.actors(self.network.encoder.own(seen)).flatten(0, 1)  # [N * E, outputs]
-        drawn = self.actions.sample(outputs, masks, self.generator)
-        now = drawn.inputs.view(taken.shape) * acts.unsqueeze(-1)
-        entropies = drawn.entropies.view(acts.shape) * acts
-        actor_loss = -(self._values_of(now, seen, taken) * acts + self.alpha * entropies).mean()  # eq. (5)
-        loss = critic_loss + actor_loss + self.further_loss(outputs, drawn.entropies, acts.flatten(), masks)
+        detached = joint.detach()  # the critics' loss alone trains the encoder
+        outputs = self.network.actors(self.network.encoder.own(detached)).flatten(0, 1)  # [N * E, outputs]
+        sample = self.actions.sample(outputs, masks, self.generator)
+        current = sample.inputs.view(replayed.shape) * acts.unsqueeze(-1)
+        entropies = sample.entropies.view(acts.shape) * acts
+        actor_loss = -(self._values_of(current, detached, replayed) * acts + self.alpha * entropies).mean()  # eq. (5)
+        loss = critic_loss + actor_loss + self.further_loss(outputs, sample.entropies, acts.flatten(), masks)
         entropy = entropies.sum() / acts.sum()
         metrics = torch.stack([critic_loss, values.mean(), actor_loss, entropy]).detach()
         return loss, metrics, errors.detach().abs().mean((0, 2))
 
-    def _values_of(self, now: Tensor, joint: Tensor, taken: Tensor) -> Tensor:
-        """min Q_i [N, E] of i's action of now among the others' of then.
+    def _values_of(self, current: Tensor, joint: Tensor, replayed: Tensor) -> Tensor:
+        """min Q_i [N, E] of i's current action beside the others' replayed ones.
 
-        The critics are asked about E * N joint actions, in each of which one entity's is of now; of the E values there
-        the one of that entity counts.
+        The critics value E * N joint actions, in each of which one entity's is current; of the E values there the one
+        of that entity counts.
         """
-        each = torch.arange(now.shape[1], device=now.device)
-        asked = taken.repeat(len(each), 1, 1, 1)  # [E, N, E, inputs]
-        asked[each, :, each] = now.transpose(0, 1)
+        each = torch.arange(current.shape[1], device=current.device)
+        actions = replayed.repeat(len(each), 1, 1, 1)  # [E, N, E, inputs]
+        actions[each, :, each] = current.transpose(0, 1)
         critics = self.network.critics
         with frozen(critics):
-            values = critics(joint.repeat(len(each), 1), asked.flatten(0, 1).flatten(1))
-        values = values.view(-1, *asked.shape[:3])  # [k, E, N, E]
+            values = critics(joint.repeat(len(each), 1), actions.flatten(0, 1).flatten(1))
+        values = values.view(-1, *actions.shape[:3])  # [k, E, N, E]
         least: Tensor = values[:, each, :, each].min(1).values  # [E, N], out of [E, k, N]
         return least.t()
 
@@ -195,14 +198,14 @@ class Centralized(OffPolicy):
         critics, acts = self.targets["critics"].module, batch.next_observations[-1]
         joint = critics.encoder(batch.next_observations)
         outputs = self.next_outputs(batch, joint).flatten(0, 1)
-        drawn = self.actions.sample(outputs, self._rows(batch.next_masks), self.generator)
-        inputs = drawn.inputs.view(*acts.shape, -1) * acts.unsqueeze(-1)
+        sample = self.actions.sample(outputs, self._rows(batch.next_masks), self.generator)
+        inputs = sample.inputs.view(*acts.shape, -1) * acts.unsqueeze(-1)
         least: Tensor = critics(joint, inputs.flatten(1)).amin(0)
-        return least + self.alpha * drawn.entropies.view(acts.shape) * acts
+        return least + self.alpha * sample.entropies.view(acts.shape) * acts
 
     @property
     def alpha(self) -> float:
-        """What a nat of entropy is worth."""
+        """The temperature: how much a nat of entropy is worth."""
         return 0.0
 
     @abstractmethod

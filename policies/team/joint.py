@@ -121,6 +121,13 @@ class JointNStepBuilder(NStepBuilder):
             joint.append(seen.view(len(acts), self._entities, *leaf.shape[1:]))
         return *joint, flags.to(self._kinds[-1])
 
+    def _void_rows(self, infos: Mapping[str, Any]) -> NDArray[np.intp]:
+        """The lanes in which the transition of any entity is void: a joint transition is learned from as a whole."""
+        return np.flatnonzero(self._by_lane(infos["void"]).any(1)) if "void" in infos else self._no_rows
+
+    def _discounts(self, rows: NDArray[np.intp], actions: NDArray[np.intp]) -> NDArray[np.float64]:
+        return np.where(self._out[rows], 0.0, self._powers[actions][:, None])
+
     def _left(self, rows: NDArray[np.intp]) -> NDArray[np.float64]:
         return np.where(self._out[rows], 0.0, self._powers[-1])
 

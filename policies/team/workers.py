@@ -29,7 +29,8 @@ Array = NDArray[Any]
 class Tick(NamedTuple):
     """What rows did on one tick, and what they saw after it."""
 
-    outcome: list[Array]  # actions [B, ...] as learned from, rewards, terminated, truncated [B]; none: it is a reset
+    # Actions [B, ...] as learned from, rewards, terminated, truncated [B], and of external games void; none: a reset.
+    outcome: list[Array]
     observations: list[Array]  # leaves [B, ...]
     active: Array  # bool [B], who acts next
     mask: Array | None  # [B, mask_size]
@@ -67,7 +68,8 @@ class TeamNStepBuilder(JointNStepBuilder):
         truncated: NDArray[np.bool_],
         infos: Mapping[str, Any],
     ) -> None:
-        outcome = [np.array(column) for column in (actions, rewards, terminated, truncated)]
+        void = [infos["void"]] if "void" in infos else []
+        outcome = [np.array(column) for column in (actions, rewards, terminated, truncated, *void)]
         self._notice(outcome, observations, infos, terminated | truncated)
 
     def cut(self) -> NStepBatch:
@@ -79,10 +81,10 @@ class TeamNStepBuilder(JointNStepBuilder):
         parts = self._group.pool_team([tuple(tick) for tick in self._ticks])
         self._ticks = []
         if self._learns:
-            own = self.leaves, self.mask
+            own = self.leaves, self.mask, self.given, self.given_actions
             for ticks in zip(*_of_one_life(parts), strict=True):
                 self._live(_side_by_side([Tick(*tick) for tick in ticks]))
-            self.leaves, self.mask = own
+            self.leaves, self.mask, self.given, self.given_actions = own
         return super().cut()
 
     def state_dict(self) -> dict[str, Any]:
@@ -111,6 +113,7 @@ class TeamNStepBuilder(JointNStepBuilder):
     ) -> None:
         """Keeps a tick, and shows the worker's rows to its policy."""
         self.leaves, self.mask = to_leaves(self._of_one, observations), to_mask(infos, self._mask_of_one)
+        self.given, self.given_actions = infos.get("given"), infos.get("given_action")
         seen = [np.array(leaf) for leaf in flatten(self._of_one, observations)]
         active = np.array(infos.get("active", np.ones(self.worker_rows)), np.bool_)
         last: list[Array] = []
@@ -143,7 +146,9 @@ class TeamNStepBuilder(JointNStepBuilder):
         if tick.last:
             infos["final_obs"] = rows_of(self._of_one, tick.last, len(tick.active))
             infos["final_info"] = {} if tick.last_mask is None else {"action_mask": tick.last_mask}
-        actions, rewards, terminated, truncated = tick.outcome
+        actions, rewards, terminated, truncated, *void = tick.outcome
+        if void:
+            infos["void"] = void[0]
         super().add(actions, observations, rewards, terminated, truncated, infos)
 
 

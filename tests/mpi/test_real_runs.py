@@ -53,6 +53,7 @@ def test_run_is_equal_under_all_ways_to_start(
     assert {update["policy"] for update in updates} == {"blue", "red"}
 
 
+@pytest.mark.long
 def test_the_round_robin_of_151_processes_starts_plays_and_ends(tmp_path: Path) -> None:
     ended = arena(
         tmp_path,

@@ -92,8 +92,15 @@ def check(run: Path, config: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(
     "victims",
-    [[(3,)], [(1,)], [(0,)], [(2, 5)], [(0, 1, 2)], [(6,), (0,)], [(0, 3), (4,)]],
-    ids=["worker", "environment", "root", "both of a policy", "root and a match", "twice", "root, then another"],
+    [
+        pytest.param([(3,)], id="worker"),
+        pytest.param([(0,)], id="root"),
+        pytest.param([(0, 3), (4,)], id="root, then another"),
+        pytest.param([(1,)], id="environment", marks=pytest.mark.long),
+        pytest.param([(2, 5)], id="both of a policy", marks=pytest.mark.long),
+        pytest.param([(0, 1, 2)], id="root and a match", marks=pytest.mark.long),
+        pytest.param([(6,), (0,)], id="twice", marks=pytest.mark.long),
+    ],
 )
 def test_survivors_continue_the_run(victims: list[tuple[int, ...]], tmp_path: Path) -> None:
     ended = killed(tmp_path, duel(), *victims)
@@ -106,7 +113,9 @@ def test_survivors_continue_the_run(victims: list[tuple[int, ...]], tmp_path: Pa
     assert ended.err == ""
 
 
-@pytest.mark.parametrize("red", [{"n_steps": 48}, None], ids=["ppo", "a2c"])
+@pytest.mark.parametrize(
+    "red", [pytest.param({"n_steps": 48}, id="ppo"), pytest.param(None, id="a2c", marks=pytest.mark.long)]
+)
 def test_groups_with_different_intervals_continue(red: dict[str, Any] | None, tmp_path: Path) -> None:
     other = {"algorithm": "a2c"} if red is None else {**PPO, "options": {**PPO["options"], **red}}
     config = duel(policies={"blue": {**PPO, "options": {**PPO["options"], "n_steps": 128}}, "red": other})
@@ -119,7 +128,7 @@ def test_groups_with_different_intervals_continue(red: dict[str, Any] | None, tm
     assert len(check(tmp_path / "run", config)) == 1
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 12))])
 def test_random_runs_survive_random_kills(seed: int) -> None:
     found = chaos(seed, root=seed % 2 == 0)
     assert equal(found), (found, random_run(seed))
@@ -163,8 +172,12 @@ def test_packed_ranks_continue(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("victims", "every", "episodes"),
-    [([(3,)], 1000, 300), ([(0, 2), (4,)], 1000, 300), ([(0,)], 3000, 1500)],  # the last is not to end before the death
-    ids=["worker", "two, then another", "the last"],
+    [
+        pytest.param([(0, 2), (4,)], 1000, 300, id="two, then another"),
+        pytest.param([(3,)], 1000, 300, id="worker", marks=pytest.mark.long),
+        # Longer, as it is not to end before the death.
+        pytest.param([(0,)], 3000, 1500, id="the last", marks=pytest.mark.long),
+    ],
 )
 def test_failure_during_an_evaluation_is_repaired(
     victims: list[tuple[int, ...]], every: int, episodes: int, tmp_path: Path
@@ -224,7 +237,7 @@ def test_repeatedly_failing_process_ends_the_run(tmp_path: Path) -> None:
     config["matches"][0] |= {"copies": 1}
     ended = arena(tmp_path, "train", write(tmp_path, config), "--run-dir", "run")
     assert ended.code == 1
-    assert "its process has died 5 times since the last boundary; it is no accident" in ended.err
+    assert "its process has died 5 times since the last boundary; this is no accident" in ended.err
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 0)])
@@ -271,8 +284,15 @@ def test_two_runs_do_not_write_into_one_folder(tmp_path: Path) -> None:
     assert finish(first).code == 130
 
 
-@pytest.mark.parametrize("victim", [1, 0], ids=["environment", "root"])
-@pytest.mark.parametrize("record", ["samples", "replays"])
+@pytest.mark.parametrize(
+    ("record", "victim"),
+    [
+        ("samples", 1),
+        ("replays", 0),
+        pytest.param("samples", 0, marks=pytest.mark.long),
+        pytest.param("replays", 1, marks=pytest.mark.long),
+    ],
+)
 def test_records_equal_those_of_an_undisturbed_run(record: str, victim: int, tmp_path: Path) -> None:
     config = duel(record=record)
     ended = killed(tmp_path, config, (victim,))

@@ -235,6 +235,34 @@ class ScriptedEnv(VectorEnv[Any, Any, Any]):
         return infos
 
 
+def hide_idle_rows(env: ScriptedEnv) -> ScriptedEnv:
+    """The environment, whose observations are nan in rows that do not act: one that is learned from spoils all weights.
+
+    Its observations are of floats.
+    """
+    step, reset = env.step, env.reset
+
+    def hidden(observations: Any, infos: dict[str, Any]) -> NDArray[np.float32]:
+        return np.where(infos["active"][:, None], observations, np.nan).astype(np.float32)
+
+    def hidden_step(actions: Any) -> Any:
+        observations, *rest = step(actions)
+        return hidden(observations, rest[-1]), *rest
+
+    def hidden_reset(**given: Any) -> Any:
+        observations, infos = reset(**given)
+        return hidden(observations, infos), infos
+
+    env.step, env.reset = hidden_step, hidden_reset  # type: ignore[method-assign]
+    return env
+
+
+def random_rewards(seed: int) -> Callable[[Any, Any], NDArray[np.float64]]:
+    """Rewards of a `ScriptedEnv` that depend on nothing."""
+    rng = np.random.default_rng(seed)
+    return lambda observations, actions: rng.normal(size=len(actions))
+
+
 def lanes_of(make: Callable[[], gymnasium.Env[Any, Any]], count: int, *, ticks: int) -> VectorEnv[Any, Any, Any]:
     """Gymnasium's own lanes of an environment, with a budget; all rows are always active."""
     return Budgeted(gymnasium.vector.SyncVectorEnv([make] * count, autoreset_mode=AutoresetMode.SAME_STEP), ticks)

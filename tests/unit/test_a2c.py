@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
 from arena.errors import BudgetReached, ConfigError
-from fakes import ScriptedEnv, ThreadGroup, solo_group
+from fakes import ScriptedEnv, ThreadGroup, random_rewards, solo_group
 from learning_steps import evaluate, learn, play
 from policies.a2c import A2C
 from policies.common.columns import to_leaves
@@ -41,11 +40,6 @@ def seen(a2c: A2C) -> Batch:
     a2c.rollout.begin(*a2c.env.reset())
     play(a2c)
     return evaluate(a2c)
-
-
-def random_rewards(seed: int) -> Callable[[Any, Any], Any]:
-    rng = np.random.default_rng(seed)
-    return lambda observations, actions: rng.normal(size=len(actions))
 
 
 # ------------------------------------------------------------------------------------------------------- the maths

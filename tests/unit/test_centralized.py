@@ -13,7 +13,7 @@ from torch import Tensor
 
 from arena import registry
 from arena.errors import BudgetReached, ConfigError
-from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group
+from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, hide_idle_rows, random_rewards, solo_group
 from minibatches import assert_gradients, disturb
 from policies.common.columns import to_leaves
 from policies.common.replay import Transitions
@@ -37,11 +37,6 @@ def game(space: Any = VECTOR, actions: Any = CHOICE, *, lanes: int = 2, entities
     env = ScriptedEnv(space, actions, rows=lanes * entities, **more)
     env.seat_entities = tuple(f"entity_{index}" for index in range(entities))  # type: ignore[attr-defined]
     return env
-
-
-def random_rewards(seed: int) -> Any:
-    rng = np.random.default_rng(seed)
-    return lambda observations, actions: rng.normal(size=len(actions))
 
 
 def worker(kind: Any, env: Any = None, group: ThreadGroup | None = None, **options: Any) -> Any:
@@ -304,23 +299,8 @@ def test_plays_and_learns_with_its_kinds_of_spaces(kind: Any, space: Any, action
 @pytest.mark.slow
 @both
 def test_idle_entities_have_no_gradient(kind: Any) -> None:
-    """Their observations are nan here: one of them in a minibatch would make every weight nan."""
     env = game(ticks=30, active=lambda tick: (np.arange(6) + tick) % 2 == 0)
-    step, reset = env.step, env.reset
-
-    def spoilt(observations: Any, infos: dict[str, Any]) -> Any:
-        return np.where(infos["active"][:, None], observations, np.nan).astype(np.float32)
-
-    def spoilt_step(actions: Any) -> Any:
-        observations, *rest = step(actions)
-        return spoilt(observations, rest[-1]), *rest
-
-    def spoilt_reset(**given: Any) -> Any:
-        observations, infos = reset(**given)
-        return spoilt(observations, infos), infos
-
-    env.step, env.reset = spoilt_step, spoilt_reset  # type: ignore[method-assign]
-    learner = trained(kind, env, n_step=2, prioritized=True, normalize_observations=True)
+    learner = trained(kind, hide_idle_rows(env), n_step=2, prioritized=True, normalize_observations=True)
     assert learner.group_learner.gradient_steps > 5
     assert np.isfinite(flat_weights(learner.network)).all()
 

@@ -87,13 +87,43 @@ def test_closed_forms_equal_autograd(case: str, monkeypatch: pytest.MonkeyPatch)
     algorithm, batch = CASES[case]()
     drawn = algorithm.generator.get_state()
     metrics, by_hand = gradients(algorithm, batch)
-    monkeypatch.setattr(closed_form, "applies", lambda encoder, device: False)
+    monkeypatch.setattr(closed_form, "applies", lambda *of: False)
     algorithm.generator.set_state(drawn)
     expected_metrics, expected = gradients(algorithm, batch)
     torch.testing.assert_close(metrics, expected_metrics, atol=1e-5, rtol=1e-4)
     for found, gradient in zip(by_hand, expected, strict=True):
         assert gradient.abs().max() > 1e-4
         torch.testing.assert_close(found, gradient, atol=2e-6 * float(gradient.abs().max()) + 1e-7, rtol=1e-3)
+
+
+def doubled(kind: type[Any], name: str) -> type[Any]:
+    """A subclass whose `loss` or `losses` are twice as large."""
+
+    def twice(self: Any, *given: Any) -> Any:
+        found = getattr(super(subclass, self), name)(*given)
+        return 2 * found if isinstance(found, Tensor) else (2 * found[0], *found[1:])
+
+    subclass = type("Doubled", (kind,), {name: twice})
+    return subclass
+
+
+@pytest.mark.parametrize(
+    ("case", "name"),
+    [
+        *((case, "loss") for case in CASES),
+        *((case, "losses") for case in ("ppo, choice", "a2c, numbers", "hppo, choice")),
+    ],
+)
+def test_a_subclass_with_another_loss_is_differentiated_by_torch(case: str, name: str) -> None:
+    algorithm, batch = CASES[case]()
+    drawn = algorithm.generator.get_state()
+    _, plain = gradients(algorithm, batch)
+    algorithm.generator.set_state(drawn)
+    algorithm.__class__ = doubled(type(algorithm), name)
+    _, found = gradients(algorithm, batch)
+    for once, twice in zip(plain, found, strict=True):
+        assert once.abs().max() > 1e-4
+        torch.testing.assert_close(twice, 2 * once, atol=4e-6 * float(once.abs().max()) + 2e-7, rtol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -107,8 +137,9 @@ def test_closed_forms_equal_autograd(case: str, monkeypatch: pytest.MonkeyPatch)
 )
 def test_closed_forms_are_for_perceptrons(options: dict[str, Any], space: Any, applies: bool) -> None:
     ppo = PPO(ScriptedEnv(space, CHOICE), solo_group(), ticks=40, **{**SMALL, "n_steps": 20, **options})
-    assert closed_form.applies(ppo.network.encoder, ppo.device) == applies
-    assert not closed_form.applies(ppo.network.encoder, torch.device("cuda"))
+    assert closed_form.applies(ppo, PPO, ppo.network.encoder) == applies
+    ppo.device = torch.device("cuda")
+    assert not closed_form.applies(ppo, PPO, ppo.network.encoder)
 
 
 def test_an_algorithm_learns_without_closed_forms(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +147,7 @@ def test_an_algorithm_learns_without_closed_forms(monkeypatch: pytest.MonkeyPatc
     for by_hand in (True, False):
         with monkeypatch.context() as patched:
             if not by_hand:
-                patched.setattr(closed_form, "applies", lambda encoder, device: False)
+                patched.setattr(closed_form, "applies", lambda *of: False)
             ppo = PPO(ScriptedEnv(VECTOR, CHOICE, ticks=40), solo_group(), ticks=40, **{**SMALL, "n_steps": 20})
             with pytest.raises(BudgetReached):
                 ppo.run()

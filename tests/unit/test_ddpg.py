@@ -12,7 +12,7 @@ from torch import Tensor
 
 from arena import registry
 from arena.errors import BudgetReached, ConfigError
-from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group
+from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, random_rewards, solo_group
 from minibatches import assert_gradients, disturb, made_up
 from policies.common.replay import Transitions
 from policies.ddpg import DDPG
@@ -21,11 +21,6 @@ VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 PICTURE = spaces.Dict(a=spaces.Box(0, 255, (8, 8, 3), np.uint8), b=VECTOR)
 NUMBERS = spaces.Box(-0.5, 2.0, (2,), np.float32)
 SMALL = {"hidden_sizes": (16, 16), "batch_size": 32, "training_intensity": 32.0, "learning_starts": 8}
-
-
-def random_rewards(seed: int) -> Any:
-    rng = np.random.default_rng(seed)
-    return lambda observations, actions: rng.normal(size=len(actions))
 
 
 def worker(env: ScriptedEnv | None = None, group: ThreadGroup | None = None, **options: Any) -> DDPG:

@@ -52,7 +52,7 @@ def shown(display: Display, clock: Clock, screen: Screen, at: float, ticks: int,
 
 def test_a_pipe_gets_a_plain_line_every_five_seconds() -> None:
     clock, screen, board = Clock(), Screen(), Scoreboard(["blue", "red"])
-    display = make_display(screen, terminal=False, total_ticks=20000, colors={}, clock=clock)
+    display = make_display(screen, columns=0, total_ticks=20000, colors={}, clock=clock)
     display.start()
     play(board, 3, "win", gain=0.41)
     play(board, 1, "loss", gain=0.41)
@@ -89,10 +89,10 @@ def test_a_last_state_that_was_just_printed_is_not_printed_again() -> None:
 
 def test_unknown_number_of_ticks_shows_no_remaining_time() -> None:
     clock, screen, board = Clock(), Screen(), Scoreboard(["blue"])
-    plain = make_display(screen, terminal=False, total_ticks=None, colors={}, clock=clock)
+    plain = make_display(screen, columns=0, total_ticks=None, colors={}, clock=clock)
     plain.start()
     assert shown(plain, clock, screen, 105.0, 6000, board) == "6000 ticks of all matches  - ticks/s | blue\n"
-    live = make_display(screen, terminal=True, width=80, total_ticks=None, colors={}, clock=clock)
+    live = make_display(screen, columns=80, total_ticks=None, colors={}, clock=clock)
     live.start()
     told = shown(live, clock, screen, 106.0, 6000, board)
     live.stop()
@@ -112,7 +112,7 @@ def test_display_without_updates_prints_nothing() -> None:
 def test_a_terminal_shows_progress_and_a_row_per_policy() -> None:
     clock, screen, board = Clock(), Screen(), Scoreboard(["blue", "red"])
     colors = {"blue": "#1f77b4", "red": None}
-    display = make_display(screen, terminal=True, width=100, total_ticks=20000, colors=colors, clock=clock)
+    display = make_display(screen, columns=100, total_ticks=20000, colors=colors, clock=clock)
     play(board, 3, "win")
     board.update(UpdateRecord("blue", 1, 1, 1, 0.1, {"entropy": 0.5, "policy_loss": -0.012, "value_loss": 0.34}))
     display.start()
@@ -150,10 +150,10 @@ def test_the_terminal_gets_its_cursor_back_and_the_last_state_stays() -> None:
     assert "10/10 ticks of all matches  100 %" in written[written.rindex("4/10") :]
 
 
-@pytest.mark.parametrize("terminal", [True, False])
-def test_a_message_is_shown_as_it_is(terminal: bool) -> None:
+@pytest.mark.parametrize("columns", [80, 0])
+def test_a_message_is_shown_as_it_is(columns: int) -> None:
     screen = Screen()
-    display = make_display(screen, terminal=terminal, width=80, total_ticks=10, colors={})
+    display = make_display(screen, columns=columns, total_ticks=10, colors={})
     display.start()
     display.message("[red]checkpoint[/] saved: matches[0]")
     display.stop()

@@ -108,6 +108,32 @@ def test_in_turns_the_rewards_between_two_moves_belong_to_the_first() -> None:
     assert sorted(transitions(lived.cut())) == [(0, 10, 0.5, 0.5, 2), (2, 12, 1, 0, 2), (101, 11, -1, 0, 101)]
 
 
+@pytest.mark.parametrize(
+    ("n_step", "learned"),
+    [
+        (1, [(0, 10, 1, 0.5, 1), (2, 12, 4, 0, 2)]),
+        (3, [(0, 10, 1, 0.5, 1), (2, 12, 4, 0, 2)]),
+    ],
+)
+def test_void_transition_is_not_learned_from(n_step: int, learned: list[Transition]) -> None:
+    """The second action is void: the first transition ends at the observation at which it was chosen."""
+    lived, none, void = experience(1, n_step=n_step), {"void": np.array([False])}, {"void": np.array([True])}
+    lived.begin(column(0), none)
+    tick(lived, [10], column(1), [1], "-", none)
+    tick(lived, [11], column(2), [2], "-", void)
+    tick(lived, [12], column(50), [4], "t", {**final(9), **none})
+    assert sorted(transitions(lived.cut())) == learned
+
+
+def test_void_end_of_an_episode_bootstraps_the_transitions_before_it() -> None:
+    lived, none, void = experience(1, n_step=2), {"void": np.array([False])}, {"void": np.array([True])}
+    lived.begin(column(0), none)
+    tick(lived, [10], column(1), [1], "-", none)
+    tick(lived, [11], column(2), [2], "-", none)
+    tick(lived, [12], column(50), [64], "t", {**final(9), **void})
+    assert sorted(transitions(lived.cut())) == [(0, 10, 2, 0.25, 2), (1, 11, 2, 0.5, 2)]
+
+
 def test_missing_final_mask_allows_all_actions() -> None:
     lived = experience(1, mask_size=2)
     lived.begin(column(0), {"action_mask": np.array([[1, 0]], np.int8)})

@@ -28,7 +28,7 @@ from arena.external.socket import SocketGames
 from arena.game.api import Interface
 from arena.plan.plan import TickRules
 from arena.testing import check_external_games
-from external_games import INTERFACE, Playing, entities_of, play_episode, play_socket
+from external_connections import INTERFACE, Playing, entities_of, play_episode, play_socket
 
 ONE = Interface(("hero",), (Box(-np.inf, np.inf, (2,), np.float32),), (Discrete(3),), (3,))
 TWO = Interface(("hero", "rival"), ONE.observation_spaces * 2, ONE.action_spaces * 2, (0, 0))

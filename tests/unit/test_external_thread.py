@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from arena.testing import check_external_games
-from external_games import play_thread, threads
+from external_connections import play_thread, threads
 
 
 def test_threads_keep_the_contract() -> None:

@@ -41,7 +41,7 @@ PURE = {
     *("plan.deadlock", "plan.rehosting", "group.reductions", "records.outcome", "records.metrics"),
 }
 OPEN_TO_ALGORITHMS = {"errors", "game", "group", "proxy", "dataset", "registry"}
-OPEN_TO_GAMES = {"errors", "game", "registry"}
+OPEN_TO_GAMES = {"errors", "external", "game", "registry"}
 
 
 PLAYING = {"roles", "run", "launch", "cli"}

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arena.config.fields import Keyed
 from arena.config.league import SnapshotsConfig
-from arena.config.matches import MatchConfig, MatchmakingConfig
+from arena.config.matches import MatchConfig, MatchmakingConfig, Uncertainty
 from arena.league.matchmaking import OpponentPool, beats_all, draw, priorities
 from arena.league.metagame.payoff import payoff
 from arena.league.next_round import first_round, next_round
@@ -64,6 +65,15 @@ def test_draw_counts_match_shares_within_one(weights: list[float], count: int, s
 def test_weight_zero_is_never_drawn() -> None:
     rng = np.random.default_rng(0)
     assert {name for _ in range(1000) for name in systematic({"x": 0.0, "y": 1.0, "z": 0.0}, 3, rng)} == {"y"}
+
+
+def test_a_rule_without_a_draw_raises() -> None:
+    class Undrawn(Keyed, frozen=True, kw_only=True):
+        undrawn: Uncertainty
+
+    made = msgspec.structs.replace(rule_of("uncertainty", policies=["a", "b"]), rule=Undrawn(undrawn=Uncertainty()))
+    with pytest.raises(TypeError, match=r"rule 'undrawn': .* draws opponents"):
+        draw(made, OpponentPool(Results(), {}, LEARN), np.random.default_rng(0))
 
 
 # Priorities

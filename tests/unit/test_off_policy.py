@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,16 @@ from gymnasium.vector import AutoresetMode
 
 from arena import registry
 from arena.errors import BudgetReached, ConfigError
-from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from fakes import (
+    ScriptedEnv,
+    ThreadGroup,
+    all_equal,
+    flat_weights,
+    hide_idle_rows,
+    random_rewards,
+    solo_group,
+    together,
+)
 from policies.common.nstep import NStepBatch
 from policies.common.replay import Replay, Transitions
 from policies.dqn import DQN
@@ -37,11 +45,6 @@ def trained(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) 
     with pytest.raises(BudgetReached):
         dqn.run()
     return dqn
-
-
-def random_rewards(seed: int) -> Callable[[Any, Any], Any]:
-    rng = np.random.default_rng(seed)
-    return lambda observations, actions: rng.normal(size=len(actions))
 
 
 def env_of(group: ThreadGroup, **more: Any) -> ScriptedEnv:
@@ -178,23 +181,8 @@ def test_workers_on_one_full_batch_equal_one_worker(n_step: int) -> None:
 
 
 def test_idle_rows_have_no_gradient() -> None:
-    """Their observations are nan here: one of them in a minibatch would make every weight nan."""
     env = ScriptedEnv(VECTOR, CHOICE, rows=3, ticks=40, active=lambda tick: (np.arange(3) + tick) % 2 == 0)
-    step, reset = env.step, env.reset
-
-    def spoilt(observations: Any, infos: dict[str, Any]) -> Any:
-        return np.where(infos["active"][:, None], observations, np.nan).astype(np.float32)
-
-    def spoilt_step(actions: Any) -> Any:
-        observations, *rest = step(actions)
-        return spoilt(observations, rest[-1]), *rest
-
-    def spoilt_reset(**given: Any) -> Any:
-        observations, infos = reset(**given)
-        return spoilt(observations, infos), infos
-
-    env.step, env.reset = spoilt_step, spoilt_reset  # type: ignore[method-assign]
-    dqn = trained(env, prioritized=True, n_step=2)
+    dqn = trained(hide_idle_rows(env), prioritized=True, n_step=2)
     assert dqn.group_learner.gradient_steps > 5
     assert np.isfinite(flat_weights(dqn.network)).all()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,16 @@ from gymnasium.vector.utils import batch_space
 from arena import registry
 from arena.errors import BudgetReached, ConfigError
 from arena.records.state_codec import decode, encode
-from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from fakes import (
+    ScriptedEnv,
+    ThreadGroup,
+    all_equal,
+    flat_weights,
+    hide_idle_rows,
+    random_rewards,
+    solo_group,
+    together,
+)
 from learning_steps import evaluate, learn, play
 from policies.a2c import A2C
 from policies.common.columns import to_leaves
@@ -44,11 +52,6 @@ def seen(ppo: PPO) -> Batch:
     ppo.rollout.begin(*ppo.env.reset())
     play(ppo)
     return evaluate(ppo)
-
-
-def random_rewards(seed: int) -> Callable[[Any, Any], Any]:
-    rng = np.random.default_rng(seed)
-    return lambda observations, actions: rng.normal(size=len(actions))
 
 
 OBSERVATIONS = [
@@ -219,23 +222,8 @@ def test_check_refuses_spaces_that_ppo_cannot_take(size: str) -> None:
 
 
 def test_idle_rows_have_no_gradient() -> None:
-    """Their observations are nan here: one of them in a minibatch would make every weight nan."""
     env = ScriptedEnv(VECTOR, CHOICE, rows=3, ticks=24, active=lambda tick: (np.arange(3) + tick) % 2 == 0)
-    step, reset = env.step, env.reset
-
-    def spoilt(observations: Any, infos: dict[str, Any]) -> Any:
-        return np.where(infos["active"][:, None], observations, np.nan).astype(np.float32)
-
-    def spoilt_step(actions: Any) -> Any:
-        observations, *rest = step(actions)
-        return spoilt(observations, rest[-1]), *rest
-
-    def spoilt_reset(**given: Any) -> Any:
-        observations, infos = reset(**given)
-        return spoilt(observations, infos), infos
-
-    env.step, env.reset = spoilt_step, spoilt_reset  # type: ignore[method-assign]
-    ppo = trained(env)
+    ppo = trained(hide_idle_rows(env))
     assert ppo.updates == 3
     assert np.isfinite(flat_weights(ppo.network)).all()
     assert all(np.isfinite(list(logged.values())).all() for logged in ppo.group.logged)

@@ -137,9 +137,10 @@ def by_hand(row: EpisodeRow) -> bytes:
     """The line of an episode, with its keys written out."""
     keys = ("round", "match", "env", "lane", "episode", "tick", "length", "terminated", "truncated")
     seat_keys = ("policy", "entities", "return", "outcome", "idle_ticks")
-    *head, played, cut, settled = row
+    *head, played, cut, settled, game, lost = row
     seats = [dict(zip(seat_keys, seat, strict=True)) for seat in played]
-    marked = {name: True for name, flag in (("cut", cut), ("settled", settled)) if flag}
+    marked = {"cut": cut, "settled": settled, "game": game, "lost": lost}
+    marked = {name: value for name, value in marked.items() if value not in (None, False)}
     return msgspec.json.encode({**dict(zip(keys, head, strict=True)), "seats": seats, **marked}) + b"\n"
 
 
@@ -157,6 +158,8 @@ EPISODES = st.builds(
     *(COUNTS, COUNTS, st.text(), COUNTS, COUNTS, COUNTS, COUNTS, st.booleans(), st.booleans()),
     st.lists(SEATS, max_size=3).map(tuple),
     st.booleans(),
+    st.booleans(),
+    st.none() | st.text(),
     st.booleans(),
 )
 
@@ -257,7 +260,7 @@ folder = RunFolder.open(Path({str(tmp_path / "run")!r}))
 with Recorder(folder, {{}}) as recorder:
     recorder.update(UpdateRecord("blue", 1, 1, 1, 0.1, {{"loss": 1.0}}))
 checkpoint.load(checkpoint.save(folder.checkpoints_path("blue"), {{}}, policy="blue", algorithm="x", ticks=1, update=1))
-display = make_display(io.StringIO(), terminal=True, width=80, total_ticks=1, colors={{}})
+display = make_display(io.StringIO(), columns=80, total_ticks=1, colors={{}})
 display.start(); display.update(1, Scoreboard()); display.stop()
 print([name for name in ("torch", "mpi4py", "tensorboardX", "google.protobuf") if name in sys.modules])
 """

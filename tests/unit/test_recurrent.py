@@ -17,7 +17,16 @@ from torch import Tensor, nn
 from arena import registry
 from arena.errors import BudgetReached, ConfigError
 from arena.records.state_codec import decode, encode
-from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from fakes import (
+    ScriptedEnv,
+    ThreadGroup,
+    all_equal,
+    flat_weights,
+    hide_idle_rows,
+    random_rewards,
+    solo_group,
+    together,
+)
 from learning_steps import evaluate, learn, play
 from policies.common.rollout import Batch, to_sequences
 from policies.networks.recurrent import RECURRENT, RecurrentEncoder
@@ -54,11 +63,6 @@ def seen(ppo: PPO) -> Batch:
 def taking_turns(tick: int) -> NDArray[np.bool_]:
     """Four rows: one acts always, two in turn, one on every third tick."""
     return np.array([True, tick % 2 == 0, tick % 2 == 1, tick % 3 == 0])
-
-
-def random_rewards(seed: int) -> Any:
-    rng = np.random.default_rng(seed)
-    return lambda observations, actions: rng.normal(size=len(actions))
 
 
 # ---------------------------------------------------------------------------------------------------------- the layers
@@ -277,23 +281,8 @@ def test_truncated_episode_bootstraps_with_memory(kind: str, cut: bool) -> None:
 
 @pytest.mark.slow
 def test_rows_in_turns_learn_from_valid_values(kind: str) -> None:
-    """Observations of rows that do not act are nan here."""
     env = ScriptedEnv(VECTOR, CHOICE, ticks=36, active=taking_turns)
-    step, reset = env.step, env.reset
-
-    def spoilt(observations: Any, infos: dict[str, Any]) -> Any:
-        return np.where(infos["active"][:, None], observations, np.nan).astype(np.float32)
-
-    def spoilt_step(actions: Any) -> Any:
-        observations, *rest = step(actions)
-        return spoilt(observations, rest[-1]), *rest
-
-    def spoilt_reset(**given: Any) -> Any:
-        observations, infos = reset(**given)
-        return spoilt(observations, infos), infos
-
-    env.step, env.reset = spoilt_step, spoilt_reset  # type: ignore[method-assign]
-    ppo = trained(env, kind)
+    ppo = trained(hide_idle_rows(env), kind)
     assert ppo.updates == 3
     assert np.isfinite(flat_weights(ppo.network)).all()
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from policies.common.gae import Trajectories, advantages_of
+from trajectories import random_trajectories
 
 
 def chain(rewards: list[float], **more: list[float] | float) -> Trajectories:
@@ -48,29 +49,20 @@ def slow_advantages(seen: Trajectories, gamma: float, lam: float) -> tuple[NDArr
                 following = seen.last_values[b]
             else:
                 continue  # still waiting for the others
-            deltas.append((t, reward + gamma * following - seen.values[t, b], end is None))
-        for k, (t, _, _) in enumerate(deltas):
+            over = until - 1 if end is None else end
+            void = seen.void is not None and seen.void[t : over + 1, b].any()
+            deltas.append((t, np.nan if void else reward + gamma * following - seen.values[t, b], end is None))
+        for k, (t, own, _) in enumerate(deltas):
+            if np.isnan(own) or (seen.given is not None and seen.given[t, b]):
+                continue
             valid[t, b] = True
             for later, (_, delta, goes_on) in enumerate(deltas[k:]):
+                if np.isnan(delta):
+                    break
                 advantages[t, b] += (gamma * lam) ** later * delta
                 if not goes_on:
                     break
     return advantages, valid
-
-
-def random_trajectories(seed: int, *, acting: float, ending: float) -> Trajectories:
-    rng = np.random.default_rng(seed)
-    shape = (int(rng.integers(1, 12)), int(rng.integers(1, 5)))
-    return Trajectories(
-        rewards=rng.normal(size=shape),
-        values=rng.normal(size=shape),
-        terminated=rng.random(shape) < ending,
-        truncated=rng.random(shape) < ending,
-        final_values=rng.normal(size=shape),
-        active=rng.random(shape) < acting,
-        last_values=rng.normal(size=shape[1]),
-        last_active=rng.random(shape[1]) < acting,
-    )
 
 
 @pytest.mark.slow
@@ -79,13 +71,14 @@ def random_trajectories(seed: int, *, acting: float, ending: float) -> Trajector
     seed=st.integers(0, 2**32),
     acting=st.sampled_from([0.2, 0.5, 0.9, 1.1]),
     ending=st.sampled_from([0.0, 0.1, 0.4]),
+    outside=st.sampled_from([0.0, 0.2]),
     gamma=st.floats(0, 1),
     lam=st.floats(0, 1),
 )
 def test_equals_the_slow_formula_with_and_without_turns(
-    seed: int, acting: float, ending: float, gamma: float, lam: float
+    seed: int, acting: float, ending: float, outside: float, gamma: float, lam: float
 ) -> None:
-    seen = random_trajectories(seed, acting=acting, ending=ending)
+    seen = random_trajectories(seed, acting=acting, ending=ending, outside=outside)
     found = advantages_of(seen, gamma=gamma, gae_lambda=lam)
     advantages, valid = slow_advantages(seen, gamma, lam)
     np.testing.assert_array_equal(found.valid, valid)
@@ -151,6 +144,6 @@ def test_returns_of_a_row_do_not_depend_on_other_rows(acting: float) -> None:
     seen = random_trajectories(3, acting=acting, ending=0.1)
     whole = advantages_of(seen, gamma=0.9, gae_lambda=0.8)
     for b in range(seen.rewards.shape[1]):
-        alone = Trajectories(*(field[..., b : b + 1] for field in seen))
+        alone = Trajectories(*(None if field is None else field[..., b : b + 1] for field in seen))
         found = advantages_of(alone, gamma=0.9, gae_lambda=0.8)
         np.testing.assert_array_equal(found.advantages[:, 0], whole.advantages[:, b])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from gymnasium import spaces
 from arena import registry
 from arena.errors import BudgetReached, ConfigError
 from arena.records.state_codec import decode, encode
-from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, random_rewards, solo_group, together
 from policies.common.rng import EXPLORING
 from policies.sb3.member import ARCHIVE, Member
 from policies.sb3.rng import GlobalStreams
@@ -35,11 +34,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "DQN": {"target_update_interval": 20, **REPLAY},
     **dict.fromkeys(("DDPG", "SAC", "TD3"), REPLAY),
 }
-
-
-def random_rewards(seed: int) -> Callable[[Any, Any], Any]:
-    rng = np.random.default_rng(seed)
-    return lambda observations, actions: rng.normal(size=len(actions))
 
 
 def env_for(name: str, *, ticks: int = 32, seed: int = 0, rows: int = 4, **more: Any) -> ScriptedEnv:

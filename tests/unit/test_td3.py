@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from arena import registry
 from arena.errors import BudgetReached, ConfigError
-from fakes import ScriptedEnv, all_equal, flat_weights, solo_group
+from fakes import ScriptedEnv, all_equal, flat_weights, random_rewards, solo_group
 from minibatches import assert_gradients, disturb, made_up
 from policies import td3
 from policies.td3 import TD3
@@ -19,11 +19,6 @@ from policies.td3 import TD3
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 NUMBERS = spaces.Box(-0.5, 2.0, (2,), np.float32)
 SMALL = {"hidden_sizes": (16, 16), "batch_size": 16, "training_intensity": 16.0, "learning_starts": 4}
-
-
-def random_rewards(seed: int) -> Any:
-    rng = np.random.default_rng(seed)
-    return lambda observations, actions: rng.normal(size=len(actions))
 
 
 def worker(env: ScriptedEnv | None = None, **options: Any) -> TD3:

@@ -13,7 +13,7 @@ import pytest
 
 from arena.external import Answers, Slots
 from arena.testing import ContractBroken, Played, check_external_games
-from external_games import FakeGames, Script, play_fake
+from external_connections import FakeGames, Script, play_fake
 
 
 def check(make: Any, limit_s: float) -> None:

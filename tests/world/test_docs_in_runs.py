@@ -96,6 +96,27 @@ def test_callback_ends_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "asked to stop by callback my_callbacks:StopWhenGood" in "".join(capsys.readouterr())
 
 
+def test_loss_of_a_subclass_is_learned_from(tmp_path: Path) -> None:
+    write_files(tmp_path, WRITING)
+    divergences = {}
+    for algorithm in ("ppo", "kl_ppo:KLPenaltyPPO"):
+        run = tmp_path / algorithm.partition(":")[0]
+        match = {
+            "ticks": 256,
+            "envs": {"game": {"make": "matrix", "kwargs": {"game": "prisoners_dilemma"}}},
+            "policies": {
+                "blue": {"algorithm": algorithm, "options": {"n_steps": 32, "learning_rate": 0.01}},
+                "red": {"algorithm": "random"},
+            },
+            "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 4}],
+        }
+        (tmp_path / "match.yaml").write_text(yaml.safe_dump(match))
+        with working_directory(tmp_path):
+            assert main(["train", "match.yaml", "--ranks", "1", "--run-dir", str(run)]) == 0
+        divergences[algorithm] = sum(line["approx_kl"] for line in JournalReader(run / "metrics.jsonl"))
+    assert divergences["kl_ppo:KLPenaltyPPO"] < 0.7 * divergences["ppo"]
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_worker_around_another_library_runs(tmp_path: Path) -> None:
     write_files(tmp_path, WRITING)

@@ -1,4 +1,4 @@
-"""A thousand random leagues: what is proved ends, what is refused gets stuck as it was told, nothing hangs."""
+"""Random leagues (a thousand with the long tests): what is proved ends, what is refused gets stuck, nothing hangs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from in_process import play
 from leagues import naive_run, random_league
 
 BLOCK = 50
+FEW = 4  # blocks in the normal run
 
 
-@pytest.mark.parametrize("block", range(1000 // BLOCK))
+@pytest.mark.parametrize(
+    "block", [*range(FEW), *(pytest.param(block, marks=pytest.mark.long) for block in range(FEW, 1000 // BLOCK))]
+)
 def test_safe_leagues_end_and_refused_ones_deadlock(block: int, tmp_path: Path) -> None:
     refused = 0
     for seed in range(block * BLOCK, (block + 1) * BLOCK):

@@ -73,8 +73,10 @@ def exploitability(payoffs: ArrayLike, strategy: ArrayLike) -> float:
     Raises:
         ValueError: no matrix of finite numbers, or no probabilities of its rows.
     """
-    given = matrix(payoffs)
-    worst = float((_checked(strategy, rows=len(given)) @ given).min())
+    given, shares = matrix(payoffs), np.asarray(strategy, np.float64)
+    if shares.shape != (len(given),) or not (shares >= 0).all() or abs(shares.sum() - 1) > _NOT_ONE:
+        raise ValueError(f"got the strategy {shares!r}, expected {len(given)} probabilities, the sum of which is 1")
+    worst = float((shares @ given).min())
     return max(0.0, value(given) - worst)
 
 
@@ -99,10 +101,3 @@ def _distribution(found: Floats) -> Floats:
     """Probabilities without what rounding has left below 0."""
     positive = np.maximum(found, 0.0)
     return np.asarray(positive / positive.sum())
-
-
-def _checked(strategy: ArrayLike, *, rows: int) -> Floats:
-    given = np.asarray(strategy, np.float64)
-    if given.shape != (rows,) or not (given >= 0).all() or abs(given.sum() - 1) > _NOT_ONE:
-        raise ValueError(f"got the strategy {given!r}, expected {rows} probabilities, the sum of which is 1")
-    return given

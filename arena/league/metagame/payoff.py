@@ -69,7 +69,8 @@ def payoff(results: Results, players: Sequence[str]) -> Payoff:
     counts = _counts(results, players)
     weights = _weights(counts)
     mean = (weights[..., 0] + weights[..., 1] / 2) / weights.sum(axis=-1)
-    low = _lower_end(weights)
+    won, drawn, lost = np.moveaxis(weights, -1, 0)  # Dirichlet posteriors of win + draw / 2
+    low: Array = _quantile(won, drawn, lost) if drawn.any() else betaincinv(won, lost, _TAIL)
     high = 1 - low.T  # one player's gain is the other's loss
     diagonal = np.arange(len(players))
     for matrix in (mean, low, high):
@@ -101,13 +102,6 @@ def _counts(results: Results, players: Sequence[str]) -> Array:
     diagonal = np.arange(len(players))
     counts[diagonal, diagonal] = 0  # sides of different sizes
     return counts
-
-
-def _lower_end(weights: Array) -> Array:
-    """Of the 95 % interval of win + draw / 2 under Dirichlet posteriors [P, P, 3]."""
-    won, drawn, lost = np.moveaxis(weights, -1, 0)
-    found: Array = _quantile(won, drawn, lost) if drawn.any() else betaincinv(won, lost, _TAIL)
-    return found
 
 
 def _quantile(won: Array, drawn: Array, lost: Array) -> Array:

@@ -108,13 +108,9 @@ def fit(results: Results, *, players: Iterable[str] = ()) -> Ratings:
         players: who is rated as well, even without a game.
     """
     rated = tuple(sorted({*results.players, *players}))
-    found = davidson.most_likely(davidson.games_of(results, rated))
-    return Ratings(rated, found, _played(results, rated))
-
-
-def _played(results: Results, players: tuple[str, ...]) -> NDArray[np.int64]:
-    games = dict.fromkeys(players, 0)
+    games = dict.fromkeys(rated, 0)
     for (first, second), score in results.pairs().items():
         for name in {*first, *second}:
             games[name] += score.games
-    return np.array([*games.values()], np.int64)
+    found = davidson.most_likely(davidson.games_of(results, rated))
+    return Ratings(rated, found, np.array([*games.values()], np.int64))

@@ -20,7 +20,7 @@ from arena.plan.plan import MatchPlan, Role, RoleKind, TickRules
 from arena.preflight.examine import constructor_errors_reported, external_games
 from arena.roles.environment.lane_block import LaneBlock
 from arena.roles.environment.restart import RestartLimit
-from arena.roles.protocol import Done, Go, Progress, Ready, Stopping
+from arena.roles.protocol import Done, Games, Go, Listening, Progress, Ready, Stopping
 from arena.run.process_state import ProcessState
 from arena.run.run import Run
 from arena.transport import Bytes, Endpoint, Order, Tag
@@ -28,6 +28,7 @@ from arena.transport.endpoint import OrderHandler
 from arena.transport.pickling import expect, pack
 
 _REPORT_SECONDS = 0.25  # between two Progress messages
+_COUNT_SECONDS = 10.0  # between two Games messages
 
 
 class Environment:
@@ -46,7 +47,8 @@ class Environment:
         self._match = match
         self._role = Role(RoleKind.ENVIRONMENT, match.match, None)
         self._stopwatch = stopwatch(run.profile)
-        connection = self._connect(run, match, memory) if registry.external_kind(match.make) else None
+        kind = registry.external_kind(match.make)
+        connection = self._connection = None if kind is None else self._connect(run, match, memory, kind)
         restarts = run.plan.on_env_error == "restart"
         limit = memory.restart_limits.setdefault(match.match, RestartLimit()) if restarts else None
         # A number of episodes is counted over all lanes, so all lanes must end at the same tick: one block.
@@ -70,6 +72,7 @@ class Environment:
                 self._blocks.append(block)
             made.pop_all()
         self._reported = 0.0
+        self._ticks = run.plan.ticks
         self._hold: int | None = None  # wait before this tick for a `Go` with the leg's end
         self._ends_early = False  # the root has ordered to hold: external games are not waited for any more
         self._ring = endpoint.bell() if connection is not None else None
@@ -86,7 +89,7 @@ class Environment:
                 block.abandon()
             raise
 
-    def _connect(self, run: Run, match: MatchPlan, memory: ProcessState) -> Connection:
+    def _connect(self, run: Run, match: MatchPlan, memory: ProcessState, kind: str) -> Connection:
         """The connection to the external games of the match, which this process keeps from leg to leg."""
         connection = memory.connections.get(match.match)
         if connection is None:
@@ -94,6 +97,7 @@ class Environment:
             with constructor_errors_reported(match):
                 connection = Connection(lambda: external_games(match), match.lanes, match.external or TickRules(), seed)
             memory.connections[match.match] = connection
+            self._endpoint.send(0, Tag.TO_ROOT, pack(Listening(connection.place(match, kind))))
         return connection
 
     def _play(self) -> None:
@@ -159,6 +163,10 @@ class Environment:
             block.finished.clear()
         progress = Progress(self._match.match, self.tick, tuple(finished), last=last)
         self._endpoint.send(0, Tag.TO_ROOT, pack(progress))
+        if self._connection is not None:
+            at_end = last and (self._ends_early or self.tick >= self._ticks)
+            if at_end or self._reported - self._connection.counted_at > _COUNT_SECONDS:
+                self._endpoint.send(0, Tag.TO_ROOT, pack(Games(self._connection.counts(self._match.match, self.tick))))
 
 
 def _refusal(endpoint: Endpoint, match: int, tick: int) -> OrderHandler:

@@ -27,10 +27,24 @@ from arena.records.journal import JournalReader
 from arena.records.outcome import without_winner_words
 from arena.records.recorder import Recorder
 from arena.records.scoreboard import Scoreboard
-from arena.roles.protocol import Done, Failed, Go, Left, Next, Progress, Ready, Restarted, Stopping, Update
+from arena.roles.protocol import (
+    Done,
+    Failed,
+    Games,
+    Go,
+    Left,
+    Listening,
+    Next,
+    Progress,
+    Ready,
+    Restarted,
+    Stopping,
+    Update,
+)
 from arena.roles.root import leg_end
 from arena.roles.root.admission import check_playable, is_resumable
 from arena.roles.root.early_stop import EarlyStop
+from arena.roles.root.external_records import append_games, record_place
 from arena.roles.root.fault_records import log_restart
 from arena.roles.root.leg_end import NextStep
 from arena.roles.root.progress import RunProgress
@@ -237,6 +251,11 @@ class Root:
             early_stop.receive(message, progress.ticks)
         elif isinstance(message, Restarted):
             self._display.message(log_restart(self._run.folder, message))
+        elif isinstance(message, Listening):
+            if line := record_place(self._run.folder, message.place):
+                self._display.message(line)
+        elif isinstance(message, Games):
+            append_games(self._run.folder, message.line)
         elif isinstance(message, Left):
             self._display.message(_format_left(self._run.plan, message))
         self._show(progress)

@@ -1,0 +1,161 @@
+"""External games in threads: what is played, learned, recorded and refused, in whole runs of one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from arena.errors import ConfigError
+from arena.records import checkpoint
+from arena.records.folder import RunFolder
+from arena.records.journal import JournalReader
+from arena.roles.root.root import RoleFailed
+from in_process import play
+
+RANDOM: dict[str, Any] = {"algorithm": "random"}
+PPO = {"algorithm": "ppo", "options": {"n_steps": 64, "minibatch_size": 64}}
+
+
+def match(make: str, *, lanes: int = 1, policy: Any = RANDOM, external: Any = None, **kwargs: Any) -> dict[str, Any]:
+    entry = {"make": f"external_games:{make}", "kwargs": kwargs}
+    return {
+        "seed": 5,
+        "ticks": 200,
+        "envs": {"live": entry if external is None else {**entry, "external": external}},
+        "policies": {"blue": policy},
+        "matches": [{"env": "live", "seats": ["blue"], "lanes": lanes}],
+    }
+
+
+def network(folder: RunFolder) -> dict[str, Any]:
+    state: dict[str, Any] = checkpoint.load(checkpoint.find(folder.path, "blue")).state["network"]
+    return state
+
+
+def test_games_in_lock_step_learn_the_bits_of_ordinary_lanes(tmp_path: Path) -> None:
+    lanes = 4
+    ordinary = {
+        **match("Line", lanes=lanes, policy=PPO),
+        "ticks": 512,
+        "envs": {"live": {"make": "gymnasium:CartPole-v1"}},
+    }
+    expected = play(ordinary, tmp_path)
+    seeds = [expected.run.environment_seed(expected.run.plan.matches[0], lane) for lane in range(lanes)]
+    external = {"min_asking": lanes, "max_delay_s": 60.0}
+    found = play({**match("Poles", lanes=lanes, policy=PPO, external=external, seeds=seeds), "ticks": 512}, tmp_path)
+    before, after = network(expected.folder), network(found.folder)
+    assert all(np.array_equal(after[name], before[name]) for name in before)
+    lengths = [line["length"] for line in expected.episodes if not line.get("cut")]
+    assert sorted(line["length"] for line in found.episodes) == sorted(lengths)
+    assert len(lengths) > 20
+
+
+def test_game_that_goes_on_across_legs_is_one_line_with_its_whole_return(tmp_path: Path) -> None:
+    config = {**match("Line", steps=80, games=3), "ticks": 300, "checkpoint_every": 50}
+    found = play(config, tmp_path)
+    lines = [(line["game"], line["length"], line["seats"][0]["return"]) for line in found.episodes]
+    assert lines == [(f"walk-{number}", 80, float(sum(range(80)))) for number in range(3)]
+    assert all(line["terminated"] and not line["truncated"] for line in found.episodes)
+    assert all(line["seats"][0]["outcome"] == "win" for line in found.episodes)
+
+
+def test_counts_of_games_add_up_and_fit_the_episodes(tmp_path: Path) -> None:
+    found = play({**match("Line", steps=30), "ticks": 200, "checkpoint_every": 64}, tmp_path)
+    (*_, last) = JournalReader(found.folder.games)
+    assert last["begun"] == last["ended"] + last["lost"] + last["held"]
+    assert (last["held"], last["lost"]) == (1, 0)
+    assert last["ended"] == len(found.episodes)
+    assert last["asks"] == 30 * last["ended"] + last["asks"] % 30
+    (place,) = msgspec.json.decode(found.folder.external.read_bytes())
+    assert (place["kind"], place["address"], place["slots"]) == ("thread", "", 1)
+
+
+def test_match_whose_loop_has_returned_plays_empty_ticks_to_its_end(tmp_path: Path) -> None:
+    found = play({**match("Line", steps=5, games=2), "ticks": 5000}, tmp_path)
+    assert [line["length"] for line in found.episodes] == [5, 5]
+    (*_, last) = JournalReader(found.folder.games)
+    assert last["empty_ticks"] > 4900
+
+
+def test_vector_face_shows_void_and_given(tmp_path: Path) -> None:
+    """The action at every third step is the game's; the game is truncated without a last observation."""
+    config = match("Line", steps=6, given=3, truncated=True, policy={"algorithm": "outside_worker:Notes"})
+    rows = play({**config, "ticks": 40}, tmp_path).notes
+    asked = [(seen, given) for seen, active, given, *_ in rows if active]
+    assert asked[:7] == [(0.0, True), (1.0, False), (2.0, False), (3.0, True), (4.0, False), (5.0, False), (0.0, True)]
+    assert {action for _, _, given, action, *_ in rows if given} == {2}
+    ends = [(void, truncated, last) for *_, void, truncated, last in rows if truncated]
+    assert set(ends[:-1]) == {(True, True, 5.0)}  # its last action was not shown to have led anywhere
+    assert not any(void for *_, void, truncated, _ in rows if not truncated)
+
+
+def test_games_without_training_are_void(tmp_path: Path) -> None:
+    config = match("Line", steps=6, training=False, policy={"algorithm": "outside_worker:Notes"})
+    rows = play({**config, "ticks": 40}, tmp_path).notes
+    completed = [void for seen, active, _, _, void, truncated, _ in rows[1:] if active and seen > 0]
+    assert completed
+    assert all(completed)
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "a2c", "hppo", "dqn", "sac"])
+@pytest.mark.parametrize("training", [True, False])
+def test_algorithms_learn_from_games_that_train_alone(algorithm: str, training: bool, tmp_path: Path) -> None:
+    options = {"learning_starts": 20, "train_every": 4} if algorithm in ("dqn", "sac") else {"n_steps": 20}
+    policy = {"algorithm": algorithm, "options": options}
+    found = play({**match("Line", given=4, training=training, policy=policy), "ticks": 300}, tmp_path)
+    first = checkpoint.load(found.folder.checkpoints / "blue" / sorted(files(found.folder))[0]).state["network"]
+    moved = not all(np.array_equal(first[name], value) for name, value in network(found.folder).items())
+    assert moved == training
+
+
+def files(folder: RunFolder) -> list[str]:
+    return [path.name for path in (folder.checkpoints / "blue").glob("*")]
+
+
+def test_refusals_name_the_rule_and_the_game_goes_on(tmp_path: Path) -> None:
+    found = play({**match("Wrong", steps=5, games=3), "ticks": 30}, tmp_path)
+    assert found.notes == [
+        *("already_started", "unknown_game", "bad_observation", "bad_observation", "bad_observation"),
+        *("unknown_entity", "bad_mask", "bad_action", "bad_reward", "unknown_entity", "unknown_game"),
+    ]
+    assert [line["game"] for line in found.episodes] == ["walk-0", "walk-1", "walk-2"]
+
+
+def test_loop_that_raises_ends_the_run_with_its_traceback(tmp_path: Path) -> None:
+    with pytest.raises(RoleFailed, match="the walker has fallen") as failed:
+        play(match("Line", fails_after=3), tmp_path)
+    assert failed.value.failure.exit_code == 1
+
+
+def test_loop_that_raises_is_made_anew_with_restart(tmp_path: Path) -> None:
+    found = play({**match("Line", fails_after=3, steps=8), "ticks": 30, "on_env_error": "restart"}, tmp_path)
+    lost = [line for line in found.episodes if line.get("lost")]
+    assert lost
+    assert all(line["cut"] and line["seats"][0]["outcome"] is None for line in lost)
+    assert "the walker has fallen" in (found.folder.faults).read_text()
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"record": "replays"}, "record"),
+        ({"rounds": 2}, "rounds"),
+        ({"matches": [{"env": "live", "seats": ["blue"], "lanes": 2, "pipeline": 2}]}, r"matches\[0\].pipeline"),
+        ({"matches": [{"env": "live", "seats": ["blue"], "copies": 2}]}, "envs.live.external.idle_tick_s"),
+        ({"evaluation": {"every": 10_000, "episodes": 2}, "checkpoint_every": 10_000}, "evaluation"),
+        ({"envs": {"live": {"make": "external_games:Silent", "wrappers": ["grayscale"]}}}, "envs.live.wrappers"),
+        (
+            {"envs": {"live": {"make": "external_games:Silent", "external": {"min_asking": 2}}}},
+            "envs.live.external.min_asking",
+        ),
+        ({"envs": {"live": {"make": "cover", "external": {}}}}, "envs.live.external"),
+    ],
+)
+def test_what_external_games_cannot_do_is_refused(changes: dict[str, Any], path: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=path):
+        play({**match("Silent"), **changes}, tmp_path)
+    assert list(tmp_path.iterdir()) in ([], [tmp_path / "run"])
