@@ -8,13 +8,14 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
 from arena.external import Answers, ExternalClosed, ExternalError, Slots
 from arena.external.client import PolicyClient
+from arena.external.poll import ALL, PolledGames, PollResult
 from arena.external.slots import Game
 from arena.external.thread import ExternalEnv, ThreadGames
 from arena.game.api import Interface
@@ -332,3 +333,77 @@ class Playing:
                 self.games.answer(self.table.answers(self._actions))
         except Exception as error:
             self.error = error
+
+
+class QueuedEnv:
+    """A `PollEnv` whose games are played by threads of the test.
+
+    Args:
+        resets: the first observations by agent that `try_reset` returns, again and again; None: it returns None.
+    """
+
+    def __init__(self, interface: Interface = INTERFACE, resets: Any = None) -> None:
+        names = interface.entities
+        self.observation_spaces = dict(zip(names, interface.observation_spaces, strict=True))
+        self.action_spaces = dict(zip(names, interface.action_spaces, strict=True))
+        self.mask_sizes = dict(zip(names, interface.mask_sizes, strict=True))
+        self.results: queue.Queue[Any] = queue.Queue()
+        self.heard: dict[Any, queue.Queue[Any]] = {}
+        self.resets, self.was_reset = resets, []
+        self.stopped = False
+
+    def poll(self) -> Any:
+        result = self.results.get()
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def send_actions(self, actions: Any) -> None:
+        for env_id, chosen in actions.items():
+            self.heard[env_id].put(chosen)
+
+    def try_reset(self, env_id: Any) -> Any:
+        self.was_reset.append(env_id)
+        return self.resets
+
+    def dropped(self, env_id: Any, reason: str) -> None:
+        told = ExternalClosed("over") if reason == "over" else ExternalError(cast("Any", reason))
+        self.heard[env_id].put(told)
+
+    def stop(self) -> None:
+        self.stopped = True
+        for heard in self.heard.values():
+            heard.put(ExternalClosed("over"))
+        self.results.put(PollResult())
+
+    def show(self, env_id: Any = "a", **parts: Any) -> None:
+        """What the next poll brings, of one game."""
+        self.heard.setdefault(env_id, queue.Queue())
+        self.results.put(PollResult(**{part: {env_id: values} for part, values in parts.items()}))
+
+    def hear(self, env_id: Any = "a") -> Any:
+        """Waits for actions, by agent."""
+        heard = self.heard[env_id].get(timeout=60)
+        if isinstance(heard, Exception):
+            raise heard
+        return heard
+
+
+def polled() -> PolledGames:
+    """A connection to an environment that is polled."""
+    games = PolledGames(QueuedEnv())
+    games.env = games._env  # type: ignore[attr-defined]
+    return games
+
+
+def play_polled(games: Any, name: str, requests: int) -> Played:
+    """Plays one game of `polled`; its agents take turns."""
+    env, script, names = games.env, Script(games.interface, name), games.interface.entities
+    for number in range(requests):
+        for entity, one in enumerate(names):
+            reward = {"rewards": {one: script.reward(entity)}} if number % 2 else {}
+            env.show(name, observations={one: script.observation(entity)}, **reward)
+            script.actions[entity].append(env.hear(name)[one])
+            env.show(name, rewards={one: script.reward(entity)})
+    env.show(name, rewards={one: script.reward(entity) for entity, one in enumerate(names)}, terminateds={ALL: True})
+    return script.played()
