@@ -89,6 +89,7 @@ def run_single_process(
     except BaseException as error:
         failure = _failure(run, memory, error)
     finally:
+        memory.disconnect("over")
         memory.unlock()
     output.fail(failure)
     return failure.exit_code
@@ -189,8 +190,12 @@ def in_one_process(run: Run, display: Display, memory: ProcessState | None = Non
         return lambda endpoint: run_role(endpoint, run, role, memory=held, private=False)
 
     host = RoleScheduler(names_of(run, run.roles))
-    with RootWatchdog(host, run) if watched else nullcontext():
-        host.run({run.address(role): main_of(role) for role in run.roles})
+    try:
+        with RootWatchdog(host, run) if watched else nullcontext():
+            host.run({run.address(role): main_of(role) for role in run.roles})
+    finally:
+        if memory is None:
+            held.disconnect("over")
     return results[0]
 
 

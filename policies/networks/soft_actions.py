@@ -81,8 +81,8 @@ class SoftActions(Protocol):
         ...
 
     def from_env(self, actions: NDArray[Any]) -> Tensor:
-        """Actions of the environment as learned from."""
-        return self._box.from_env(actions)
+        """The inverse of `to_env`."""
+        ...
 
     def uniform(self, rows: int, mask: Tensor | None, generator: torch.Generator) -> Tensor:
         """Uniformly random actions [rows, *shape]."""
@@ -135,6 +135,9 @@ class ContinuousActions:
 
     def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         return self._box.to_env(actions)
+
+    def from_env(self, actions: NDArray[Any]) -> Tensor:
+        return self._box.from_env(actions)
 
     def uniform(self, rows: int, mask: Tensor | None, generator: torch.Generator) -> Tensor:
         return self._box.uniform(rows, generator)

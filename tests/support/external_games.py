@@ -61,12 +61,13 @@ class Line(ExternalEnv):
         games: that are played one after the other; then `run` returns.
         given: every so many steps the game acts by itself; 0: never.
         truncated: whether an episode is truncated, without a last observation.
-        fails_after: step of the first episode at which `run` raises.
+        fails_after: step of the first episode at which `run` raises, if `falls` is above 0.
         training: whether algorithms learn.
     """
 
     observation_space = Box(-1.0, 1e6, (1,), np.float32)
     action_space = Discrete(3)
+    falls = 1
 
     def __init__(
         self,
@@ -84,7 +85,8 @@ class Line(ExternalEnv):
         for number in range(self._count):
             episode = self.start_episode(f"walk-{number}", training_enabled=self._training)
             for step in range(self._steps):
-                if number == 0 and step == self._fails_after:
+                if Line.falls and number == 0 and step == self._fails_after:
+                    Line.falls -= 1
                     raise RuntimeError("the walker has fallen")
                 observation = np.array([step], np.float32)
                 if self._given and step % self._given == 0:

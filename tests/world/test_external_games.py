@@ -9,11 +9,15 @@ import msgspec
 import numpy as np
 import pytest
 
+from arena.config import parse_config
 from arena.errors import ConfigError
+from arena.plan.build import make_plan
+from arena.preflight.examine import examine
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.roles.root.root import RoleFailed
+from external_games import Line
 from in_process import play
 
 RANDOM: dict[str, Any] = {"algorithm": "random"}
@@ -125,16 +129,19 @@ def test_refusals_name_the_rule_and_the_game_goes_on(tmp_path: Path) -> None:
     assert [line["game"] for line in found.episodes] == ["walk-0", "walk-1", "walk-2"]
 
 
-def test_loop_that_raises_ends_the_run_with_its_traceback(tmp_path: Path) -> None:
+def test_loop_that_raises_ends_the_run_with_its_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Line, "falls", 1)
     with pytest.raises(RoleFailed, match="the walker has fallen") as failed:
         play(match("Line", fails_after=3), tmp_path)
     assert failed.value.failure.exit_code == 1
 
 
-def test_loop_that_raises_is_made_anew_with_restart(tmp_path: Path) -> None:
+def test_loop_that_raises_is_made_anew_with_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Line, "falls", 1)
     found = play({**match("Line", fails_after=3, steps=8), "ticks": 30, "on_env_error": "restart"}, tmp_path)
     lost = [line for line in found.episodes if line.get("lost")]
-    assert lost
+    assert [line["game"] for line in lost] == ["walk-0"]
+    assert len(found.episodes) > 2
     assert all(line["cut"] and line["seats"][0]["outcome"] is None for line in lost)
     assert "the walker has fallen" in (found.folder.faults).read_text()
 
@@ -155,7 +162,6 @@ def test_loop_that_raises_is_made_anew_with_restart(tmp_path: Path) -> None:
         ({"envs": {"live": {"make": "cover", "external": {}}}}, "envs.live.external"),
     ],
 )
-def test_what_external_games_cannot_do_is_refused(changes: dict[str, Any], path: str, tmp_path: Path) -> None:
+def test_what_external_games_cannot_do_is_refused(changes: dict[str, Any], path: str) -> None:
     with pytest.raises(ConfigError, match=path):
-        play({**match("Silent"), **changes}, tmp_path)
-    assert list(tmp_path.iterdir()) in ([], [tmp_path / "run"])
+        examine(make_plan(parse_config({"name": "test", **match("Silent"), **changes}, source="test")))
