@@ -407,3 +407,39 @@ def play_polled(games: Any, name: str, requests: int) -> Played:
             env.show(name, rewards={one: script.reward(entity)})
     env.show(name, rewards={one: script.reward(entity) for entity, one in enumerate(names)}, terminateds={ALL: True})
     return script.played()
+
+
+class PolledLines:
+    """A `PollEnv` of games along a line: after `steps` steps, each of which pays its number, a game begins anew.
+
+    Args:
+        games: side by side.
+        steps: of a game.
+    """
+
+    def __init__(self, games: int = 2, steps: int = 5) -> None:
+        self.observation_spaces = {"walker": Box(-1.0, 1e6, (1,), np.float32)}
+        self.action_spaces = {"walker": Discrete(3)}
+        self.steps, self.at = steps, dict.fromkeys(range(games), 0)
+        self.results: queue.Queue[PollResult] = queue.Queue()
+        for game in self.at:
+            self.results.put(PollResult(observations={game: self.seen(game)}))
+
+    def seen(self, game: int) -> dict[str, Any]:
+        return {"walker": np.array([self.at[game]], np.float32)}
+
+    def poll(self) -> PollResult:
+        return self.results.get()
+
+    def send_actions(self, actions: Any) -> None:
+        for game in actions:
+            reward, self.at[game] = float(self.at[game]), self.at[game] + 1
+            over = {game: {ALL: self.at[game] == self.steps}}
+            self.results.put(PollResult({game: self.seen(game)}, {game: {"walker": reward}}, over))
+
+    def try_reset(self, game: int) -> dict[str, Any]:
+        self.at[game] = 0
+        return self.seen(game)
+
+    def stop(self) -> None:
+        self.results.put(PollResult())
