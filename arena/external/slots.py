@@ -159,6 +159,7 @@ class Slots:
         self._formed_at = clock()
         self._complete = False
         self._paused_at: float | None = None
+        self._limit_at = -np.inf  # see `_first_limit`
 
     # ------------------------------------------------------------------------------------------------ for connections
 
@@ -464,9 +465,10 @@ class Slots:
         if self._closed_loop or self._paused_at is not None or not self._held.any():
             return []
         now = self._clock()
-        waits = self._waits()
-        late = np.any(waits & (now - self._asked_at >= self._rules.answer_s), axis=1)
-        silent = self._held & ~self._asks.any(axis=1) & (now - self._heard_at >= self._rules.idle_s)
+        if now < self._first_limit(now):
+            return []
+        late = np.any(self._waits() & (now - self._asked_at >= self._rules.answer_s), axis=1)
+        silent = self._silent() & (now - self._heard_at >= self._rules.idle_s)
         return [(slot, "timeout" if late[slot] else "expired") for slot in np.flatnonzero(late | silent).tolist()]
 
     def seconds(self) -> float | None:
@@ -477,12 +479,7 @@ class Slots:
         elif self._rules.idle_tick_s is not None:
             ends.append(self._formed_at + self._rules.idle_tick_s)
         if not self._closed_loop and self._held.any():
-            waits = self._waits()
-            if waits.any():
-                ends.append(float(self._asked_at[waits].min()) + self._rules.answer_s)
-            silent = self._held & ~self._asks.any(axis=1)
-            if silent.any():
-                ends.append(float(self._heard_at[silent].min()) + self._rules.idle_s)
+            ends.append(self._first_limit(now))
         return max(0.0, min(ends) - now) if ends else None
 
     def form(self, *, at_once: bool = False) -> Tick | None:
@@ -605,6 +602,7 @@ class Slots:
             self._asked_at += passed
             self._heard_at += passed
             self._formed_at += passed
+            self._limit_at += passed
             if self._told_at is not None:
                 self._told_at += passed
 
@@ -618,6 +616,25 @@ class Slots:
             return True
         asking = self._asks.any(axis=1)
         return int(np.count_nonzero(asking)) >= rules.min_asking and bool((asking | ~self._held).all())
+
+    def _first_limit(self, now: float) -> float:
+        """A time before which no game is overdue, whatever is told until then.
+
+        It is found again when it has come, rather than for each request: that would take longer than the request.
+        """
+        if now >= self._limit_at:
+            rules, waits, silent = self._rules, self._waits(), self._silent()
+            ends = [now + min(rules.answer_s, rules.idle_s)]  # of what is told from now on
+            if waits.any():
+                ends.append(float(self._asked_at[waits].min()) + rules.answer_s)
+            if silent.any():
+                ends.append(float(self._heard_at[silent].min()) + rules.idle_s)
+            self._limit_at = min(ends)
+        return self._limit_at
+
+    def _silent(self) -> Flags:
+        """[L] the games that owe a request."""
+        return self._held & ~self._asks.any(axis=1)
 
     def _waits(self) -> Flags:
         """[L, E] the rows that wait for an answer."""

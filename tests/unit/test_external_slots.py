@@ -548,7 +548,9 @@ def test_a_silent_game_expires_and_one_without_an_answer_times_out() -> None:
     table, clock = timed(idle_s=10.0, answer_s=4.0)
     for name in "abc":
         table.begin(name)
+    assert table.overdue() == []
     clock.now += 8.0
+    assert table.overdue() == []
     table.pay(0, 0, 0.0)
     table.ask(1, 0, seen(1))
     clock.now += 2.0
