@@ -267,7 +267,10 @@ class Codec:
     def __init__(self, space: Space[Any]) -> None:
         self.space = space
         self.leaves = leaves_of(space)
-        self.size = sum(leaf.nbytes for leaf in self.leaves)
+        # Kept, as NumPy would take longer to find them for a sample than for all the rest.
+        self._sizes = [leaf.nbytes for leaf in self.leaves]
+        self._wire_types = [leaf.dtype.newbyteorder("<") for leaf in self.leaves]
+        self.size = sum(self._sizes)
 
     def pack(self, sample: Any, what: str, code: Code) -> bytes:
         """The bytes of a sample.
@@ -281,13 +284,13 @@ class Codec:
             found = f"{type(sample).__name__} ({type(error).__name__} {error})"
             raise ExternalError(code, f"{what}: {found}; expected a sample of {self.space}") from None
         parts = []
-        for leaf, array in zip(self.leaves, arrays, strict=True):
+        for leaf, wire_type, array in zip(self.leaves, self._wire_types, arrays, strict=True):
             fits = array.shape == leaf.shape and (array.dtype == leaf.dtype or keeps_values(array, leaf.dtype))
             if not fits or (array.dtype.kind == "f" and not np.isfinite(array).all()):
                 path = "".join(f"[{key!r}]" for key in leaf.path)
                 found = f"{array.dtype} {array.shape}" if not fits else "numbers that are not finite"
                 raise ExternalError(code, f"{what}{path}: {found}; expected {leaf.dtype} {leaf.shape} of {self.space}")
-            parts.append(array.astype(leaf.dtype.newbyteorder("<"), copy=False).tobytes())
+            parts.append(array.astype(wire_type, copy=False).tobytes())
         return b"".join(parts)
 
     def unpack(self, data: bytes | memoryview, what: str, code: Code) -> Any:
@@ -300,17 +303,13 @@ class Codec:
             raise ExternalError(code, f"{what}: {len(data)} bytes; a sample of {self.space} has {self.size}")
         arrays: list[NDArray[Any]] = []
         at = 0
-        for leaf in self.leaves:
-            count = leaf.nbytes // leaf.dtype.itemsize if leaf.dtype.itemsize else 0
-            if leaf.dtype.kind == "b":
-                array = np.frombuffer(data, np.uint8, count, at)
-                if array.size and array.max() > 1:
-                    raise ExternalError(code, f"{what}: a bool is {array.max()}; expected 0 or 1")
-                array = array.view(np.bool_)
-            else:
-                array = np.frombuffer(data, leaf.dtype.newbyteorder("<"), count, at)
+        for leaf, wire_type, size in zip(self.leaves, self._wire_types, self._sizes, strict=True):
+            part = data[at : at + size]
+            if leaf.dtype.kind == "b" and any(byte > 1 for byte in part):
+                raise ExternalError(code, f"{what}: a bool is {max(part)}; expected 0 or 1")
+            array = np.frombuffer(part, wire_type)
             arrays.append(array.astype(leaf.dtype, copy=False).reshape((1, *leaf.shape)))
-            at += leaf.nbytes
+            at += size
         return row(self.space, unflatten(self.space, arrays), 0)
 
 
