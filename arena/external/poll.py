@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from gymnasium.spaces import Space
 
 from arena.errors import GameError
-from arena.external.desk import Desk, DeskGame
+from arena.external.desk import Desk, DeskGame, copied
 from arena.external.interface import Answers, ExternalError
 from arena.external.slots import Slots
 from arena.external.thread import interface_of
@@ -260,8 +260,8 @@ class PolledGames:
             self._indices[agent],
             observation,
             reward=reward,
-            mask=mask,
-            given=given,
+            mask=copied(mask),
+            given=copied(given),
             info=info or None,
             told=self._judged(polled, agent),
             answered=answered if given is None else None,
