@@ -41,7 +41,9 @@ ENVIRONMENTS: dict[str, Entry] = {
     "matrix": Entry("envs.matrix:Matrix", "matrix games of two players with known optima"),
 }
 
-EXTERNAL: dict[str, Entry] = {}
+EXTERNAL: dict[str, Entry] = {
+    "socket": Entry("arena.external.socket:SocketGames", "games that ask over TCP or a Unix socket, in any language"),
+}
 """Kinds of connections to external games, which stand under `make` as environments do."""
 
 ALGORITHMS: dict[str, Entry] = {

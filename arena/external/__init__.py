@@ -4,13 +4,44 @@
     slots        `Slots`, the games of one match: who asks, and when a tick is formed from those that ask
     desk         requests of many threads, told to the table in order
     thread       `ExternalEnv`: a user's loop in a thread of the environment's process
+    socket       games over TCP or a Unix socket
+    client       `PolicyClient`: the methods of `ExternalEnv` over a socket, in any process or machine
+    codec        the frames of sockets
+    poll         `PollEnv`: an asynchronous environment of many games, which is polled
+    declaration  the interface of games as a configuration writes it
     connection   `Connection`, the games and the table of one match, as a process keeps them
 
 A kind of connection knows nothing of ticks, seats and MPI; the environment knows nothing of sockets, files and threads.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from arena.external.interface import Answers, ExternalClosed, ExternalError, ExternalGames
 from arena.external.slots import Slots
 from arena.external.thread import ExternalEnv
 
-__all__ = ["Answers", "ExternalClosed", "ExternalEnv", "ExternalError", "ExternalGames", "Slots"]
+if TYPE_CHECKING:
+    from arena.external.client import PolicyClient
+    from arena.external.poll import PollEnv, PollResult
+
+__all__ = [
+    "Answers",
+    "ExternalClosed",
+    "ExternalEnv",
+    "ExternalError",
+    "ExternalGames",
+    "PolicyClient",
+    "PollEnv",
+    "PollResult",
+    "Slots",
+]
+
+_MODULES = {"PolicyClient": "client", "PollEnv": "poll", "PollResult": "poll"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(f"arena.external.{_MODULES[name]}"), name)
+    return found

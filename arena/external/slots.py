@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
@@ -128,6 +129,7 @@ class Slots:
         self._games: list[Game | None] = [None] * slots
         self._held = np.zeros(slots, np.bool_)
         self._over: list[Game] = []  # that the next tick has to tell
+        self._left = np.zeros(slots, np.bool_)  # held one of these
         self._plays = np.zeros(shape, np.bool_)  # takes part, has not ended
         self._asks = np.zeros(shape, np.bool_)  # shows an observation in the next tick
         self._given = np.zeros(shape, np.bool_)  # of these, the ones that have acted already
@@ -157,6 +159,7 @@ class Slots:
         self._formed_at = clock()
         self._complete = False
         self._paused_at: float | None = None
+        self._limit_at = -np.inf  # see `_first_limit`
 
     # ------------------------------------------------------------------------------------------------ for connections
 
@@ -184,7 +187,7 @@ class Slots:
 
         A connection keeps what has come too early, in order, and tells it in a later `poll`.
         """
-        return not (self._ends(slot, entity) or self._given[slot, entity])
+        return not (self._left[slot] or self._ends(slot, entity) or self._given[slot, entity])
 
     def complete(self) -> None:
         """Says that nothing more can ask before there is an answer: the next tick is formed at once."""
@@ -271,7 +274,7 @@ class Slots:
         leaves = self._sample(self._observations[entity], entity, observation, "observation", "bad_observation")
         allowed = self._mask(entity, mask)
         if given is not None:
-            action = self._action(entity, given)
+            action = self._sample(self._actions[entity], entity, given, "action", "bad_action")
             self._actions[entity].write(slot, action)
             self._given[slot, entity] = True
         self._observations[entity].write(slot, leaves)
@@ -323,7 +326,6 @@ class Slots:
         allowed = self._mask_rows(entity, masks, len(slots))
         if given is not None:
             actions = self._sample(self._actions[entity], entity, given, "actions", "bad_action", len(slots))
-            self._check_choices(entity, given)
             self._actions[entity].write(slots, actions)
             self._given[slots, entity] = True
         batch.write(slots, leaves)
@@ -334,9 +336,10 @@ class Slots:
         now = self._note(slots)
         self._asks[slots, entity] = True
         self._asked_at[slots, entity] = now
-        for slot in slots[self._untrained[slots]].tolist():
-            if not self._ends(slot, entity):
-                self._make_void(slot, entity)
+        if self._untrained.any():
+            for slot in slots[self._untrained[slots]].tolist():
+                if not self._ends(slot, entity):
+                    self._make_void(slot, entity)
 
     def pay(self, slot: int, entity: int, reward: float) -> None:
         """Adds a reward between two requests of an entity.
@@ -436,9 +439,7 @@ class Slots:
         if game is None:
             raise self._refuse("unknown_game", f"slot {slot} holds no game")
         game.lost = reason
-        if any(
-            other.slot == slot for other in self._over
-        ):  # the game before it ends in the same tick: of this one nothing was told
+        if self._left[slot]:  # the game before it ends in the same tick: of this one nothing was told
             self._vacate(slot)
             self._asks[slot] = self._given[slot] = False
             self._later[slot] = 0.0
@@ -447,6 +448,7 @@ class Slots:
         for entity in np.flatnonzero(self._plays[slot]).tolist():
             if self._given[slot, entity]:  # an action of which it is not known what came
                 self._given[slot, entity] = False
+                self._later[slot, entity] = 0.0
             void = not self._asks[slot, entity]
             self._end(game, slot, entity, None, None, truncated=True, void=void, info=None)
         self._note(slot)
@@ -463,9 +465,10 @@ class Slots:
         if self._closed_loop or self._paused_at is not None or not self._held.any():
             return []
         now = self._clock()
-        waits = self._waits()
-        late = np.any(waits & (now - self._asked_at >= self._rules.answer_s), axis=1)
-        silent = self._held & ~self._asks.any(axis=1) & (now - self._heard_at >= self._rules.idle_s)
+        if now < self._first_limit(now):
+            return []
+        late = np.any(self._waits() & (now - self._asked_at >= self._rules.answer_s), axis=1)
+        silent = self._silent() & (now - self._heard_at >= self._rules.idle_s)
         return [(slot, "timeout" if late[slot] else "expired") for slot in np.flatnonzero(late | silent).tolist()]
 
     def seconds(self) -> float | None:
@@ -476,12 +479,7 @@ class Slots:
         elif self._rules.idle_tick_s is not None:
             ends.append(self._formed_at + self._rules.idle_tick_s)
         if not self._closed_loop and self._held.any():
-            waits = self._waits()
-            if waits.any():
-                ends.append(float(self._asked_at[waits].min()) + self._rules.answer_s)
-            silent = self._held & ~self._asks.any(axis=1)
-            if silent.any():
-                ends.append(float(self._heard_at[silent].min()) + self._rules.idle_s)
+            ends.append(self._first_limit(now))
         return max(0.0, min(ends) - now) if ends else None
 
     def form(self, *, at_once: bool = False) -> Tick | None:
@@ -540,6 +538,7 @@ class Slots:
         for array in (self._asks, self._void, self._terminated, self._truncated):
             array[...] = False
         self._over.clear()
+        self._left[...] = False
         self._infos.clear()
         self._last_infos.clear()
         self._told_at = None
@@ -584,6 +583,8 @@ class Slots:
         self.counts.asks -= int(np.count_nonzero(again))
         self.counts.given -= int(np.count_nonzero(again & self._given))
         self._given &= self._asks
+        self._later[self._given] += self._rewards[self._given]  # these actions are shown once more
+        self._rewards[...] = 0.0
         self._shown = np.zeros_like(self._shown)
         self._acted[...] = False
         self._under_way[...] = False
@@ -601,6 +602,7 @@ class Slots:
             self._asked_at += passed
             self._heard_at += passed
             self._formed_at += passed
+            self._limit_at += passed
             if self._told_at is not None:
                 self._told_at += passed
 
@@ -614,6 +616,25 @@ class Slots:
             return True
         asking = self._asks.any(axis=1)
         return int(np.count_nonzero(asking)) >= rules.min_asking and bool((asking | ~self._held).all())
+
+    def _first_limit(self, now: float) -> float:
+        """A time before which no game is overdue, whatever is told until then.
+
+        It is found again when it has come, rather than for each request: that would take longer than the request.
+        """
+        if now >= self._limit_at:
+            rules, waits, silent = self._rules, self._waits(), self._silent()
+            ends = [now + min(rules.answer_s, rules.idle_s)]  # of what is told from now on
+            if waits.any():
+                ends.append(float(self._asked_at[waits].min()) + rules.answer_s)
+            if silent.any():
+                ends.append(float(self._heard_at[silent].min()) + rules.idle_s)
+            self._limit_at = min(ends)
+        return self._limit_at
+
+    def _silent(self) -> Flags:
+        """[L] the games that owe a request."""
+        return self._held & ~self._asks.any(axis=1)
 
     def _waits(self) -> Flags:
         """[L, E] the rows that wait for an answer."""
@@ -667,6 +688,7 @@ class Slots:
             game.asked = bool(self._asked[slot])
             game.lengths, game.returns = self._lengths[slot].copy(), self._returns[slot].copy()
             self._over.append(game)
+            self._left[slot] = True
             if game.lost:
                 self.counts.lost += 1
             else:
@@ -701,7 +723,7 @@ class Slots:
             self._rewards[slot, entity] += reward
 
     def _pay_rows(self, slots: NDArray[np.intp], entity: int, rewards: NDArray[np.float64]) -> None:
-        self._rewards[slots, entity] += np.where(self._acted[slots, entity], rewards, 0.0)
+        self._rewards[slots, entity] += rewards * self._acted[slots, entity]
         self._returns[slots, entity] += rewards
 
     # ----------------------------------------------------------------------------------------------------------- checks
@@ -724,7 +746,7 @@ class Slots:
         return game
 
     def _check_rows(self, slots: NDArray[np.intp], entity: int) -> None:
-        if len(slots) > 1 and not (np.diff(slots) > 0).all() and len(set(slots.tolist())) != len(slots):
+        if len(slots) > 1 and not (slots[1:] > slots[:-1]).all() and len(set(slots.tolist())) != len(slots):
             raise ValueError("each slot may come once")
         inside = bool(len(slots)) and slots.min() >= 0 and slots.max() < len(self._games)
         if inside and 0 <= entity < self._plays.shape[1] and self._plays[slots, entity].all():
@@ -770,6 +792,11 @@ class Slots:
                 raise self._refuse(
                     code, f"{what}{path} of {self._name(entity)}: {found}; expected {target.dtype} {shape} of {space}"
                 )
+        if batch.has_choices:
+            try:
+                check_choices(space, sample)
+            except ValueError as error:
+                raise self._refuse(code, f"{what} of {self._name(entity)}: {error}") from None
         return arrays
 
     def _mask(self, entity: int, mask: Any) -> NDArray[np.int8] | None:
@@ -784,23 +811,16 @@ class Slots:
         size = self.interface.mask_sizes[entity]
         if not size:
             raise self._refuse("bad_mask", f"{self._name(entity)} has no action masks")
-        if mask.shape != (*axes, size) or mask.dtype.kind not in "biu" or (mask.size and mask.max() > 1):
+        if (
+            mask.shape != (*axes, size)
+            or mask.dtype.kind not in "biu"
+            or (mask.size and (mask.max() > 1 or mask.min() < 0))
+        ):
             expected = f"expected int8 {(*axes, size)} of 0 and 1"
             raise self._refuse("bad_mask", f"mask of {self._name(entity)}: {mask.dtype} {mask.shape}; {expected}")
         if not (mask != 0).any(axis=-1).all():
             raise self._refuse("bad_mask", f"the mask of {self._name(entity)} allows no action")
         return mask.astype(np.int8)
-
-    def _action(self, entity: int, action: Any) -> list[NDArray[Any]]:
-        leaves = self._sample(self._actions[entity], entity, action, "action", "bad_action")
-        self._check_choices(entity, action)
-        return leaves
-
-    def _check_choices(self, entity: int, action: Any) -> None:
-        try:
-            check_choices(self.interface.action_spaces[entity], action)
-        except (TypeError, ValueError) as error:
-            raise self._refuse("bad_action", str(error)) from None
 
 
 class _Batch:
@@ -815,6 +835,7 @@ class _Batch:
         self.batch = empty_batch(space, slots)
         self.leaves = flatten(space, self.batch)
         self.plain = isinstance(self.batch, np.ndarray)
+        self.has_choices = any(not isinstance(part, Box) for part in _array_spaces(space))
         self.zeros = [np.zeros(leaf.shape[1:], leaf.dtype) for leaf in self.leaves]
         if any(leaf.dtype == object for leaf in self.leaves):
             raise ConfigError(f"the space {space} has no fixed layout")
@@ -826,6 +847,13 @@ class _Batch:
     def copy_rows(self, other: _Batch, rows: Flags) -> None:
         for leaf, array in zip(self.leaves, other.leaves, strict=True):
             leaf[rows] = array[rows]
+
+
+def _array_spaces(space: Any) -> list[Any]:
+    parts = getattr(space, "spaces", None)
+    if parts is None:
+        return [space]
+    return [inner for part in (parts.values() if isinstance(parts, dict) else parts) for inner in _array_spaces(part)]
 
 
 def _unknown_keys(space: Any, sample: Any) -> list[Any]:

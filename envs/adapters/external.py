@@ -32,5 +32,9 @@ def make_games(make: str, kwargs: Mapping[str, Any], copy: int = 0) -> ExternalG
         from arena.external.thread import ThreadGames
 
         return ThreadGames(made)
+    if kind == "poll":
+        from arena.external.poll import PolledGames
+
+        return PolledGames(made)
     games: ExternalGames = made
     return games

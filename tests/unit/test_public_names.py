@@ -15,9 +15,13 @@ PUBLIC = {
         *("GroupError", "Interface", "PolicyScore", "ProtocolError", "RunFailed", "RunResult", "RunStopped", "Step"),
         *("__version__", "train"),
     ],
+    "arena.external": [
+        *("Answers", "ExternalClosed", "ExternalEnv", "ExternalError", "ExternalGames", "PolicyClient", "PollEnv"),
+        *("PollResult", "Slots"),
+    ],
     "arena.game": ["BatchedEnv", "Frame", "Interface", "Step"],
     "arena.callbacks": ["Callback", "StartedRun"],
-    "arena.testing": ["ContractBroken", "check_batched_env"],
+    "arena.testing": ["ContractBroken", "Played", "check_batched_env", "check_external_games"],
     "arena.dataset": ["Episode", "MatchSamples", "Samples", "open_dataset"],
     "arena.serving": ["Policy", "load_policy"],
 }
@@ -30,7 +34,7 @@ def test_public_names_are_pinned_and_documented(name: str) -> None:
     assert [one for one in module.__all__ if not getattr(module, one).__doc__] == []
 
 
-@pytest.mark.parametrize("name", ["arena", "arena.dataset"])
+@pytest.mark.parametrize("name", ["arena", "arena.dataset", "arena.external"])
 def test_an_unknown_name_is_an_attribute_error(name: str) -> None:
     with pytest.raises(AttributeError, match=f"module '{name}' has no attribute 'nothing'"):
         importlib.import_module(name).nothing  # noqa: B018

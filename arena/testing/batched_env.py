@@ -1,13 +1,4 @@
-"""Checks for authors of games.
-
-`check_batched_env` checks a game against the contract in `arena.game.api`:
-
-    def test_my_game_keeps_the_contract():
-        check_batched_env(MyGame(lanes=3))
-
-It plays with random actions, resets lanes as they end, plays everything twice with the same seeds, and raises
-`ContractBroken` at the first breach.
-"""
+"""The conformance check of games: plays random actions, twice with the same seeds, and resets lanes as they end."""
 
 from __future__ import annotations
 
@@ -21,15 +12,10 @@ from gymnasium.spaces import Discrete, MultiDiscrete, Space
 from gymnasium.utils.env_checker import data_equivalence
 from numpy.typing import NDArray
 
-from arena.errors import ArenaError, ConfigError
+from arena.errors import ConfigError
 from arena.game import spaces
 from arena.game.api import BatchedEnv, Frame, Step
-
-__all__ = ["ContractBroken", "check_batched_env"]
-
-
-class ContractBroken(ArenaError, AssertionError):
-    """A game breaks the contract of `arena.game.api`; the message names what, where, and what was expected."""
+from arena.testing.breach import ContractBroken, must
 
 
 def check_batched_env(
@@ -78,34 +64,29 @@ def _tolerated(tolerate: Callable[[str], None] | None, cost: str) -> Iterator[No
 
 def _check_repeated(first: list[list[NDArray[Any]]], second: list[list[NDArray[Any]]]) -> None:
     for event, (one, other) in enumerate(zip(first, second, strict=False)):  # of two lengths: they differ before
-        _must(
+        must(
             len(one) == len(other) and all(map(_same, one, other)),
             f"frame {event}: the same seeds and actions gave another game the second time",
             "everything random must come from the seeds given to reset",
         )
 
 
-def _must(holds: Any, found: str, expected: str) -> None:
-    if not holds:
-        raise ContractBroken(f"{found}; {expected}")
-
-
 def _check_interface(env: BatchedEnv) -> None:
-    _must(
+    must(
         isinstance(env, BatchedEnv),
         f"{type(env).__name__} is no BatchedEnv",
         "it needs lanes, interface and four methods",
     )
-    _must(env.lanes >= 1, f"lanes is {env.lanes}", "a game has at least one lane")
+    must(env.lanes >= 1, f"lanes is {env.lanes}", "a game has at least one lane")
     interface = env.interface
     names = interface.entities
-    _must(names and len(set(names)) == len(names), f"entities are {names}", "at least one, each with its own name")
+    must(names and len(set(names)) == len(names), f"entities are {names}", "at least one, each with its own name")
     for field in ("observation_spaces", "action_spaces", "mask_sizes"):
         size = len(getattr(interface, field))
-        _must(size == len(names), f"interface.{field} has {size} items", f"one per entity, so {len(names)}")
+        must(size == len(names), f"interface.{field} has {size} items", f"one per entity, so {len(names)}")
     for name, space, size in zip(names, interface.action_spaces, interface.mask_sizes, strict=True):
         allowed = (0, spaces.mask_size(space))
-        _must(size in allowed, f"{name}: mask_size is {size}", f"for {space} it is one of {allowed}")
+        must(size in allowed, f"{name}: mask_size is {size}", f"for {space} it is one of {allowed}")
 
 
 def _play(env: BatchedEnv, ticks: int, seed: int) -> list[list[NDArray[Any]]]:
@@ -176,28 +157,28 @@ class _EpisodeState:
         self._check_types(step)
         _check_frame(self._env, step.frame, ~self.over, "after step")
         ended = self.ended
-        _must(not step.rewards[ended].any(), "an entity that had ended got a reward", "it must be 0 until a reset")
+        must(not step.rewards[ended].any(), "an entity that had ended got a reward", "it must be 0 until a reset")
         flags = step.terminated | step.truncated
-        _must(not flags[ended].any(), "an entity ended twice in an episode", "flags are true on one tick only")
+        must(not flags[ended].any(), "an entity ended twice in an episode", "flags are true on one tick only")
         self.ended = self.ended | flags
         self._remember(step.frame, np.ones(self._env.lanes, np.bool_))
-        _must(not self.active[self.ended].any(), "an entity that has ended is active", "it is inactive until a reset")
+        must(not self.active[self.ended].any(), "an entity that has ended is active", "it is inactive until a reset")
         self._check_active("after step")
 
     def _check_types(self, step: Step) -> None:
         for name, dtype in (("rewards", np.float64), ("terminated", np.bool_), ("truncated", np.bool_)):
             _check_array(getattr(step, name), dtype, self.ended.shape, f"step.{name}")
-        _must(np.isfinite(step.rewards).all(), f"rewards are {step.rewards}", "they must be finite")
+        must(np.isfinite(step.rewards).all(), f"rewards are {step.rewards}", "they must be finite")
 
     def _check_active(self, when: str) -> None:
         stuck = np.flatnonzero(~self.over & ~self.active.any(axis=1))
-        _must(not stuck.size, f"{when}: in lane {stuck} no entity is active", "a lane goes on until all have ended")
+        must(not stuck.size, f"{when}: in lane {stuck} no entity is active", "a lane goes on until all have ended")
 
 
 def _check_array(array: Any, dtype: Any, shape: tuple[int, ...], where: str) -> None:
     found = f"{where} is {array.dtype}{array.shape}" if isinstance(array, np.ndarray) else f"{where} is {array!r}"
     fits = isinstance(array, np.ndarray) and array.dtype == dtype and array.shape == shape
-    _must(fits, found, f"expected an array {np.dtype(dtype)}{shape}")
+    must(fits, found, f"expected an array {np.dtype(dtype)}{shape}")
 
 
 def _check_frame(env: BatchedEnv, frame: Frame, lanes: NDArray[np.bool_], when: str) -> None:
@@ -206,7 +187,7 @@ def _check_frame(env: BatchedEnv, frame: Frame, lanes: NDArray[np.bool_], when: 
     _check_array(frame.active, np.bool_, (env.lanes, len(names)), f"{when}: active")
     for field in ("observations", "masks"):
         size = len(getattr(frame, field))
-        _must(size == len(names), f"{when}: {field} has {size} items", f"one per entity, so {len(names)}")
+        must(size == len(names), f"{when}: {field} has {size} items", f"one per entity, so {len(names)}")
     for entity, name in enumerate(names):
         where = f"{when}: {name!r}"
         _check_observation(env, frame.observations[entity], entity, lanes, where)
@@ -227,22 +208,22 @@ def _check_observation(env: BatchedEnv, batched: Any, entity: int, lanes: NDArra
             _check_array(array, leaf.dtype, (env.lanes, *leaf.shape), f"{where}: observations{at}")
         rows = [spaces.row(space, batched, lane) for lane in range(env.lanes)]
     for lane in np.flatnonzero(lanes):
-        _must(space.contains(rows[lane]), f"{where}: lane {lane} observes {rows[lane]}", f"it must lie in {space}")
+        must(space.contains(rows[lane]), f"{where}: lane {lane} observes {rows[lane]}", f"it must lie in {space}")
 
 
 def _check_mask(env: BatchedEnv, frame: Frame, entity: int, lanes: NDArray[np.bool_], where: str) -> None:
     size, mask = env.interface.mask_sizes[entity], frame.masks[entity]
     if mask is None or not size:
-        _must(mask is None and not size, f"{where}: mask is {mask}, mask_size {size}", "None, and 0, or neither")
+        must(mask is None and not size, f"{where}: mask is {mask}, mask_size {size}", "None, and 0, or neither")
         return
     _check_array(mask, np.int8, (env.lanes, size), f"{where}: mask")
-    _must(np.isin(mask[lanes], (0, 1)).all(), f"{where}: mask {mask}", "items are 0 (forbidden) and 1 (allowed)")
+    must(np.isin(mask[lanes], (0, 1)).all(), f"{where}: mask {mask}", "items are 0 (forbidden) and 1 (allowed)")
     last = None if frame.final_masks is None else frame.final_masks[entity]
     if last is not None:
         _check_array(last, np.int8, (env.lanes, size), f"{where}: final mask")
-        _must(np.isin(last[lanes], (0, 1)).all(), f"{where}: final mask {last}", "items are 0 and 1")
+        must(np.isin(last[lanes], (0, 1)).all(), f"{where}: final mask {last}", "items are 0 and 1")
     acting = mask[lanes & frame.active[:, entity]]
-    _must(acting.any(axis=1).all(), f"{where}: the mask forbids everything", "an active entity needs an allowed action")
+    must(acting.any(axis=1).all(), f"{where}: the mask forbids everything", "an active entity needs an allowed action")
 
 
 def _check_infos(env: BatchedEnv, frame: Frame, when: str) -> None:
@@ -250,11 +231,11 @@ def _check_infos(env: BatchedEnv, frame: Frame, when: str) -> None:
         return
     sizes = [len(lane) for lane in frame.infos]
     expected = [len(env.interface.entities)] * env.lanes
-    _must(sizes == expected, f"{when}: infos have the sizes {sizes}", f"[L][E], so {expected}")
+    must(sizes == expected, f"{when}: infos have the sizes {sizes}", f"[L][E], so {expected}")
     for lane in frame.infos:
         for info, size in zip(lane, env.interface.mask_sizes, strict=True):
-            _must(isinstance(info, dict), f"{when}: an info is {info!r}", "it must be a dict")
-            _must(not (size and "action_mask" in info), f"{when}: a mask is in an info", "masks are in frame.masks")
+            must(isinstance(info, dict), f"{when}: an info is {info!r}", "it must be a dict")
+            must(not (size and "action_mask" in info), f"{when}: a mask is in an info", "masks are in frame.masks")
 
 
 def _check_picture(env: BatchedEnv) -> None:
@@ -267,7 +248,7 @@ def _check_picture(env: BatchedEnv) -> None:
         return
     fits = isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 3
     found = f"{image.dtype}{image.shape}" if isinstance(image, np.ndarray) else repr(type(image))
-    _must(fits, f"render() gave {found}", expected)
+    must(fits, f"render() gave {found}", expected)
 
 
 def _actors(env: BatchedEnv, seed: int) -> list[Space[Any]]:

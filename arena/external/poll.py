@@ -1,0 +1,301 @@
+"""Games of an asynchronous multi-agent environment: `PollEnv` is polled for observations and sent actions."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from gymnasium.spaces import Space
+
+from arena.errors import GameError
+from arena.external.desk import Desk, DeskGame, copied
+from arena.external.interface import Answers, ExternalError
+from arena.external.slots import Slots
+from arena.external.thread import interface_of
+from arena.game.api import Info, Interface
+
+_log = logging.getLogger(__name__)
+
+ALL = "__all__"
+"""The agent of a flag that concerns all agents."""
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.05  # after a poll that brought nothing
+
+ByAgent = Mapping[Hashable, Mapping[str, Any]]
+"""Values by game and agent: `{env_id: {agent: value}}`."""
+
+
+class PollResult(NamedTuple):
+    """What has happened in the games since the last poll, by game and agent; agents may be left out anywhere."""
+
+    observations: ByAgent = {}  # of agents that ask, or that end
+    rewards: ByAgent = {}  # since the agent's last action
+    terminateds: ByAgent = {}  # flags, also of `__all__`
+    truncateds: ByAgent = {}
+    infos: ByAgent = {}  # with `action_mask` for agents that have one
+    given: ByAgent = {}  # actions that the game has taken by itself at these observations
+
+
+class PollEnv(Protocol):
+    """An asynchronous environment of many games; it is recognized by its methods.
+
+    `poll` is called by a thread of its own, and may block. The other methods may be called by another thread meanwhile.
+    A method `dropped(env_id, reason)` is called, if there is one, when the arena gives a game up.
+
+    Attributes:
+        observation_spaces: by agent, of all agents that may appear.
+        action_spaces: by agent.
+    """
+
+    observation_spaces: Mapping[str, Space[Any]]
+    action_spaces: Mapping[str, Space[Any]]
+
+    def poll(self) -> PollResult:
+        """What has happened; a game begins with its first observation."""
+        ...
+
+    def send_actions(self, actions: ByAgent) -> None:
+        """Takes actions of agents that have asked."""
+        ...
+
+    def try_reset(self, env_id: Hashable) -> Mapping[str, Any] | None:
+        """Begins a game anew; returns the first observations by agent, or None if they come in a later poll."""
+        ...
+
+    def stop(self) -> None:
+        """The run is over; a `poll` that blocks returns."""
+        ...
+
+
+class PolledGames:
+    """The games of a `PollEnv`; see `ExternalGames`.
+
+    Args:
+        env: the environment.
+
+    Raises:
+        ConfigError: its spaces are missing, or do not belong together.
+    """
+
+    address = ""
+    closed_loop = False
+    exhausted = False
+    close_s = 5.0
+
+    def __init__(self, env: PollEnv) -> None:
+        self.interface: Interface = interface_of(env)
+        self._env = env
+        self._indices = {name: index for index, name in enumerate(self.interface.entities)}
+        self._desk = Desk(self.interface, self._forget)
+        self._lock = threading.RLock()  # of the games
+        self._games: dict[Hashable, _Polled] = {}
+        self._actions: dict[Hashable, dict[str, Any]] = {}  # of the tick that is answered
+        self._acted = threading.Event()
+        self._failure: Exception | None = None
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name=f"{type(env).__name__}.poll", daemon=True)
+
+    # ------------------------------------------------------------------------------------ the environment's thread
+
+    def open(self, slots: int, ring: Callable[[], None]) -> None:
+        """Starts to poll."""
+        self._desk.ring = ring
+        self._thread.start()
+
+    def poll(self, table: Slots) -> float | None:
+        """Tells the table what polls have brought.
+
+        Raises:
+            Exception: as raised by the environment's `poll`.
+            GameError: it has shown something that the table refuses.
+        """
+        if self._failure is not None:
+            raise self._failure
+        self._desk.poll(table)
+        if self._failure is not None:
+            raise self._failure
+        return None
+
+    def answer(self, actions: Answers) -> None:
+        """Sends the actions."""
+        self._desk.answer(actions)
+        if self._actions:
+            sent, self._actions = self._actions, {}
+            self._env.send_actions(sent)
+            self._acted.set()
+
+    def drop(self, slot: int, reason: str) -> None:
+        """Gives a game up, and begins it anew unless the run is over."""
+        polled = next(one for one in self._games.values() if one.game.slot == slot)
+        self._desk.drop(slot, reason)
+        self._tell_dropped(polled.env_id, reason)
+        if reason != "over":
+            self._reset(polled.env_id, after=slot)
+
+    def pause(self, on: bool) -> None:
+        """Nothing: what polls bring waits until it is told."""
+
+    def close(self, reason: str) -> None:
+        """Stops the environment; waits for its last poll, at most `close_s`."""
+        if self._closed:
+            return
+        self._closed = True
+        with self._lock:
+            playing = list(self._games)
+        self._desk.close(reason)
+        for env_id in playing:
+            self._tell_dropped(env_id, reason)
+        self._env.stop()
+        self._acted.set()
+        if self._thread.is_alive():
+            self._thread.join(self.close_s)
+            if self._thread.is_alive():
+                _log.warning("%s has not returned %g s after stop()", self._thread.name, self.close_s)
+
+    def _tell_dropped(self, env_id: Hashable, reason: str) -> None:
+        dropped = getattr(self._env, "dropped", None)
+        if dropped is not None:
+            dropped(env_id, reason)
+
+    def _forget(self, game: DeskGame) -> None:
+        with self._lock:
+            for env_id, polled in list(self._games.items()):
+                if polled.game is game:
+                    del self._games[env_id]
+
+    # ------------------------------------------------------------------------------------------ the polling thread
+
+    def _run(self) -> None:
+        pause = _FIRST_PAUSE_S
+        try:
+            while not self._closed:
+                self._acted.clear()
+                result = PollResult(*self._env.poll())
+                happened = [env_id for by_game in result for env_id in by_game]
+                for env_id in dict.fromkeys(happened):
+                    self._take(env_id, *(by_game.get(env_id, {}) for by_game in result))
+                if happened:
+                    pause = _FIRST_PAUSE_S
+                else:
+                    self._acted.wait(pause)
+                    pause = min(2 * pause, _LONGEST_PAUSE_S)
+        except Exception as error:
+            if self._closed:
+                _log.info("%s has raised %r after stop()", self._thread.name, error)
+            else:
+                self._fail(error)
+
+    def _take(
+        self,
+        env_id: Hashable,
+        observations: Mapping[str, Any],
+        rewards: Mapping[str, float],
+        terminateds: Mapping[str, bool],
+        truncateds: Mapping[str, bool],
+        infos: Mapping[str, Info],
+        given: Mapping[str, Any],
+    ) -> None:
+        """Puts what has happened in one game."""
+        agents = dict.fromkeys((*observations, *rewards, *terminateds, *truncateds, *given))
+        agents.pop(ALL, None)
+        self._check_known(env_id, agents)
+        with self._lock:
+            polled = self._games.get(env_id)
+            if polled is None:
+                if not observations:
+                    return  # of a game that is over
+                polled = self._begin(env_id, None)
+            all_over = bool(terminateds.get(ALL) or truncateds.get(ALL))
+            for agent in [*agents, *(sorted(polled.playing - set(agents)) if all_over else ())]:
+                terminated = bool(terminateds.get(agent) or (terminateds.get(ALL) and not truncateds.get(agent)))
+                truncated = bool(truncateds.get(agent) or truncateds.get(ALL)) and not terminated
+                reward, seen = rewards.get(agent, 0.0), observations.get(agent)
+                info = dict(infos.get(agent) or {})
+                mask = info.pop("action_mask", None)
+                if (terminated or truncated) and (agent in polled.playing or agent in observations):
+                    self._end(polled, agent, seen, reward, truncated, info)
+                elif agent in observations:
+                    self._ask(polled, agent, seen, reward, mask, given.get(agent), info)
+                elif agent in rewards and not (terminated or truncated):
+                    self._desk.pay(polled.game, self._indices[agent], reward, self._judged(polled, agent))
+            over = not polled.playing
+            if over and self._games.get(env_id) is polled:
+                del self._games[env_id]
+        if over:
+            self._reset(env_id, after=polled.game)
+
+    def _check_known(self, env_id: Hashable, agents: Iterable[str]) -> None:
+        unknown = [agent for agent in agents if agent not in self._indices]
+        if unknown:
+            raise GameError(f"game {env_id!r}: unknown agents {unknown}; observation_spaces has {list(self._indices)}")
+
+    def _begin(self, env_id: Hashable, after: DeskGame | int | None) -> _Polled:
+        slot = after.slot if isinstance(after, DeskGame) else after
+        game = DeskGame(str(env_id), tuple(self._indices.values()), after=slot)
+        polled = self._games[env_id] = _Polled(env_id, game, set(self._indices))
+        self._desk.begin(game, self._judged(polled, ALL))
+        return polled
+
+    def _reset(self, env_id: Hashable, after: DeskGame | int) -> None:
+        """Begins a game anew."""
+        seen = self._env.try_reset(env_id)
+        if not seen:
+            return
+        self._check_known(env_id, seen)
+        with self._lock:
+            polled = self._begin(env_id, after)
+            for agent, observation in seen.items():
+                self._ask(polled, agent, observation, 0.0, None, None, {})
+
+    def _ask(
+        self, polled: _Polled, agent: str, observation: Any, reward: float, mask: Any, given: Any, info: Info
+    ) -> None:
+        def answered(action: Any, version: int) -> None:
+            self._actions.setdefault(polled.env_id, {})[agent] = action
+
+        self._desk.ask(
+            polled.game,
+            self._indices[agent],
+            observation,
+            reward=reward,
+            mask=copied(mask),
+            given=copied(given),
+            info=info or None,
+            told=self._judged(polled, agent),
+            answered=answered if given is None else None,
+        )
+
+    def _end(self, polled: _Polled, agent: str, seen: Any, reward: float, truncated: bool, info: Info) -> None:
+        polled.playing.discard(agent)
+        self._desk.end(
+            polled.game,
+            self._indices[agent],
+            seen,
+            reward=reward,
+            truncated=truncated,
+            info=info or None,
+            told=self._judged(polled, agent),
+        )
+
+    def _judged(self, polled: _Polled, agent: str) -> Callable[[ExternalError | None], None]:
+        """What the table refuses at first is a mistake of the environment; later, the game is given up."""
+        first = iter((True,))
+
+        def told(error: ExternalError | None) -> None:
+            if next(first, False) and error is not None and not polled.game.over:
+                self._fail(GameError(f"game {polled.env_id!r}, agent {agent!r}: {error}"))
+
+        return told
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = self._failure or error
+        self._desk.ring()
+
+
+class _Polled:
+    """A game as its environment knows it."""
+
+    def __init__(self, env_id: Hashable, game: DeskGame, playing: set[str]) -> None:
+        self.env_id, self.game, self.playing = env_id, game, playing

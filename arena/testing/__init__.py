@@ -1,0 +1,20 @@
+"""Checks for authors of games and of connections to external games.
+
+`check_batched_env` checks a game against the contract in `arena.game.api`:
+
+    def test_my_game_keeps_the_contract():
+        check_batched_env(MyGame(lanes=3))
+
+`check_external_games` checks a kind of connection against `arena.external.ExternalGames`:
+
+    def test_my_connection_keeps_the_contract():
+        check_external_games(MyGames, play_one_game)
+
+Both raise `ContractBroken` at the first breach.
+"""
+
+from arena.testing.batched_env import check_batched_env
+from arena.testing.breach import ContractBroken
+from arena.testing.external_games import Played, check_external_games
+
+__all__ = ["ContractBroken", "Played", "check_batched_env", "check_external_games"]

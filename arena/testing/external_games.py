@@ -1,0 +1,484 @@
+"""The conformance check of kinds of connection to external games.
+
+The check takes the part of the environment: it forms ticks, chooses random actions, pauses, drops and closes. `play`
+takes the part of a game outside. What the game says that it has shown and received must be what the table was told
+and what the check has answered.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.external.interface import ExternalClosed, ExternalError, ExternalGames
+from arena.external.slots import Game, Slots, Tick
+from arena.game import spaces
+from arena.game.api import Info, Interface
+from arena.plan.plan import TickRules
+from arena.testing.breach import ContractBroken, must
+
+Result = TypeVar("Result")
+
+_ENDLESS = 1_000_000  # requests of a game that is given up before it ends
+_LOOK_S = 0.01  # between two looks at whether something has happened
+
+
+class Played(NamedTuple):
+    """What one game has shown and received, per entity in the order of the interface."""
+
+    observations: Sequence[Sequence[Any]]  # [E][n] of its n requests
+    returns: Sequence[float]  # [E] the sums of all rewards
+    actions: Sequence[Sequence[Any]]  # [E][n]
+
+
+Make = Callable[[], ExternalGames]
+Play = Callable[[Any, str, int], Played]
+
+
+def check_external_games(make: Make, play: Play, *, requests: int = 12, limit_s: float = 20.0) -> None:
+    """Plays games through a connection and checks that it does what `ExternalGames` says.
+
+    Args:
+        make: makes a new connection, not open yet; each time with the same interface.
+        play: `play(games, name, requests)` plays one game through such a connection, from outside, and says what it
+            has shown and received: it begins a game called `name` and waits until it has a slot; each entity asks
+            `requests` times, with observations that differ and with rewards, and then ends by the game's rules. It is
+            called in threads, several at a time. When the game is given up, it raises `ExternalError` with the reason
+            as its code; when the connection is closed, `ExternalClosed`.
+        requests: of a game, for each entity.
+        limit_s: how long anything may take before it is said never to happen; a connection that keeps the rules does
+            not wait for it.
+
+    Raises:
+        ContractBroken: at the first breach.
+    """
+    _check_made(make)
+    _check_games(make, play, requests, limit_s)
+    _check_pause(make, play, requests, limit_s)
+    _check_drop(make, play, requests, limit_s)
+    _check_close(make, play, limit_s)
+
+
+def _check_made(make: Make) -> None:
+    before = _Resources()
+    games = make()
+    must(isinstance(games, ExternalGames), f"{type(games).__name__} is no ExternalGames", "a method or attribute lacks")
+    interface = games.interface
+    must(isinstance(interface, Interface), f"before open, interface is {interface!r}", "it is known when it is made")
+    names = interface.entities
+    must(names and len(set(names)) == len(names), f"entities are {names}", "at least one, each with its own name")
+    for field in ("observation_spaces", "action_spaces", "mask_sizes"):
+        size = len(getattr(interface, field))
+        must(size == len(names), f"interface.{field} has {size} items", f"one per entity, so {len(names)}")
+    must(games.address == "", f"before open, the address is {games.address!r}", "it is empty until something is bound")
+    must(not games.exhausted, "before open, exhausted is true", "it is false while games may come")
+    left = before.left()
+    must(not left, f"a connection that is not open holds {left}", "open takes resources, the constructor none")
+    games.close("over")
+
+
+def _check_games(make: Make, play: Play, requests: int, limit_s: float) -> None:
+    """More games than slots, side by side: each shows what it says, and receives its own answers."""
+    with _Environment(make, play, slots=3, limit_s=limit_s) as environment:
+        environment.poll_quietly()
+        players = [environment.player(f"game-{number}", requests + number) for number in range(5)]
+        environment.run("all games are over", lambda: all(map(environment.is_over, players)))
+        environment.check_played(players)
+        free = environment.table.free
+        must(free == 3, f"{free} of 3 slots are free when all games are over", "an end of all entities frees a slot")
+
+
+def _check_pause(make: Make, play: Play, requests: int, limit_s: float) -> None:
+    """A request is left without an answer, the table and the connection pause, another game comes meanwhile."""
+    with _Environment(make, play, slots=2, limit_s=limit_s) as environment:
+        first = environment.player("before-the-pause", requests)
+        environment.run("a game asks", lambda: environment.table.counts.ticks > 3, answer_last=False)
+        table = environment.table
+        environment.call("pause(True)", lambda: environment.pause(True))
+        before = copy.copy(table.counts)
+        second = environment.player("in-the-pause", requests)
+        environment.rung.wait(0.2)  # the game that comes may ring or not
+        must(table.counts == before, f"in a pause the table went from {before} to {table.counts}", "poll alone tells")
+        environment.call("pause(False)", lambda: environment.pause(False))
+        environment.run("both games are over", lambda: all(map(environment.is_over, (first, second))))
+        environment.check_played([first, second])
+
+
+def _check_drop(make: Make, play: Play, requests: int, limit_s: float) -> None:
+    """A game is given up while it waits for an answer; the next one has its slot at once."""
+    with _Environment(make, play, slots=1, limit_s=limit_s) as environment:
+        dropped = environment.player("given-up", _ENDLESS)
+        environment.run("a game asks", lambda: environment.table.counts.ticks > 3, answer_last=False)
+        successor = environment.player("its-successor", requests)
+        reason = "over" if environment.closed_loop else "timeout"
+        environment.call("drop", lambda: environment.drop(0, reason))
+        environment.run("the game that was dropped is told so", lambda: dropped.over)
+        dropped.check_told(reason, "drop")
+        environment.run(
+            "the slot of the game that was dropped is free for the next one", lambda: environment.is_over(successor)
+        )
+        environment.check_played([successor])
+
+
+def _check_close(make: Make, play: Play, limit_s: float) -> None:
+    """The connection closes while one game waits for an answer and another one for a slot; all resources are freed."""
+    before = _Resources()
+    with _Environment(make, play, slots=1, limit_s=limit_s) as environment:
+        player = environment.player("at-the-end", _ENDLESS)
+        environment.run("a game asks", lambda: environment.table.counts.ticks > 3, answer_last=False)
+        other = environment.player("without-a-slot", _ENDLESS)
+        environment.rung.wait(0.2)  # it may ring, or be refused without a poll
+        environment.call("poll", environment.poll)
+        environment.call("close", lambda: environment.games.close("over"))
+        for one in (player, other):
+            one.join()
+            one.check_told("over", "close")
+        environment.call("the second close", lambda: environment.games.close("over"))
+    deadline = time.monotonic() + limit_s
+    while (left := before.left()) and time.monotonic() < deadline:
+        time.sleep(_LOOK_S)
+    must(not left, f"after close there are still {left}", "close gives threads and descriptors back")
+
+
+class _Resources:
+    """The threads and descriptors of this process, as they were when this was made."""
+
+    def __init__(self) -> None:
+        self._threads, self._descriptors = set(threading.enumerate()), self._now()
+
+    def left(self) -> str:
+        """What there is more now, as a text."""
+        gc.collect()
+        threads = [thread.name for thread in threading.enumerate() if thread not in self._threads]
+        found = [f"the thread {name!r}" for name in threads]
+        descriptors = self._now() - self._descriptors
+        return ", ".join(found + ([f"{len(descriptors)} descriptors"] if descriptors else []))
+
+    @staticmethod
+    def _now() -> set[tuple[str, str]]:
+        """The numbers of the descriptors and what they are, where the system shows them."""
+        found = set()
+        folder = Path("/proc/self/fd")
+        for entry in os.listdir(folder) if folder.exists() else ():
+            try:
+                found.add((entry, os.readlink(folder / entry)))
+            except FileNotFoundError:  # of this listing
+                continue
+        return found
+
+
+class _Player(threading.Thread):
+    """One game outside, played in a thread."""
+
+    def __init__(self, games: ExternalGames, play: Play, name: str, requests: int, limit_s: float) -> None:
+        super().__init__(name=f"game {name!r} of the check", daemon=True)
+        self.game, self._requests, self._limit_s = name, requests, limit_s
+        self._games, self._play = games, play
+        self.played: Played | None = None
+        self.error: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self.played = self._play(self._games, self.game, self._requests)
+        except BaseException as error:  # judged by the check
+            self.error = error
+
+    @property
+    def over(self) -> bool:
+        return not self.is_alive()
+
+    def join(self, timeout: float | None = None) -> None:
+        """Waits for the end of the game, at most for the limit of the check."""
+        super().join(self._limit_s if timeout is None else timeout)
+
+    def check_told(self, reason: str, by: str) -> None:
+        """The game has heard why it is over."""
+        error = self.error
+        must(self.over, f"{by} did not wake the game {self.game!r}", f"whoever waits is told {reason!r}")
+        told = isinstance(error, ExternalClosed) if reason == "over" else False
+        told = told or (isinstance(error, ExternalError) and error.code == reason)
+        if not told and error is not None and not isinstance(error, (ExternalError, ExternalClosed)):
+            raise error
+        must(told, f"after {by}, the game {self.game!r} got {error!r}", f"expected to be told {reason!r}")
+
+
+class _WatchedTable(Slots):
+    """A table that notes what it is told, and by which thread."""
+
+    def __init__(self, games: ExternalGames, slots: int, thread: threading.Thread) -> None:
+        super().__init__(games.interface, slots, TickRules(max_delay_s=0.0, idle_s=1e6, answer_s=1e6))
+        self._thread = thread
+        self.taking = False  # whether the connection may tell now
+        self.shown: dict[str, list[list[Any]]] = defaultdict(lambda: [[] for _ in games.interface.entities])
+        self.breaches: list[ContractBroken] = []
+
+    def begin(self, name: str, entities: Sequence[int] | None = None, **rest: Any) -> int:
+        return self._watch("begin", lambda: super(_WatchedTable, self).begin(name, entities, **rest))
+
+    def ask(self, slot: int, entity: int, observation: Any, **rest: Any) -> None:
+        self._watch("ask", lambda: super(_WatchedTable, self).ask(slot, entity, observation, **rest))
+        self.shown[self.name_of(slot)][entity].append(copy.deepcopy(observation))
+
+    def ask_rows(self, slots: NDArray[np.intp], entity: int, observations: Any, **rest: Any) -> None:
+        self._watch("ask_rows", lambda: super(_WatchedTable, self).ask_rows(slots, entity, observations, **rest))
+        space = self.interface.observation_spaces[entity]
+        for number, slot in enumerate(slots.tolist()):
+            self.shown[self.name_of(slot)][entity].append(spaces.row(space, observations, number))
+
+    def pay(self, slot: int, entity: int, reward: float) -> None:
+        self._watch("pay", lambda: super(_WatchedTable, self).pay(slot, entity, reward))
+
+    def end(self, slot: int, entity: int, observation: Any = None, *, info: Info | None = None, **rest: Any) -> None:
+        self._watch("end", lambda: super(_WatchedTable, self).end(slot, entity, observation, info=info, **rest))
+
+    def end_rows(self, slots: NDArray[np.intp], entity: int, observations: Any, **rest: Any) -> None:
+        self._watch("end_rows", lambda: super(_WatchedTable, self).end_rows(slots, entity, observations, **rest))
+
+    def lose(self, slot: int, reason: str) -> None:
+        self._watch("lose", lambda: super(_WatchedTable, self).lose(slot, reason))
+
+    def name_of(self, slot: int) -> str:
+        """The name of the game in a slot."""
+        game = self._games[slot]
+        assert game is not None, "it has asked"
+        return game.name
+
+    def _watch(self, what: str, tell: Callable[[], Result]) -> Result:
+        """A call of the connection; all games of the check keep the rules, so the table has nothing to refuse."""
+        if not self.taking or threading.current_thread() is not self._thread:
+            where = f"in the thread {threading.current_thread().name!r}"
+            self._breach(f"{what} was told {where}", "poll alone tells the table, in the thread of the environment")
+        try:
+            return tell()
+        except ExternalError as error:
+            if error.code not in ("not_yet", "no_slot"):
+                self._breach(f"{what} was refused: {error}", "the games of this check keep the rules of the table")
+            raise
+
+    def _breach(self, found: str, expected: str) -> None:
+        self.breaches.append(ContractBroken(f"{found}; {expected}"))
+
+
+class _Environment:
+    """The part of the environment, in a thread of its own, so that a call that does not return is found.
+
+    Args:
+        make: see `check_external_games`.
+        play: as well.
+        slots: of the match.
+        limit_s: how long anything may take.
+    """
+
+    def __init__(self, make: Make, play: Play, *, slots: int, limit_s: float) -> None:
+        self.games = make()
+        self.closed_loop = bool(getattr(self.games, "closed_loop", False))
+        self._play, self._limit_s, self._slots = play, limit_s, slots
+        self.rung = threading.Event()
+        self._jobs: list[Callable[[], None]] = []
+        self._has_job = threading.Condition()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._work, name="environment of the check", daemon=True)
+        self.table = _WatchedTable(self.games, slots, self._thread)
+        self._random = np.random.default_rng(0)
+        self._actors = [copy.deepcopy(space) for space in self.games.interface.action_spaces]
+        for number, space in enumerate(self._actors):
+            space.seed(number)
+        self.answered: dict[str, list[list[Any]]] = defaultdict(lambda: [[] for _ in self._actors])
+        self.finished: dict[str, Game] = {}
+        self._tick: Tick | None = None  # without an answer
+        self._players: list[_Player] = []
+
+    def __enter__(self) -> _Environment:
+        self._thread.start()
+        if (seed := getattr(self.games, "seed", None)) is not None:
+            self.call("seed", lambda: seed(1))
+        self.call("open", lambda: self.games.open(self._slots, self.rung.set))
+        address = self.games.address
+        must(isinstance(address, str), f"the address is {address!r}", "it is a text, empty where there is none")
+        self.call("pause(True)", lambda: self.pause(True))  # a run opens the games before the leg begins
+        self.call("pause(False)", lambda: self.pause(False))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            self.call("close", lambda: self.games.close("over"))
+        except BaseException:
+            if error[0] is None:  # else the first breach is the one to raise
+                raise
+        finally:
+            with self._has_job:
+                self._stopped = True
+                self._has_job.notify()
+            self._thread.join(self._limit_s)
+            for player in self._players:
+                player.join()
+
+    def player(self, name: str, requests: int) -> _Player:
+        """A game that begins to be played from outside."""
+        player = _Player(self.games, self._play, name, requests, self._limit_s)
+        self._players.append(player)
+        return player
+
+    def call(self, what: str, function: Callable[[], Result]) -> Result:
+        """Calls a function in the environment's thread."""
+        results: list[Result] = []
+        errors: list[BaseException] = []
+        done = threading.Event()
+
+        def job() -> None:
+            try:
+                results.append(function())
+            except BaseException as error:
+                errors.append(error)
+            done.set()
+
+        with self._has_job:
+            self._jobs.append(job)
+            self._has_job.notify()
+        must(done.wait(2 * self._limit_s), f"{what} has not returned after {2 * self._limit_s:g} s", "it must not wait")
+        if self.table.breaches:
+            raise self.table.breaches[0]
+        if errors:
+            if isinstance(errors[0], ContractBroken):
+                raise errors[0]
+            raise ContractBroken(f"{what} has raised {errors[0]!r}") from errors[0]
+        return results[0]
+
+    def _work(self) -> None:
+        while True:
+            with self._has_job:
+                self._has_job.wait_for(lambda: self._jobs or self._stopped)
+                if not self._jobs:
+                    return
+                job = self._jobs.pop(0)
+            job()
+
+    # ---------------------------------------------------------------------------------- in the environment's thread
+
+    def pause(self, on: bool) -> None:
+        """Pauses connection and table as between two legs, or lets them go on."""
+        if on:
+            self.table.cut()
+            self._tick = None
+        self.games.pause(on)
+        self.table.pause(on)
+
+    def drop(self, slot: int, reason: str) -> None:
+        """Gives a game up as the environment does."""
+        Slots.lose(self.table, slot, reason)
+        self.games.drop(slot, reason)
+        self._tick = None
+
+    def poll(self) -> float | None:
+        """Lets the connection tell the table what has come."""
+        self.table.taking = True
+        try:
+            seconds = self.games.poll(self.table)
+        finally:
+            self.table.taking = False
+        fits = seconds is None or (isinstance(seconds, (int, float)) and seconds >= 0)
+        must(fits, f"poll returned {seconds!r}", "it returns seconds >= 0, or None")
+        return seconds
+
+    def _answer(self) -> None:
+        interface = self.games.interface
+        actions = [spaces.empty_batch(space, self._slots) for space in interface.action_spaces]
+        self._fill(actions)
+        answers = self.table.answers(actions)
+        for slot, entity in zip(answers.slots.tolist(), answers.entity.tolist(), strict=True):
+            action = spaces.row(interface.action_spaces[entity], actions[entity], slot)
+            self.answered[self.table.name_of(slot)][entity].append(action)
+        if len(answers.slots):
+            self.games.answer(answers)
+        self._fill(actions)  # they are valid until `answer` returns, and not longer
+
+    def _fill(self, actions: list[Any]) -> None:
+        """Random actions in all rows, also of those who have not asked."""
+        for space, batch in zip(self._actors, actions, strict=True):
+            for slot in range(self._slots):
+                spaces.write_sample(space, space.sample(), batch, slot)
+
+    def _run(self, what: str, done: Callable[[], bool], answer_last: bool) -> None:
+        if self._tick is not None:
+            self._answer()
+            self._tick = None
+        deadline = time.monotonic() + self._limit_s
+        while True:
+            self.rung.clear()
+            seconds = self.poll()
+            tick = self.table.form()
+            if tick is not None:
+                self.finished.update({game.name: game for game in tick.finished})
+                deadline = time.monotonic() + self._limit_s
+                if done() and not answer_last and tick.begun.active.any():
+                    self._tick = tick
+                    return
+                self._answer()
+            if done() and answer_last:
+                return
+            if tick is None:
+                self._sleep(what, done, seconds, deadline)
+
+    def _sleep(self, what: str, done: Callable[[], bool], seconds: float | None, deadline: float) -> None:
+        """Sleeps until a ring, until the connection wants to be polled, or until it is done."""
+        again = deadline if seconds is None else min(deadline, time.monotonic() + seconds)
+        while not self.rung.wait(_LOOK_S if seconds != 0 else 0.0) and not done() and time.monotonic() < again:
+            pass
+        if time.monotonic() >= deadline and not done():
+            rule = "poll has returned None, so that ring must say when something has come" if seconds is None else ""
+            raise ContractBroken(f"{self._limit_s:g} s have passed, and it is not true that {what}; {rule}")
+
+    # ------------------------------------------------------------------------------------------------------- checks
+
+    def run(self, what: str, done: Callable[[], bool], *, answer_last: bool = True) -> None:
+        """Forms and answers ticks until something has happened; the last one may stay without an answer."""
+        self.call(what, lambda: self._run(what, done, answer_last))
+
+    def poll_quietly(self) -> None:
+        """A poll while there is no game returns at once and tells nothing."""
+        for _ in range(3):
+            self.call("poll, while there is no game,", self.poll)
+        begun = self.table.counts.begun
+        must(not begun, f"{begun} games have begun before any was played", "games come from outside alone")
+
+    def is_over(self, player: _Player) -> bool:
+        """Whether a game has been played to its end, and the table was told the end."""
+        return player.over and (player.played is None or player.game in self.finished)
+
+    def check_played(self, players: Sequence[_Player]) -> None:
+        """What games say that they have shown and received is what has gone through the table."""
+        for player in players:
+            name, played = player.game, player.played
+            if played is None:
+                raise ContractBroken(f"the game {name!r} ended with {player.error!r}") from player.error
+            game = self.finished[name]
+            must(not game.lost, f"the game {name!r} was lost: {game.lost!r}", "it has ended by itself")
+            interface = self.games.interface
+            for entity, label in enumerate(interface.entities):
+                where = f"{label!r} in the game {name!r}"
+                shown, space = self.table.shown[name][entity], interface.observation_spaces[entity]
+                _check_same(shown, played.observations[entity], space, f"{where}: the table was told observations")
+                answered, space = self.answered[name][entity], interface.action_spaces[entity]
+                _check_same(played.actions[entity], answered, space, f"{where}: the game received actions")
+                found, expected = float(game.returns[entity]), float(played.returns[entity])
+                fits = np.isclose(found, expected, rtol=1e-6, atol=1e-6)
+                must(fits, f"{where}: the rewards told add up to {found:g}", f"the game has paid {expected:g}")
+
+
+def _check_same(found: Sequence[Any], expected: Sequence[Any], space: Any, what: str) -> None:
+    must(len(found) == len(expected), f"{what} {len(found)} times", f"expected {len(expected)} times")
+    for number, (one, other) in enumerate(zip(found, expected, strict=True)):
+        leaves = zip(spaces.flatten(space, one), spaces.flatten(space, other), strict=True)
+        fits = all(np.array_equal(a, b) for a, b in leaves)
+        must(fits, f"{what}, number {number}: {one}", f"expected {other}")

@@ -1,0 +1,859 @@
+"""The table of external games: what it refuses, what a tick shows, when a tick is formed and a game is given up."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from arena.external import ExternalError, Slots
+from arena.external.slots import Tick
+from arena.game.api import Interface
+from arena.plan.plan import TickRules
+
+ONE = Interface(("hero",), (Box(-np.inf, np.inf, (2,), np.float32),), (Discrete(3),), (3,))
+SEEN = Box(-np.inf, np.inf, (1,), np.float32)
+TWO = Interface(("hero", "rival"), (SEEN, SEEN), (Discrete(3), Discrete(3)), (0, 0))
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def seen(value: float, size: int = 2) -> Any:
+    return np.full(size, value, np.float32)
+
+
+def actions(table: Slots, value: int = 1) -> list[Any]:
+    return [np.full(table.size, value, np.int64) for _ in table.interface.entities]
+
+
+def played(table: Slots) -> Tick:
+    """Forms the next tick and answers it."""
+    tick = table.form(at_once=True)
+    assert tick is not None
+    table.answers(actions(table))
+    return tick
+
+
+def code_of(call: Any, *arguments: Any, **rest: Any) -> str:
+    with pytest.raises(ExternalError) as raised:
+        call(*arguments, **rest)
+    return raised.value.code
+
+
+# --- what is refused ------------------------------------------------------------------------------------------------
+
+
+def test_a_game_holds_a_slot_until_all_its_entities_have_ended() -> None:
+    table = Slots(TWO, 2)
+    slot = table.begin("one")
+    assert (slot, table.free) == (0, 1)
+    table.end(slot, 0)
+    assert table.free == 1
+    table.end(slot, 1)
+    assert table.free == 2
+    assert code_of(table.ask, slot, 0, seen(1, 1)) == "unknown_game"
+
+
+def test_full_table_refuses_games_and_takes_the_wanted_or_lowest_slot() -> None:
+    table = Slots(ONE, 3)
+    assert [table.begin(name) for name in "abc"] == [0, 1, 2]
+    assert code_of(table.begin, "d") == "no_slot"
+    for slot in (0, 2):
+        table.lose(slot, "lost")
+    assert table.begin("d", after=2) == 2
+    assert table.begin("e", after=1) == 0
+
+
+def test_entities_that_take_no_part_and_unknown_ones_are_refused() -> None:
+    table = Slots(TWO, 1)
+    assert code_of(table.begin, "a", (2,)) == code_of(table.begin, "a", ()) == "unknown_entity"
+    assert table.free == 1
+    slot = table.begin("a", (1,))
+    for entity in (0, 2, -1):
+        assert code_of(table.ask, slot, entity, seen(1, 1)) == "unknown_entity"
+    for wrong in (-1, 1, 9):
+        assert code_of(table.ask, wrong, 1, seen(1, 1)) == "unknown_game"
+
+
+def test_an_entity_asks_once_until_it_is_answered_and_not_after_its_end() -> None:
+    table = Slots(TWO, 1)
+    table.begin("a")
+    table.ask(0, 0, seen(1, 1))
+    assert code_of(table.ask, 0, 0, seen(2, 1)) == "already_asking"
+    assert played(table).begun.observations[0][0] == 1
+    table.ask(0, 0, seen(2, 1))
+    table.end(0, 0)
+    for call in (table.ask, table.end):
+        assert code_of(call, 0, 0, seen(3, 1)) == "ended"
+    assert code_of(table.pay, 0, 0, 1.0) == "ended"
+
+
+@pytest.mark.parametrize(
+    ("observation", "named"),
+    [
+        (np.zeros(3, np.float32), r"float32 \(3,\)"),
+        (np.array([0, np.nan], np.float32), "not finite"),
+        (np.array([1j, 0]), "complex128"),
+        (None, "hero"),
+        ("ab", "hero"),
+        ([[0, 1], [2]], "hero"),
+    ],
+)
+def test_observations_that_do_not_fit_are_named_and_change_nothing(observation: Any, named: str) -> None:
+    table = Slots(ONE, 1)
+    table.begin("a")
+    with pytest.raises(ExternalError, match=named) as raised:
+        table.ask(0, 0, observation, reward=5.0)
+    assert raised.value.code == "bad_observation"
+    tick = played(table)
+    assert not tick.begun.active.any() and table.counts.refused == 1
+
+
+def test_leaves_of_nested_observations_are_named() -> None:
+    space = Dict(near=Box(0, 9, (2,), np.float32), far=Discrete(4))
+    table = Slots(Interface(("hero",), (space,), (MultiDiscrete([2, 2]),), (4,)), 1)
+    table.begin("a")
+    for sample in ({"near": seen(1)}, {"near": seen(1), "far": 1, "more": 2}, {"near": seen(1), "far": 1.5}, 3):
+        assert code_of(table.ask, 0, 0, sample) == "bad_observation"
+    with pytest.raises(ExternalError, match=r"\['near'\] of 'hero'"):
+        table.ask(0, 0, {"near": seen(1, 3), "far": 1})
+    table.ask(0, 0, {"near": seen(1), "far": 3})
+
+
+@pytest.mark.parametrize("sample", [4, -1])
+def test_choices_out_of_range_are_no_observations(sample: int) -> None:
+    table = Slots(Interface(("hero",), (Discrete(4),), (Discrete(2),), (0,)), 2)
+    table.begin("a")
+    assert code_of(table.ask, 0, 0, sample) == "bad_observation"
+    assert code_of(table.end, 0, 0, sample) == "bad_observation"
+    rows = np.array([0])
+    assert code_of(table.ask_rows, rows, 0, np.array([sample]), rewards=np.zeros(1)) == "bad_observation"
+    table.ask(0, 0, 3)
+
+
+@pytest.mark.parametrize("reward", [math.nan, math.inf, "many", None, [1.0, 2.0]])
+def test_rewards_are_finite_numbers(reward: Any) -> None:
+    table = Slots(ONE, 1)
+    table.begin("a")
+    assert code_of(table.pay, 0, 0, reward) == "bad_reward"
+    assert code_of(table.ask, 0, 0, seen(1), reward=reward) == "bad_reward"
+    assert code_of(table.end, 0, 0, seen(1), reward=reward) == "bad_reward"
+
+
+@pytest.mark.parametrize("mask", [[0, 0, 0], [1, 1], [1, 2, 0], [1, -1, 0], [0.5, 1, 1], "abc"])
+def test_masks_have_their_size_and_allow_something(mask: Any) -> None:
+    table = Slots(ONE, 1)
+    table.begin("a")
+    assert code_of(table.ask, 0, 0, seen(1), mask=mask) == "bad_mask"
+    table.ask(0, 0, seen(1), mask=[0, 1, 1])
+    assert played(table).begun.masks[0].tolist() == [[0, 1, 1]]
+
+
+def test_an_entity_without_masks_takes_none() -> None:
+    table = Slots(TWO, 1)
+    table.begin("a")
+    assert code_of(table.ask, 0, 0, seen(1, 1), mask=[1, 1, 1]) == "bad_mask"
+
+
+@pytest.mark.parametrize("action", [3, -1, 0.5, "one", np.zeros(2, int)])
+def test_given_actions_fit_their_space(action: Any) -> None:
+    table = Slots(ONE, 1)
+    table.begin("a")
+    assert code_of(table.ask, 0, 0, seen(1), given=action) == "bad_action"
+    table.ask(0, 0, seen(1), given=2)
+
+
+def test_other_dtypes_are_taken_if_they_keep_the_values() -> None:
+    table = Slots(ONE, 1)
+    table.begin("a")
+    table.ask(0, 0, [1, 2.5])
+    assert played(table).begun.observations[0].dtype == np.float32
+
+
+def test_rows_are_refused_together() -> None:
+    table = Slots(ONE, 3)
+    for name in "ab":
+        table.begin(name)
+    rows, rewards = np.array([0, 2]), np.zeros(2)
+    assert code_of(table.ask_rows, rows, 0, np.zeros((2, 2), np.float32), rewards=rewards) == "unknown_game"
+    rows = np.array([0, 1])
+    right, bad = np.zeros((2, 2), np.float32), np.array([[0, 0], [0, np.inf]], np.float32)
+    assert code_of(table.ask_rows, rows, 0, bad, rewards=rewards) == "bad_observation"
+    assert code_of(table.ask_rows, rows, 0, right, rewards=np.array([0, np.nan])) == "bad_reward"
+    assert code_of(table.ask_rows, rows, 0, right, rewards=rewards, given=np.array([1, 3])) == "bad_action"
+    masks = np.array([[1, 1, 1], [0, 0, 0]])
+    assert code_of(table.ask_rows, rows, 0, right, rewards=rewards, masks=masks) == "bad_mask"
+    assert not played(table).begun.active.any()
+    with pytest.raises(ValueError, match="once"):
+        table.ask_rows(np.array([0, 0]), 0, np.zeros((2, 2), np.float32), rewards=rewards)
+
+
+def test_rows_are_as_single_requests() -> None:
+    clock = Clock()
+    one, other = (Slots(ONE, 3, clock=clock) for _ in range(2))
+    shown, rewards = np.arange(6, dtype=np.float32).reshape(3, 2), np.array([1.0, 2.0, 3.0])
+    masks, given = np.array([[1, 1, 0], [0, 1, 1], [1, 1, 1]], np.int8), np.array([0, 1, 2])
+    cut = np.array([True, False, True])
+    ticks: list[list[Tick]] = [[], []]
+    for table in (one, other):
+        for name in "abc":
+            table.begin(name, training=name != "b")
+    one.ask_rows(np.arange(3), 0, shown, rewards=rewards, masks=masks, given=given)
+    for slot in range(3):
+        other.ask(slot, 0, shown[slot], reward=rewards[slot], mask=masks[slot], given=given[slot])
+    ticks[0].append(played(one)), ticks[1].append(played(other))
+    one.ask_rows(np.array([2, 0]), 0, shown[:2], rewards=rewards[:2])
+    for number, slot in enumerate((2, 0)):
+        other.ask(slot, 0, shown[number], reward=rewards[number])
+    ticks[0].append(played(one)), ticks[1].append(played(other))
+    one.end_rows(np.arange(3), 0, shown, rewards=rewards, truncated=cut)
+    for slot in range(3):
+        other.end(slot, 0, shown[slot], reward=rewards[slot], truncated=bool(cut[slot]))
+    ticks[0].append(played(one)), ticks[1].append(played(other))
+    for left, right in zip(*ticks, strict=True):
+        assert str(left) == str(right)
+    assert one.counts == other.counts
+
+
+# --- what a tick shows ----------------------------------------------------------------------------------------------
+
+
+def test_a_row_with_its_answer_is_inactive_and_shows_what_it_saw_last() -> None:
+    table = Slots(ONE, 2)
+    table.begin("a")
+    table.ask(0, 0, seen(7))
+    assert played(table).begun.active.tolist() == [[True], [False]]
+    table.pay(0, 0, 2.5)
+    step = played(table).step
+    assert not step.frame.active.any() and step.frame.observations[0].tolist() == [[7, 7], [0, 0]]
+    assert step.rewards.tolist() == [[2.5], [0]]
+
+
+def test_rewards_between_two_ticks_add_up_and_those_before_the_first_action_count_for_the_return_alone() -> None:
+    table = Slots(ONE, 1)
+    table.begin("a")
+    table.pay(0, 0, 10.0)
+    table.ask(0, 0, seen(1), reward=20.0)
+    table.pay(0, 0, 40.0)
+    assert not played(table).step.rewards.any()
+    table.pay(0, 0, 1.0)
+    table.ask(0, 0, seen(2), reward=2.0)
+    table.pay(0, 0, 4.0)
+    table.end(0, 0, reward=8.0)
+    tick = played(table)
+    assert tick.step.rewards.tolist() == [[15.0]]
+    (game,) = tick.finished
+    assert game.returns.tolist() == [85.0] and game.lengths.tolist() == [1]
+
+
+def test_an_end_takes_the_place_of_a_request_that_no_tick_has_taken() -> None:
+    table = Slots(ONE, 1)
+    table.begin("a")
+    table.ask(0, 0, seen(1))
+    played(table)
+    table.ask(0, 0, seen(2), mask=[0, 1, 0])
+    table.end(0, 0, truncated=True)
+    step = played(table).step
+    assert step.truncated.all() and not step.frame.active.any() and not step.frame.outside.void.any()
+    assert step.frame.observations[0].tolist() == [[2, 2]] and step.frame.final_masks[0].tolist() == [[0, 1, 0]]
+
+
+def test_an_end_without_observation_is_void_if_it_is_truncated() -> None:
+    for truncated in (False, True):
+        table = Slots(ONE, 1)
+        table.begin("a")
+        table.ask(0, 0, seen(3))
+        played(table)
+        table.end(0, 0, truncated=truncated)
+        step = played(table).step
+        assert step.frame.observations[0].tolist() == [[3, 3]]
+        assert step.frame.outside.void.all() == truncated == step.truncated.all()
+
+
+def test_the_next_game_begins_in_the_tick_that_ends_the_last_one() -> None:
+    table = Slots(ONE, 1)
+    table.begin("a")
+    table.ask(0, 0, seen(1))
+    played(table)
+    table.end(0, 0, seen(2), reward=1.0)
+    assert table.begin("b") == 0
+    table.ask(0, 0, seen(3), reward=100.0, void=True)
+    assert code_of(table.end, 0, 0, seen(4)) == "not_yet" and not table.ready(0, 0)
+    tick = played(table)
+    assert tick.over.all() and [game.name for game in tick.finished] == ["a"]
+    assert tick.step.frame.observations[0].tolist() == [[2, 2]] and tick.step.rewards.tolist() == [[1.0]]
+    assert tick.begun.observations[0].tolist() == [[3, 3]] and tick.begun.active.all()
+    assert not tick.step.frame.outside.void.any(), "that is of the next game's, which has no transition yet"
+    table.end(0, 0, seen(4))
+    (game,) = played(table).finished
+    assert game.returns.tolist() == [100.0]
+
+
+def test_a_slot_takes_one_end_of_a_game_per_tick() -> None:
+    table = Slots(TWO, 1)
+    table.begin("a", (0,))
+    table.end(0, 0, seen(1, 1))
+    table.begin("b", (1,))
+    assert code_of(table.end, 0, 1, seen(2, 1)) == "not_yet" and not table.ready(0, 1)
+    table.ask(0, 1, seen(2, 1))
+    tick = played(table)
+    assert tick.step.frame.outside.absent.tolist() == [[False, True]]
+    table.end(0, 1, seen(3, 1))
+    assert played(table).step.frame.outside.absent.tolist() == [[True, False]]
+
+
+def test_absent_entities_end_with_their_game() -> None:
+    table = Slots(TWO, 1)
+    table.begin("a", (1,))
+    table.ask(0, 1, seen(5, 1))
+    tick = played(table)
+    assert not tick.step.frame.outside.absent.any() and not tick.step.terminated.any()
+    table.end(0, 1, seen(6, 1), truncated=True)
+    step = played(table).step
+    assert step.terminated.tolist() == [[True, False]] and step.truncated.tolist() == [[False, True]]
+    assert step.frame.outside.absent.tolist() == [[True, False]] and not step.frame.observations[0].any()
+
+
+def test_given_actions_are_shown_recorded_and_not_answered() -> None:
+    table = Slots(ONE, 2)
+    for name in "ab":
+        table.begin(name)
+    table.ask(0, 0, seen(1), given=2)
+    assert code_of(table.ask, 0, 0, seen(2)) == code_of(table.end, 0, 0) == "not_yet" and not table.ready(0, 0)
+    table.ask(1, 0, seen(1))
+    tick = table.form(at_once=True)
+    assert tick is not None and tick.begun.active.all()
+    outside = tick.begun.outside
+    assert outside.given.tolist() == [[True], [False]] and outside.given_actions[0][0] == 2
+    answers = table.answers(actions(table), [8])
+    assert (answers.slots.tolist(), answers.entity.tolist(), list(answers.versions)) == ([1], [0], [8])
+    table.end(0, 0)
+    assert played(table).finished[0].lengths.tolist() == [1]
+
+
+def test_a_reward_paid_for_a_given_action_that_is_not_shown_yet_comes_with_the_tick_after_it() -> None:
+    table = Slots(ONE, 1)
+    table.begin("a")
+    table.ask(0, 0, seen(1), given=2)
+    table.pay(0, 0, 3.0)
+    assert not played(table).step.rewards.any()
+    assert played(table).step.rewards.tolist() == [[3.0]]
+
+
+def test_what_was_paid_for_a_lost_given_action_is_not_paid_to_the_next_game() -> None:
+    table = Slots(ONE, 1)
+    table.begin("a")
+    table.ask(0, 0, seen(1), given=2)
+    table.pay(0, 0, 3.0)
+    table.lose(0, "lost")
+    table.begin("b")
+    table.ask(0, 0, seen(1))
+    tick = played(table)
+    assert tick.finished[0].returns.tolist() == [3.0] and not tick.step.rewards.any()
+    table.ask(0, 0, seen(2))
+    assert not played(table).step.rewards.any()
+
+
+def test_void_is_said_of_a_transition_alone() -> None:
+    table = Slots(ONE, 1)
+    table.begin("a")
+    table.ask(0, 0, seen(1), void=True)
+    assert not played(table).begun.outside.void.any(), "nothing was done before the first request"
+    table.ask(0, 0, seen(2), void=True)
+    assert played(table).step.frame.outside.void.all()
+    table.ask(0, 0, seen(3))
+    assert not played(table).step.frame.outside.void.any()
+    assert table.counts.void == 1
+
+
+def test_all_transitions_of_a_game_without_training_are_void() -> None:
+    table = Slots(ONE, 1)
+    table.begin("a", training=False)
+    table.ask(0, 0, seen(1))
+    played(table)
+    table.ask(0, 0, seen(2))
+    assert played(table).step.frame.outside.void.all()
+    table.end(0, 0, seen(3))
+    tick = played(table)
+    assert tick.step.frame.outside.void.all() and not tick.finished[0].training
+
+
+def test_a_lost_game_is_truncated_and_what_was_under_way_is_void() -> None:
+    table = Slots(TWO, 1)
+    table.begin("a")
+    for entity in (0, 1):
+        table.ask(0, entity, seen(1, 1))
+    played(table)
+    table.ask(0, 1, seen(2, 1))
+    table.lose(0, "lost")
+    assert table.free == 1
+    tick = played(table)
+    assert tick.step.truncated.all() and tick.step.frame.outside.void.tolist() == [[True, False]]
+    assert [batch[0, 0] for batch in tick.step.frame.observations] == [1, 2]
+    assert tick.finished[0].lost == "lost" and (table.counts.lost, table.counts.ended) == (1, 0)
+
+
+def test_infos_are_shown_once_and_an_end_may_state_the_outcome() -> None:
+    table = Slots(ONE, 1)
+    table.begin("a")
+    table.ask(0, 0, seen(1), info={"hint": 3})
+    assert played(table).begun.infos[0][0] == {"hint": 3}
+    assert played(table).begun.infos is None
+    table.end(0, 0, info={"outcome": "win"})
+    tick = played(table)
+    assert tick.step.frame.infos[0][0] == {"outcome": "win"} and tick.finished[0].outcomes == {0: "win"}
+    assert tick.begun.infos is None
+
+
+def test_a_free_slot_shows_zeros() -> None:
+    table = Slots(ONE, 1)
+    table.begin("a")
+    table.ask(0, 0, seen(1), mask=[0, 1, 0])
+    played(table)
+    table.end(0, 0, seen(2))
+    played(table)
+    tick = played(table)
+    frame, step = tick.begun, tick.step
+    assert not frame.active.any() and not frame.observations[0].any() and frame.masks[0].all()
+    assert not (step.rewards.any() or step.terminated.any() or step.truncated.any() or tick.over.any())
+
+
+def test_who_waits_at_the_end_of_a_leg_is_in_the_first_tick_of_the_next_one() -> None:
+    table = Slots(ONE, 3)
+    for name in "abc":
+        table.begin(name)
+    for slot in (0, 1):
+        table.ask(slot, 0, seen(slot))
+    played(table)
+    table.ask(0, 0, seen(5))
+    assert table.form(at_once=True) is not None
+    goes_on, void = table.cut()
+    assert goes_on.all() and void.tolist() == [[False], [True], [False]]
+    with pytest.raises(ExternalError, match="already_asking"):
+        table.ask(0, 0, seen(6))
+    table.ask(1, 0, seen(6), reward=4.0)
+    tick = table.form(at_once=True)
+    assert tick is not None and tick.begun.active.tolist() == [[True], [True], [False]]
+    assert tick.begun.observations[0][0].tolist() == [5, 5]
+    assert not tick.step.rewards.any(), "it was paid for an action of the leg before"
+    answers = table.answers(actions(table))
+    assert answers.slots.tolist() == [0, 1]
+    table.end(1, 0)
+    (game,) = played(table).finished
+    assert (game.returns.tolist(), game.lengths.tolist()) == ([4.0], [2])
+
+
+def test_a_given_action_at_the_end_of_a_leg_keeps_its_reward() -> None:
+    table = Slots(ONE, 1)
+    table.begin("a")
+    table.ask(0, 0, seen(1), given=2)
+    table.pay(0, 0, 3.0)
+    assert table.form(at_once=True) is not None
+    table.cut()
+    tick = played(table)
+    assert tick.begun.outside.given.all() and not tick.step.rewards.any()
+    assert played(table).step.rewards.tolist() == [[3.0]]
+
+
+# --- when a tick is formed ------------------------------------------------------------------------------------------
+
+
+def timed(**rules: Any) -> tuple[Slots, Clock]:
+    clock = Clock()
+    return Slots(ONE, 3, TickRules(**rules), clock=clock), clock
+
+
+def test_a_tick_is_formed_when_all_games_ask() -> None:
+    table, _ = timed(max_delay_s=1.0)
+    assert table.form() is None and table.seconds() is None
+    for name in "ab":
+        table.begin(name)
+    table.ask(0, 0, seen(1))
+    assert table.form() is None
+    table.ask(1, 0, seen(1))
+    assert table.form() is not None
+
+
+def test_a_tick_is_formed_after_the_delay_since_the_first_thing_to_tell() -> None:
+    table, clock = timed(max_delay_s=1.0)
+    for name in "ab":
+        table.begin(name)
+    table.ask(0, 0, seen(1))
+    clock.now += 0.75
+    assert table.form() is None and table.seconds() == 0.25
+    table.end(1, 0)
+    clock.now += 0.25
+    tick = table.form()
+    assert tick is not None and tick.over.tolist() == [False, True, False]
+
+
+def test_min_asking_games_are_waited_for() -> None:
+    table, clock = timed(max_delay_s=9.0, min_asking=2)
+    table.begin("a")
+    table.ask(0, 0, seen(1))
+    assert table.form() is None
+    table.begin("b")
+    table.ask(1, 0, seen(1))
+    assert table.form() is not None
+    table.answers(actions(table))
+    table.ask(0, 0, seen(1))
+    table.complete()
+    assert table.form() is not None
+    table.answers(actions(table))
+    table.ask(0, 0, seen(1))
+    clock.now += 9.0
+    assert table.form() is not None
+
+
+def test_a_game_that_thinks_is_not_waited_for_beyond_the_delay() -> None:
+    table, _ = timed(max_delay_s=0.0)
+    for name in "ab":
+        table.begin(name)
+    table.ask(0, 0, seen(1))
+    assert table.form() is not None
+
+
+def test_nothing_is_formed_of_payments_alone() -> None:
+    table, clock = timed(max_delay_s=0.0)
+    table.begin("a")
+    table.pay(0, 0, 1.0)
+    clock.now += 30.0
+    assert table.form() is None
+
+
+def test_an_empty_tick_is_formed_after_idle_tick_s_and_at_the_end_of_a_leg() -> None:
+    table, clock = timed(idle_tick_s=2.0)
+    assert table.form() is None and table.seconds() == 2.0
+    clock.now += 2.0
+    assert table.form() is not None
+    table.answers(actions(table))
+    assert table.form() is None
+    assert table.form(at_once=True) is not None
+    assert (table.counts.ticks, table.counts.empty_ticks) == (2, 2)
+
+
+def test_a_silent_game_expires_and_one_without_an_answer_times_out() -> None:
+    table, clock = timed(idle_s=10.0, answer_s=4.0)
+    for name in "abc":
+        table.begin(name)
+    assert table.overdue() == []
+    clock.now += 8.0
+    assert table.overdue() == []
+    table.pay(0, 0, 0.0)
+    table.ask(1, 0, seen(1))
+    clock.now += 2.0
+    assert table.overdue() == [(2, "expired")]
+    table.lose(2, "expired")
+    assert table.seconds() == 0.0, "a tick may be formed of what was told"
+    clock.now += 2.0
+    assert table.overdue() == [(1, "timeout")]
+
+
+def test_a_game_is_silent_since_its_answer() -> None:
+    table, clock = timed(idle_s=10.0)
+    table.begin("a")
+    clock.now += 9.0
+    table.ask(0, 0, seen(1))
+    assert table.form() is not None
+    clock.now += 9.0
+    table.answers(actions(table))
+    assert table.waits == [9.0]
+    clock.now += 9.5
+    assert table.overdue() == [] and table.seconds() == 0.5
+    clock.now += 0.5
+    assert table.overdue() == [(0, "expired")]
+
+
+def test_time_in_a_pause_does_not_count() -> None:
+    table, clock = timed(idle_s=10.0, answer_s=4.0, max_delay_s=1.0)
+    for name in "ab":
+        table.begin(name)
+    table.ask(0, 0, seen(1))
+    clock.now += 0.5
+    table.pause(True)
+    clock.now += 100.0
+    assert table.overdue() == []
+    table.pause(True)
+    clock.now += 100.0
+    table.pause(False)
+    assert table.form() is None and table.seconds() == 0.5
+    clock.now += 3.5
+    assert table.overdue() == [(0, "timeout")]
+    clock.now += 6.0
+    assert table.overdue() == [(0, "timeout"), (1, "expired")]
+
+
+def test_closed_loops_have_no_limits_of_time() -> None:
+    clock = Clock()
+    table = Slots(ONE, 1, TickRules(idle_s=1.0, answer_s=1.0), closed_loop=True, clock=clock)
+    table.begin("a")
+    clock.now += 100.0
+    assert table.overdue() == [] and table.seconds() is None
+
+
+# --- against a slow model -------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Row:
+    """One entity of one game in the model."""
+
+    plays: bool = True
+    acted: bool = False  # since the leg began
+    under_way: bool = False
+    shown: bool = False  # to act in the newest tick
+    asks: float | None = None  # the observation that the next tick shows
+    given: int | None = None
+    void: bool = False
+    reward: float = 0.0  # of the next tick
+    later: float = 0.0  # of the tick after a given action
+    sees: float = 0.0
+    length: int = 0
+    returned: float = 0.0
+
+
+@dataclass
+class Model:
+    """One game in the model."""
+
+    name: str
+    training: bool
+    rows: dict[int, Row] = field(default_factory=dict)
+    lost: str = ""
+
+
+SLOTS = 2
+ANY_SLOT, ANY_ENTITY = st.integers(0, SLOTS - 1), st.integers(0, 1)
+REWARDS = st.sampled_from([0.0, 1.0, -2.0, 8.0])
+NUMBERS = st.integers(1, 99).map(float)
+
+
+class TableMachine(RuleBasedStateMachine):
+    """Everything that a connection may say, in any order, against dictionaries."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = Clock()
+        self.table = Slots(TWO, SLOTS, clock=self.clock)
+        self.games: dict[int, Model] = {}  # by slot
+        self.ends: dict[tuple[int, int], tuple[float, float, bool, bool]] = {}  # sees, reward, truncated, void
+        self.over: dict[int, Model] = {}  # by slot, in the next tick
+        self.begun = self.ended = self.lost = 0
+
+    def expect(self, code: str, call: Any, *arguments: Any, **rest: Any) -> bool:
+        """Calls the table; returns whether it is to do it."""
+        if not code:
+            call(*arguments, **rest)
+            return True
+        assert code_of(call, *arguments, **rest) == code
+        return False
+
+    def refusal(self, slot: int, entity: int) -> str:
+        game = self.games.get(slot)
+        if game is None:
+            return "unknown_game"
+        if entity not in game.rows:
+            return "unknown_entity"
+        return "" if game.rows[entity].plays else "ended"
+
+    @rule(entities=st.sampled_from([None, (0,), (1,), (0, 1)]), training=st.booleans(), after=st.none() | ANY_SLOT)
+    def begin(self, entities: Any, training: bool, after: int | None) -> None:
+        free = [slot for slot in range(SLOTS) if slot not in self.games]
+        name = f"game {self.begun}"
+        if not free:
+            assert code_of(self.table.begin, name, entities) == "no_slot"
+            return
+        slot = self.table.begin(name, entities, training=training, after=after)
+        assert slot == (after if after in free else free[0])
+        self.begun += 1
+        self.games[slot] = Model(name, training, {entity: Row() for entity in entities or (0, 1)})
+
+    @rule(
+        slot=ANY_SLOT,
+        entity=ANY_ENTITY,
+        sees=NUMBERS,
+        reward=REWARDS,
+        given=st.sampled_from([None, None, 0, 2]),
+        void=st.booleans(),
+    )
+    def ask(self, slot: int, entity: int, sees: float, reward: float, given: int | None, void: bool) -> None:
+        code = self.refusal(slot, entity)
+        row = self.games[slot].rows[entity] if not code else Row()
+        if row.asks is not None:
+            code = "already_asking" if row.given is None else "not_yet"
+        if not self.expect(code, self.table.ask, slot, entity, seen(sees, 1), reward=reward, given=given, void=void):
+            return
+        self.paid(row, reward)
+        row.asks, row.given = sees, given
+        row.void |= row.under_way and (void or not self.games[slot].training)
+
+    @rule(slot=ANY_SLOT, entity=ANY_ENTITY, reward=REWARDS)
+    def pay(self, slot: int, entity: int, reward: float) -> None:
+        if self.expect(self.refusal(slot, entity), self.table.pay, slot, entity, reward):
+            self.paid(self.games[slot].rows[entity], reward)
+
+    def paid(self, row: Row, reward: float) -> None:
+        row.returned += reward
+        if row.given is not None:
+            row.later += reward
+        elif row.acted:
+            row.reward += reward
+
+    @rule(
+        slot=ANY_SLOT,
+        entity=ANY_ENTITY,
+        sees=st.none() | NUMBERS,
+        reward=REWARDS,
+        truncated=st.booleans(),
+        void=st.booleans(),
+    )
+    def end(self, slot: int, entity: int, sees: float | None, reward: float, truncated: bool, void: bool) -> None:
+        code = self.refusal(slot, entity)
+        if not code and (
+            slot in self.over or (slot, entity) in self.ends or self.games[slot].rows[entity].given is not None
+        ):
+            code = "not_yet"
+            assert not self.table.ready(slot, entity)
+        shown = None if sees is None else seen(sees, 1)
+        if not self.expect(code, self.table.end, slot, entity, shown, reward=reward, truncated=truncated, void=void):
+            return
+        row = self.games[slot].rows[entity]
+        self.paid(row, reward)
+        self.close(slot, entity, sees, truncated, void or (truncated and sees is None and row.asks is None))
+
+    def close(self, slot: int, entity: int, sees: float | None, truncated: bool, void: bool) -> None:
+        game = self.games[slot]
+        row = game.rows[entity]
+        last = next(value for value in (sees, row.asks, row.sees) if value is not None)
+        is_void = row.void or (row.under_way and (void or not game.training))
+        self.ends[slot, entity] = (last, row.reward, truncated, is_void)
+        row.plays, row.asks, row.given, row.later = False, None, None, 0.0
+        if not any(other.plays for other in game.rows.values()):
+            self.over[slot] = self.games.pop(slot)
+            if game.lost:
+                self.lost += 1
+            else:
+                self.ended += 1
+
+    @rule(slot=ANY_SLOT)
+    def lose(self, slot: int) -> None:
+        if slot not in self.games:
+            assert code_of(self.table.lose, slot, "lost") == "unknown_game"
+            return
+        self.table.lose(slot, "lost")
+        game = self.games[slot]
+        game.lost = "lost"
+        if slot in self.over:  # nothing was shown of it
+            del self.games[slot]
+            self.lost += 1
+            return
+        for entity, row in game.rows.items():
+            if row.plays:
+                self.close(slot, entity, None, truncated=True, void=row.asks is None)
+
+    @rule()
+    def tick(self) -> None:
+        self.form()
+        answers = self.table.answers(actions(self.table, 2))
+        asked = []
+        for slot, game in sorted(self.games.items()):
+            for entity, row in sorted(game.rows.items()):
+                if row.shown:
+                    row.length += 1
+                    row.under_way = True
+                    if row.given is None:
+                        asked.append((slot, entity))
+                row.shown, row.given = False, None if row.asks is None else row.given
+        assert list(zip(answers.slots.tolist(), answers.entity.tolist(), strict=True)) == asked
+
+    @rule()
+    def leg(self) -> None:
+        """A leg ends after a tick; the next one begins."""
+        self.form()
+        goes_on, void = self.table.cut()
+        for slot in range(SLOTS):
+            for entity in range(2):
+                row = self.games[slot].rows.get(entity) if slot in self.games else None
+                assert goes_on[slot, entity] == (row is not None and row.plays)
+                assert void[slot, entity] == (row is not None and row.plays and row.under_way)
+                if row is None or not row.plays:
+                    continue
+                if row.shown:
+                    row.asks, row.shown = row.sees, False
+                    row.later, row.reward = row.reward, 0.0
+                row.acted = row.under_way = False
+
+    def form(self) -> None:
+        tick = self.table.form(at_once=True)
+        assert tick is not None
+        step, begun, outside = tick.step, tick.begun, tick.step.frame.outside
+        assert outside is not None
+        assert tick.over.tolist() == [slot in self.over for slot in range(SLOTS)]
+        for slot in range(SLOTS):
+            for entity in range(2):
+                self.check_row(tick, slot, entity)
+        finished = {game.slot: game for game in tick.finished}
+        assert finished.keys() == self.over.keys()
+        for slot, game in self.over.items():
+            found = finished[slot]
+            assert (found.name, found.lost, found.training) == (game.name, game.lost, game.training)
+            for entity in range(2):
+                row = game.rows.get(entity, Row())
+                assert (found.lengths[entity], found.returns[entity]) == (row.length, row.returned)
+        self.over, self.ends = {}, {}
+        assert step.frame.active.tolist() == begun.active.tolist()
+
+    def check_row(self, tick: Tick, slot: int, entity: int) -> None:
+        """What the tick shows of one row; then the row is as after the tick."""
+        step, begun, outside = tick.step, tick.begun, tick.step.frame.outside
+        assert outside is not None
+        at = (slot, entity)
+        row = self.games[slot].rows.get(entity) if slot in self.games else None
+        absent = slot in self.over and entity not in self.over[slot].rows
+        assert outside.absent[at] == absent
+        if at in self.ends:
+            sees, reward, truncated, void = self.ends[at]
+            assert (step.terminated[at], step.truncated[at]) == (not truncated, truncated)
+            assert step.rewards[at] == reward and outside.void[at] == void
+            assert step.frame.observations[entity][slot, 0] == sees
+        else:
+            assert (step.terminated[at], step.truncated[at]) == (absent, False)
+            assert step.rewards[at] == (row.reward if row is not None else 0.0)
+            assert outside.void[at] == (row is not None and row.void)
+        if row is None:
+            assert not begun.active[at] and not outside.given[at]
+            assert begun.observations[entity][slot, 0] == 0.0
+            return
+        assert begun.active[at] == (row.asks is not None)
+        assert outside.given[at] == (row.asks is not None and row.given is not None)
+        if row.asks is not None:
+            row.sees, row.shown, row.acted, row.under_way = row.asks, True, True, False
+            if row.given is not None:
+                assert outside.given_actions[entity][slot] == row.given
+        if row.plays:
+            assert begun.observations[entity][slot, 0] == row.sees
+        row.reward, row.later = row.later, 0.0
+        row.asks, row.void = None, False
+
+    @invariant()
+    def counts_add_up(self) -> None:
+        counts = self.table.counts
+        assert (counts.begun, counts.ended, counts.lost) == (self.begun, self.ended, self.lost)
+        assert counts.begun == counts.ended + counts.lost + self.table.held
+        assert self.table.free == SLOTS - len(self.games)
+
+
+TableMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+test_any_order_of_calls = pytest.mark.slow(TableMachine.TestCase)
