@@ -8,13 +8,16 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from arena.external.interface import ExternalGames
 from arena.external.slots import Game, Slots
 from arena.plan.plan import MatchPlan, TickRules
-from arena.records.formats import ExternalPlace, GamesLine, Waits
+
+if TYPE_CHECKING:
+    from arena.records.formats import ExternalPlace, GamesLine
 
 _log = logging.getLogger(__name__)
 
@@ -60,11 +63,15 @@ class Connection:
 
     def place(self, match: MatchPlan, kind: str) -> ExternalPlace:
         """The match's entry in `external.json`."""
+        from arena.records.formats import ExternalPlace  # imported where games are external: others do without msgspec
+
         host = socket.gethostname()
         return ExternalPlace(match.match, match.copy, kind, self.games.address, os.getpid(), host, self._slots)
 
     def counts(self, match: int, tick: int) -> GamesLine:
         """A line of `games.jsonl`; the times of requests until now are in no later one."""
+        from arena.records.formats import GamesLine, Waits
+
         table, counts = self.table, self.table.counts
         self.counted_at = time.monotonic()
         waits = np.array(table.waits) * 1000

@@ -23,12 +23,15 @@ These messages are rare, so they are pickled; processes of one run trust each ot
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from arena.diagnostics.profile import RoleProfile
 from arena.plan.plan import Role
-from arena.records.formats import ExternalPlace, GamesLine
 from arena.records.metrics import EpisodeRow, UpdateRecord, plain
 from arena.run.leg import Leg
+
+if TYPE_CHECKING:
+    from arena.records.formats import ExternalPlace, GamesLine
 
 
 @dataclass(frozen=True)
