@@ -91,6 +91,7 @@ class SocketGames:
         self._thread = threading.Thread(target=self._serve, name="external games over a socket", daemon=True)
         self._connections: set[_Connection] = set()
         self._closed = self._stopping = False
+        self._failure: Exception | None = None
 
     # ------------------------------------------------------------------------------------ the environment's thread
 
@@ -111,7 +112,9 @@ class SocketGames:
         self._thread.start()
 
     def poll(self, table: Slots) -> float | None:
-        """Tells the table what clients have sent."""
+        """Tells the table what clients have sent; raises what has ended the reading thread."""
+        if self._failure is not None:
+            raise self._failure
         self._desk.poll(table)
         return None
 
@@ -179,8 +182,9 @@ class SocketGames:
             while not self._stopping:
                 for key, events in self._selector.select():
                     key.data(events)
-        except Exception:
-            _log.exception("the server of external games at %s has failed", self.address)
+        except Exception as error:
+            self._failure = error  # raised by the next `poll`
+            self._desk.ring()
         for connection in list(self._connections):
             connection.flush()
             self._disconnect(connection)
