@@ -103,7 +103,7 @@ class Slots:
         interface: of the games.
         slots: their number L.
         rules: when ticks are formed and games are given up.
-        closed_loop: whether the limits of time of games are not applied.
+        no_limits: whether the limits of time of games are not applied.
         clock: returns seconds.
 
     Attributes:
@@ -117,13 +117,13 @@ class Slots:
         slots: int,
         rules: TickRules | None = None,
         *,
-        closed_loop: bool = False,
+        no_limits: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.interface = interface
         self.counts = Counts()
         self.waits: list[float] = []
-        self._rules, self._closed_loop, self._clock = rules or TickRules(), closed_loop, clock
+        self._rules, self._no_limits, self._clock = rules or TickRules(), no_limits, clock
         entities = len(interface.entities)
         shape = (slots, entities)
         self._games: list[Game | None] = [None] * slots
@@ -462,7 +462,7 @@ class Slots:
 
     def overdue(self) -> list[tuple[int, Code]]:
         """The games whose time is over, with the reason; the caller drops them from the connection and calls `lose`."""
-        if self._closed_loop or self._paused_at is not None or not self._held.any():
+        if self._no_limits or self._paused_at is not None or not self._held.any():
             return []
         now = self._clock()
         if now < self._first_limit(now):
@@ -478,7 +478,7 @@ class Slots:
             ends.append(self._told_at + self._rules.max_delay_s)
         elif self._rules.idle_tick_s is not None:
             ends.append(self._formed_at + self._rules.idle_tick_s)
-        if not self._closed_loop and self._held.any():
+        if not self._no_limits and self._held.any():
             ends.append(self._first_limit(now))
         return max(0.0, min(ends) - now) if ends else None
 

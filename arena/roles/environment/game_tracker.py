@@ -86,7 +86,7 @@ class GameTracker:
         Raises:
             NotZeroSum: the game is configured as zero-sum, and this one was not.
         """
-        return [self._record(game, tick) for game in self._games.take_finished() if game.asked]
+        return [self._record(game, tick) for game in self._games.take_finished() if game.asked and game.name]
 
     def _record(self, game: Game, tick: int) -> EpisodeRecord:
         slot = game.slot
