@@ -222,6 +222,7 @@ class HPPO(PPO):
 
     Options = Options
     refused_options = MEMORY
+    served = None  # type: ignore[assignment]  # its rows have states that `actor()` keeps
     options: Given
     network: Hierarchy
     rollout: OptionRollout

@@ -14,12 +14,27 @@ import numpy as np
 
 from arena.external.interface import ExternalGames
 from arena.external.slots import Game, Slots
+from arena.game.api import Interface
 from arena.plan.plan import MatchPlan, TickRules
+from arena.plan.seats import check_seats
 
 if TYPE_CHECKING:
     from arena.records.formats import ExternalPlace, GamesLine
 
 _log = logging.getLogger(__name__)
+
+
+def policies_of(match: MatchPlan, interface: Interface) -> list[str]:
+    """The names of the policies that play the entities, in the order of the interface.
+
+    Raises:
+        ConfigError: the seats do not cover the entities exactly once.
+    """
+    names = [""] * len(interface.entities)
+    for seat, entities in zip(match.seats, check_seats(match, interface), strict=True):
+        for entity in entities:
+            names[entity] = seat.policy
+    return names
 
 
 class Connection:
@@ -59,8 +74,7 @@ class Connection:
         if hasattr(games, "rules"):
             games.rules = self._rules
         if hasattr(games, "policies"):
-            seats = {entity: seat.policy for seat in self._match.seats for entity in seat.entities}
-            games.policies = [seats[entity] for entity in games.interface.entities]
+            games.policies = policies_of(self._match, games.interface)
         games.open(self._match.lanes, lambda: self.bell())
         return games
 

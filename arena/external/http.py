@@ -120,7 +120,7 @@ class HttpGames:
         *,
         actor: str = "json",
         config: Any = None,
-        entities: Mapping[str, Any] | None = None,
+        entities: Mapping[str, Any] | Interface | None = None,
         like: Mapping[str, Any] | None = None,
         token_file: str | None = None,
         insecure: bool = False,
@@ -604,12 +604,12 @@ class HttpGames:
         try:
             return await call()
         except ExternalError as error:
-            if error.code in ("over", "timeout", "expired", "lost"):
+            if error.code in ("over", "timeout", "expired", "lost", "policy_error"):
                 self._leave(session, "over" if error.code == "lost" else error.code)
                 raise self._why_over(session, served=True) from None
             if isinstance(session.actor, BuiltinActor) and _STATUS.get(error.code) == 400:
                 raise _Refused(error.code, error.message) from None
-            refused = _Refused("policy_error" if error.code == "policy_error" else "actor_error", str(error))
+            refused = _Refused("actor_error", str(error))
             self._log_failure(session, error)
         except _BadReturn as error:
             refused = _Refused("actor_bad_return", f"the actor has returned {error}; expected bytes, text or nothing")
@@ -693,7 +693,7 @@ class HttpGames:
         if session.name:
             self._sessions.pop(session.name, None)
             if reason != "never":
-                self._ends.add(session.name, reason)
+                self._ends.add(session.name, "failed" if reason == "policy_error" else reason)
             if reason != "ended" and session.begun:
                 self.metrics.lost[reason] += 1
         else:
@@ -719,6 +719,8 @@ class HttpGames:
     def _why_over(self, session: _Session, *, served: bool) -> _Refused:
         if session.over == "timeout" and served:
             return _Refused("timeout", f"no answer within {self.rules.answer_s:g} s; the game is over")
+        if session.over == "policy_error" and served:
+            return _Refused("policy_error", "the policy has failed on this observation; the game is over")
         return self._unknown(session.name, session.over)
 
     def _unknown(self, name: str, reason: str = "") -> _Refused:
@@ -797,7 +799,7 @@ def _as_bytes(found: Any) -> bytes:
 
 
 def _interface_and_actor(
-    actor: str, entities: Mapping[str, Any] | None, like: Mapping[str, Any] | None
+    actor: str, entities: Mapping[str, Any] | Interface | None, like: Mapping[str, Any] | None
 ) -> tuple[Interface, Any]:
     """The interface of the games and the class of their actors.
 
@@ -817,7 +819,7 @@ def _interface_and_actor(
     ):
         raise ConfigError(f"{actor} is no actor: a class with the methods tick(data) and end(data)", path="actor")
     has_spaces = any(getattr(found, name, None) for name in ("observation_space", "observation_spaces"))
-    if has_spaces and (entities is not None or like is not None):
+    if has_spaces and not isinstance(entities, Interface) and (entities is not None or like is not None):
         given = "entities" if entities is not None else "like"
         raise ConfigError(f"{actor} has spaces itself; leave this key out", path=given)
     if has_spaces:

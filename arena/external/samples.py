@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 from gymnasium.spaces import Space
+from numpy.typing import NDArray
 
 from arena.external.interface import Code, ExternalError
 from arena.game.spaces import keeps_values
@@ -59,16 +60,16 @@ def fitted(space: Space[Any], written: Any, what: str, code: Code) -> Any:
     return typed[()] if isinstance(space, spaces.Discrete) else typed
 
 
-def _keeps(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> bool:
+def _keeps(array: NDArray[Any], dtype: np.dtype[Any]) -> bool:
     """Whether the conversion is meant: whole numbers for whole numbers, any numbers for floating-point numbers."""
     if array.dtype == dtype or dtype.kind == "f":
         return array.dtype.kind != "b"
     if array.dtype.kind == "b":
-        return dtype.kind == "b" or bool(dtype == np.int8)  # flags of a MultiBinary
+        return dtype.kind == "b" or dtype == np.int8  # flags of a MultiBinary
     if array.dtype.kind == "f":
         whole = (array == np.trunc(array)) & (np.abs(array) <= _EXACT)
         return bool(whole.all()) and keeps_values(array.astype(np.int64), dtype)
-    return bool(keeps_values(array, dtype))
+    return keeps_values(array, dtype)
 
 
 def _keys(space: spaces.Dict) -> str:

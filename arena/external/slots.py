@@ -108,6 +108,7 @@ class Slots:
 
     Attributes:
         counts: what has happened so far.
+        most: games that may begin in all; None: any number.
         waits: seconds from request to answer, of the newest requests; the environment reports and removes them.
     """
 
@@ -122,6 +123,7 @@ class Slots:
     ) -> None:
         self.interface = interface
         self.counts = Counts()
+        self.most: int | None = None
         self.waits: list[float] = []
         self._rules, self._no_limits, self._clock = rules or TickRules(), no_limits, clock
         entities = len(interface.entities)
@@ -173,6 +175,12 @@ class Slots:
         """The number of slots that hold no game."""
         return len(self._games) - int(np.count_nonzero(self._held))
 
+    def game(self, slot: int) -> Game:
+        """The game in a slot that holds one."""
+        game = self._games[slot]
+        assert game is not None, "the slot holds a game"
+        return game
+
     def holds(self, slot: int) -> bool:
         """Whether a game is in the slot."""
         return bool(self._held[slot])
@@ -208,8 +216,10 @@ class Slots:
             the slot; the lowest free one if `after` is not free.
 
         Raises:
-            ExternalError: `no_slot`, `unknown_entity`.
+            ExternalError: `no_slot`, `unknown_entity`, `draining`.
         """
+        if self.most is not None and self.counts.begun >= self.most:
+            raise self._refuse("draining", "no game may begin any more")
         takes_part = np.zeros(len(self.interface.entities), np.bool_)
         for entity in range(len(takes_part)) if entities is None else entities:
             if not 0 <= entity < len(takes_part):

@@ -27,7 +27,7 @@ from arena.game.api import Interface
 _CHUNK = 2**16  # bytes of one read
 _BEFORE_HELLO = 2**16  # bytes of the first frame
 _MOST_REQUESTS = 64  # of one connection and slot that wait for the environment; then it is not read from
-_GIVEN_UP = ("timeout", "expired", "over")
+_GIVEN_UP = ("timeout", "expired", "over", "policy_error")
 
 
 class SocketGames:
@@ -53,7 +53,7 @@ class SocketGames:
         self,
         address: str = "127.0.0.1:0",
         *,
-        entities: Mapping[str, Any] | None = None,
+        entities: Mapping[str, Any] | Interface | None = None,
         like: Mapping[str, Any] | None = None,
         token_file: str | None = None,
         insecure: bool = False,

@@ -108,12 +108,17 @@ class Policy:
         found: NDArray[np.float64] = self.algorithm.log_prob(observations, actions, masks)
         return found
 
+    def actor(self, rows: int, *, greedy: bool) -> Callable[[Any, Any], Any]:
+        """A new function from (observations, infos) of a vector environment with so many rows to actions."""
+        # An algorithm that learns takes any number of rows; others are made for as many as their environment has.
+        learns = hasattr(self.algorithm, "load_state_dict")
+        algorithm = self.algorithm if learns else self._make(rows)
+        acting: Callable[[Any, Any], Any] = algorithm.actor(greedy=greedy)
+        return acting
+
     def _actor(self, rows: int, *, greedy: bool) -> Callable[[Any, Any], Any]:
         if greedy not in self._actors or self._actors[greedy][0] != rows:
-            # An algorithm that learns takes any number of rows; others are made for as many as their environment has.
-            learns = hasattr(self.algorithm, "load_state_dict")
-            algorithm = self.algorithm if learns else self._make(rows)
-            self._actors[greedy] = rows, algorithm.actor(greedy=greedy)
+            self._actors[greedy] = rows, self.actor(rows, greedy=greedy)
         return self._actors[greedy][1]
 
 
@@ -143,12 +148,31 @@ def load_policy(
     config = load_config(folder.config)
     if name not in config.policies:
         raise ConfigError(f"no policy {name!r} in this run; {nearest(name, config.policies)}", source=str(run))
-    given = _with_learned_options(folder, name, config, checkpoint)
+    return configured_policy(
+        config, folder, name, checkpoint, observation_space=observation_space, action_space=action_space
+    )
+
+
+def configured_policy(
+    config: Config,
+    folder: RunFolder | None,
+    name: str,
+    checkpoint: int | None = None,
+    *,
+    observation_space: Space[Any] | None = None,
+    action_space: Space[Any] | None = None,
+) -> Policy:
+    """A policy of a configuration, with what it has learned in a run, or as configured (`folder` is None).
+
+    Raises:
+        ConfigError: see `load_policy`.
+    """
+    given = config.policies[name] if folder is None else _with_learned_options(folder, name, config, checkpoint)
     cls, options = registry.configured_algorithm(
         given.algorithm, given.options, acts=given.frozen, path=f"policies.{name}"
     )
     if observation_space is None or action_space is None:
-        seen, done = _spaces(config, name)
+        seen, done = spaces_of(config, name)
         observation_space, action_space = observation_space or seen, action_space or done
     if spec_of(cls).checks_spaces:
         cls.check(observation_space, action_space)
@@ -165,7 +189,7 @@ def load_policy(
     return Policy(make, observation_space, action_space, None if found is None else found.boundary)
 
 
-def _spaces(config: Config, name: str) -> tuple[Space[Any], Space[Any]]:
+def spaces_of(config: Config, name: str) -> tuple[Space[Any], Space[Any]]:
     """The spaces of an entity in the first seat that a policy has."""
     for plan in (make_plan(config), *later_plans(config)):
         for match in plan.matches:
@@ -194,14 +218,15 @@ def _with_learned_options(folder: RunFolder, name: str, config: Config, tick: in
     return msgspec.structs.replace(given, options=options)
 
 
-def _checkpoint(folder: RunFolder, name: str, given: PolicyConfig, tick: int | None) -> Checkpoint | None:
+def _checkpoint(folder: RunFolder | None, name: str, given: PolicyConfig, tick: int | None) -> Checkpoint | None:
     """What the policy has learned; None if there is no checkpoint of it."""
-    home = folder.checkpoints_path(name)
-    if tick is not None:
-        snapshot = folder.snapshot_path(name, tick)
-        return checkpoints.load(snapshot if snapshot.exists() else checkpoints.path_of(home, tick))
-    if checkpoints.list_checkpoints(home):
-        return checkpoints.load(home)
+    if folder is not None:
+        home = folder.checkpoints_path(name)
+        if tick is not None:
+            snapshot = folder.snapshot_path(name, tick)
+            return checkpoints.load(snapshot if snapshot.exists() else checkpoints.path_of(home, tick))
+        if checkpoints.list_checkpoints(home):
+            return checkpoints.load(home)
     if given.load is not None:
         return checkpoints.load(checkpoints.find(given.load, name))
     return None
