@@ -22,10 +22,13 @@ from arena import registry
 from arena.config.load import load_config
 from arena.config.schema import Config, PolicyConfig
 from arena.errors import ConfigError, nearest
+from arena.game.api import Interface
 from arena.game.spaces import flatten, leaves_of, row, unflatten
 from arena.league import rounds_file
 from arena.plan.build import make_plan
+from arena.plan.plan import MatchPlan
 from arena.plan.seats import resolve_entities
+from arena.preflight.examine import constructor_errors_reported, external_games
 from arena.preflight.spec import spec_of
 from arena.preflight.stubs import SpecVectorEnv, StubGroup, from_spaces
 from arena.records import checkpoint as checkpoints
@@ -172,8 +175,9 @@ def configured_policy(
         given.algorithm, given.options, acts=given.frozen, path=f"policies.{name}"
     )
     if observation_space is None or action_space is None:
-        seen, done = spaces_of(config, name)
-        observation_space, action_space = observation_space or seen, action_space or done
+        seat = interface_of_seat(config, name)
+        observation_space = observation_space or seat.observation_spaces[0]
+        action_space = action_space or seat.action_spaces[0]
     if spec_of(cls).checks_spaces:
         cls.check(observation_space, action_space)
     found = _checkpoint(folder, name, given, checkpoint)
@@ -189,22 +193,39 @@ def configured_policy(
     return Policy(make, observation_space, action_space, None if found is None else found.boundary)
 
 
-def spaces_of(config: Config, name: str) -> tuple[Space[Any], Space[Any]]:
-    """The spaces of an entity in the first seat that a policy has."""
+def interface_of_seat(config: Config, name: str) -> Interface:
+    """The interface of the first entity in the first seat that a policy has.
+
+    Raises:
+        ConfigError: it has none.
+    """
     for plan in (make_plan(config), *later_plans(config)):
         for match in plan.matches:
             for seat in match.seats:
                 if seat.policy == name:
-                    game = registry.adapt_environment(match.make, match.env_kwargs, 1, match.wrappers)
-                    try:
-                        entity = resolve_entities(match.seats, game.interface.entities)[seat.index][0]
-                        return game.interface.observation_spaces[entity], game.interface.action_spaces[entity]
-                    finally:
-                        game.close()
+                    whole = interface_of_match(match)
+                    entity = resolve_entities(match.seats, whole.entities)[seat.index][0]
+                    one = slice(entity, entity + 1)
+                    return Interface(
+                        whole.entities[one],
+                        whole.observation_spaces[one],
+                        whole.action_spaces[one],
+                        whole.mask_sizes[one],
+                    )
     raise ConfigError(
         f"{name!r} has no seat in this configuration; say of which spaces it is: observation_space, action_space",
         path=f"policies.{name}",
     )
+
+
+def interface_of_match(match: MatchPlan) -> Interface:
+    """The interface of a match, for which its game is made once; external games are not opened."""
+    if registry.external_kind(match.make) is not None:
+        return external_games(match).interface
+    with constructor_errors_reported(match):
+        game = registry.adapt_environment(match.make, match.env_kwargs, 1, match.wrappers)
+    game.close()
+    return game.interface
 
 
 def _with_learned_options(folder: RunFolder, name: str, config: Config, tick: int | None) -> PolicyConfig:
