@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from arena.config import Config
 
 
+FROM_OUTSIDE = "come from outside: no seeds, no replays, resume is not bit-exact"
+"""What `arena plan` and the start of a run say of the games of a match."""
+
+
 def external_kinds(plan: Plan) -> dict[int, str]:
     """By match, how its external games come in, see `registry.external_kind`; ordinary matches are left out.
 
