@@ -34,6 +34,7 @@ setup(
         "mpich": ["mpich>=4.2,<6"],
         "sb3": ["stable-baselines3>=2.7,<3"],
         "video": ["imageio-ffmpeg>=0.5", "pillow>=10.1"],  # `arena replay --video`, pictures in `arena report`
+        "onnx": ["onnx>=1.17", "onnxruntime>=1.20", "onnxscript>=0.5"],  # `arena export`, models that it has written
         "box2d": ["box2d>=2.3.10"],  # Gymnasium's LunarLander, BipedalWalker and CarRacing
         "docs": ["mkdocs-material>=9.5,<10"],  # `make docs`
         "dev": [
@@ -42,6 +43,9 @@ setup(
             "imageio-ffmpeg>=0.5",
             "mpe2>=1.0",
             "mypy>=1.10",
+            "onnx>=1.17",
+            "onnxruntime>=1.20",
+            "onnxscript>=0.5",
             "pillow>=10.1",
             "playwright>=1.40",  # drives the browser that opens the report
             "pygame>=2.5",

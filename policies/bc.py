@@ -51,6 +51,7 @@ from policies.common.options import (
 )
 from policies.common.rng import ACTING, EXPLORING, REPLAYING, stream
 from policies.common.tensors import load_weights, to_arrays
+from policies.exporting.network import Exported, decoding_of, exported
 from policies.networks.actor_critic import Encoder, mlp
 from policies.networks.distributions import Distribution
 from policies.networks.heads import ActionHead, action_head
@@ -274,6 +275,16 @@ class BehaviorCloning(Algorithm):
             return head.to_env(policy.sample(moved(noise, self.device)).cpu().numpy())
 
         return act
+
+    def exported(self) -> Exported:
+        """The network for `arena export`; of Box actions the deviation is 0, as the mean is played."""
+        more: dict[str, Any] = {"log_std": ["-inf"] * self.head.outputs} if self._plays_mean else {}
+        return exported(
+            self.network,
+            self.env.single_observation_space,
+            decoding_of(self.env.single_action_space, **more),
+            outputs=lambda network, inputs: network.actor(network.encoder(inputs)),
+        )
 
     @torch.no_grad()
     def log_prob(self, observations: Any, actions: Any, masks: NDArray[np.int8] | None) -> NDArray[np.float64]:

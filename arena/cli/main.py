@@ -36,6 +36,7 @@ _COMMANDS = {
     "tournament": "play without learning until the ranking is decided",
     "exploit": "how much can be won from a policy?",
     "replay": "play recorded episodes again",
+    "export": "write a policy's network for other runtimes, verified and timed",
     "report": "make a page of a run",
     "watch": "show how a run goes",
     "slurm": "write a batch file for SLURM",

@@ -9,9 +9,9 @@ The algorithm is made as in a run, on an environment that has spaces and nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 from arena import registry
 from arena.config.load import load_config
 from arena.config.schema import Config, PolicyConfig
-from arena.errors import ConfigError, nearest
+from arena.errors import ConfigError, located, nearest
 from arena.game.spaces import flatten, leaves_of, row, unflatten
 from arena.league import rounds_file
 from arena.plan.build import make_plan
 from arena.plan.seats import resolve_entities
+from arena.preflight.examine import interface_of
 from arena.preflight.spec import spec_of
 from arena.preflight.stubs import SpecVectorEnv, StubGroup, from_spaces
 from arena.records import checkpoint as checkpoints
@@ -141,15 +142,11 @@ def load_policy(
     """
     folder = RunFolder.existing(run)
     config = load_config(folder.config)
-    if name not in config.policies:
-        raise ConfigError(f"no policy {name!r} in this run; {nearest(name, config.policies)}", source=str(run))
-    given = _with_learned_options(folder, name, config, checkpoint)
-    cls, options = registry.configured_algorithm(
-        given.algorithm, given.options, acts=given.frozen, path=f"policies.{name}"
-    )
+    given, cls, options = _algorithm(folder, name, config, checkpoint)
     if observation_space is None or action_space is None:
-        seen, done = _spaces(config, name)
-        observation_space, action_space = observation_space or seen, action_space or done
+        seat = _seat(config, name)
+        observation_space = observation_space or seat.observation_space
+        action_space = action_space or seat.action_space
     if spec_of(cls).checks_spaces:
         cls.check(observation_space, action_space)
     found = _checkpoint(folder, name, given, checkpoint)
@@ -165,18 +162,124 @@ def load_policy(
     return Policy(make, observation_space, action_space, None if found is None else found.boundary)
 
 
-def _spaces(config: Config, name: str) -> tuple[Space[Any], Space[Any]]:
-    """The spaces of an entity in the first seat that a policy has."""
+class LoadedAlgorithm(NamedTuple):
+    """An algorithm in its first seat, with what it has learned; it cannot play."""
+
+    algorithm: Any
+    name: str  # of the algorithm, as configured
+    observation_space: Space[Any]  # of one entity
+    checkpoint: Path
+    tick: int  # of the checkpoint
+
+
+def load_algorithm(run: Path | str, policy: str, checkpoint: str) -> LoadedAlgorithm:
+    """The algorithm of a policy of a run, for `arena export`; also one that learns as a team.
+
+    Args:
+        run: the run folder.
+        policy: its name in this run.
+        checkpoint: `last`, `first`, or a tick.
+
+    Raises:
+        ConfigError: no such run, policy or checkpoint; no `exported()`; or the algorithm cannot be made.
+    """
+    folder = RunFolder.existing(run)
+    config = load_config(folder.config)
+    if policy not in config.policies:
+        raise ConfigError(f"no policy {policy!r} in this run; {nearest(policy, config.policies)}", source=str(run))
+    own = checkpoints.list_checkpoints(folder.checkpoints_path(policy))
+    file = _labelled(folder, policy, config, own, checkpoint)
+    tick = checkpoints.ticks_of(file) if own and file is not None else None
+    given, cls, options = _algorithm(folder, policy, config, tick)
+    if not spec_of(cls).exports:
+        raise ConfigError(
+            f"the algorithm {given.algorithm!r} of {policy!r} cannot be exported: it has no exported()", path="--policy"
+        )
+    if file is None:
+        raise ConfigError(f"there is no checkpoint of {policy!r}", source=str(run))
+    seat = _seat(config, policy)
+    entities = seat.entities if spec_of(cls).checks_team else ("alone",)
+    env = SpecVectorEnv(seat.observation_space, seat.action_space, rows=len(entities), entities=entities)
+    workers = len(seat.teams) * len(seat.teams[0])
+    group = StubGroup(policy, given.sync, config.seed, config.seed, size=workers, team=seat.teams[0], teams=seat.teams)
+    algorithm = from_spaces(cls, env, group, ticks=config.ticks, options=options)
+    held = checkpoints.load(file)
+    with located(source=str(file)):
+        algorithm.load_state_dict(held.state)
+    return LoadedAlgorithm(algorithm, given.algorithm, seat.observation_space, file, held.boundary)
+
+
+def _labelled(folder: RunFolder, policy: str, config: Config, own: Sequence[Path], label: str) -> Path | None:
+    """The checkpoint or snapshot of this label; None: the policy has none at all.
+
+    Args:
+        folder: of the run.
+        policy: its name.
+        config: of the run.
+        own: the checkpoints that the policy has in this run; without any, that with which it was loaded counts.
+        label: `last`, `first`, or a tick.
+
+    Raises:
+        ConfigError: there is no such checkpoint.
+    """
+    files, load = list(own), config.policies[policy].load
+    if not files and load is not None:
+        found = checkpoints.find(load, policy)
+        files = checkpoints.list_checkpoints(found)[-1:] if found.is_dir() else [found]
+    if not files:
+        return None
+    every = [*folder.snapshots_path(policy).glob("*.ckpt"), *files]
+    ticks = (checkpoints.ticks_of(path) if path.stem.isdecimal() else checkpoints.load(path).boundary for path in every)
+    known = dict(zip(map(str, ticks), every, strict=True)) | {"first": files[0], "last": files[-1]}
+    if label not in known:
+        raise ConfigError(
+            f"there is no checkpoint {label!r} of {policy!r}; {nearest(label, known)}",
+            path="--checkpoint",
+            source=str(folder.path),
+        )
+    return known[label]
+
+
+def _algorithm(
+    folder: RunFolder, name: str, config: Config, tick: int | None
+) -> tuple[PolicyConfig, type[Any], dict[str, Any]]:
+    """A policy with the options of its checkpoint, its algorithm's class, and the options in its own types."""
+    if name not in config.policies:
+        raise ConfigError(f"no policy {name!r} in this run; {nearest(name, config.policies)}", source=str(folder.path))
+    given = _with_learned_options(folder, name, config, tick)
+    cls, options = registry.configured_algorithm(
+        given.algorithm, given.options, acts=given.frozen, path=f"policies.{name}"
+    )
+    return given, cls, options
+
+
+class _FirstSeat(NamedTuple):
+    """The first seat that a policy has."""
+
+    observation_space: Space[Any]  # of its first entity
+    action_space: Space[Any]
+    entities: tuple[str, ...]
+    teams: tuple[tuple[int, ...], ...]  # of the policy, see `Plan.teams`
+
+
+def _seat(config: Config, name: str) -> _FirstSeat:
+    """The first seat of a policy; its game is made once.
+
+    Raises:
+        ConfigError: it has none.
+    """
     for plan in (make_plan(config), *later_plans(config)):
         for match in plan.matches:
             for seat in match.seats:
                 if seat.policy == name:
-                    game = registry.adapt_environment(match.make, match.env_kwargs, 1, match.wrappers)
-                    try:
-                        entity = resolve_entities(match.seats, game.interface.entities)[seat.index][0]
-                        return game.interface.observation_spaces[entity], game.interface.action_spaces[entity]
-                    finally:
-                        game.close()
+                    interface = interface_of(match)
+                    entities = resolve_entities(match.seats, interface.entities)[seat.index]
+                    return _FirstSeat(
+                        interface.observation_spaces[entities[0]],
+                        interface.action_spaces[entities[0]],
+                        tuple(interface.entities[entity] for entity in entities),
+                        plan.teams(plan.policies[name]),
+                    )
     raise ConfigError(
         f"{name!r} has no seat in this configuration; say of which spaces it is: observation_space, action_space",
         path=f"policies.{name}",

@@ -227,6 +227,9 @@ HEAVY = (
     "PIL",
     "stable_baselines3",
     "tensorboardX",
+    "onnx",
+    "onnxruntime",
+    "onnxscript",
 )
 
 
