@@ -36,9 +36,11 @@ setup(
         "video": ["imageio-ffmpeg>=0.5", "pillow>=10.1"],  # `arena replay --video`, pictures in `arena report`
         "onnx": ["onnx>=1.17", "onnxruntime>=1.20", "onnxscript>=0.5"],  # `arena export`, models that it has written
         "box2d": ["box2d>=2.3.10"],  # Gymnasium's LunarLander, BipedalWalker and CarRacing
+        "http": ["uvicorn>=0.30,<1", "httptools>=0.6.3", "uvloop>=0.21"],  # games that ask over HTTP, `arena serve`
         "docs": ["mkdocs-material>=9.5,<10"],  # `make docs`
         "dev": [
             "coverage>=7.5",
+            "httptools>=0.6.3",
             "hypothesis>=6.100",
             "imageio-ffmpeg>=0.5",
             "mpe2>=1.0",
@@ -52,10 +54,13 @@ setup(
             "pytest>=8.2",
             "pytest-timeout>=2.3",
             "pytest-xdist>=3.5",
+            "requests>=2.31",
             "ruff>=0.6",
             "stable-baselines3>=2.7,<3",
             "tensorboardX>=2.6",  # reads our event files back
             "types-PyYAML",
+            "uvicorn>=0.30,<1",
+            "uvloop>=0.21",
         ],
     },
     entry_points={"console_scripts": ["arena = arena.cli.main:main"]},

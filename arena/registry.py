@@ -43,6 +43,7 @@ ENVIRONMENTS: dict[str, Entry] = {
 
 EXTERNAL: dict[str, Entry] = {
     "socket": Entry("arena.external.socket:SocketGames", "games that ask over TCP or a Unix socket, in any language"),
+    "http": Entry("arena.external.http:HttpGames", "games that call a server, POST /step", "uvicorn", "http"),
 }
 """Kinds of connections to external games, which stand under `make` as environments do."""
 
@@ -343,7 +344,7 @@ def _target(name: str, known: Mapping[str, Entry], what: str) -> str:
     sources = {source for source, colon, _ in (other.partition(":") for other in known) if colon}
     if ":" in name and name.partition(":")[0] not in sources:
         return name
-    hint = _library_words(name) if known is ENVIRONMENTS else ""
+    hint = _library_words(name) if what == "environment" else ""
     raise ConfigError(f"unknown {what} {name!r}; {hint}{nearest(name, known)}; or your own as 'package.module:Name'")
 
 

@@ -50,6 +50,7 @@ from policies.common.options import (
     Text,
 )
 from policies.common.rng import ACTING, EXPLORING, REPLAYING, stream
+from policies.common.serving import Random, Served, torch_generators
 from policies.common.tensors import load_weights, to_arrays
 from policies.exporting.network import Exported, decoding_of, exported
 from policies.networks.actor_critic import Encoder, mlp
@@ -285,6 +286,23 @@ class BehaviorCloning(Algorithm):
             decoding_of(self.env.single_action_space, **more),
             outputs=lambda network, inputs: network.actor(network.encoder(inputs)),
         )
+
+    def served(self) -> Served:
+        """How games that are served are answered, with the current weights."""
+        space, head = self.env.single_observation_space, self.head
+
+        @torch.inference_mode()
+        def act(
+            observations: Any, masks: NDArray[np.int8] | None, memory: NDArray[np.float32], random: Random
+        ) -> tuple[NDArray[Any], NDArray[np.float32]]:
+            leaves, mask = to_leaves(space, observations), to_mask({"action_mask": masks}, head.mask_size)
+            policy = self.network(moved(leaves, self.device), moved(mask, self.device))
+            if random is None or self._plays_mean:
+                return head.to_env(policy.mode().cpu().numpy()), memory
+            noise = torch.cat([head.noise(1, 1, generator)[0] for generator in torch_generators(random)])
+            return head.to_env(policy.sample(moved(noise, self.device)).cpu().numpy()), memory
+
+        return Served(0, act)
 
     @torch.no_grad()
     def log_prob(self, observations: Any, actions: Any, masks: NDArray[np.int8] | None) -> NDArray[np.float64]:

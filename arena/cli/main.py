@@ -34,6 +34,7 @@ _COMMANDS = {
     "check": "validate a configuration, its environments and its algorithms",
     "evaluate": "play without learning",
     "tournament": "play without learning until the ranking is decided",
+    "serve": "answer games that ask for actions",
     "exploit": "how much can be won from a policy?",
     "replay": "play recorded episodes again",
     "export": "write a policy's network for other runtimes, verified and timed",

@@ -8,6 +8,10 @@
     client       `PolicyClient`: the methods of `ExternalEnv` over a socket, in any process or machine
     codec        the frames of sockets
     poll         `PollEnv`: an asynchronous environment of many games, which is polled
+    http         games over HTTP; `http_pages` says what such a server says about itself
+    actor        `Actor`, `Agent`: what translates between the bytes of a game and samples; `builtin_actors`, `threads`
+    access       tokens, and the names of games that are over
+    samples      samples as people write them
     declaration  the interface of games as a configuration writes it
     connection   `Connection`, the games and the table of one match, as a process keeps them
 
@@ -22,22 +26,32 @@ from arena.external.slots import Slots
 from arena.external.thread import ExternalEnv
 
 if TYPE_CHECKING:
+    from arena.external.actor import Actor, Agent, Forward, RemoteBuffer, RemoteModel
     from arena.external.client import PolicyClient
     from arena.external.poll import PollEnv, PollResult
 
 __all__ = [
+    "Actor",
+    "Agent",
     "Answers",
     "ExternalClosed",
     "ExternalEnv",
     "ExternalError",
     "ExternalGames",
+    "Forward",
     "PolicyClient",
     "PollEnv",
     "PollResult",
+    "RemoteBuffer",
+    "RemoteModel",
     "Slots",
 ]
 
-_MODULES = {"PolicyClient": "client", "PollEnv": "poll", "PollResult": "poll"}
+_MODULES = {
+    **dict.fromkeys(("Actor", "Agent", "Forward", "RemoteBuffer", "RemoteModel"), "actor"),
+    "PolicyClient": "client",
+    **dict.fromkeys(("PollEnv", "PollResult"), "poll"),
+}
 
 
 def __getattr__(name: str) -> object:

@@ -14,7 +14,9 @@ import numpy as np
 
 from arena.external.interface import ExternalGames
 from arena.external.slots import Game, Slots
+from arena.game.api import Interface
 from arena.plan.plan import MatchPlan, TickRules
+from arena.plan.seats import check_seats
 
 if TYPE_CHECKING:
     from arena.records.formats import ExternalPlace, GamesLine
@@ -22,13 +24,25 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+def policies_of(match: MatchPlan, interface: Interface) -> list[str]:
+    """The names of the policies that play the entities, in the order of the interface.
+
+    Raises:
+        ConfigError: the seats do not cover the entities exactly once.
+    """
+    names = [""] * len(interface.entities)
+    for seat, entities in zip(match.seats, check_seats(match, interface), strict=True):
+        for entity in entities:
+            names[entity] = seat.policy
+    return names
+
+
 class Connection:
     """The external games of one match and their table; open and paused.
 
     Args:
         make: makes the games.
-        slots: the number of games at the same time.
-        rules: when ticks are formed and games are given up.
+        match: its lanes are the slots.
         seed: of the match's first lane.
 
     Attributes:
@@ -42,31 +56,34 @@ class Connection:
         Exception: as raised by `make` and `ExternalGames.open`.
     """
 
-    def __init__(self, make: Callable[[], ExternalGames], slots: int, rules: TickRules, seed: int) -> None:
-        self._make, self._slots, self._rules, self._seed = make, slots, rules, seed
+    def __init__(self, make: Callable[[], ExternalGames], match: MatchPlan, seed: int) -> None:
+        self._make, self._match, self._seed = make, match, seed
+        self._rules = match.external or TickRules()
         self.bell: Callable[[], None] = lambda: None
         self.finished: list[Game] = []
         self.games = self._open()
-        closed_loop = bool(getattr(self.games, "closed_loop", False))
+        no_limits = any(getattr(self.games, name, False) for name in ("closed_loop", "own_limits"))
         self.opened_at = self.counted_at = time.monotonic()
-        self.table = Slots(self.games.interface, slots, rules, closed_loop=closed_loop)
+        self.table = Slots(self.games.interface, match.lanes, self._rules, no_limits=no_limits)
         self.pause(True)
 
     def _open(self) -> ExternalGames:
         games = self._make()
         if (set_seed := getattr(games, "seed", None)) is not None:
             set_seed(self._seed)
-        if hasattr(games, "close_s"):
-            games.close_s = self._rules.close_s
-        games.open(self._slots, lambda: self.bell())
+        if hasattr(games, "rules"):
+            games.rules = self._rules
+        if hasattr(games, "policies"):
+            games.policies = policies_of(self._match, games.interface)
+        games.open(self._match.lanes, lambda: self.bell())
         return games
 
-    def place(self, match: MatchPlan, kind: str) -> ExternalPlace:
+    def place(self, kind: str) -> ExternalPlace:
         """The match's entry in `external.json`."""
         from arena.records.formats import ExternalPlace  # imported where games are external: others do without msgspec
 
-        host = socket.gethostname()
-        return ExternalPlace(match.match, match.copy, kind, self.games.address, os.getpid(), host, self._slots)
+        match, host = self._match, socket.gethostname()
+        return ExternalPlace(match.match, match.copy, kind, self.games.address, os.getpid(), host, match.lanes)
 
     def counts(self, match: int, tick: int) -> GamesLine:
         """A line of `games.jsonl`; the times of requests until now are in no later one."""

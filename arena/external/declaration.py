@@ -28,11 +28,13 @@ _LEFT_OUT: dict[str, dict[str, Any]] = {
 """The kinds of spaces, and what may be left out of each."""
 
 
-def declared_interface(entities: Mapping[str, Any] | None = None, like: Mapping[str, Any] | None = None) -> Interface:
+def declared_interface(
+    entities: Mapping[str, Any] | Interface | None = None, like: Mapping[str, Any] | None = None
+) -> Interface:
     """The interface that a configuration declares.
 
     Args:
-        entities: spaces by entity.
+        entities: spaces by entity, or the interface itself.
         like: `make` and `kwargs` of an environment, which is made once and closed.
 
     Raises:
@@ -42,6 +44,8 @@ def declared_interface(entities: Mapping[str, Any] | None = None, like: Mapping[
         raise ConfigError("says neither `entities` nor `like`: one of them has to describe the games")
     if entities is not None and like is not None:
         raise ConfigError("says `entities` and `like`; one of them describes the games")
+    if isinstance(entities, Interface):
+        return entities
     if like is None:
         return _of_entities(entities)
     if not isinstance(like, Mapping) or "make" not in like or not set(like) <= {"make", "kwargs"}:

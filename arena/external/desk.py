@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from arena.external.interface import Answers, Code, ExternalError
+from arena.external.interface import CODES, Answers, Code, ExternalError
 from arena.external.slots import Slots
 from arena.game.api import Info, Interface
 from arena.game.spaces import row
@@ -231,7 +231,7 @@ class Desk:
     def drop(self, slot: int, reason: str) -> None:
         """The arena gives the game in a slot up."""
         game = self._by_slot[slot]
-        code: Code = "timeout" if reason == "timeout" else "expired" if reason == "expired" else "over"
+        code: Code = reason if reason in CODES else "over"
         for entity in list(game._waiting):
             self._answer_waiting(game, entity, ExternalError(code))
         self._leave(game, reason)

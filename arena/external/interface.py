@@ -87,8 +87,12 @@ class ExternalGames(Protocol):
     """Where the external games of one match come from. The thread of the environment alone calls these methods.
 
     A class may also have the method `seed(entropy: int)`, called before `open` with the seed of the match's first lane;
-    the attribute `close_s`, set before `open` to the key of that name; and the attribute `closed_loop`, true if every
-    request follows from an answer and no client may come or go by itself: `idle_s` and `answer_s` are not applied then.
+    and these attributes:
+    - `rules`, set before `open` to the `TickRules` of the match;
+    - `policies`, set before `open` to the names of the policies that play, by entity;
+    - `closed_loop`, true if every request follows from an answer and no client may come or go by itself: `idle_s` and
+      `answer_s` are not applied then;
+    - `own_limits`, true if the connection applies these two itself.
 
     Attributes:
         interface: entities, spaces and sizes of masks; known before `open`.

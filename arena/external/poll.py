@@ -15,6 +15,7 @@ from arena.external.interface import Answers, ExternalError
 from arena.external.slots import Slots
 from arena.external.thread import interface_of
 from arena.game.api import Info, Interface
+from arena.plan.plan import TickRules
 
 _log = logging.getLogger(__name__)
 
@@ -82,7 +83,6 @@ class PolledGames:
     address = ""
     closed_loop = False
     exhausted = False
-    close_s = 5.0
 
     def __init__(self, env: PollEnv) -> None:
         self.interface: Interface = interface_of(env)
@@ -93,6 +93,7 @@ class PolledGames:
         self._games: dict[Hashable, _Polled] = {}
         self._actions: dict[Hashable, dict[str, Any]] = {}  # of the tick that is answered
         self._acted = threading.Event()
+        self.rules = TickRules()
         self._failure: Exception | None = None
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=f"{type(env).__name__}.poll", daemon=True)
@@ -150,9 +151,9 @@ class PolledGames:
         self._env.stop()
         self._acted.set()
         if self._thread.is_alive():
-            self._thread.join(self.close_s)
+            self._thread.join(self.rules.close_s)
             if self._thread.is_alive():
-                _log.warning("%s has not returned %g s after stop()", self._thread.name, self.close_s)
+                _log.warning("%s has not returned %g s after stop()", self._thread.name, self.rules.close_s)
 
     def _tell_dropped(self, env_id: Hashable, reason: str) -> None:
         dropped = getattr(self._env, "dropped", None)

@@ -103,11 +103,12 @@ class Slots:
         interface: of the games.
         slots: their number L.
         rules: when ticks are formed and games are given up.
-        closed_loop: whether the limits of time of games are not applied.
+        no_limits: whether the limits of time of games are not applied.
         clock: returns seconds.
 
     Attributes:
         counts: what has happened so far.
+        most: games that may begin in all; None: any number.
         waits: seconds from request to answer, of the newest requests; the environment reports and removes them.
     """
 
@@ -117,13 +118,14 @@ class Slots:
         slots: int,
         rules: TickRules | None = None,
         *,
-        closed_loop: bool = False,
+        no_limits: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.interface = interface
         self.counts = Counts()
+        self.most: int | None = None
         self.waits: list[float] = []
-        self._rules, self._closed_loop, self._clock = rules or TickRules(), closed_loop, clock
+        self._rules, self._no_limits, self._clock = rules or TickRules(), no_limits, clock
         entities = len(interface.entities)
         shape = (slots, entities)
         self._games: list[Game | None] = [None] * slots
@@ -173,6 +175,12 @@ class Slots:
         """The number of slots that hold no game."""
         return len(self._games) - int(np.count_nonzero(self._held))
 
+    def game(self, slot: int) -> Game:
+        """The game in a slot that holds one."""
+        game = self._games[slot]
+        assert game is not None, "the slot holds a game"
+        return game
+
     def holds(self, slot: int) -> bool:
         """Whether a game is in the slot."""
         return bool(self._held[slot])
@@ -208,8 +216,10 @@ class Slots:
             the slot; the lowest free one if `after` is not free.
 
         Raises:
-            ExternalError: `no_slot`, `unknown_entity`.
+            ExternalError: `no_slot`, `unknown_entity`, `draining`.
         """
+        if self.most is not None and self.counts.begun >= self.most:
+            raise self._refuse("draining", "no game may begin any more")
         takes_part = np.zeros(len(self.interface.entities), np.bool_)
         for entity in range(len(takes_part)) if entities is None else entities:
             if not 0 <= entity < len(takes_part):
@@ -462,7 +472,7 @@ class Slots:
 
     def overdue(self) -> list[tuple[int, Code]]:
         """The games whose time is over, with the reason; the caller drops them from the connection and calls `lose`."""
-        if self._closed_loop or self._paused_at is not None or not self._held.any():
+        if self._no_limits or self._paused_at is not None or not self._held.any():
             return []
         now = self._clock()
         if now < self._first_limit(now):
@@ -478,7 +488,7 @@ class Slots:
             ends.append(self._told_at + self._rules.max_delay_s)
         elif self._rules.idle_tick_s is not None:
             ends.append(self._formed_at + self._rules.idle_tick_s)
-        if not self._closed_loop and self._held.any():
+        if not self._no_limits and self._held.any():
             ends.append(self._first_limit(now))
         return max(0.0, min(ends) - now) if ends else None
 

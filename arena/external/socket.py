@@ -6,20 +6,17 @@ environment as far as the connection takes them at once; the rest is sent by the
 
 from __future__ import annotations
 
-import hmac
-import logging
 import os
 import selectors
 import socket
-import stat
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from arena.errors import ConfigError
 from arena.external import codec
+from arena.external.access import Access, Ends
 from arena.external.codec import MAX_BODY, EntityCodec, FrameReader, framed, info_of, match_to_wire, names_of
 from arena.external.declaration import declared_interface
 from arena.external.desk import Desk, DeskGame, entity_index
@@ -27,14 +24,10 @@ from arena.external.interface import Answers, ExternalError
 from arena.external.slots import Slots
 from arena.game.api import Interface
 
-_log = logging.getLogger(__name__)
-
 _CHUNK = 2**16  # bytes of one read
 _BEFORE_HELLO = 2**16  # bytes of the first frame
 _MOST_REQUESTS = 64  # of one connection and slot that wait for the environment; then it is not read from
-_MOST_ENDS = 10_000  # games that are over, of which the reason is remembered
-_LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
-_GIVEN_UP = ("timeout", "expired", "over")
+_GIVEN_UP = ("timeout", "expired", "over", "policy_error")
 
 
 class SocketGames:
@@ -60,7 +53,7 @@ class SocketGames:
         self,
         address: str = "127.0.0.1:0",
         *,
-        entities: Mapping[str, Any] | None = None,
+        entities: Mapping[str, Any] | Interface | None = None,
         like: Mapping[str, Any] | None = None,
         token_file: str | None = None,
         insecure: bool = False,
@@ -71,20 +64,16 @@ class SocketGames:
         self.address = ""
         self._codecs = [EntityCodec(self.interface, entity) for entity in range(len(self.interface.entities))]
         self._place = _place(address, copy)
-        self._token = _token(token_file)
         if not isinstance(max_body, int) or max_body < 1024:
             raise ConfigError(f"{max_body!r} bytes; at least 1024", path="max_body")
         self._max_body = max_body
         host = self._place[0] if isinstance(self._place, tuple) else None
-        if host is not None and host not in _LOOPBACK and self._token is None and not insecure:
-            raise ConfigError(
-                f"{host} can be reached by other machines: set `token_file`, or `insecure: true` if that is meant",
-                path="address",
-            )
+        self._access = Access(host, token_file, insecure, "address")
+        self.policies: Sequence[str] = ()
         self._desk = Desk(self.interface, self._forget)
         self._lock = threading.Lock()
         self._games: dict[str, _Game] = {}
-        self._ends: OrderedDict[str, str] = OrderedDict()  # why games are over, by name
+        self._ends = Ends()
         self._playing = False  # the run has begun
         self._slots = 0
         self._listener: socket.socket | None = None
@@ -164,10 +153,7 @@ class SocketGames:
             if game is None or game.desk is not desk:
                 return
             del self._games[desk.name]
-            self._ends.pop(desk.name, None)
-            self._ends[desk.name] = desk.over
-            if len(self._ends) > _MOST_ENDS:
-                self._ends.popitem(last=False)
+            self._ends.add(desk.name, desk.over)
         if desk.slot is not None:
             game.connection.last_slot = desk.slot
         if desk.over == "ended":
@@ -298,12 +284,12 @@ class SocketGames:
     def _greet(self, connection: _Connection, frame: codec.FromClient) -> None:
         if not isinstance(frame, codec.Hello) or frame.version != codec.VERSION:
             raise ExternalError("bad_frame", f'the first frame is ["hello", {codec.VERSION}, token or nil, name]')
-        if self._token is not None and not hmac.compare_digest((frame.token or "").encode(), self._token):
+        if not self._access.allows((frame.token or "").encode()):
             raise ExternalError("unauthorized", "this server needs another token")
         connection.welcome = True
         connection.reader.max_body = self._max_body
         free = max(0, self._slots - len(self._games))
-        connection.send(codec.Welcome(codec.VERSION, match_to_wire(self.interface, (), self._slots, free)))
+        connection.send(codec.Welcome(codec.VERSION, match_to_wire(self.interface, self.policies, self._slots, free)))
 
     def _start(self, connection: _Connection, frame: codec.Start) -> None:
         name, count = frame.id, len(self.interface.entities)
@@ -339,7 +325,7 @@ class SocketGames:
     def _request(self, connection: _Connection, frame: codec.Ask | codec.Pay | codec.End, size: int) -> None:
         with self._lock:
             game = self._games.get(frame.id)
-            reason = self._ends.get(frame.id, "never")
+            reason = self._ends.reason(frame.id)
         if game is None or game.connection is not connection:
             raise ExternalError("unknown_game", reason)
         desk, counted = game.desk, iter((True,))
@@ -495,26 +481,6 @@ def _place(address: str, copy: int) -> tuple[str, int] | str:
     if not colon or not host or not port.isdigit() or int(port) > 65535:
         raise ConfigError(f"{address!r} is no address; expected host:port, or unix:PATH", path="address")
     return host, int(port) + copy if int(port) else 0
-
-
-def _token(token_file: str | None) -> bytes | None:
-    """The token in a file, without the line's end.
-
-    Raises:
-        ConfigError: it cannot be read, or is empty.
-    """
-    if token_file is None:
-        return None
-    try:
-        token = Path(token_file).read_bytes().strip()
-        mode = Path(token_file).stat().st_mode
-    except OSError as error:
-        raise ConfigError(f"{token_file} cannot be read: {error.strerror}", path="token_file") from error
-    if not token:
-        raise ConfigError(f"{token_file} is empty", path="token_file")
-    if mode & (stat.S_IRGRP | stat.S_IROTH):
-        _log.warning("the token in %s can be read by other users of this machine", token_file)
-    return token
 
 
 def _listening(place: tuple[str, int] | str) -> tuple[socket.socket, str]:

@@ -15,6 +15,7 @@ from arena.external.desk import Desk, DeskGame, entity_index
 from arena.external.interface import Answers, ExternalClosed, ExternalError
 from arena.external.slots import Slots
 from arena.game.api import Info, Interface
+from arena.plan.plan import TickRules
 
 
 class ExternalEnv(ABC):
@@ -259,12 +260,12 @@ class ThreadGames:
 
     address = ""
     closed_loop = False
-    close_s = 5.0
 
     def __init__(self, env: ExternalEnv) -> None:
         self.interface = interface_of(env)
         self._env = env
         self._episodes = env._episodes = _Episodes(self.interface)
+        self.rules = TickRules()
         self._failure: BaseException | None = None
         self._returned = False
         self._thread = threading.Thread(target=self._run, name=f"{type(env).__name__}.run", daemon=True)
@@ -313,7 +314,7 @@ class ThreadGames:
         self._episodes.closed = self._episodes.closed or reason
         self._episodes.desk.close(reason)
         if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join(self.close_s)
+            self._thread.join(self.rules.close_s)
 
 
 def interface_of(source: Any) -> Interface:

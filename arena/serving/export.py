@@ -28,6 +28,7 @@ from arena.records.atomic import make_folder, replace_folder
 from arena.records.folder import RunFolder
 from arena.records.formats import EngineReport, ExportReport, ModelFile, document_text
 from arena.serving import engines
+from arena.serving.algorithm import LoadedAlgorithm, load_algorithm
 from arena.serving.comparison import LIMITS, Outputs, compare
 from arena.serving.engines import CANDIDATES, COMPILE, EAGER, INT8, ONNX, Engine, Run
 from arena.serving.model_rows import Rows, rows_of
@@ -43,7 +44,6 @@ from arena.serving.onnx_model import (
     session_of,
     sha256,
 )
-from arena.serving.policy import LoadedAlgorithm, load_algorithm
 
 SAMPLES, LEAST_SAMPLES = 512, 256
 BATCH_SIZES = (1, 7, 64)

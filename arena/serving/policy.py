@@ -9,7 +9,7 @@ The algorithm is made as in a run, on an environment that has spaces and nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from arena import registry
 from arena.config.load import load_config
 from arena.config.schema import Config, PolicyConfig
-from arena.errors import ConfigError, located, nearest
+from arena.errors import ConfigError, nearest
 from arena.game.spaces import flatten, leaves_of, row, unflatten
 from arena.league import rounds_file
 from arena.plan.build import make_plan
@@ -109,12 +109,17 @@ class Policy:
         found: NDArray[np.float64] = self.algorithm.log_prob(observations, actions, masks)
         return found
 
+    def actor(self, rows: int, *, greedy: bool) -> Callable[[Any, Any], Any]:
+        """A new function from (observations, infos) of a vector environment with so many rows to actions."""
+        # An algorithm that learns takes any number of rows; others are made for as many as their environment has.
+        learns = hasattr(self.algorithm, "load_state_dict")
+        algorithm = self.algorithm if learns else self._make(rows)
+        acting: Callable[[Any, Any], Any] = algorithm.actor(greedy=greedy)
+        return acting
+
     def _actor(self, rows: int, *, greedy: bool) -> Callable[[Any, Any], Any]:
         if greedy not in self._actors or self._actors[greedy][0] != rows:
-            # An algorithm that learns takes any number of rows; others are made for as many as their environment has.
-            learns = hasattr(self.algorithm, "load_state_dict")
-            algorithm = self.algorithm if learns else self._make(rows)
-            self._actors[greedy] = rows, algorithm.actor(greedy=greedy)
+            self._actors[greedy] = rows, self.actor(rows, greedy=greedy)
         return self._actors[greedy][1]
 
 
@@ -142,11 +147,34 @@ def load_policy(
     """
     folder = RunFolder.existing(run)
     config = load_config(folder.config)
-    given, cls, options = _algorithm(folder, name, config, checkpoint)
+    if name not in config.policies:
+        raise ConfigError(f"no policy {name!r} in this run; {nearest(name, config.policies)}", source=str(run))
+    return configured_policy(
+        config, folder, name, checkpoint, observation_space=observation_space, action_space=action_space
+    )
+
+
+def configured_policy(
+    config: Config,
+    folder: RunFolder | None,
+    name: str,
+    checkpoint: int | None = None,
+    *,
+    observation_space: Space[Any] | None = None,
+    action_space: Space[Any] | None = None,
+) -> Policy:
+    """A policy of a configuration, with what it has learned in a run, or as configured (`folder` is None).
+
+    Raises:
+        ConfigError: see `load_policy`.
+    """
+    given = config.policies[name] if folder is None else with_learned_options(folder, name, config, checkpoint)
+    cls, options = registry.configured_algorithm(
+        given.algorithm, given.options, acts=given.frozen, path=f"policies.{name}"
+    )
     if observation_space is None or action_space is None:
-        seat = _seat(config, name)
-        observation_space = observation_space or seat.observation_space
-        action_space = action_space or seat.action_space
+        seen, done = spaces_of(config, name)
+        observation_space, action_space = observation_space or seen, action_space or done
     if spec_of(cls).checks_spaces:
         cls.check(observation_space, action_space)
     found = _checkpoint(folder, name, given, checkpoint)
@@ -162,98 +190,7 @@ def load_policy(
     return Policy(make, observation_space, action_space, None if found is None else found.boundary)
 
 
-class LoadedAlgorithm(NamedTuple):
-    """An algorithm in its first seat, with what it has learned; it cannot play."""
-
-    algorithm: Any
-    name: str  # of the algorithm, as configured
-    observation_space: Space[Any]  # of one entity
-    checkpoint: Path
-    tick: int  # of the checkpoint
-
-
-def load_algorithm(run: Path | str, policy: str, checkpoint: str) -> LoadedAlgorithm:
-    """The algorithm of a policy of a run, for `arena export`; also one that learns as a team.
-
-    Args:
-        run: the run folder.
-        policy: its name in this run.
-        checkpoint: `last`, `first`, or a tick.
-
-    Raises:
-        ConfigError: no such run, policy or checkpoint; no `exported()`; or the algorithm cannot be made.
-    """
-    folder = RunFolder.existing(run)
-    config = load_config(folder.config)
-    if policy not in config.policies:
-        raise ConfigError(f"no policy {policy!r} in this run; {nearest(policy, config.policies)}", source=str(run))
-    own = checkpoints.list_checkpoints(folder.checkpoints_path(policy))
-    file = _labelled(folder, policy, config, own, checkpoint)
-    tick = checkpoints.ticks_of(file) if own and file is not None else None
-    given, cls, options = _algorithm(folder, policy, config, tick)
-    if not spec_of(cls).exports:
-        raise ConfigError(
-            f"the algorithm {given.algorithm!r} of {policy!r} cannot be exported: it has no exported()", path="--policy"
-        )
-    if file is None:
-        raise ConfigError(f"there is no checkpoint of {policy!r}", source=str(run))
-    seat = _seat(config, policy)
-    entities = seat.entities if spec_of(cls).checks_team else ("alone",)
-    env = SpecVectorEnv(seat.observation_space, seat.action_space, rows=len(entities), entities=entities)
-    workers = len(seat.teams) * len(seat.teams[0])
-    group = StubGroup(policy, given.sync, config.seed, config.seed, size=workers, team=seat.teams[0], teams=seat.teams)
-    algorithm = from_spaces(cls, env, group, ticks=config.ticks, options=options)
-    held = checkpoints.load(file)
-    with located(source=str(file)):
-        algorithm.load_state_dict(held.state)
-    return LoadedAlgorithm(algorithm, given.algorithm, seat.observation_space, file, held.boundary)
-
-
-def _labelled(folder: RunFolder, policy: str, config: Config, own: Sequence[Path], label: str) -> Path | None:
-    """The checkpoint or snapshot of this label; None: the policy has none at all.
-
-    Args:
-        folder: of the run.
-        policy: its name.
-        config: of the run.
-        own: the checkpoints that the policy has in this run; without any, that with which it was loaded counts.
-        label: `last`, `first`, or a tick.
-
-    Raises:
-        ConfigError: there is no such checkpoint.
-    """
-    files, load = list(own), config.policies[policy].load
-    if not files and load is not None:
-        found = checkpoints.find(load, policy)
-        files = checkpoints.list_checkpoints(found)[-1:] if found.is_dir() else [found]
-    if not files:
-        return None
-    every = [*folder.snapshots_path(policy).glob("*.ckpt"), *files]
-    ticks = (checkpoints.ticks_of(path) if path.stem.isdecimal() else checkpoints.load(path).boundary for path in every)
-    known = dict(zip(map(str, ticks), every, strict=True)) | {"first": files[0], "last": files[-1]}
-    if label not in known:
-        raise ConfigError(
-            f"there is no checkpoint {label!r} of {policy!r}; {nearest(label, known)}",
-            path="--checkpoint",
-            source=str(folder.path),
-        )
-    return known[label]
-
-
-def _algorithm(
-    folder: RunFolder, name: str, config: Config, tick: int | None
-) -> tuple[PolicyConfig, type[Any], dict[str, Any]]:
-    """A policy with the options of its checkpoint, its algorithm's class, and the options in its own types."""
-    if name not in config.policies:
-        raise ConfigError(f"no policy {name!r} in this run; {nearest(name, config.policies)}", source=str(folder.path))
-    given = _with_learned_options(folder, name, config, tick)
-    cls, options = registry.configured_algorithm(
-        given.algorithm, given.options, acts=given.frozen, path=f"policies.{name}"
-    )
-    return given, cls, options
-
-
-class _FirstSeat(NamedTuple):
+class FirstSeat(NamedTuple):
     """The first seat that a policy has."""
 
     observation_space: Space[Any]  # of its first entity
@@ -262,7 +199,7 @@ class _FirstSeat(NamedTuple):
     teams: tuple[tuple[int, ...], ...]  # of the policy, see `Plan.teams`
 
 
-def _seat(config: Config, name: str) -> _FirstSeat:
+def first_seat(config: Config, name: str) -> FirstSeat:
     """The first seat of a policy; its game is made once.
 
     Raises:
@@ -274,7 +211,7 @@ def _seat(config: Config, name: str) -> _FirstSeat:
                 if seat.policy == name:
                     interface = interface_of(match)
                     entities = resolve_entities(match.seats, interface.entities)[seat.index]
-                    return _FirstSeat(
+                    return FirstSeat(
                         interface.observation_spaces[entities[0]],
                         interface.action_spaces[entities[0]],
                         tuple(interface.entities[entity] for entity in entities),
@@ -286,7 +223,13 @@ def _seat(config: Config, name: str) -> _FirstSeat:
     )
 
 
-def _with_learned_options(folder: RunFolder, name: str, config: Config, tick: int | None) -> PolicyConfig:
+def spaces_of(config: Config, name: str) -> tuple[Space[Any], Space[Any]]:
+    """The spaces of an entity in the first seat that a policy has."""
+    seat = first_seat(config, name)
+    return seat.observation_space, seat.action_space
+
+
+def with_learned_options(folder: RunFolder, name: str, config: Config, tick: int | None) -> PolicyConfig:
     """The policy with the options of the round in which the checkpoint was learned: a fork has its source's."""
     given, own = config.policies[name], checkpoints.list_checkpoints(folder.checkpoints_path(name))
     if tick is None:
@@ -297,14 +240,15 @@ def _with_learned_options(folder: RunFolder, name: str, config: Config, tick: in
     return msgspec.structs.replace(given, options=options)
 
 
-def _checkpoint(folder: RunFolder, name: str, given: PolicyConfig, tick: int | None) -> Checkpoint | None:
+def _checkpoint(folder: RunFolder | None, name: str, given: PolicyConfig, tick: int | None) -> Checkpoint | None:
     """What the policy has learned; None if there is no checkpoint of it."""
-    home = folder.checkpoints_path(name)
-    if tick is not None:
-        snapshot = folder.snapshot_path(name, tick)
-        return checkpoints.load(snapshot if snapshot.exists() else checkpoints.path_of(home, tick))
-    if checkpoints.list_checkpoints(home):
-        return checkpoints.load(home)
+    if folder is not None:
+        home = folder.checkpoints_path(name)
+        if tick is not None:
+            snapshot = folder.snapshot_path(name, tick)
+            return checkpoints.load(snapshot if snapshot.exists() else checkpoints.path_of(home, tick))
+        if checkpoints.list_checkpoints(home):
+            return checkpoints.load(home)
     if given.load is not None:
         return checkpoints.load(checkpoints.find(given.load, name))
     return None

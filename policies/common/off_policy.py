@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import msgspec
+import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
@@ -48,6 +49,7 @@ from policies.common.options import (
 from policies.common.replay import Replay
 from policies.common.replay_ratio import ReplayRatio
 from policies.common.rng import ACTING, EXPLORING, stream
+from policies.common.serving import Random, Served, torch_generators
 from policies.common.target import Target
 from policies.networks.box import ActionNoise
 
@@ -298,6 +300,28 @@ class OffPolicy(Algorithm, ABC):
             return self.actions.to_env(actions.cpu().numpy())
 
         return act
+
+    def served(self) -> Served:
+        """How games that are served are answered, with the current weights."""
+        space = self.env.single_observation_space
+
+        @torch.inference_mode()
+        def act(
+            observations: Any, masks: NDArray[np.int8] | None, memory: NDArray[np.float32], random: Random
+        ) -> tuple[NDArray[Any], NDArray[np.float32]]:
+            leaves = moved(self.normalization(to_leaves(space, observations)), self.device)
+            mask = moved(to_mask({"action_mask": masks}, self.actions.mask_size), self.device)
+            if random is None:
+                actions = self.act(leaves, mask, None)
+            else:  # row by row: what a game draws does not depend on which others ask
+                rows = [
+                    self.act([leaf[row, None] for leaf in leaves], None if mask is None else mask[row, None], generator)
+                    for row, generator in enumerate(torch_generators(random))
+                ]
+                actions = torch.cat(rows)
+            return self.actions.to_env(actions.cpu().numpy()), memory
+
+        return Served(0, act)
 
     @classmethod
     def from_spaces(cls, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> OffPolicy:

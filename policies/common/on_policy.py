@@ -45,6 +45,7 @@ from policies.common.options import (
 )
 from policies.common.rng import ACTING, EXPLORING, stream
 from policies.common.rollout import Rollout, Rows
+from policies.common.serving import Random, Served, torch_generators
 from policies.exporting.network import Exported, decoding_of, exported, numbers
 from policies.networks.actor_critic import ActorCritic, Encoder
 from policies.networks.heads import ActionHead, BoxHead, action_head
@@ -356,6 +357,26 @@ class OnPolicy(Algorithm):
             normalization=self.normalization.observations,
             memory_size=self.network.encoder.memory_size,
         )
+
+    def served(self) -> Served:
+        """How games that are served are answered, with the current weights."""
+        space, head, size = self.env.single_observation_space, self.head, self.network.encoder.memory_size
+
+        @torch.inference_mode()
+        def act(
+            observations: Any, masks: NDArray[np.int8] | None, memory: NDArray[np.float32], random: Random
+        ) -> tuple[NDArray[Any], NDArray[np.float32]]:
+            leaves, mask = to_leaves(space, observations), to_mask({"action_mask": masks}, head.mask_size)
+            seen = self.normalization.observations([*leaves, torch.from_numpy(memory)] if size else leaves)
+            policy, after = self.network.act(moved(seen, self.device), moved(mask, self.device))
+            if random is None:
+                actions = policy.mode()
+            else:
+                noise = torch.cat([head.noise(1, 1, generator)[0] for generator in torch_generators(random)])
+                actions = policy.sample(moved(noise, self.device))
+            return head.to_env(actions.cpu().numpy()), memory if after is None else after.cpu().numpy()
+
+        return Served(size, act)
 
     @torch.inference_mode()
     def log_prob(self, observations: Any, actions: Any, masks: NDArray[np.int8] | None) -> NDArray[np.float64]:

@@ -70,6 +70,7 @@ class Centralized(OffPolicy):
     """
 
     learner = "team"
+    served = None  # type: ignore[assignment]  # an actor has to know whose row it is
     metric_names = ("critic_loss", "q_value", "actor_loss", "entropy")
     numbers: type[TanhActions]  # what actions are where they are no choices
     n_critics: int

@@ -597,7 +597,7 @@ def test_time_in_a_pause_does_not_count() -> None:
 
 def test_closed_loops_have_no_limits_of_time() -> None:
     clock = Clock()
-    table = Slots(ONE, 1, TickRules(idle_s=1.0, answer_s=1.0), closed_loop=True, clock=clock)
+    table = Slots(ONE, 1, TickRules(idle_s=1.0, answer_s=1.0), no_limits=True, clock=clock)
     table.begin("a")
     clock.now += 100.0
     assert table.overdue() == [] and table.seconds() is None

@@ -408,6 +408,7 @@ def test_wait_for_games_is_no_deadlock_and_is_reported_as_such() -> None:
     assert "an external game that asks for an action" in seen[0][0].words(str)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_interrupted_wait_for_games_ends_the_role() -> None:
     def waits(endpoint: RoleEndpoint) -> None:
         endpoint.bell()

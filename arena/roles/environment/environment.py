@@ -16,7 +16,7 @@ from operator import attrgetter
 from arena import registry
 from arena.diagnostics.profile import stopwatch
 from arena.external.connection import Connection
-from arena.plan.plan import MatchPlan, Role, RoleKind, TickRules
+from arena.plan.plan import MatchPlan, Role, RoleKind
 from arena.preflight.examine import constructor_errors_reported, external_games
 from arena.roles.environment.lane_block import LaneBlock
 from arena.roles.environment.restart import RestartLimit
@@ -95,9 +95,9 @@ class Environment:
         if connection is None:
             seed = run.environment_seed(match, 0)
             with constructor_errors_reported(match):
-                connection = Connection(lambda: external_games(match), match.lanes, match.external or TickRules(), seed)
+                connection = Connection(lambda: external_games(match), match, seed)
             memory.connections[match.match] = connection
-            self._endpoint.send(0, Tag.TO_ROOT, pack(Listening(connection.place(match, kind))))
+            self._endpoint.send(0, Tag.TO_ROOT, pack(Listening(connection.place(kind))))
         return connection
 
     def _play(self) -> None:

@@ -7,17 +7,29 @@ algorithms an episode ends with the leg all the same: `cut` truncates the rows o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.external.slots import Game
-from arena.game.api import Step
+from arena.external.slots import Game, Slots, Tick
+from arena.game.api import Interface, Step
 from arena.plan.plan import MatchPlan
 from arena.records.metrics import EpisodeRecord, SeatRecord
 from arena.records.outcome import Verdict
 from arena.roles.environment.episodes import verdict
-from arena.roles.environment.hosted_games import HostedGames
+
+
+class GameSource(Protocol):
+    """Where the accounts of games come from: the environment of a run, or a server."""
+
+    interface: Interface
+    tick: Tick
+
+    @property
+    def table(self) -> Slots: ...
+
+    def take_finished(self) -> list[Game]: ...
 
 
 class GameTracker:
@@ -37,7 +49,7 @@ class GameTracker:
 
     def __init__(
         self,
-        games: HostedGames,
+        games: GameSource,
         match: MatchPlan,
         seat_entities: Sequence[tuple[int, ...]],
         before: Sequence[int],
@@ -86,7 +98,7 @@ class GameTracker:
         Raises:
             NotZeroSum: the game is configured as zero-sum, and this one was not.
         """
-        return [self._record(game, tick) for game in self._games.take_finished() if game.asked]
+        return [self._record(game, tick) for game in self._games.take_finished() if game.asked and game.name]
 
     def _record(self, game: Game, tick: int) -> EpisodeRecord:
         slot = game.slot

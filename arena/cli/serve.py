@@ -1,0 +1,293 @@
+"""`arena serve`: policies of a run or of a configuration answer games that ask for actions, without learning."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from arena import registry
+from arena.cli.arguments import positive_int
+from arena.config import load_config
+from arena.config.schema import Config
+from arena.errors import ConfigError, located, nearest
+from arena.external.connection import Connection, policies_of
+from arena.external.interface import ExternalGames
+from arena.game.api import Interface
+from arena.game.spaces import mask_size
+from arena.plan.build import make_plan
+from arena.plan.plan import MatchPlan, SeatPlan, TickRules
+from arena.plan.seats import check_seats
+from arena.preflight.examine import constructor_errors_reported, external_games
+from arena.records import checkpoint
+from arena.records.atomic import make_folder
+from arena.records.folder import RunFolder
+from arena.records.scoreboard import Scoreboard
+from arena.run.evaluation import result_words
+from arena.serving.follow import Follower
+from arena.serving.models import Model, model_of
+from arena.serving.player import Player
+from arena.serving.policy import configured_policy, spaces_of
+from arena.serving.server import Server
+
+_SLOTS = 256
+_ONE = "agent_0"  # the entity of games of one policy
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's part of the command line."""
+    parser.description = "Answers until it is ended by Ctrl-C or SIGTERM; then running games may go on for a while."
+    parser.add_argument("target", metavar="RUN_OR_CONFIG", help="a run's folder, or a configuration file")
+    parser.add_argument(
+        "--set",
+        dest="overrides",
+        action="append",
+        default=[],
+        metavar="KEY.PATH=VALUE",
+        help="change the configuration",
+    )
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--match", type=int, default=0, metavar="M", help="games with the entities of this match (default: 0)"
+    )
+    what.add_argument("--policy", metavar="P", help="games of one entity, which this policy plays")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--http", metavar="[HOST:]PORT", help="listen for POST /step (default: 127.0.0.1:8000)")
+    where.add_argument("--socket", metavar="ADDRESS", help="listen at host:port or unix:PATH for PolicyClient")
+    parser.add_argument("--actor", metavar="ACTOR", help="json, raw or package.module:Class (default: json)")
+    parser.add_argument("--actor-config", metavar="FILE", help="a YAML file that each actor is given")
+    parser.add_argument(
+        "--checkpoint", metavar="WHICH", help="of a run: last, first, a number of ticks, or follow (default: last)"
+    )
+    parser.add_argument("--sample", action="store_true", help="sampled actions instead of the best ones")
+    parser.add_argument("--seed", type=int, metavar="N", help="of sampled actions (default: the configuration's)")
+    parser.add_argument("--slots", type=positive_int, metavar="N", help="games at the same time (default: 256)")
+    parser.add_argument("--games", type=positive_int, metavar="N", help="play N games, print their results and end")
+    parser.add_argument("--max-delay", type=float, default=0.0, metavar="MS", help="wait so long for others that ask")
+    parser.add_argument("--max-batch", type=positive_int, default=256, metavar="N", help="rows computed together")
+    parser.add_argument("--token-file", metavar="FILE", help="a token that clients have to send")
+    parser.add_argument("--insecure", action="store_true", help="other machines may connect without a token")
+    parser.add_argument("--records", metavar="DIR", help="write episodes.jsonl and games.jsonl there")
+    parser.add_argument("--drain", type=float, default=10.0, metavar="S", help="seconds for running games at the end")
+    parser.set_defaults(command=run, plays=True)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serves; returns the exit status.
+
+    Raises:
+        ConfigError: a mistake that is found before anything is served.
+    """
+    folder = RunFolder.of_target(arguments.target)
+    config = load_config(arguments.target if folder is None else folder.config, arguments.overrides)
+    if folder is None and arguments.checkpoint is not None:
+        raise ConfigError("a configuration has no checkpoints; name a run folder", path="--checkpoint")
+    with located(source=arguments.target):
+        match, make_games = _match(config, arguments)
+        slots = arguments.slots or (match.lanes if registry.external_kind(match.make) else _SLOTS)
+        rules = replace(match.external or TickRules(), max_delay_s=arguments.max_delay / 1000, min_asking=1)
+        match = replace(match, lanes=slots, external=rules, pipeline=1)
+        games = make_games()
+        names = policies_of(match, games.interface)
+        match = replace(match, seats=tuple(_named(match, games.interface)))
+        players, followers = _players(config, folder, names, games.interface, slots, arguments)
+    records = None if arguments.records is None else Path(arguments.records)
+    if records is not None:
+        make_folder(records)
+    connection = Connection(lambda: games, match, config.seed)
+    server = Server(
+        connection,
+        match,
+        players,
+        drain_s=arguments.drain,
+        games=arguments.games,
+        records=records,
+        say=_say,
+    )
+    for player in players:
+        version = player.model.version
+        at = f" at tick {version}" if version >= 0 else ""
+        _say(f"serving {player.name}{at} ({player.model.engine})")
+    kind = "socket" if arguments.socket else registry.external_kind(match.make) or "http"
+    if games.address:
+        _say(f"listening {kind} {games.address}")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: server.stop())
+    following = [follow(server) for follow in followers]
+    try:
+        server.run()
+    finally:
+        for follower in following:
+            follower.close()
+        server.close()
+    if arguments.games is not None:
+        _print_results(server, players)
+    return 0
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _match(config: Config, arguments: argparse.Namespace) -> tuple[MatchPlan, Callable[[], ExternalGames]]:
+    """What is played, and what makes the connection to its games."""
+    if arguments.policy is not None:
+        if arguments.policy not in config.policies:
+            known = nearest(arguments.policy, config.policies)
+            raise ConfigError(f"there is no policy {arguments.policy!r}; {known}", path="--policy")
+        seen, done = spaces_of(config, arguments.policy)
+        seat = SeatPlan(0, arguments.policy, (_ONE,))
+        match = MatchPlan(0, 0, 0, arguments.policy, "", {}, _SLOTS, (seat,), path="--policy")
+        return match, partial(_games, Interface((_ONE,), (seen,), (done,), (mask_size(done),)), {}, arguments)
+    matches = make_plan(config, ranks=1).matches
+    if not 0 <= arguments.match < len(matches):
+        raise ConfigError(f"there is no match {arguments.match}; there are {len(matches)}", path="--match")
+    match = matches[arguments.match]
+    kind = registry.external_kind(match.make)
+    if kind is None:
+        with constructor_errors_reported(match):
+            game = registry.adapt_environment(match.make, match.env_kwargs, 1, match.wrappers)
+        interface = game.interface
+        game.close()
+        return match, partial(_games, interface, {}, arguments)
+    given = _given(arguments)
+    if kind in registry.EXTERNAL:
+        kwargs = dict(match.env_kwargs)
+        interface = external_games(match).interface
+        if (kind == "socket") != bool(arguments.socket) and (arguments.socket or arguments.http):
+            return match, partial(_games, interface, {}, arguments)
+        make = registry.environment_factory(match.make)
+        return match, lambda: make(**{**kwargs, **given})
+    if given:
+        raise ConfigError(f"the games of match {match.match} ({match.make}) take no {', '.join(given)}", path="--match")
+    return match, lambda: external_games(match)
+
+
+def _given(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The arguments of the connection that the command line states."""
+    given: dict[str, Any] = {}
+    if arguments.http is not None:
+        host, _, port = arguments.http.rpartition(":")
+        if not port.isdigit():
+            raise ConfigError(f"{arguments.http!r}; expected [HOST:]PORT", path="--http")
+        given |= {"port": int(port)} | ({"host": host} if host else {})
+    if arguments.socket is not None:
+        given["address"] = arguments.socket
+    if arguments.actor is not None:
+        given["actor"] = arguments.actor
+    if arguments.actor_config is not None:
+        path = Path(arguments.actor_config)
+        try:
+            given["config"] = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (OSError, yaml.YAMLError) as error:
+            raise ConfigError(f"{path} cannot be read: {error}", path="--actor-config") from error
+    if arguments.token_file is not None:
+        given["token_file"] = arguments.token_file
+    if arguments.insecure:
+        given["insecure"] = True
+    return given
+
+
+def _games(interface: Interface, kwargs: Mapping[str, Any], arguments: argparse.Namespace) -> ExternalGames:
+    """A connection to games with this interface."""
+    given = {**kwargs, **_given(arguments)}
+    make = registry.environment_factory("socket" if arguments.socket else "http")
+    games: ExternalGames = make(entities=interface, **given)
+    if games.interface.entities != interface.entities:
+        found, expected = ", ".join(games.interface.entities), ", ".join(interface.entities)
+        raise ConfigError(f"the actor plays {found}; the match has {expected}", path="--actor")
+    for number, name in enumerate(interface.entities):
+        for what in ("observation_spaces", "action_spaces"):
+            found, expected = getattr(games.interface, what)[number], getattr(interface, what)[number]
+            if found != expected:
+                raise ConfigError(f"{what} of {name!r}: the actor has {found}, the policy {expected}", path="--actor")
+    return games
+
+
+def _named(match: MatchPlan, interface: Interface) -> list[SeatPlan]:
+    """The seats, whose entities are named."""
+    return [
+        replace(seat, entities=tuple(interface.entities[entity] for entity in entities))
+        for seat, entities in zip(match.seats, check_seats(match, interface), strict=True)
+    ]
+
+
+def _players(
+    config: Config,
+    folder: RunFolder | None,
+    names: Sequence[str],
+    interface: Interface,
+    slots: int,
+    arguments: argparse.Namespace,
+) -> tuple[list[Player], list[Callable[[Server], Follower]]]:
+    """The policies that play, and what follows their checkpoints."""
+    players: list[Player] = []
+    followers: list[Callable[[Server], Follower]] = []
+    for name in dict.fromkeys(names):
+        entities = [entity for entity, policy in enumerate(names) if policy == name]
+        load = partial(_model, config, folder, name, interface, entities, slots, not arguments.sample)
+        model = load(_tick(folder, name, arguments.checkpoint))
+        seed = None if not arguments.sample else config.seed if arguments.seed is None else arguments.seed
+        player = Player(name, model, entities, interface, slots, seed=seed, max_batch=arguments.max_batch)
+        players.append(player)
+        if arguments.checkpoint == "follow" and folder is not None:
+            followers.append(partial(_follower, folder, player, load))
+    return players, followers
+
+
+def _follower(folder: RunFolder, player: Player, load: Callable[[int], Model], server: Server) -> Follower:
+    def swap(model: Model) -> None:
+        server.call(lambda: player.take(model))
+        _say(f"serving {player.name} at tick {model.version} ({model.engine})")
+
+    return Follower(folder.checkpoints_path(player.name), load, swap, _say, player.model.version)
+
+
+def _model(
+    config: Config,
+    folder: RunFolder | None,
+    name: str,
+    interface: Interface,
+    entities: Sequence[int],
+    slots: int,
+    greedy: bool,
+    tick: int | None,
+) -> Model:
+    seen, done = interface.observation_spaces[entities[0]], interface.action_spaces[entities[0]]
+    policy = configured_policy(config, folder, name, tick, observation_space=seen, action_space=done)
+    if policy.ticks is None and hasattr(policy.algorithm, "load_state_dict"):
+        raise ConfigError(f"{name!r} learns and has no checkpoint", path=f"policies.{name}")
+    return model_of(policy, slots * len(entities), greedy=greedy)
+
+
+def _tick(folder: RunFolder | None, name: str, label: str | None) -> int | None:
+    """The tick of the checkpoint that is meant; None: the newest, or as configured."""
+    if folder is None or label in (None, "last", "follow"):
+        return None
+    files = checkpoint.list_checkpoints(folder.checkpoints_path(name))
+    if not files:
+        return None
+    named = {str(checkpoint.ticks_of(file)): checkpoint.ticks_of(file) for file in files}
+    if label == "first":
+        return checkpoint.ticks_of(files[0])
+    if label not in named:
+        raise ConfigError(f"there is no checkpoint {label!r}; {nearest(label, [*named, 'last'])}", path="--checkpoint")
+    return named[label]
+
+
+def _print_results(server: Server, players: Sequence[Player]) -> None:
+    """The results of the games, as `arena evaluate` prints them."""
+    scoreboard = Scoreboard([player.name for player in players])
+    scoreboard.take(server.episodes)
+    for player in players:
+        version = player.model.version
+        at = f" at tick {version}" if version >= 0 else ", as configured"
+        _say(f"{player.name}{at}: {result_words(scoreboard.policies[player.name])}")

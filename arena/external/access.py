@@ -1,0 +1,89 @@
+"""Who may connect from outside, and which games have ended: shared by sockets and HTTP."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import stat
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+
+from arena.errors import ConfigError
+
+_log = logging.getLogger(__name__)
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
+_MOST_ENDS = 10_000
+_ENDS_KEPT_S = 3600.0
+
+
+class Access:
+    """The token that clients have to send, if there is one.
+
+    Args:
+        host: at which the server listens; None: a Unix socket.
+        token_file: a file with the token; None: there is none.
+        insecure: allows another host than loopback without a token.
+        path: the key of the host in the configuration.
+
+    Raises:
+        ConfigError: the file cannot be read, or other machines could connect without a token.
+    """
+
+    def __init__(self, host: str | None, token_file: str | None, insecure: bool, path: str) -> None:
+        self._token = None if token_file is None else _token(Path(token_file))
+        if host is not None and host not in _LOOPBACK and self._token is None and not insecure:
+            raise ConfigError(
+                f"{host} can be reached by other machines: set `token_file`, or `insecure: true` if that is meant",
+                path=path,
+            )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether no token is needed."""
+        return self._token is None
+
+    def allows(self, token: bytes) -> bool:
+        """Whether this is the token, or none is needed; takes the same time for all wrong tokens."""
+        return self._token is None or hmac.compare_digest(token, self._token)
+
+
+def _token(path: Path) -> bytes:
+    try:
+        token = path.read_bytes().strip()
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}", path="token_file") from error
+    if not token:
+        raise ConfigError(f"{path} is empty", path="token_file")
+    if mode & (stat.S_IRGRP | stat.S_IROTH):
+        _log.warning("the token in %s can be read by other users of this machine", path)
+    return token
+
+
+class Ends:
+    """Why games are over, by name: the newest 10,000 of the last hour.
+
+    Args:
+        clock: returns seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._ends: OrderedDict[str, tuple[str, float]] = OrderedDict()
+
+    def add(self, name: str, reason: str) -> None:
+        """A game is over."""
+        self._ends.pop(name, None)
+        self._ends[name] = reason, self._clock()
+        if len(self._ends) > _MOST_ENDS:
+            self._ends.popitem(last=False)
+
+    def reason(self, name: str) -> str:
+        """Why the game of this name is over; `never` if none has ended."""
+        limit = self._clock() - _ENDS_KEPT_S
+        while self._ends and next(iter(self._ends.values()))[1] < limit:
+            self._ends.popitem(last=False)
+        return self._ends.get(name, ("never", 0.0))[0]

@@ -1,0 +1,439 @@
+"""Actors: Python objects that translate between the bytes of one game and observations and actions.
+
+One actor plays one game. For each entity of the game it has an `Agent`: its `remote_model` is asked for actions, its
+`remote_buffer` is told rewards and ends. The same class plays in training and on line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from gymnasium.spaces import Space
+
+from arena.external.desk import Desk, DeskGame, Told
+from arena.external.interface import ExternalError
+from arena.external.samples import fitted
+from arena.game.api import Info
+
+
+class Actor(ABC):
+    """Plays one game; a base class is not needed, its methods are.
+
+    `tick` and `end` are functions, called in a thread, or coroutines, run on the server's loop, where they must not
+    block. The attribute `start_reply` (bytes) is the answer to the start of a game; `close(reason)` is called when the
+    game is over without `end`. The spaces are those of the configuration, or of the class: `observation_space` and
+    `action_space`, or `observation_spaces` and `action_spaces` by entity.
+
+    Args:
+        agents: by entity.
+        config: what the configuration says under `config`.
+        game_id: what the client calls the game; empty for requests without a game.
+        data: the body of the request that starts the game.
+    """
+
+    @abstractmethod
+    def __init__(self, agents: dict[str, Agent], config: Any, game_id: str, data: bytes) -> None: ...
+
+    @abstractmethod
+    def tick(self, data: bytes) -> bytes:
+        """The answer to a request; text is sent as UTF-8, None as nothing."""
+
+    @abstractmethod
+    def end(self, data: bytes) -> bytes:
+        """The answer to the last request; entities that have not ended are terminated when it returns."""
+
+
+@dataclass(frozen=True)
+class Agent:
+    """One entity of a game."""
+
+    remote_model: RemoteModel
+    remote_buffer: RemoteBuffer
+
+
+class Clone(Protocol):
+    """Makes a model of an older checkpoint; only a server has one."""
+
+    def __call__(self, link: EntityLink, step: int) -> RemoteModel: ...
+
+
+class EntityLink:
+    """What one entity of a game tells the desk.
+
+    Args:
+        desk: of the games.
+        entity: its index.
+        policy: the name of the policy that plays it.
+        deliver: calls a function on the server's loop.
+        clone: see `RemoteModel.clone`; None: there are no checkpoints.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        entity: int,
+        policy: str,
+        deliver: Callable[[Callable[[], None]], None],
+        clone: Clone | None = None,
+    ) -> None:
+        interface = desk.interface
+        self.desk, self.entity, self.policy, self.deliver, self.clone = desk, entity, policy, deliver, clone
+        self.name = interface.entities[entity]
+        self.observation_space, self.action_space = (
+            interface.observation_spaces[entity],
+            interface.action_spaces[entity],
+        )
+        self.mask_size = interface.mask_sizes[entity]
+        self.version = -1
+        self.pushed = 0
+        self.play(DeskGame("", ()))
+
+    def play(self, game: DeskGame) -> None:
+        """The entity plays a new game."""
+        self.game = game
+        self.takes_part = self.entity in game.entities
+        self.ended = False
+        self.reward, self.void = 0.0, False
+        self.info: Info = {}
+        self._asked: Forward | None = None
+
+    def prepare(self, observation: Any, mask: Any = None, given: Any = None) -> Request:
+        """Checks a request for an action; nothing changes.
+
+        Raises:
+            ExternalError: see `RemoteModel.forward`.
+        """
+        self.check()
+        return Request(
+            self.fitted_observation(observation),
+            self.fitted_mask(mask),
+            None if given is None else fitted(self.action_space, given, f"action of {self.name!r}", "bad_action"),
+        )
+
+    def ask(self, request: Request) -> Forward | None:
+        """Asks for an action with what was pushed before; None if the game has taken one by itself."""
+        forward = self._asked = Forward(self) if request.given is None else None
+        reward, void, info = self._take_pushed()
+        self.desk.ask(
+            self.game,
+            self.entity,
+            request.observation,
+            told=_ignored if forward is None else forward.told,
+            answered=None if forward is None else forward.answered,
+            reward=reward,
+            mask=request.mask,
+            given=request.given,
+            void=void,
+            info=info,
+        )
+        return forward
+
+    def end(
+        self, seen: Any = None, *, truncated: bool = False, info: Info | None = None, told: Told | None = None
+    ) -> None:
+        """Ends the entity's episode with what was pushed before; `seen` is a sample of the space."""
+        reward, void, pushed = self._take_pushed()
+        self.ended = True
+        self.desk.end(
+            self.game,
+            self.entity,
+            seen,
+            reward=reward,
+            truncated=truncated,
+            void=void,
+            info={**(pushed or {}), **(info or {})} or None,
+            told=told or _ignored,
+        )
+
+    def pay(self) -> None:
+        """Tells the desk of rewards that no request has told."""
+        if self.reward and self.takes_part and not self.ended:
+            reward, self.reward = self.reward, 0.0
+            self.desk.pay(self.game, self.entity, reward)
+
+    def check(self) -> None:
+        """Raises `ExternalError` if the entity may not ask or end now."""
+        if not self.takes_part:
+            raise ExternalError("unknown_entity", f"{self.name!r} takes no part in the game {self.game.name!r}")
+        if self.ended:
+            raise ExternalError("ended", f"{self.name!r} has ended in the game {self.game.name!r}")
+        if self._asked is not None and not self._asked.done:
+            raise ExternalError("already_asking", f"{self.name!r} has a request without an answer")
+
+    def fitted_observation(self, observation: Any) -> Any:
+        """The observation as a sample of the entity's space.
+
+        Raises:
+            ExternalError: `bad_observation`.
+        """
+        return fitted(self.observation_space, observation, f"observation of {self.name!r}", "bad_observation")
+
+    def fitted_mask(self, mask: Any) -> Any:
+        """The mask as int8 [mask_size]; None: all actions are allowed.
+
+        Raises:
+            ExternalError: `bad_mask`.
+        """
+        if mask is None:
+            return None
+        array = np.asarray(mask)
+        if not self.mask_size or array.shape != (self.mask_size,) or array.dtype.kind not in "biu":
+            expected = f"{self.mask_size} of 0 and 1" if self.mask_size else "none: it has no action masks"
+            raise ExternalError("bad_mask", f"mask of {self.name!r}: {array.dtype} {array.shape}; expected {expected}")
+        if not np.isin(array, (0, 1)).all() or not array.any():
+            raise ExternalError("bad_mask", f"mask of {self.name!r}: expected 0 and 1, and at least one 1")
+        return array.astype(np.int8)
+
+    def checked_reward(self, reward: Any) -> float:
+        """The reward as a number.
+
+        Raises:
+            ExternalError: `bad_reward`.
+        """
+        try:
+            value = float(reward)
+        except (TypeError, ValueError):
+            raise ExternalError("bad_reward", f"the reward {reward!r} of {self.name!r} is no number") from None
+        if not np.isfinite(value):
+            raise ExternalError("bad_reward", f"the reward {reward!r} of {self.name!r} is not finite")
+        return value
+
+    def _take_pushed(self) -> tuple[float, bool, Info | None]:
+        pushed = self.reward, self.void, self.info or None
+        self.reward, self.void, self.info = 0.0, False, {}
+        return pushed
+
+
+class Request(NamedTuple):
+    """A checked request for an action."""
+
+    observation: Any
+    mask: Any = None
+    given: Any = None
+
+
+def _ignored(error: ExternalError | None) -> None:
+    """A request of which the outcome is not waited for."""
+
+
+class Forward:
+    """The action for an observation, as soon as the policy has chosen it.
+
+    `await` it in a coroutine; elsewhere call `result`.
+
+    Attributes:
+        version: of the checkpoint that has chosen the action, in ticks; -1: unknown, or not chosen yet.
+    """
+
+    def __init__(self, link: EntityLink) -> None:
+        self._link = link
+        self._lock = threading.Lock()
+        self._action: Any = None
+        self._error: ExternalError | None = None
+        self._waiter: Callable[[], None] | None = None
+        self.done = False
+        self.version = -1
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        if not self.done:
+            future = asyncio.get_running_loop().create_future()
+            self._call_when_done(lambda: self._link.deliver(lambda: _wake(future)))
+            yield from future
+        return self._outcome()
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Waits for the action.
+
+        Args:
+            timeout: in seconds; None: as long as the game may wait.
+
+        Raises:
+            ExternalError: there is no action.
+            TimeoutError: not in time; it may still come.
+            RuntimeError: on the server's loop, which would be blocked for ever.
+        """
+        if not self.done:
+            try:
+                asyncio.get_running_loop()
+            except RuntimeError:
+                pass
+            else:
+                raise RuntimeError("result() would block the server's loop; await the forward in a coroutine")
+            event = threading.Event()
+            self._call_when_done(event.set)
+            if not event.wait(timeout):
+                raise TimeoutError(f"no action after {timeout} s")
+        return self._outcome()
+
+    def answered(self, action: Any, version: int) -> None:
+        """The policy has answered."""
+        self._finish(action, version, None)
+
+    def told(self, error: ExternalError | None) -> None:
+        """The request is taken (None), or will have no answer."""
+        if error is not None:
+            self._finish(None, -1, error)
+
+    def _outcome(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._action
+
+    def _finish(self, action: Any, version: int, error: ExternalError | None) -> None:
+        with self._lock:
+            if self.done:
+                return
+            self._action, self._error, self.version = action, error, version
+            self._link.version = max(self._link.version, version)
+            self.done = True
+            waiter = self._waiter
+        if waiter is not None:
+            waiter()
+
+    def _call_when_done(self, waiter: Callable[[], None]) -> None:
+        with self._lock:
+            if not self.done:
+                self._waiter = waiter
+                return
+        waiter()
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class RemoteModel:
+    """The policy that plays an entity."""
+
+    def __init__(self, link: EntityLink) -> None:
+        self._link = link
+
+    @property
+    def name(self) -> str:
+        """The name of the policy."""
+        return self._link.policy
+
+    @property
+    def entity(self) -> str:
+        """The name of the entity."""
+        return self._link.name
+
+    @property
+    def observation_space(self) -> Space[Any]:
+        """Of the entity."""
+        return self._link.observation_space
+
+    @property
+    def action_space(self) -> Space[Any]:
+        """Of the entity."""
+        return self._link.action_space
+
+    @property
+    def version(self) -> int:
+        """The newest checkpoint that has answered, in ticks; only rises; -1: unknown."""
+        return self._link.version
+
+    def forward(self, observation: Any, *, mask: Any = None) -> Forward:
+        """Asks for an action, without waiting; once per tick and entity.
+
+        Args:
+            observation: the same nest as a sample of the space; lists of numbers are taken for arrays.
+            mask: the allowed actions [n] as 0 and 1; None: all.
+
+        Raises:
+            ExternalError: `bad_observation`, `bad_mask`, `already_asking`, `ended`, `unknown_entity`.
+        """
+        forward = self._link.ask(self._link.prepare(observation, mask))
+        assert forward is not None, "no action was given"
+        return forward
+
+    def record(self, observation: Any, action: Any, *, mask: Any = None) -> None:
+        """Says which action the game has taken by itself, instead of `forward`.
+
+        Raises:
+            ExternalError: as `forward`, and `bad_action`.
+        """
+        self._link.ask(self._link.prepare(observation, mask, action))
+
+    def clone(self, step: int = -1) -> RemoteModel:
+        """The policy as it was at the newest checkpoint up to a tick; it does not change any more.
+
+        Args:
+            step: in ticks; -1: the newest checkpoint.
+
+        Raises:
+            RuntimeError: in training; only a server has checkpoints to choose from.
+        """
+        if self._link.clone is None:
+            raise RuntimeError(
+                "clone() works where a policy is served; in training give the older policy a seat of its own, with "
+                "`load` and `frozen: true`"
+            )
+        return self._link.clone(self._link, step)
+
+
+class RemoteBuffer:
+    """Takes the rewards and the end of an entity; the arena builds its trajectory from them.
+
+    Attributes:
+        dropped: always 0; a learner that falls behind makes games wait.
+    """
+
+    dropped = 0
+
+    def __init__(self, link: EntityLink) -> None:
+        self._link = link
+
+    @property
+    def pushed(self) -> int:
+        """The number of calls of `push`."""
+        return self._link.pushed
+
+    def push(self, reward: float = 0.0, *, info: Mapping[str, Any] | None = None) -> None:
+        """Adds a reward for the last action; before the first action, it counts only for the return.
+
+        Args:
+            reward: adds up until the entity asks again or ends.
+            info: for the algorithm, with the next request.
+
+        Raises:
+            ExternalError: `bad_reward`.
+        """
+        self._link.reward += self._link.checked_reward(reward)
+        self._link.info.update(info or {})
+        self._link.pushed += 1
+
+    def void(self) -> None:
+        """The last action was not carried out; no algorithm learns from it."""
+        self._link.void = True
+
+    def end(
+        self,
+        observation: Any = None,
+        *,
+        truncated: bool = False,
+        outcome: str | None = None,
+        info: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Ends the entity's episode.
+
+        Args:
+            observation: the last one; None: the last one that was shown stands for it.
+            truncated: whether it ends from outside rather than by the game's rules.
+            outcome: `win`, `loss` or `draw`; None: told from the returns.
+            info: for the algorithm.
+
+        Raises:
+            ExternalError: `bad_observation`, `ended`, `already_asking`, `unknown_entity`.
+        """
+        self._link.check()
+        seen = None if observation is None else self._link.fitted_observation(observation)
+        said = dict(info or {}) if outcome is None else {**(info or {}), "outcome": outcome}
+        self._link.end(seen, truncated=truncated, info=said)

@@ -1,0 +1,217 @@
+"""Actors for clients that need no Python: `json` and `raw`. What they refuse changes nothing in the game."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from arena.external.actor import EntityLink, Forward, Request
+from arena.external.codec import EntityCodec
+from arena.external.interface import ExternalError
+from arena.external.samples import as_json
+from arena.game.api import Interface
+
+
+class Starting(NamedTuple):
+    """What the first request of a game says."""
+
+    entities: Sequence[str] | None = None  # that take part; None: all
+    training: bool = True
+
+
+class BuiltinActor:
+    """Base class: its coroutines raise `ExternalError` for what the client may not do, and change nothing then."""
+
+    def __init__(self, links: Sequence[EntityLink]) -> None:
+        self.links = {link.name: link for link in links if link.takes_part}
+
+    @staticmethod
+    def starting(data: bytes) -> Starting:
+        """What the body of the first request says.
+
+        Raises:
+            ExternalError: `bad_body`.
+        """
+        return Starting()
+
+    async def tick(self, data: bytes) -> bytes:
+        """The answer to a request."""
+        raise ExternalError("bad_body")
+
+    async def end(self, data: bytes) -> bytes:
+        """The answer to the last request."""
+        raise ExternalError("bad_body")
+
+
+class _Start(msgspec.Struct, forbid_unknown_fields=True):
+    entities: list[str] | None = None
+    training: bool = True
+
+
+class _Said(msgspec.Struct, forbid_unknown_fields=True):
+    """What is said of one entity, in a tick or at the end."""
+
+    observation: Any = None
+    reward: float = 0.0
+    mask: list[int] | None = None
+    given: Any = None
+    info: dict[str, Any] | None = None
+    end: bool = False
+    truncated: bool = False
+    outcome: Literal["win", "loss", "draw"] | None = None
+
+
+class _Body(_Said, forbid_unknown_fields=True):
+    entities: dict[str, _Said] | None = None
+
+
+_start = msgspec.json.Decoder(_Start)
+_body = msgspec.json.Decoder(_Body)
+_encoder = msgspec.json.Encoder()
+
+
+class JsonActor(BuiltinActor):
+    """Observations, rewards and actions as JSON.
+
+    start: empty, or {"entities": [NAME, ...], "training": true}
+    tick:  {"observation": NEST, "reward": 0.0, "mask": [1, 0], "given": ACTION, "info": {}} -> {"action": NEST}
+    end:   {"reward": 1.0, "observation": NEST, "truncated": false, "outcome": "win"} -> {}
+
+    A game of several entities has {"entities": {NAME: the same, ...}} in both directions; in a tick, `"end": true` ends
+    an entity. An entity without observation is not asked.
+    """
+
+    @staticmethod
+    def starting(data: bytes) -> Starting:
+        """See the class."""
+        said = _decoded(_start, data) if data else _Start()
+        return Starting(said.entities, said.training)
+
+    async def tick(self, data: bytes) -> bytes:
+        """See the class."""
+        body = _decoded(_body, data)
+        forwards = self._tell(body, self._said(body))
+        actions = {}
+        for link, forward in forwards:
+            actions[link.name] = {"action": as_json(link.action_space, await forward)}
+        if body.entities is not None:
+            return _encoder.encode({"entities": actions})
+        return _encoder.encode(next(iter(actions.values()), {}))
+
+    async def end(self, data: bytes) -> bytes:
+        """See the class."""
+        body = _decoded(_body, data) if data else _Body()
+        if body.entities is None and not any(value for value in (body.observation, body.reward, body.outcome)):
+            said = {name: body for name, link in self.links.items() if not link.ended}  # the same for all
+        else:
+            said = self._said(body)
+        for one in said.values():
+            one.end = True
+        self._tell(body, said)
+        return b"{}"
+
+    def _said(self, body: _Body) -> dict[str, _Said]:
+        if body.entities is not None:
+            return body.entities
+        if len(self.links) > 1:
+            raise ExternalError("bad_body", f'several entities: {{"entities": {{{", ".join(self.links)}}}}}')
+        return dict.fromkeys(self.links, body)
+
+    def _tell(self, body: _Body, said: dict[str, _Said]) -> list[tuple[EntityLink, Forward]]:
+        """Checks everything, then tells it; returns the requests that wait for actions."""
+        checked: list[tuple[EntityLink, _Said, Any]] = []
+        for name, one in said.items():
+            link = self.links.get(name)
+            if link is None:
+                raise ExternalError("unknown_entity", f"{name!r}; there are {', '.join(self.links)}")
+            if one.end:
+                link.check()
+                seen = None if one.observation is None else link.fitted_observation(one.observation)
+                checked.append((link, one, seen))
+            elif one.observation is not None:
+                checked.append((link, one, link.prepare(one.observation, one.mask, one.given)))
+            else:
+                link.check()
+                checked.append((link, one, None))
+        forwards = []
+        for link, one, found in checked:
+            link.reward += one.reward
+            link.info.update(one.info or {})
+            if one.end:
+                link.end(found, truncated=one.truncated, info={"outcome": one.outcome} if one.outcome else None)
+            elif found is not None and (forward := link.ask(found)) is not None:
+                forwards.append((link, forward))
+        return forwards
+
+
+def _decoded(decoder: msgspec.json.Decoder[Any], data: bytes) -> Any:
+    try:
+        return decoder.decode(data)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise ExternalError("bad_body", str(error)) from None
+
+
+_REWARD = struct.Struct("<d")
+_TRUNCATED, _SEEN = 1, 2  # bits of an end
+
+
+class RawActor(BuiltinActor):
+    """The bytes of samples, for games of one entity; little-endian, C order, without padding.
+
+    tick: float64 reward, the leaves of the observation, int8 [n] mask if there is one -> the leaves of the action
+    end:  float64 reward, a byte of bits (1: truncated, 2: an observation follows), the leaves -> nothing
+    """
+
+    codec: ClassVar[EntityCodec]  # set in a subclass by `raw_actor`
+
+    async def tick(self, data: bytes) -> bytes:
+        """See the class."""
+        (link,) = self.links.values()
+        size, mask_size = self.codec.observation.size, self.codec.mask_size
+        reward = self._reward(link, data, _REWARD.size + size + mask_size)
+        view = memoryview(data)[_REWARD.size :]
+        link.check()
+        mask = link.fitted_mask(np.frombuffer(view[size:], np.int8)) if mask_size else None
+        link.reward += reward
+        forward = link.ask(Request(self._seen(view[:size]), mask))
+        assert forward is not None, "no action was given"
+        return self.codec.action.pack(await forward, "action", "policy_error")
+
+    async def end(self, data: bytes) -> bytes:
+        """See the class."""
+        (link,) = self.links.values()
+        bits = data[_REWARD.size] if len(data) > _REWARD.size else 0
+        begin = _REWARD.size + 1
+        reward = self._reward(link, data, begin + (self.codec.observation.size if bits & _SEEN else 0))
+        if bits & ~(_TRUNCATED | _SEEN):
+            raise ExternalError("bad_body", f"the bits are {bits}; expected at most {_TRUNCATED | _SEEN}")
+        link.check()
+        seen = link.fitted_observation(self._seen(memoryview(data)[begin:])) if bits & _SEEN else None
+        link.reward += reward
+        link.end(seen, truncated=bool(bits & _TRUNCATED))
+        return b""
+
+    def _reward(self, link: EntityLink, data: bytes, size: int) -> float:
+        if len(data) != size:
+            raise ExternalError("bad_body", f"{len(data)} bytes; expected {size}")
+        return link.checked_reward(_REWARD.unpack_from(data)[0])
+
+    def _seen(self, data: memoryview) -> Any:
+        return self.codec.observation.unpack(data, f"observation of {self.codec.name!r}", "bad_observation")
+
+
+def raw_actor(interface: Interface) -> type[RawActor]:
+    """The class of raw actors for such games.
+
+    Raises:
+        ConfigError: there are several entities, or a space has no fixed layout.
+    """
+    from arena.errors import ConfigError
+
+    if len(interface.entities) != 1:
+        raise ConfigError(f"raw is for games of one entity; there are {', '.join(interface.entities)}; use json")
+    return type("RawActor", (RawActor,), {"codec": EntityCodec(interface, 0)})

@@ -1,0 +1,129 @@
+"""What a server of games says about itself: metrics for Prometheus, and its description in OpenAPI 3.1."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+class Histogram:
+    """Counts of values up to each bound, as Prometheus has them."""
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def add(self, value: float) -> None:
+        """Counts a value."""
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def lines(self, name: str) -> Iterable[str]:
+        """The text of this histogram."""
+        yield f"# TYPE {name} histogram"
+        total = 0
+        for bound, count in zip((*self._bounds, "+Inf"), self._counts, strict=True):
+            total += count
+            yield f'{name}_bucket{{le="{bound}"}} {total}'
+        yield f"{name}_sum {self._sum!r}"
+        yield f"{name}_count {total}"
+
+
+class Metrics:
+    """The counters of a server.
+
+    Attributes:
+        begun: games.
+        ended: games, by their own word.
+        lost: other ends of games, by reason.
+        requests: by kind and status.
+        answer_seconds: from request to answer.
+        batch_rows: rows that were answered together.
+        versions: of the policies, by name; -1: unknown.
+    """
+
+    def __init__(self) -> None:
+        self.begun = self.ended = 0
+        self.lost: Counter[str] = Counter()
+        self.requests: Counter[tuple[str, int]] = Counter()
+        self.answer_seconds, self.batch_rows = Histogram(_SECONDS), Histogram(_ROWS)
+        self.versions: dict[str, int] = {}
+
+    def text(self, held: int) -> str:
+        """The metrics in the text format of Prometheus 0.0.4; `held` is the number of games that go on."""
+        lines = ["# TYPE arena_games_held gauge", f"arena_games_held {held}"]
+        for name, count in (("begun", self.begun), ("ended", self.ended)):
+            lines += [f"# TYPE arena_games_{name}_total counter", f"arena_games_{name}_total {count}"]
+        lines.append("# TYPE arena_games_lost_total counter")
+        lines += [f'arena_games_lost_total{{reason="{reason}"}} {count}' for reason, count in sorted(self.lost.items())]
+        lines.append("# TYPE arena_requests_total counter")
+        for (kind, status), count in sorted(self.requests.items()):
+            lines.append(f'arena_requests_total{{kind="{kind}",status="{status}"}} {count}')
+        lines += self.answer_seconds.lines("arena_answer_seconds")
+        lines += self.batch_rows.lines("arena_batch_rows")
+        lines.append("# TYPE arena_policy_version gauge")
+        for policy, version in sorted(self.versions.items()):
+            label = policy.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+            lines.append(f'arena_policy_version{{policy="{label}"}} {version}')
+        return "\n".join(lines) + "\n"
+
+
+def openapi(max_body: int, statuses: Mapping[int, Sequence[str]]) -> dict[str, Any]:
+    """The description of the server.
+
+    Args:
+        max_body: the largest body in bytes.
+        statuses: the codes of each error's status.
+    """
+    binary = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+    error = {
+        "type": "object",
+        "required": ["error", "detail", "game_id"],
+        "properties": {
+            "error": {"type": "string"},
+            "detail": {"type": "string"},
+            "game_id": {"type": ["string", "null"]},
+            "reason": {"type": "string"},
+        },
+    }
+    answers: dict[str, Any] = {"200": {"description": "the answer of the actor", "content": binary}}
+    for status, codes in sorted(statuses.items()):
+        answers[str(status)] = {
+            "description": ", ".join(codes),
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+        }
+    headers = [
+        _header("step_kind", True, {"type": "string", "enum": ["start", "tick", "end", "auto"]}),
+        _header("game_id", False, {"type": "string", "minLength": 1, "maxLength": 256, "pattern": "^[!-~]+$"}),
+        _header("token", False, {"type": "string"}),
+    ]
+    text = {"200": {"description": "", "content": {"text/plain": {"schema": {"type": "string"}}}}}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "arena: games that ask for actions", "version": "1"},
+        "paths": {
+            "/step": {
+                "post": {
+                    "summary": "One step of one game",
+                    "parameters": headers,
+                    "requestBody": {"description": f"at most {max_body} bytes", "content": binary},
+                    "responses": answers,
+                }
+            },
+            "/healthz": {"get": {"summary": "Whether the server listens", "responses": text}},
+            "/readyz": {"get": {"summary": "Whether games may begin", "responses": text}},
+            "/metrics": {"get": {"summary": "Metrics for Prometheus", "responses": text}},
+            "/openapi.json": {"get": {"summary": "This description", "responses": {"200": {"description": ""}}}},
+        },
+        "components": {"schemas": {"Error": error}},
+    }
+
+
+def _header(name: str, required: bool, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "header", "required": required, "schema": schema}

@@ -1,0 +1,85 @@
+"""Samples that people write (lists, numbers, mappings) as samples of a space, and as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.spaces import Space
+from numpy.typing import NDArray
+
+from arena.external.interface import Code, ExternalError
+from arena.game.spaces import keeps_values
+
+_EXACT = 2**53  # up to here a float64 holds every whole number
+
+
+def fitted(space: Space[Any], written: Any, what: str, code: Code) -> Any:
+    """A sample of the space from arrays, numbers, lists or mappings of these; always a copy.
+
+    Args:
+        space: a space with a fixed layout.
+        written: the same nest as a sample.
+        what: what it is, for the error.
+        code: of the error.
+
+    Raises:
+        ExternalError: a part is missing or unknown, has another shape, would be rounded, or is not finite; the message
+            names it.
+    """
+    if isinstance(space, spaces.Dict):
+        if not isinstance(written, dict):
+            raise ExternalError(code, f"{what}: {type(written).__name__}; expected a mapping with {_keys(space)}")
+        for key in space.spaces:
+            if key not in written:
+                raise ExternalError(code, f"{what}[{key!r}] is missing; expected {_keys(space)}")
+        for key in written:
+            if key not in space.spaces:
+                raise ExternalError(code, f"{what}[{key!r}] is unknown; expected {_keys(space)}")
+        return {key: fitted(part, written[key], f"{what}[{key!r}]", code) for key, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        if not isinstance(written, (list, tuple)) or len(written) != len(space.spaces):
+            raise ExternalError(code, f"{what}: {type(written).__name__}; expected {len(space.spaces)} items")
+        return tuple(fitted(part, written[i], f"{what}[{i}]", code) for i, part in enumerate(space.spaces))
+    try:
+        array = np.asarray(written)
+    except ValueError:  # lists of different lengths
+        raise ExternalError(code, f"{what}: lists of different lengths; expected {space.dtype} {space.shape}") from None
+    dtype = space.dtype
+    assert dtype is not None, "the space has a fixed layout"
+    if array.shape != space.shape or array.dtype.kind not in "biuf" or not _keeps(array, dtype):
+        found = f"{array.dtype} {array.shape}"
+        raise ExternalError(code, f"{what}: {found}; expected {dtype} {space.shape} of {space}")
+    with np.errstate(over="ignore"):  # a number beyond the dtype becomes infinite
+        typed = np.array(array, dtype)
+    if typed.dtype.kind == "f" and not np.isfinite(typed).all():
+        raise ExternalError(code, f"{what}: numbers that are not finite, or too large for {dtype}")
+    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)) and not space.contains(typed[()]):
+        raise ExternalError(code, f"{what}: {written!r} is not in {space}")
+    return typed[()] if isinstance(space, spaces.Discrete) else typed
+
+
+def _keeps(array: NDArray[Any], dtype: np.dtype[Any]) -> bool:
+    """Whether the conversion is meant: whole numbers for whole numbers, any numbers for floating-point numbers."""
+    if array.dtype == dtype or dtype.kind == "f":
+        return array.dtype.kind != "b"
+    if array.dtype.kind == "b":
+        return dtype.kind == "b" or dtype == np.int8  # flags of a MultiBinary
+    if array.dtype.kind == "f":
+        whole = (array == np.trunc(array)) & (np.abs(array) <= _EXACT)
+        return bool(whole.all()) and keeps_values(array.astype(np.int64), dtype)
+    return keeps_values(array, dtype)
+
+
+def _keys(space: spaces.Dict) -> str:
+    return ", ".join(space.spaces)
+
+
+def as_json(space: Space[Any], sample: Any) -> Any:
+    """A sample as numbers, lists and mappings."""
+    if isinstance(space, spaces.Dict):
+        return {key: as_json(part, sample[key]) for key, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return [as_json(part, item) for part, item in zip(space.spaces, sample, strict=True)]
+    return np.asarray(sample).tolist()

@@ -1,0 +1,135 @@
+"""Models: what chooses the actions of a policy for the rows that ask, in one process and without learning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.game.spaces import flatten, leaves_of, unflatten
+from arena.serving.policy import Policy
+
+Random = Sequence[np.random.Generator] | None
+
+
+class Model(Protocol):
+    """A policy at one checkpoint.
+
+    Attributes:
+        version: the tick of the checkpoint; -1: there is none.
+        engine: what computes it.
+        memory_size: numbers that a row remembers.
+    """
+
+    version: int
+    engine: str
+    memory_size: int
+
+    def begin(self, row: int) -> None:
+        """A game begins in a row; for models that keep a state of their own."""
+        ...
+
+    def act(
+        self,
+        rows: NDArray[np.intp],
+        observations: Any,
+        masks: NDArray[np.int8] | None,
+        memory: NDArray[np.float32],
+        random: Random,
+    ) -> tuple[Any, NDArray[np.float32]]:
+        """The actions of some rows.
+
+        Args:
+            rows: [K] their numbers.
+            observations: a batched sample [K, ...].
+            masks: [K, mask_size] the allowed actions; None: all.
+            memory: [K, memory_size]; zeros at the beginning of a game.
+            random: a generator for each row; None: the best actions.
+
+        Returns:
+            a batched action [K, ...], and the memory after it.
+        """
+        ...
+
+
+class PureModel:
+    """A model that is a function: of algorithms that have `served()`."""
+
+    engine = "torch"
+
+    def __init__(self, policy: Policy) -> None:
+        self._served = policy.algorithm.served()
+        self.memory_size: int = self._served.memory_size
+        self.version = -1 if policy.ticks is None else policy.ticks
+
+    def begin(self, row: int) -> None:
+        """Nothing: the server keeps the memory."""
+
+    def act(
+        self,
+        rows: NDArray[np.intp],
+        observations: Any,
+        masks: NDArray[np.int8] | None,
+        memory: NDArray[np.float32],
+        random: Random,
+    ) -> tuple[Any, NDArray[np.float32]]:
+        """See `Model`."""
+        acted: tuple[Any, NDArray[np.float32]] = self._served.act(observations, masks, memory, random)
+        return acted
+
+
+class ActorModel:
+    """A model of an algorithm that has `actor()` alone, which acts in all rows and keeps their state.
+
+    Args:
+        policy: the policy.
+        rows: all that there are.
+        greedy: the best actions rather than sampled ones; its draws are not by game.
+    """
+
+    engine = "actor"
+    memory_size = 0
+
+    def __init__(self, policy: Policy, rows: int, *, greedy: bool) -> None:
+        self.version = -1 if policy.ticks is None else policy.ticks
+        self._act = policy.actor(rows, greedy=greedy)
+        self._space, self._action_space = policy.observation_space, policy.action_space
+        self._leaves = [np.zeros((rows, *leaf.shape), leaf.dtype) for leaf in leaves_of(self._space)]
+        self._begun = np.zeros(rows, np.bool_)
+
+    def begin(self, row: int) -> None:
+        """The actor forgets what it knows of the row."""
+        self._begun[row] = True
+
+    def act(
+        self,
+        rows: NDArray[np.intp],
+        observations: Any,
+        masks: NDArray[np.int8] | None,
+        memory: NDArray[np.float32],
+        random: Random,
+    ) -> tuple[Any, NDArray[np.float32]]:
+        """See `Model`."""
+        for leaf, seen in zip(self._leaves, flatten(self._space, observations), strict=True):
+            leaf[rows] = seen
+        active = np.zeros(len(self._begun), np.bool_)
+        active[rows] = True
+        infos: dict[str, Any] = {"active": active}
+        if self._begun.any():
+            infos["_final_obs"] = self._begun.copy()
+            self._begun[:] = False
+        if masks is not None:
+            infos["action_mask"] = np.ones((len(active), masks.shape[1]), np.int8)
+            infos["action_mask"][rows] = masks
+        actions = self._act(unflatten(self._space, self._leaves), infos)
+        chosen = [leaf[rows] for leaf in flatten(self._action_space, actions)]
+        return unflatten(self._action_space, chosen), memory
+
+
+def model_of(policy: Policy, rows: int, *, greedy: bool) -> Model:
+    """The model of a policy that plays in so many rows."""
+    if getattr(policy.algorithm, "served", None) is not None:
+        return PureModel(policy)
+    return ActorModel(policy, rows, greedy=greedy)

@@ -1,0 +1,157 @@
+"""Plays the entities of one policy in all games that are served: one batch of those that ask."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.game.api import Interface
+from arena.game.spaces import flatten, unflatten
+from arena.serving.models import Model
+
+_log = logging.getLogger(__name__)
+
+
+class Player:
+    """The entities of one policy.
+
+    Args:
+        name: of the policy.
+        model: chooses the actions; may be replaced by `take`.
+        entities: the indices of the policy's entities, which have the same spaces.
+        interface: of the games.
+        slots: of games at the same time.
+        seed: of the draws; None: the best actions.
+        max_batch: rows that are computed together.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        model: Model,
+        entities: Sequence[int],
+        interface: Interface,
+        slots: int,
+        *,
+        seed: int | None,
+        max_batch: int,
+    ) -> None:
+        self.name, self.model, self.entities = name, model, list(entities)
+        self._seed, self._max_batch = seed, max_batch
+        self._observation_space = interface.observation_spaces[self.entities[0]]
+        self._action_space = interface.action_spaces[self.entities[0]]
+        rows = slots * len(self.entities)
+        self._memory = np.zeros((rows, model.memory_size), np.float32)
+        self._random: list[np.random.Generator | None] = [None] * rows
+
+    def take(self, model: Model) -> None:
+        """Replaces the model by that of another checkpoint; what games remember stays."""
+        self.model = model
+
+    def begin(self, slot: int, game: str) -> None:
+        """A game begins in a slot; its draws depend on the seed and on its name alone."""
+        for place, entity in enumerate(self.entities):
+            row = slot * len(self.entities) + place
+            self._memory[row] = 0.0
+            self.model.begin(row)
+            if self._seed is not None:
+                key = int.from_bytes(hashlib.sha256(game.encode()).digest()[:8], "little")
+                self._random[row] = np.random.default_rng([self._seed, entity, key])
+
+    def act(
+        self,
+        asks: NDArray[np.bool_],
+        observations: Sequence[Any],
+        masks: Sequence[NDArray[np.int8] | None],
+        actions: Sequence[Any],
+    ) -> list[int]:
+        """Writes the actions of the rows that ask.
+
+        Args:
+            asks: [L, E] by slot and entity.
+            observations: by entity, a batched sample [L, ...].
+            masks: by entity, [L, mask_size] or None.
+            actions: by entity, a batched action [L, ...] that is written to.
+
+        Returns:
+            the slots on which the model has failed.
+        """
+        slots = [np.flatnonzero(asks[:, entity]) for entity in self.entities]
+        rows = np.concatenate([found * len(self.entities) + place for place, found in enumerate(slots)])
+        if not len(rows):
+            return []
+        seen = self._gathered(self._observation_space, observations, slots)
+        given = [masks[entity] for entity in self.entities]
+        allowed = None
+        if given[0] is not None:
+            allowed = np.concatenate(
+                [mask[found] for mask, found in zip(given, slots, strict=True) if mask is not None]
+            )
+        failed: list[int] = []
+        chosen: list[list[NDArray[Any]]] = []  # by batch the leaves of its actions
+        kept: list[NDArray[np.intp]] = []  # positions in `rows` of these
+        for begin in range(0, len(rows), self._max_batch):
+            batch = np.arange(begin, min(begin + self._max_batch, len(rows)))
+            try:
+                parts = [(batch, self._compute(rows, seen, allowed, batch))]
+            except Exception:
+                parts = []
+                for position in batch:
+                    one = np.array([position])
+                    try:
+                        parts.append((one, self._compute(rows, seen, allowed, one)))
+                    except Exception:
+                        _log.exception("policy %r has failed on one observation", self.name)
+                        failed.append(int(rows[position]) // len(self.entities))
+            for which, leaves in parts:
+                kept.append(which)
+                chosen.append(leaves)
+        if kept:
+            self._write(
+                actions, rows[np.concatenate(kept)], [np.concatenate(leaf) for leaf in zip(*chosen, strict=True)]
+            )
+        return failed
+
+    def _compute(
+        self,
+        rows: NDArray[np.intp],
+        seen: Sequence[NDArray[Any]],
+        allowed: NDArray[np.int8] | None,
+        batch: NDArray[np.intp],
+    ) -> list[NDArray[Any]]:
+        """The leaves of the actions of a batch of positions; what they remember is kept."""
+        which = rows[batch]
+        random = None if self._seed is None else [self._generator(row) for row in which.tolist()]
+        acted, memory = self.model.act(
+            which,
+            unflatten(self._observation_space, [leaf[batch] for leaf in seen]),
+            None if allowed is None else allowed[batch],
+            self._memory[which],
+            random,
+        )
+        if self.model.memory_size:
+            self._memory[which] = memory
+        return flatten(self._action_space, acted)
+
+    def _generator(self, row: int) -> np.random.Generator:
+        generator = self._random[row]
+        assert generator is not None, "its game has begun"
+        return generator
+
+    def _gathered(self, space: Any, batches: Sequence[Any], slots: Sequence[NDArray[np.intp]]) -> list[NDArray[Any]]:
+        parts = [
+            [leaf[found] for leaf in flatten(space, batches[entity])]
+            for entity, found in zip(self.entities, slots, strict=True)
+        ]
+        return [np.concatenate(leaf) for leaf in zip(*parts, strict=True)] if len(parts) > 1 else parts[0]
+
+    def _write(self, actions: Sequence[Any], rows: NDArray[np.intp], leaves: Sequence[NDArray[Any]]) -> None:
+        for place, entity in enumerate(self.entities):
+            own = rows % len(self.entities) == place
+            for into, leaf in zip(flatten(self._action_space, actions[entity]), leaves, strict=True):
+                into[rows[own] // len(self.entities)] = leaf[own]

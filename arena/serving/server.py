@@ -1,0 +1,192 @@
+"""Serves policies to games that ask for actions, without learning, in one process.
+
+The games come in through the same connections and the same table of slots as in training; there are no ticks of a run:
+whatever asks when the table is looked at is answered together, policy by policy.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.external.connection import Connection
+from arena.external.slots import Game, Slots, Tick
+from arena.game.spaces import empty_batch
+from arena.plan.plan import MatchPlan
+from arena.records.episode import episode_line
+from arena.records.journal import Journal
+from arena.records.metrics import EpisodeRow, plain
+from arena.roles.environment.game_tracker import GameTracker
+from arena.serving.player import Player
+
+_log = logging.getLogger(__name__)
+
+_REPORT_S = 60.0
+_COUNTS_S = 10.0  # between two lines of games.jsonl
+
+
+class Server:
+    """Answers the games of one connection.
+
+    Args:
+        connection: open, and paused.
+        match: what is played: its seats say which policy plays which entities.
+        players: the policies.
+        drain_s: as long as running games may go on after `stop`.
+        games: so many games are played, then it ends; None: until `stop`.
+        records: a folder for `episodes.jsonl` and `games.jsonl`; None: nothing is recorded.
+        say: takes a line for the user.
+
+    Attributes:
+        episodes: of the games that are over, if `games` is given.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        match: MatchPlan,
+        players: Sequence[Player],
+        *,
+        drain_s: float,
+        games: int | None,
+        records: Path | None,
+        say: Callable[[str], None],
+    ) -> None:
+        self._connection, self._match, self._players = connection, match, players
+        self._drain_s, self._limit, self._say = drain_s, games, say
+        self.interface = connection.games.interface
+        self.table: Slots = connection.table
+        self.table.most = games
+        self.tick: Tick
+        self.episodes: list[EpisodeRow] = []
+        self._ticks = 0
+        self._finished: list[Game] = []
+        entities = {entity: number for number, entity in enumerate(self.interface.entities)}
+        seats = [tuple(entities[str(entity)] for entity in seat.entities) for seat in match.seats]
+        self._tracker = GameTracker(self, match, seats, ())
+        self._journal = None if records is None else Journal(records / "episodes.jsonl")
+        self._counts = None if records is None else Journal(records / "games.jsonl")
+        self._actions = [empty_batch(space, match.lanes) for space in self.interface.action_spaces]
+        self._held: list[Game | None] = [None] * match.lanes
+        self._bell = threading.Event()
+        connection.bell = self._bell.set
+        self._calls: list[Callable[[], None]] = []
+        self._stopped = False
+
+    def stop(self) -> None:
+        """No game may begin any more; `run` returns when those that run have ended. Any thread may call it."""
+        self._stopped = True
+        self._bell.set()
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Calls a function between two batches. Any thread may call it."""
+        self._calls.append(function)
+        self._bell.set()
+
+    def run(self) -> None:
+        """Serves until it is stopped, all games were played, or no game will come any more."""
+        games, table = self._connection.games, self.table
+        self._connection.pause(False)
+        drains, deadline = False, None
+        report_at = count_at = time.monotonic()
+        while True:
+            self._bell.clear()
+            calls, self._calls = self._calls, []
+            for call in calls:
+                call()
+            again = games.poll(table)
+            for slot, reason in table.overdue():
+                table.lose(slot, reason)
+                games.drop(slot, reason)
+            tick = table.form()
+            now = time.monotonic()
+            if tick is not None:
+                self._answer(tick)
+            if now >= count_at + _COUNTS_S:
+                count_at = now
+                self._count()
+            if now >= report_at + _REPORT_S:
+                report_at = now
+                self._report()
+            enough = self._limit is not None and table.counts.begun >= self._limit
+            if not drains and (self._stopped or enough or games.exhausted):
+                drains = True
+                if (drain := getattr(games, "drain", None)) is not None:
+                    drain()
+            if self._stopped and deadline is None:
+                table.most, deadline = 0, now + self._drain_s
+            if tick is not None:
+                continue
+            if drains and (table.held == 0 or (deadline is not None and now >= deadline)):
+                break
+            waits = [one for one in (again, table.seconds()) if one is not None]
+            waits += [at - now for at in (report_at + _REPORT_S, count_at + _COUNTS_S, deadline) if at is not None]
+            self._bell.wait(max(0.0, min(waits)))
+        self._count()
+        self._report()
+
+    def close(self) -> None:
+        """Ends all games and frees all resources."""
+        self._connection.close("over")
+        for journal in (self._journal, self._counts):
+            if journal is not None:
+                journal.close()
+
+    def take_finished(self) -> list[Game]:
+        """The accounts of games that are over, each once."""
+        finished, self._finished = self._finished, []
+        return finished
+
+    def _answer(self, tick: Tick) -> None:
+        """Answers those that ask."""
+        self.tick = tick
+        self._ticks += 1
+        table, games, frame = self.table, self._connection.games, tick.begun
+        assert frame.outside is not None, "external games have it"
+        asks = frame.active & ~frame.outside.given
+        for slot in np.flatnonzero(asks.any(axis=1)).tolist():
+            game = table.game(slot)
+            if game is not self._held[slot]:
+                self._held[slot] = game
+                for player in self._players:
+                    player.begin(slot, game.name)
+        versions = [-1] * len(self.interface.entities)
+        for player in self._players:
+            failed = player.act(asks, frame.observations, frame.masks, self._actions)
+            for entity in player.entities:
+                versions[entity] = player.model.version
+            for slot in {*failed}:
+                table.lose(slot, "policy_error")
+                games.drop(slot, "policy_error")
+        answers = table.answers(self._actions, versions)
+        if len(answers.slots):
+            games.answer(answers)
+        if tick.finished:
+            self._finished += tick.finished
+            self._record(tick.over)
+
+    def _record(self, over: NDArray[np.bool_]) -> None:
+        rows = [plain(record) for record in self._tracker.finish(over, self._ticks)]
+        if self._limit is not None:
+            self.episodes += rows
+        if self._journal is not None:
+            self._journal.extend([episode_line(row) for row in rows])
+            self._journal.flush()
+
+    def _count(self) -> None:
+        if self._counts is not None:
+            self._counts.extend([self._connection.counts(self._match.match, self._ticks)])
+            self._counts.flush()
+
+    def _report(self) -> None:
+        counts = self.table.counts
+        self._say(
+            f"{self.table.held} of {self.table.size} slots, {counts.begun} games begun, {counts.ended} ended, "
+            f"{counts.lost} lost; {counts.asks} actions in {self._ticks} batches"
+        )

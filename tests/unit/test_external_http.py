@@ -1,0 +1,726 @@
+"""Games over HTTP, row by row of the contract, by connections that know nothing but bytes."""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import requests
+from gymnasium.spaces import Box, Dict, Discrete
+
+import external_actors
+from arena.errors import ConfigError
+from arena.external.http import HttpGames
+from arena.game.api import Interface
+from arena.plan.plan import TickRules
+from arena.testing import check_external_games
+from external_actors import ONE, HttpWire, Reply, chunked, play_http, request
+from external_connections import INTERFACE, Playing, entities_of
+
+SEEN = b'{"observation": [1, 2]}'
+
+
+def server(
+    actor: str = "json", slots: int = 2, rules: TickRules | None = None, actions: Sequence[Any] = (2,), **options: Any
+) -> Playing:
+    own = {"port": 0, "actor": actor} | ({"entities": ONE} if actor in ("json", "raw") else {}) | options
+    return Playing(HttpGames(**own), slots, rules or TickRules(max_delay_s=0.0), actions)
+
+
+def actor(name: str, slots: int = 2, rules: TickRules | None = None, **options: Any) -> Playing:
+    return server(f"external_actors:{name}", slots, rules, **options)
+
+
+@pytest.fixture
+def playing() -> Iterator[Playing]:
+    with server() as one:
+        yield one
+
+
+@pytest.fixture
+def wire(playing: Playing) -> Iterator[HttpWire]:
+    with HttpWire(playing.games.address) as one:
+        yield one
+
+
+@pytest.mark.slow
+def test_http_keeps_the_contract_of_connections() -> None:
+    entities = entities_of(INTERFACE)
+    check_external_games(lambda: HttpGames(port=0, entities=entities), play_http, limit_s=60.0)
+
+
+# --- requests -------------------------------------------------------------------------------------------------------
+
+
+def test_a_game_from_start_to_end(playing: Playing, wire: HttpWire) -> None:
+    start = wire.step("start")
+    assert (start.status, start.body) == (200, b"Game started.")
+    assert start.headers == {"content-type": "application/octet-stream", "content-length": "13"}
+    assert wire.step("tick", data=SEEN).body == b'{"action":2}'
+    assert wire.step("tick", data=b'{"observation": [1, 2], "reward": 0.5, "mask": [0, 0, 1]}').status == 200
+    assert wire.step("end", data=b'{"reward": 1.5, "outcome": "win"}').body == b"{}"
+    game = playing.account()
+    assert (game.name, game.returns.tolist(), game.lengths.tolist(), game.outcomes) == ("g", [2.0], [2], {0: "win"})
+    assert game.terminated
+    assert not game.lost
+
+
+CASES: dict[str, tuple[bytes, str | None]] = {
+    "other path": (request("tick", path="/other"), "not_found"),
+    "path before method": (request("tick", path="/other", method="GET"), "not_found"),
+    "get": (request("tick", method="GET"), "method_not_allowed"),
+    "put": (request("tick", method="PUT"), "method_not_allowed"),
+    "no kind": (request(None), "missing_step_kind"),
+    "kind before game": (request(None, None), "missing_step_kind"),
+    "empty kind": (request(""), "bad_step_kind"),
+    "other kind": (request("stop"), "bad_step_kind"),
+    "case of kind": (request("Start"), "bad_step_kind"),
+    "bad kind before game": (request("tock", None), "bad_step_kind"),
+    "no game": (request("start", None), "missing_game_id"),
+    "empty game": (request("start", ""), "bad_game_id"),
+    "long game": (request("start", "x" * 257), "bad_game_id"),
+    "space in game": (request("start", "a b"), "bad_game_id"),
+    "letters in game": (request("start", "ä"), "bad_game_id"),
+    "two games": (request("start", "a", b"", "game_id: b"), "conflicting_headers"),
+    "two spellings": (request("start", "a", b"", "X-Game-Id: b"), "conflicting_headers"),
+    "two kinds": (request("start", "a", b"", "step-kind: end"), "conflicting_headers"),
+    "unknown game": (request("tick", "other"), "unknown_game"),
+    "unknown end": (request("end", "other"), "unknown_game"),
+    "case of game": (request("tick", "G"), "unknown_game"),
+    "session is no game": (request("start", None, b"", "session: a"), "missing_game_id"),
+    "the same twice": (request("tick", "g", SEEN, "game-id: g", "Step-Kind: tick"), None),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_wrong_requests_are_refused_and_the_game_goes_on(case: str, wire: HttpWire) -> None:
+    wire.step("start")
+    sent, code = CASES[case]
+    wire.send(sent)
+    reply = wire.read()
+    if code is None:
+        assert reply.status == 200
+    else:
+        said = json.loads(reply.body)
+        assert list(said)[:3] == ["error", "detail", "game_id"]
+        assert said["error"] == code
+        assert ("reason" in said) == (code == "unknown_game")
+        assert reply.headers["content-type"] == "application/json"
+        assert (reply.headers.get("allow") == "POST") == (reply.status == 405)
+    assert wire.step("tick", data=SEEN).status == 200
+
+
+@pytest.mark.parametrize("spelling", ["game_id", "GAME_ID", "game-id", "X-Game-Id", "x_game_id"])
+def test_both_spellings_of_headers_mean_the_same(spelling: str, wire: HttpWire) -> None:
+    wire.send(request("start", None, b"", f"{spelling}: a"))
+    assert wire.read().status == 200
+    assert wire.step("tick", "a", SEEN).status == 200
+
+
+def test_later_dialect_has_other_names() -> None:
+    with server(dialect="later") as playing, HttpWire(playing.games.address) as wire:
+        wire.send(request("start", None, b"", "session: a"))
+        assert wire.read().status == 200
+        wire.send(request("tick", None, SEEN, "X-Session: a"))
+        assert wire.read().status == 200
+        wire.send(request(None, None, SEEN))  # auto
+        assert wire.read().body == b'{"action":2}'
+        wire.send(request("stop", None, b"", "session: a"))
+        assert wire.read().status == 200
+        assert wire.step("tick", "a").error == "unknown_game"
+
+
+MIB = bytes(range(256)) * 4096
+
+
+@pytest.mark.parametrize("data", [b"", b"x", MIB], ids=["empty", "small", "1 MiB"])
+@pytest.mark.parametrize("how", ["keep-alive", "new", "chunked", "1.0", "expect", "pipelined", "in pieces"])
+def test_bodies_arrive_however_they_are_sent(how: str, data: bytes) -> None:
+    with actor("Echo") as playing, HttpWire(playing.games.address) as wire:
+        wire.step("start")
+        if how == "chunked":
+            wire.send(request("tick", "g", b"", "Transfer-Encoding: chunked") + (chunked(data)))
+            assert wire.read().body == data
+        elif how == "expect":
+            top, _, _ = request("tick", "g", data, "Expect: 100-continue").partition(b"\r\n\r\n")
+            wire.send(top + b"\r\n\r\n")
+            assert wire.read().status == 100
+            wire.send(data)
+            assert wire.read().body == data
+        elif how == "pipelined":
+            wire.send(request("tick", "g", data) * 3 + request("tick", "g", b"last"))
+            assert [wire.read().body for _ in range(4)] == [data] * 3 + [b"last"]
+        elif how == "in pieces":
+            whole = request("tick", "g", data)
+            for at in range(0, 300, 7):
+                wire.send(whole[at : at + 7])
+            wire.send(whole[301:] if len(whole) < 300 else whole[at + 7 :])
+            assert wire.read().body == data
+        elif how == "keep-alive":
+            assert [wire.step("tick", data=data).body for _ in range(3)] == [data] * 3
+        else:
+            for _ in range(3):
+                with HttpWire(playing.games.address) as other:
+                    version = "1.0" if how == "1.0" else "1.1"
+                    other.send(request("tick", "g", data, "connection: close", version=version))
+                    assert other.read().body == data
+                    assert other.at_end()
+
+
+def test_answers_of_actors_are_sent_as_they_are() -> None:
+    with actor("Balancer") as playing, HttpWire(playing.games.address) as wire:
+        wire.step("start")
+        for word, body in (("none", b""), ("text", "ü".encode()), ("array", b"a"), ("view", b"v")):
+            assert wire.step("tick", data=f"return {word}".encode()).body == body
+
+
+def test_start_waits_until_the_actor_is_made_and_has_its_reply() -> None:
+    with actor("Echo", config={"depth": 3}) as playing, HttpWire(playing.games.address) as wire:
+        assert wire.step("start", data=b"now").body == b"started now"
+        assert wire.step("end", data=b"here").body == b"ended here"
+
+
+def test_too_large_bodies_are_refused() -> None:
+    with server(max_body=1024) as playing:
+        for sent in (
+            request("tick", "g", b"")[:-4] + b"\r\ncontent-length: 1025\r\n\r\n",
+            request("tick", "g", b"", "Transfer-Encoding: chunked") + chunked(bytes(1025)),
+        ):
+            with HttpWire(playing.games.address) as wire:
+                wire.step("start", "g")
+                sent = sent.replace(b"content-length: 0\r\n", b"")
+                wire.send(sent)
+                reply = wire.read()
+                assert (reply.status, reply.error, reply.headers["connection"]) == (413, "too_large", "close")
+                assert wire.at_end()
+            with HttpWire(playing.games.address) as wire:
+                assert wire.step("tick", "g", SEEN).status == 200  # untouched
+
+
+def test_token_is_needed_where_there_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("secret\n")
+    path.chmod(0o600)
+    with server(token_file=str(path)) as playing, HttpWire(playing.games.address) as wire:
+        wrong = wire.step("start")
+        assert (wrong.status, wrong.error, wrong.headers["www-authenticate"]) == (401, "unauthorized", "Bearer")
+        assert wire.step(None, None).error == "unauthorized"  # before the headers
+        assert wire.step("start", "g", b"", "token: other").error == "unauthorized"
+        assert wire.step("start", "g", b"", "token: secret").status == 200
+        assert wire.step("tick", "g", SEEN, "Authorization: Bearer secret").status == 200
+        for path_, status in (("/healthz", 200), ("/readyz", 200), ("/metrics", 401), ("/openapi.json", 401)):
+            wire.send(request(None, None, path=path_, method="GET"))
+            assert wire.read().status == status
+
+
+def test_pages_beside_the_steps(playing: Playing, wire: HttpWire) -> None:
+    wire.step("start")
+    wire.step("tick", data=SEEN)
+    bodies = {}
+    for path in ("/healthz", "/readyz", "/metrics", "/openapi.json"):
+        wire.send(request(None, None, path=path, method="HEAD"))
+        assert wire.read(head=True).status == 200
+        wire.send(request(None, None, path=path, method="GET"))
+        bodies[path] = wire.read().body.decode()
+        wire.send(request(None, None, path=path))
+        assert (reply := wire.read()).status == 405
+        assert reply.headers["allow"] == "GET, HEAD"
+    assert bodies["/healthz"] == "ok"
+    for line in ("arena_games_held 1", "arena_games_begun_total 1", 'arena_requests_total{kind="tick",status="200"} 1'):
+        assert line in bodies["/metrics"].splitlines()
+    assert json.loads(bodies["/openapi.json"])["openapi"] == "3.1.0"
+
+
+def test_games_begin_when_the_run_has_begun() -> None:
+    games = HttpGames(port=0, entities=ONE)
+    games.open(1, lambda: None)
+    try:
+        with HttpWire(games.address) as wire:
+            reply = wire.step("start")
+            assert (reply.status, reply.error, reply.headers["retry-after"]) == (503, "not_ready", "1")
+            wire.send(request(None, None, path="/readyz", method="GET"))
+            assert wire.read().status == 503
+            assert wire.step("auto").error == "not_ready"
+    finally:
+        games.close("over")
+
+
+# --- games ----------------------------------------------------------------------------------------------------------
+
+
+def test_names_slots_and_ends(playing: Playing, wire: HttpWire) -> None:
+    assert wire.step("start", "a").status == 200
+    assert (wire.step("start", "a").status, wire.step("start", "a").error) == (409, "already_started")
+    assert wire.step("start", "b").status == 200
+    full = wire.step("start", "c")
+    assert (full.status, full.error, full.headers["retry-after"]) == (503, "no_slot", "1")
+    assert wire.step("end", "b").status == 200
+    assert json.loads(wire.step("tick", "b").body)["reason"] == "ended"
+    assert json.loads(wire.step("tick", "c").body)["reason"] == "never"
+    assert wire.step("start", "b").status == 200  # a new game
+    assert wire.step("end", "b").status == 200
+    assert playing.table.counts.begun == 3
+
+
+def test_a_connection_takes_the_slot_that_it_left_last() -> None:
+    with server(slots=3) as playing, HttpWire(playing.games.address) as one, HttpWire(playing.games.address) as other:
+        for name, wire in (("a", one), ("b", one), ("c", other)):
+            wire.step("start", name)
+        for name, wire in (("a", one), ("c", other), ("b", one)):
+            wire.step("end", name)
+        other.step("start", "d")
+        one.step("start", "e")
+        assert [playing.table._games[slot].name for slot in (1, 2)] == ["e", "d"]  # type: ignore[union-attr]
+
+
+def together(calls: list[Callable[[], Any]]) -> list[Any]:
+    """The results of calls that are made at the same time."""
+    results: list[Any] = [None] * len(calls)
+
+    def call(number: int) -> None:
+        results[number] = calls[number]()
+
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return results
+
+
+def test_requests_of_one_game_are_served_one_at_a_time_and_in_order() -> None:
+    with actor("Slow", slots=8) as playing:
+        address = playing.games.address
+        wires = [HttpWire(address) for _ in range(8)]
+        wires[0].step("start", "one")
+        begin = time.monotonic()
+        for number, wire in enumerate(wires):
+            wire.send(request("tick", "one", str(number).encode()))
+            time.sleep(0.002)
+        ended: list[int] = []
+
+        def read(number: int) -> bytes:
+            body = wires[number].read().body
+            ended.append(number)
+            return body
+
+        assert together([lambda n=n: read(n) for n in range(8)]) == [str(n).encode() for n in range(8)]  # type: ignore[misc]
+        assert ended == sorted(ended)
+        assert time.monotonic() - begin >= 0.16  # eight sleeps of 20 ms: not a limit of speed
+        assert external_actors.Slow.most["one"] == 1
+        for number, wire in enumerate(wires):
+            wire.step("start" if number else "tick", f"game{number}" if number else "one")
+        external_actors.Slow.most.clear()
+        assert together([lambda n=n: wires[n].step("tick", f"game{n}").status for n in range(1, 8)]) == [200] * 7  # type: ignore[misc]
+        for wire in wires:
+            wire.socket.close()
+
+
+def test_a_game_has_a_queue() -> None:
+    with actor("Slow", queue=2) as playing:
+        wires = [HttpWire(playing.games.address) for _ in range(6)]
+        wires[0].step("start")
+        statuses = together([lambda wire=wire: wire.step("tick").status for wire in wires])  # type: ignore[misc]
+        assert statuses.count(429) >= 1
+        assert statuses.count(200) >= 3
+        assert wires[0].step("tick").status == 200
+        for wire in wires:
+            wire.socket.close()
+
+
+def test_ticks_behind_a_start_wait_for_it_and_behind_an_end_are_refused(wire: HttpWire) -> None:
+    wire.send(request("start", "a") + request("tick", "a", SEEN) + request("end", "a") + request("tick", "a", SEEN))
+    assert [wire.read().status for _ in range(4)] == [200, 200, 200, 404]
+
+
+def test_a_tick_whose_client_has_hung_up_is_finished() -> None:
+    with actor("Slow") as playing:
+        with HttpWire(playing.games.address) as wire:
+            wire.step("start")
+            wire.send(request("tick"))
+        with HttpWire(playing.games.address) as wire:
+            assert wire.step("tick", data=b"next").body == b"next"
+
+
+def test_half_a_request_leaves_the_game_as_it_was(playing: Playing, wire: HttpWire) -> None:
+    wire.step("start")
+    with HttpWire(playing.games.address) as other:
+        other.send(request("tick", "g", SEEN)[:-4])
+    assert wire.step("tick", data=SEEN).status == 200
+    with HttpWire(playing.games.address) as other:
+        other.send(request("start", "h", b"", "x: y")[:-2] + b"content-length: 5\r\n\r\n12")
+    assert wire.step("tick", data=SEEN).status == 200
+    playing.until(lambda: wire.step("start", "h").status == 200)
+
+
+# --- times ----------------------------------------------------------------------------------------------------------
+
+
+def test_silent_games_expire_and_slow_actors_time_out() -> None:
+    rules = TickRules(max_delay_s=0.0, idle_s=0.3, answer_s=0.6)
+    with actor("Balancer", rules=rules) as playing, HttpWire(playing.games.address) as wire:
+        external_actors.Balancer.closed.clear()
+        wire.step("start", "a")
+        playing.until(lambda: playing.table.held == 0)
+        assert json.loads(wire.step("tick", "a").body)["reason"] == "expired"
+        wire.step("start", "b")
+        assert wire.step("tick", "b", b"sleep 0.5").status == 200  # longer than idle_s
+        late = wire.step("tick", "b", b"sleep 2")
+        assert (late.status, late.error) == (504, "timeout")
+        assert json.loads(wire.step("tick", "b").body)["reason"] == "timeout"
+        playing.until(lambda: len(external_actors.Balancer.closed) == 2)
+        assert external_actors.Balancer.closed == [("a", "expired"), ("b", "timeout")]
+        playing.until(lambda: sorted(game.lost for game in playing.finished) == ["expired", "timeout"])
+
+
+def test_time_in_a_pause_does_not_count() -> None:
+    rules = TickRules(max_delay_s=0.0, idle_s=0.5, answer_s=0.5)
+    with server(rules=rules) as playing, HttpWire(playing.games.address) as wire:
+        wire.step("start")
+        playing.stop()
+        playing.games.pause(True)
+        wire.send(request("tick", "g", SEEN))
+        time.sleep(1.2)
+        playing.games.pause(False)
+        playing.resume()
+        assert wire.read().status == 200
+
+
+def test_the_end_of_the_run_answers_all_requests() -> None:
+    playing = server(rules=TickRules(max_delay_s=0.0))
+    with playing, HttpWire(playing.games.address) as wire, HttpWire(playing.games.address) as other:
+        wire.step("start", "a")
+        other.step("start", "b")
+        playing.stop()
+        wire.send(request("tick", "a", SEEN))
+        other.send(request("tick", "b", SEEN))
+        time.sleep(0.1)
+        playing.games.close("over")
+        for one in (wire, other):
+            reply = one.read()
+            assert (reply.status, reply.error) == (503, "over")
+            assert one.at_end()
+
+
+def test_draining_lets_running_games_go_on(playing: Playing, wire: HttpWire) -> None:
+    wire.step("start")
+    playing.games.drain()
+    assert (wire.step("start", "h").status, wire.step("start", "h").error) == (503, "draining")
+    assert wire.step("tick", data=SEEN).status == 200
+    assert wire.step("end").status == 200
+
+
+# --- actors ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own() -> Iterator[tuple[Playing, HttpWire]]:
+    with actor("Balancer") as playing, HttpWire(playing.games.address) as wire:
+        wire.step("start")
+        yield playing, wire
+
+
+def test_rewards_voids_records_and_ends_of_an_actor(own: tuple[Playing, HttpWire]) -> None:
+    playing, wire = own
+    said = [b"push 8", b"ask 1", b"push 1", b"push 2", b"ask 2", b"void", b"record 1", b"push 4"]
+    assert [wire.step("tick", data=data).body for data in said] == [b"", b"2", b"", b"", b"2", b"", b"", b""]
+    assert wire.step("tick", data=b"about").body == b" agent_0 -1 4 0"
+    assert wire.step("end", data=b"0.5").body == b"bye"
+    game = playing.account()
+    assert (game.returns.tolist(), game.lengths.tolist(), game.terminated) == ([15.5], [3], True)
+    assert (playing.table.counts.given, playing.table.counts.void) == (1, 1)
+
+
+def test_an_actor_may_end_an_entity_itself(own: tuple[Playing, HttpWire]) -> None:
+    playing, wire = own
+    wire.step("tick", data=b"ask 1")
+    wire.step("tick", data=b"finish loss")
+    game = playing.account()
+    assert (game.truncated, game.terminated, game.outcomes) == (True, False, {0: "loss"})
+    assert wire.step("end").body == b"bye"
+    assert wire.step("end").status == 404
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        (b"raise", "actor_error"),
+        (b"stop", "actor_error"),
+        (b"twice", "actor_error"),
+        (b"clone", "actor_error"),
+        (b"ask nan", "actor_error"),
+        (b"push inf", "actor_error"),
+        (b"record 5", "actor_error"),
+        (b"return list", "actor_bad_return"),
+    ],
+)
+def test_an_actor_that_fails_loses_its_game(said: bytes, code: str, own: tuple[Playing, HttpWire]) -> None:
+    playing, wire = own
+    wire.step("tick", data=b"ask 1")
+    reply = wire.step("tick", data=said)
+    assert (reply.status, reply.error) == (500, code)
+    assert b"secret" not in reply.body
+    assert json.loads(wire.step("tick").body)["reason"] == "failed"
+    assert playing.account().lost == "failed"
+    assert wire.step("start").status == 200
+
+
+def test_an_actor_that_cannot_be_made_is_no_game(own: tuple[Playing, HttpWire]) -> None:
+    _, wire = own
+    assert wire.step("start", "h", b"raise").error == "actor_error"
+    assert wire.step("start", "h").status == 200
+    assert wire.step("end", "h", b"raise").error == "actor_error"  # over all the same
+    assert wire.step("start", "h").status == 200
+
+
+def test_coroutines_await_and_must_not_block() -> None:
+    with actor("Eager") as playing, HttpWire(playing.games.address) as wire:
+        wire.step("start")
+        assert wire.step("tick", data=b"1").body == b"2"
+    with actor("Blocking") as playing, HttpWire(playing.games.address) as wire:
+        wire.step("start")
+        assert wire.step("tick").error == "actor_error"
+
+
+def test_requests_without_a_game_are_answered_and_not_recorded() -> None:
+    with actor("Balancer", stateless_actors=2) as playing, HttpWire(playing.games.address) as wire:
+        wire.send(request("auto", None, b"ask 1"))
+        assert wire.read().body == b"2"
+        assert wire.step("auto", "ignored", b"raise").error == "actor_error"
+        assert wire.step("auto", "ignored", b"ask 1").body == b"2"
+        playing.until(lambda: len(playing.finished) == 3)
+        assert {(game.name, game.training) for game in playing.finished} == {("", False)}
+        wire.step("start", "a")
+        wire.step("start", "b")
+        assert wire.step("auto", None, b"ask 1").error == "no_slot"
+        assert playing.table.counts.void == 2
+
+
+# --- built-in actors ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"", "bad_body"),
+        (b"[]", "bad_body"),
+        (b"{", "bad_body"),
+        (b'{"observation": [1, NaN]}', "bad_body"),
+        (b'{"observation": [1, 1e400]}', "bad_body"),
+        (b"[" * 100_000, "bad_body"),
+        (b'{"observation": [1, 2], "rewards": 1}', "bad_body"),
+        (b'{"observation": [1, 2], "reward": "1"}', "bad_body"),
+        (b'{"observation": [1, 2, 3]}', "bad_observation"),
+        (b'{"observation": [[1], [2, 3]]}', "bad_observation"),
+        (b'{"observation": ["a", "b"]}', "bad_observation"),
+        (b'{"observation": [1, 1e39]}', "bad_observation"),
+        (b'{"observation": {"a": 1}}', "bad_observation"),
+        (b'{"observation": [1, 2], "mask": [1]}', "bad_mask"),
+        (b'{"observation": [1, 2], "mask": [0, 0, 0]}', "bad_mask"),
+        (b'{"observation": [1, 2], "mask": [1, 2, 0]}', "bad_mask"),
+        (b'{"observation": [1, 2], "given": 3}', "bad_action"),
+        (b'{"observation": [1, 2], "given": [0]}', "bad_action"),
+        (b'{"entities": {"rival": {"observation": [1, 2]}}}', "unknown_entity"),
+    ],
+)
+def test_bodies_of_json_that_are_wrong_change_nothing(data: bytes, code: str, playing: Playing, wire: HttpWire) -> None:
+    wire.step("start")
+    reply = wire.step("tick", data=data)
+    assert (reply.status, reply.error) == (400, code)
+    assert playing.table.counts.asks == 0
+    assert wire.step("tick", data=SEEN).status == 200
+    assert wire.step("end").status == 200
+    assert playing.account().returns.tolist() == [0.0]
+
+
+TWO = {
+    name: {"observation": {"dict": {"at": {"box": {"shape": []}}, "kind": {"discrete": {"n": 4}}}}, "action": action}
+    for name, action in (("hero", {"box": {"shape": [2]}}), ("rival", {"discrete": {"n": 3, "start": 1}}))
+}
+
+
+def test_games_of_several_entities_in_json() -> None:
+    with (
+        server(entities=TWO, actions=[np.full(2, 2.0, np.float32), 2]) as playing,
+        HttpWire(playing.games.address) as wire,
+    ):
+        assert wire.step("start", data=b'{"entities": ["other"]}').error == "unknown_entity"
+        assert wire.step("start", data=b'{"entities": []}').error == "unknown_entity"
+        assert wire.step("start", data=b'{"training": false}').status == 200
+        seen = {"observation": {"at": 0.5, "kind": 3}}
+        reply = wire.step("tick", data=json.dumps({"entities": {"hero": seen, "rival": seen}}).encode())
+        assert json.loads(reply.body) == {"entities": {"hero": {"action": [2.0, 2.0]}, "rival": {"action": 2}}}
+        reply = wire.step("tick", data=json.dumps({"entities": {"rival": seen, "hero": {"end": True}}}).encode())
+        assert json.loads(reply.body) == {"entities": {"rival": {"action": 2}}}
+        wrong = {"entities": {"rival": {**seen, "reward": 1.0}, "hero": seen}}
+        assert wire.step("tick", data=json.dumps(wrong).encode()).error == "ended"
+        assert wire.step("tick", data=json.dumps(seen).encode()).error == "bad_body"
+        assert wire.step("end", data=b"").status == 200
+        game = playing.account()
+        assert (game.returns.tolist(), game.lengths.tolist(), game.training) == ([0.0, 0.0], [1, 2], False)
+        assert wire.step("start", data=b'{"entities": ["rival"]}').status == 200
+        assert wire.step("tick", data=json.dumps({"entities": {"hero": seen}}).encode()).error == "unknown_entity"
+
+
+def raw(reward: float, *numbers: float, mask: bytes = b"") -> bytes:
+    return struct.pack(f"<d{len(numbers)}f", reward, *numbers) + mask
+
+
+def test_raw_bytes(wire: HttpWire) -> None:
+    with server("raw") as playing, HttpWire(playing.games.address) as wire:
+        wire.step("start")
+        assert wire.step("tick", data=raw(0, 1, 2, mask=b"\1\1\1")).body == struct.pack("<q", 2)
+        for data, code in (
+            (b"", "bad_body"),
+            (raw(1, 1, 2), "bad_body"),
+            (raw(1, 1, 2, mask=b"\1\1\1\1"), "bad_body"),
+            (raw(np.nan, 1, 2, mask=b"\1\1\1"), "bad_reward"),
+            (raw(1, np.inf, 2, mask=b"\1\1\1"), "bad_observation"),
+            (raw(1, 1, 2, mask=b"\0\0\0"), "bad_mask"),
+            (raw(1, 1, 2, mask=b"\0\2\0"), "bad_mask"),
+        ):
+            reply = wire.step("tick", data=data)
+            assert (reply.status, reply.error) == (400, code), data
+        assert "expected 19" in json.loads(wire.step("tick").body)["detail"]
+        assert wire.step("end", data=raw(0.5) + b"\4").error == "bad_body"
+        assert wire.step("end", data=raw(0.5) + b"\2").error == "bad_body"
+        assert wire.step("end", data=raw(0.5) + b"\3" + struct.pack("<2f", 1, 2)).body == b""
+        game = playing.account()
+        assert (game.returns.tolist(), game.truncated, game.terminated) == ([0.5], True, False)
+
+
+# --- configuration --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "neither `entities` nor `like`"),
+        ({"entities": ONE, "like": {"make": "gymnasium:CartPole-v1"}}, "one of them"),
+        ({"actor": "external_actors:Echo", "entities": ONE}, "has spaces itself"),
+        ({"actor": "external_actors:ONE", "entities": ONE}, "is no actor"),
+        ({"actor": "external_actors:Nothing"}, "Nothing"),
+        ({"actor": "raw", "entities": TWO}, "games of one entity"),
+        ({"entities": ONE, "host": "0.0.0.0"}, "token_file"),
+        ({"entities": ONE, "port": 70000}, "65535"),
+        ({"entities": ONE, "port": "x"}, "whole number"),
+        ({"entities": ONE, "queue": -1}, "at least 0"),
+        ({"entities": ONE, "dialect": "old"}, "published or later"),
+        ({"entities": ONE, "token_file": "nowhere"}, "cannot be read"),
+    ],
+)
+def test_wrong_arguments(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        HttpGames(**options)
+
+
+def test_a_port_that_is_taken() -> None:
+    one, other = HttpGames(port=0, entities=ONE), None
+    one.open(1, lambda: None)
+    try:
+        other = HttpGames(port=int(one.address.split(":")[2].partition("/")[0]), entities=ONE)
+        with pytest.raises(ConfigError, match="cannot listen at"):
+            other.open(1, lambda: None)
+        other.close("over")
+    finally:
+        one.close("over")
+
+
+def test_host_of_other_machines_is_allowed_with_insecure() -> None:
+    games = HttpGames("0.0.0.0", 0, entities=ONE, insecure=True)
+    games.open(1, lambda: None)
+    games.close("over")
+
+
+# --- other people's clients -----------------------------------------------------------------------------------------
+
+
+def test_curl_plays(playing: Playing) -> None:
+    def curl(kind: str, data: str) -> str:
+        command = ["curl", "-sS", "-H", "game_id: c", "-H", f"step_kind: {kind}", "-d", data, playing.games.address]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+    assert curl("start", "") == "Game started."
+    assert curl("tick", '{"observation": [1, 2]}') == '{"action":2}'
+    assert curl("end", '{"reward": 1}') == "{}"
+
+
+def test_the_requests_library_plays(playing: Playing) -> None:
+    with requests.Session() as session:
+
+        def step(kind: str, data: bytes) -> bytes:
+            headers = {"game_id": "r", "step_kind": kind}
+            reply = session.post(playing.games.address, data=data, headers=headers, timeout=60)
+            reply.raise_for_status()
+            return reply.content
+
+        step("start", b"")
+        for _ in range(3):
+            assert step("tick", SEEN) == b'{"action":2}'
+        step("end", b'{"reward": 1.0}')
+        with pytest.raises(requests.HTTPError):
+            step("tick", SEEN)
+
+
+# --- robustness -----------------------------------------------------------------------------------------------------
+
+
+def test_mutated_requests_get_errors_and_nothing_else() -> None:
+    random = np.random.default_rng(0)
+    whole = request("tick", "g", SEEN)
+    with server() as playing:
+        with HttpWire(playing.games.address) as wire:
+            wire.step("start")
+        for _ in range(300):
+            data = bytearray(whole)
+            for _ in range(random.integers(1, 4)):
+                at = int(random.integers(len(data)))
+                change = random.integers(3)
+                if change == 0:
+                    data[at] = random.integers(256)
+                elif change == 1:
+                    del data[at : at + int(random.integers(1, 20))]
+                else:
+                    data[at:at] = random.bytes(int(random.integers(1, 20)))
+            with HttpWire(playing.games.address) as wire:
+                wire.send(bytes(data))
+                wire.socket.shutdown(1)
+                try:
+                    reply: Reply | None = wire.read()
+                except (EOFError, ConnectionResetError):
+                    reply = None
+                assert reply is None or reply.status in (200, 400, 401, 404, 405, 409, 413, 429), data
+        with HttpWire(playing.games.address) as wire:
+            assert wire.step("tick", data=SEEN).status == 200
+        assert playing.table.held >= 1
+
+
+def test_clients_that_vanish_leave_nothing() -> None:
+    with server() as playing:
+        with HttpWire(playing.games.address) as wire:
+            wire.step("start")
+        before = threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
+        for number in range(100):
+            with HttpWire(playing.games.address) as wire:
+                if number % 2:
+                    wire.send(request("tick", "g", SEEN)[: number * 2])
+        playing.until(lambda: (threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))) <= before)
+
+
+def test_spaces_of_dicts_with_missing_and_unknown_leaves() -> None:
+    space = Dict(a=Box(-1, 1, (1,), np.float32), b=Discrete(2))
+    interface = Interface(("hero",), (space,), (Discrete(2),), (0,))
+    with server(entities=entities_of(interface)) as playing, HttpWire(playing.games.address) as wire:
+        wire.step("start")
+        for observation, named in (({"a": [0.5]}, "['b'] is missing"), ({"a": [0.5], "b": 1, "c": 1}, "['c']")):
+            reply = wire.step("tick", data=json.dumps({"observation": observation}).encode())
+            assert named in json.loads(reply.body)["detail"]
+        assert wire.step("tick", data=b'{"observation": {"a": [0.5], "b": 1}}').status == 200
