@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,8 @@ def algorithm_of(name: str, observation: str, action: str, *, seed: int = 0, **m
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in found.network.parameters():
-            parameter.add_(torch.empty_like(parameter).normal_(generator=generator), alpha=0.1)
+            noise = torch.empty_like(parameter).normal_(generator=generator)
+            parameter.add_(noise, alpha=0.5 / max(10, math.prod(parameter.shape[1:])) ** 0.5)  # outputs stay near 1
     if normalizes:
         random = np.random.default_rng(seed)
         normalizer = getattr(found.normalization, "observations", found.normalization)
