@@ -72,7 +72,7 @@ def algorithm_of(name: str, observation: str, action: str, *, seed: int = 0, **m
     with torch.no_grad():
         for parameter in found.network.parameters():
             noise = torch.empty_like(parameter).normal_(generator=generator)
-            parameter.add_(noise, alpha=0.5 / max(10, math.prod(parameter.shape[1:])) ** 0.5)  # outputs stay near 1
+            parameter.add_(noise, alpha=1 / max(10, math.prod(parameter.shape[1:])) ** 0.5)  # outputs stay near 1
     if normalizes:
         random = np.random.default_rng(seed)
         normalizer = getattr(found.normalization, "observations", found.normalization)

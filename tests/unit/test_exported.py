@@ -43,7 +43,7 @@ def test_the_exporting_algorithms_are_known() -> None:
 @pytest.mark.parametrize(("name", "actions"), CASES)
 @pytest.mark.parametrize("observation", NETWORKS)
 def test_decoded_outputs_are_the_greedy_actions_of_the_actor(name: str, actions: str, observation: str) -> None:
-    algorithm, rows = algorithm_of(name, observation, actions), 6
+    algorithm, rows = algorithm_of(name, observation, actions), 16
     exported, infos, masks = algorithm.exported(), {}, None
     if size := mask_size(ACTIONS[actions]):
         masks = np.random.default_rng(1).integers(2, size=(rows, size)).astype(np.int8)
