@@ -64,6 +64,10 @@ def load_algorithm(run: Path | str, policy: str, checkpoint: str) -> LoadedAlgor
     group = StubGroup(policy, given.sync, config.seed, config.seed, size=workers, team=seat.teams[0], teams=seat.teams)
     algorithm = from_spaces(cls, env, group, ticks=config.ticks, options=options)
     held = checkpoints.load(file)
+    if held.algorithm != given.algorithm:
+        raise ConfigError(
+            f"is of the algorithm {held.algorithm!r}, the policy {policy!r} uses {given.algorithm!r}", source=str(file)
+        )
     with located(source=str(file)):
         algorithm.load_state_dict(held.state)
     return LoadedAlgorithm(algorithm, given.algorithm, seat.observation_space, file, held.boundary)

@@ -35,6 +35,7 @@ Random = Sequence[np.random.Generator]
 """A generator per row."""
 
 FORBIDDEN = -1e9
+_DTYPES = ("float16", "float32", "float64", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
 
 
 class Decoder:
@@ -52,6 +53,8 @@ class Decoder:
     """
 
     def __init__(self, decoding: Decoding) -> None:
+        if decoding.dtype not in _DTYPES:
+            raise ValueError(f"actions of the unknown dtype {decoding.dtype!r}")
         self._decoding, self._dtype, self._shape = decoding, np.dtype(decoding.dtype), decoding.shape
         self.mask_size, size = 0, int(np.prod(decoding.shape))
         given: tuple[tuple[Any, ...], ...] = ()  # what has a number for each number of an action

@@ -28,7 +28,7 @@ from arena.records.atomic import make_folder, replace_folder
 from arena.records.folder import RunFolder
 from arena.records.formats import EngineReport, ExportReport, ModelFile, document_text
 from arena.serving import engines
-from arena.serving.algorithm import LoadedAlgorithm, load_algorithm
+from arena.serving.algorithm import load_algorithm
 from arena.serving.comparison import LIMITS, Outputs, compare
 from arena.serving.engines import CANDIDATES, COMPILE, EAGER, INT8, ONNX, Engine, Run
 from arena.serving.model_rows import Rows, rows_of
@@ -36,6 +36,7 @@ from arena.serving.onnx_model import (
     DESCRIPTION,
     MODEL,
     REPORT,
+    describe,
     differences,
     first_line,
     onnx_packages,
@@ -94,13 +95,16 @@ def export(
     runtime = None
     if {ONNX, INT8} & {*asked}:
         runtime = onnx_packages(export=True)[1].__version__
-    with located(who="step 1, restore"):
+    with _step("1, restore", mistakes=True):
         loaded = load_algorithm(run, policy, checkpoint)
+        exported = loaded.algorithm.exported()
     folder = RunFolder(Path(run)).models / policy / str(loaded.tick) if output is None else Path(output)
     _check_output(folder, given=output is not None)
     with _step("1, restore"):
-        exported = loaded.algorithm.exported()
-        file = _description(exported, loaded, policy, Path(os.path.relpath(run, folder)), EAGER)
+        home = Path(os.path.relpath(Path(run).resolve(), folder.resolve()))
+        file = describe(
+            exported, policy=policy, algorithm=loaded.name, tick=loaded.tick, run=home.as_posix(), engine=EAGER
+        )
         reference = engines.eager(exported)
     with _step("2, inputs"):
         rows = rows_of(RunFolder(Path(run)), policy, loaded.observation_space, file.inputs, reference.run, samples)
@@ -166,7 +170,9 @@ def verify(folder: Path | str, *, samples: int = SAMPLES, batch_sizes: Sequence[
         problems.append(f"{folder / MODEL}: is not of this export: {DESCRIPTION} says that {file.engine!r} was chosen")
     session = None
     try:
-        loaded = load_algorithm(folder / file.run, file.policy, str(file.tick))
+        with _step("1, restore", mistakes=True):
+            loaded = load_algorithm(folder / file.run, file.policy, str(file.tick))
+            exported = loaded.algorithm.exported()
         if sha256(loaded.checkpoint.read_bytes()) != file.weights_sha256:
             problems.append(f"{loaded.checkpoint}: its sha256 is not the weights_sha256 of {DESCRIPTION}")
         if file.onnx_sha256 is not None:
@@ -177,8 +183,14 @@ def verify(folder: Path | str, *, samples: int = SAMPLES, batch_sizes: Sequence[
     except ConfigError as error:
         return [*problems, str(error)]
     with _step("1, restore"):
-        exported = loaded.algorithm.exported()
-        expected = _description(exported, loaded, file.policy, Path(file.run), file.engine)
+        expected = describe(
+            exported,
+            policy=file.policy,
+            algorithm=loaded.name,
+            tick=loaded.tick,
+            run=file.run,
+            engine=file.engine,
+        )
     for name, own in file.metadata.items():
         if own != expected.metadata[name]:
             words = f"{name}: found {json.dumps(own)}, the checkpoint has {json.dumps(expected.metadata[name])}"
@@ -200,16 +212,25 @@ def verify(folder: Path | str, *, samples: int = SAMPLES, batch_sizes: Sequence[
 
 
 @contextmanager
-def _step(name: str) -> Iterator[None]:
+def _step(name: str, *, mistakes: bool = False) -> Iterator[None]:
     """Converts what fails in a step into an error that names it.
+
+    Args:
+        name: its number and name.
+        mistakes: whether configuration errors stay such.
 
     Raises:
         ExportError: in place of any other error, which is in the message and is the cause.
     """
     try:
-        yield
+        with located(who=f"step {name}"):
+            yield
     except Exception as error:  # of an algorithm, torch or a damaged file
-        raise ExportError(f"export, step {name}: {_words(error)}") from error
+        if mistakes and isinstance(error, ConfigError):
+            raise
+        raise ExportError(
+            _words(error) if isinstance(error, ConfigError) else f"step {name}: {_words(error)}"
+        ) from error
 
 
 def _words(error: Exception) -> str:
@@ -232,27 +253,6 @@ def _check_output(folder: Path, *, given: bool) -> None:
         raise ConfigError(
             f"the folder {str(folder)!r} holds other files, as {others[0]!r}; name a new folder", path=option
         )
-
-
-def _description(exported: Any, loaded: LoadedAlgorithm, policy: str, run: Path, engine: str) -> ModelFile:
-    """What `model.json` says, without the two sha256.
-
-    Raises:
-        msgspec.ValidationError: what the algorithm describes is not of this form.
-    """
-    memory = next((output["shape"][0] for output in exported.outputs if output["name"] == "next_memory"), 0)
-    written = {
-        "policy": policy,
-        "algorithm": loaded.name,
-        "tick": loaded.tick,
-        "engine": engine,
-        "run": run.as_posix(),
-        "inputs": list(exported.inputs),
-        "outputs": list(exported.outputs),
-        "memory": {"size": memory},
-        "decoding": exported.decoding,
-    }
-    return msgspec.convert(written, ModelFile)
 
 
 def _outputs(run: Run, rows: Rows, batch_sizes: Sequence[int]) -> dict[int, list[Any]]:

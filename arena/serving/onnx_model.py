@@ -28,6 +28,8 @@ MODEL, DESCRIPTION, REPORT = "model.onnx", "model.json", "report.json"
 """The files of an exported model."""
 METADATA = "arena"
 """The key of the metadata in `model.onnx`."""
+_INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+_DTYPES = ("float16", "float32", "float64", "bool", *_INTEGERS)
 _NUMPY = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16", "tensor(bool)": "bool"}
 
 
@@ -105,17 +107,41 @@ def read_description(folder: Path) -> ModelFile:
     Raises:
         ConfigError: it is missing or damaged, or its parts contradict each other.
     """
-    file = read_document(folder / DESCRIPTION, ModelFile)
     try:
-        shapes, expected = [output.shape for output in file.outputs], list(Decoder(file.decoding).outputs)
-        if file.memory.size:
-            expected.append((file.memory.size,))
-        if shapes != expected:
-            raise ValueError(f"the outputs have the shapes {shapes}, its decoding reads {expected}")
-        for tensor in (*file.inputs, *file.outputs):
-            np.dtype(tensor.dtype)
-    except (TypeError, ValueError) as error:
+        return checked(read_document(folder / DESCRIPTION, ModelFile))
+    except ValueError as error:
         raise ConfigError(f"is damaged: {error}", source=str(folder / DESCRIPTION)) from error
+
+
+def describe(exported: Any, *, policy: str, algorithm: str, tick: int, run: str, engine: str) -> ModelFile:
+    """The description of what `exported()` of an algorithm has returned, without the two sha256.
+
+    Raises:
+        ValueError: what the algorithm describes is not of this form, or contradicts itself.
+    """
+    memory = next((output["shape"][0] for output in exported.outputs if output["name"] == "next_memory"), 0)
+    written = {
+        **{"policy": policy, "algorithm": algorithm, "tick": tick, "engine": engine, "run": run},
+        **{"inputs": list(exported.inputs), "outputs": list(exported.outputs), "memory": {"size": memory}},
+        "decoding": exported.decoding,
+    }
+    return checked(msgspec.convert(written, ModelFile))
+
+
+def checked(file: ModelFile) -> ModelFile:
+    """A description whose parts fit each other.
+
+    Raises:
+        ValueError: they do not.
+    """
+    for tensor in (*file.inputs, *file.outputs):
+        if tensor.dtype not in _DTYPES:
+            raise ValueError(f"{tensor.name!r} has the unknown dtype {tensor.dtype!r}")
+    shapes, expected = [output.shape for output in file.outputs], list(Decoder(file.decoding).outputs)
+    if file.memory.size:
+        expected.append((file.memory.size,))
+    if shapes != expected:
+        raise ValueError(f"the outputs have the shapes {shapes}, the decoding reads {expected}")
     return file
 
 

@@ -15,6 +15,7 @@ from arena.records.formats import Decoding, ModelFile
 from arena.serving.comparison import LIMITS, compare
 from arena.serving.decoding import Decoder
 from arena.serving.engines import Engine, int8_engine, onnx_engine
+from arena.serving.onnx_model import describe
 from exporting import ACTIONS, CASES, algorithm_of, inputs_of, observations_of
 from policies.exporting.engines import compiled, eager
 
@@ -28,10 +29,7 @@ def decoder_of(exported: Any) -> Decoder:
 
 
 def description_of(exported: Any, engine: str = "onnx") -> ModelFile:
-    described = {"policy": "blue", "algorithm": "any", "tick": 0, "engine": engine, "run": "."}
-    memory = next((output["shape"][0] for output in exported.outputs if output["name"] == "next_memory"), 0)
-    tensors = {"inputs": list(exported.inputs), "outputs": list(exported.outputs), "memory": {"size": memory}}
-    return msgspec.convert({**described, **tensors, "decoding": exported.decoding}, ModelFile)
+    return describe(exported, policy="blue", algorithm="any", tick=0, run=".", engine=engine)
 
 
 def test_the_exporting_algorithms_are_known() -> None:
