@@ -285,15 +285,15 @@ def _candidates(
     made, reports = {EAGER: reference}, []
 
     def float32() -> Engine:
-        return made[ONNX] if ONNX in made else engines.onnx_engine(exported, describe(ONNX))
+        return made[ONNX] if ONNX in made else engines.onnx_engine(exported, named(ONNX))
 
-    def describe(engine: str) -> ModelFile:
+    def named(engine: str) -> ModelFile:
         return msgspec.structs.replace(file, engine=engine)
 
     makers: dict[str, Callable[[], Engine]] = {
         EAGER: lambda: reference,
         ONNX: float32,
-        INT8: lambda: engines.int8_engine(float32().content or b"", describe(INT8), rows.arrays),
+        INT8: lambda: engines.int8_engine(float32().content or b"", named(INT8), rows.arrays),
         COMPILE: lambda: engines.compiled(exported),
     }
     for name in sorted(names, key=[EAGER, *CANDIDATES].index):
