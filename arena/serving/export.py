@@ -168,10 +168,10 @@ def verify(folder: Path | str, *, samples: int = SAMPLES, batch_sizes: Sequence[
         onnx_packages()
     elif (folder / MODEL).exists():
         problems.append(f"{folder / MODEL}: is not of this export: {DESCRIPTION} says that {file.engine!r} was chosen")
-    session = None
+    session, run = None, (folder / file.run).resolve()
     try:
         with _step("1, restore", mistakes=True):
-            loaded = load_algorithm(folder / file.run, file.policy, str(file.tick))
+            loaded = load_algorithm(run, file.policy, str(file.tick))
             exported = loaded.algorithm.exported()
         if sha256(loaded.checkpoint.read_bytes()) != file.weights_sha256:
             problems.append(f"{loaded.checkpoint}: its sha256 is not the weights_sha256 of {DESCRIPTION}")
@@ -200,8 +200,7 @@ def verify(folder: Path | str, *, samples: int = SAMPLES, batch_sizes: Sequence[
     problems += [f"{folder / MODEL}: {words}" for words in differences(session, expected)]
     with _step("2, inputs"):
         reference = engines.eager(exported).run
-        run = RunFolder(folder / file.run)
-        rows = rows_of(run, file.policy, loaded.observation_space, expected.inputs, reference, samples)
+        rows = rows_of(RunFolder(run), file.policy, loaded.observation_space, expected.inputs, reference, samples)
     with _step("3, reference"):
         outputs = _reference(reference, rows, expected, batch_sizes)
     report = EngineReport(name=file.engine, seconds=0.0, verdict="ok")

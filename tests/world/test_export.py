@@ -10,11 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import gymnasium
 import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
 
+import readme
 from arena.cli.main import main
 from arena.errors import ConfigError
 from arena.serving import load_policy
@@ -139,6 +141,31 @@ def test_another_runtime_needs_the_file_alone(run: Path, tmp_path: Path) -> None
     assert told["about"] == {name: value for name, value in described.items() if not name.endswith("_sha256")}
 
 
+def test_code_of_the_page_plays_and_reads_a_model(run: Path, tmp_path: Path) -> None:
+    files, folder = readme.PAGES["docs/models.md"].files(), tmp_path / "runs" / "duel" / "models" / "blue" / "1000"
+    shutil.copytree(run / "models" / "blue" / "60", folder)
+    done = subprocess.run(
+        [sys.executable, "-c", files["other_runtime.py"]], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert "'observation_0'" in done.stdout, done.stderr
+    assert "'kind': 'categorical'" in done.stdout
+    code: dict[str, Any] = {}
+    exec(files["play_model.py"], code)
+
+    class Countdown(gymnasium.Env[Any, Any]):
+        left = 5
+
+        def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+            return np.zeros(4, np.float32), {}
+
+        def step(self, action: Any) -> Any:
+            assert action in range(5)
+            self.left -= 1
+            return np.full(4, self.left, np.float32), 1.0, self.left == 0, False, {}
+
+    assert code["episode"](folder, Countdown()) == 5.0
+
+
 def test_loaded_model_acts_as_the_policy(run: Path) -> None:
     model, blue = load_model(run / "models" / "blue" / "60"), load_policy(run, "blue")
     observations = np.random.default_rng(1).normal(size=(40, 4)).astype(np.float32)
@@ -241,7 +268,10 @@ def test_damaged_and_foreign_files_are_named_each_in_one_message(
     try:
         checkpoint.write_bytes(weights[:-300] + bytes(300))
         (line,) = mistakes(tell("--verify", model))
-        assert "000000000060.ckpt: is" in line
+        assert "000000000060.ckpt: step 1, restore: is" in line
+        checkpoint.write_bytes((run / "checkpoints" / "gray" / f"{60:012d}.ckpt").read_bytes())
+        (line,) = mistakes(tell("--verify", model))
+        assert "000000000060.ckpt: step 1, restore: is of the algorithm 'hppo', the policy 'blue' uses 'ppo'" in line
         checkpoint.write_bytes((run / "checkpoints" / "blue" / f"{40:012d}.ckpt").read_bytes())
         found = mistakes(tell("--verify", model))
         assert "000000000060.ckpt: its sha256 is not the weights_sha256" in found[0]
