@@ -44,9 +44,9 @@ def eager(exported: Any) -> Engine:
     return Engine(registry.load_object("policies.exporting.engines:eager")(exported))
 
 
-def compiled(exported: Any) -> Engine:
-    """By `torch.compile`."""
-    return Engine(registry.load_object("policies.exporting.engines:compiled")(exported))
+def compiled(exported: Any, rows: Sequence[Array]) -> Engine:
+    """By `torch.compile`, which needs rows of all inputs."""
+    return Engine(registry.load_object("policies.exporting.engines:compiled")(exported, rows))
 
 
 def onnx_engine(exported: Any, file: ModelFile) -> Engine:
@@ -102,6 +102,10 @@ def int8_engine(content: bytes, file: ModelFile, rows: Sequence[Array]) -> Engin
                 quant_format=quantization.QuantFormat.QDQ,
                 calibrate_method=quantization.CalibrationMethod.MinMax,
                 per_channel=True,
+                # Products of signed weights saturate on processors without VNNI: differences of 26 to 43 % of the
+                # outputs instead of 2 %.
+                weight_type=quantization.QuantType.QUInt8,
+                activation_type=quantization.QuantType.QUInt8,
             )
             return _engine_of(path.read_bytes(), file)
     finally:

@@ -28,9 +28,13 @@ def eager(exported: Exported) -> Engine:
     return _on_arrays(exported.module)
 
 
-def compiled(exported: Exported) -> Engine:
-    """The module by `torch.compile`, for batches of any size; the first calls take long."""
-    return _on_arrays(torch.compile(exported.module, dynamic=True))
+def compiled(exported: Exported, arrays: Sequence[Array]) -> Engine:
+    """The module by `torch.compile`, for batches of any size; it is compiled by calls with these inputs."""
+    with _quiet():
+        run = _on_arrays(torch.compile(exported.module, dynamic=True))
+        for size in (_TRACED_ROWS, 1):  # a batch of 1 is compiled by itself
+            run([array[:size] for array in arrays])
+    return run
 
 
 def _on_arrays(module: Callable[..., Any]) -> Engine:

@@ -68,11 +68,11 @@ def algorithm_of(name: str, observation: str, action: str, *, seed: int = 0, **m
     env = SpecVectorEnv(space, ACTIONS[action], rows=2 if team else 1, entities=ENTITIES if team else ENTITIES[:1])
     given = {option: value for option, value in options.items() if option in known}
     found = from_spaces(cls, env, StubGroup("blue", "gradients", seed, seed), ticks=10_000, options=given)
-    generator = torch.Generator().manual_seed(seed)
+    generator, size = torch.Generator().manual_seed(seed), 0.5 if observation == "image" else 1.0
     with torch.no_grad():
         for parameter in found.network.parameters():
             noise = torch.empty_like(parameter).normal_(generator=generator)
-            parameter.add_(noise, alpha=1 / max(10, math.prod(parameter.shape[1:])) ** 0.5)  # outputs stay near 1
+            parameter.add_(noise, alpha=size / max(10, math.prod(parameter.shape[1:])) ** 0.5)  # outputs stay near 1
     if normalizes:
         random = np.random.default_rng(seed)
         normalizer = getattr(found.normalization, "observations", found.normalization)

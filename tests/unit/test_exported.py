@@ -143,7 +143,9 @@ def test_onnx_files_of_teams_have_an_actor_for_each_entity(name: str, shared: bo
 @pytest.mark.long
 def test_compiled_module_gives_the_outputs_of_the_module() -> None:
     exported = algorithm_of("ppo", "dict", "choice").exported()
-    assert compared(exported, Engine(compiled(exported)), "dict", "compile").problems == ()
+    assert (
+        compared(exported, Engine(compiled(exported, inputs_of(exported, "dict", 2))), "dict", "compile").problems == ()
+    )
 
 
 @pytest.mark.long
