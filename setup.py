@@ -34,6 +34,7 @@ setup(
         "mpich": ["mpich>=4.2,<6"],
         "sb3": ["stable-baselines3>=2.7,<3"],
         "video": ["imageio-ffmpeg>=0.5", "pillow>=10.1"],  # `arena replay --video`, pictures in `arena report`
+        "onnx": ["onnx>=1.17", "onnxruntime>=1.20", "onnxscript>=0.5"],  # `arena export`, models that it has written
         "box2d": ["box2d>=2.3.10"],  # Gymnasium's LunarLander, BipedalWalker and CarRacing
         "http": ["uvicorn>=0.30,<1", "httptools>=0.6.3", "uvloop>=0.21"],  # games that ask over HTTP, `arena serve`
         "docs": ["mkdocs-material>=9.5,<10"],  # `make docs`
@@ -44,6 +45,9 @@ setup(
             "imageio-ffmpeg>=0.5",
             "mpe2>=1.0",
             "mypy>=1.10",
+            "onnx>=1.17",
+            "onnxruntime>=1.20",
+            "onnxscript>=0.5",
             "pillow>=10.1",
             "playwright>=1.40",  # drives the browser that opens the report
             "pygame>=2.5",

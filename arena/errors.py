@@ -10,6 +10,7 @@ ArenaError
 ├── CallbackFailed       a user's callback has raised: the run ends
 ├── Deadlock             every role waits for another role
 ├── RunFailed            a run that `arena.train` has started has failed
+├── ExportError          a step of `arena export` has failed
 ├── ProcessExited        a process of the run has exited by itself, which MPI does not report as a failure
 └── RunStopped           another role failed; this role ends quietly
     └── PeerLost         a process of the run has died
@@ -123,6 +124,10 @@ class Deadlock(ArenaError):
 
 class RunFailed(ArenaError):
     """A run that `arena.train` has started has failed; the message says which role, and why."""
+
+
+class ExportError(ArenaError):
+    """A step of `arena export` has failed; the message says which, and why."""
 
 
 class ProcessExited(ArenaError):

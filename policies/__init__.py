@@ -11,6 +11,7 @@
     maddpg, masac    MADDPG, MASAC: DDPG and SAC with critics that see a whole team
     bc               BehaviorCloning: imitates who was recorded
     sb3              the algorithms of Stable-Baselines3 as members of a group
+    exporting        networks as plain tensor modules, for other runtimes
 
 What some of them have in common is `on_policy` (learns from what it has just played: ppo, a2c, mappo, hppo),
 `off_policy` (replays what it has seen) and, of these, `centralized` (maddpg, masac).

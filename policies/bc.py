@@ -52,6 +52,7 @@ from policies.common.options import (
 from policies.common.rng import ACTING, EXPLORING, REPLAYING, stream
 from policies.common.serving import Random, Served, torch_generators
 from policies.common.tensors import load_weights, to_arrays
+from policies.exporting.network import Exported, decoding_of, exported
 from policies.networks.actor_critic import Encoder, mlp
 from policies.networks.distributions import Distribution
 from policies.networks.heads import ActionHead, action_head
@@ -275,6 +276,16 @@ class BehaviorCloning(Algorithm):
             return head.to_env(policy.sample(moved(noise, self.device)).cpu().numpy())
 
         return act
+
+    def exported(self) -> Exported:
+        """The network for `arena export`; of Box actions the deviation is 0, as the mean is played."""
+        more: dict[str, Any] = {"log_std": ["-inf"] * self.head.outputs} if self._plays_mean else {}
+        return exported(
+            self.network,
+            self.env.single_observation_space,
+            decoding_of(self.env.single_action_space, **more),
+            outputs=lambda network, inputs: network.actor(network.encoder(inputs)),
+        )
 
     def served(self) -> Served:
         """How games that are served are answered, with the current weights."""

@@ -38,6 +38,7 @@ from policies.common.options import (
 )
 from policies.common.replay import Transitions
 from policies.common.target import Target
+from policies.exporting.network import Exported, decoding_of, exported
 from policies.networks.box import ActionNoise, UnitBox, noisy
 from policies.networks.critics import ActorAndCritics, Critics, frozen
 from policies.networks.distributions import normal
@@ -181,6 +182,11 @@ class DDPG(OffPolicy):
     def smoothed(self, actions: Tensor) -> Tensor:
         """The next actions [N, d] that targets are made of."""
         return actions
+
+    def exported(self) -> Exported:
+        """The actor for `arena export`."""
+        decoding = decoding_of(self.env.single_action_space, box="deterministic")
+        return exported(self.network, self.env.single_observation_space, decoding, normalization=self.normalization)
 
     @classmethod
     def check_actions(cls, space: Space[Any]) -> None:

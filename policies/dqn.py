@@ -41,6 +41,7 @@ from policies.common.options import (
 )
 from policies.common.replay import Transitions
 from policies.common.target import Target
+from policies.exporting.network import Exported, decoding_of, exported
 from policies.networks.actor_critic import Encoder, mlp
 from policies.networks.distributions import allow, gumbel
 from policies.networks.heads import DiscreteHead
@@ -239,6 +240,12 @@ class DQN(OffPolicy):
             choosing = self.network(batch.next_observations)
         best = allow(choosing, batch.next_masks).argmax(1, keepdim=True)
         return torch.addcmul(batch.rewards, batch.discounts, values.gather(1, best).squeeze(1))
+
+    def exported(self) -> Exported:
+        """The network for `arena export`."""
+        epsilon = self.options.exploration_final_eps
+        decoding = decoding_of(self.env.single_action_space, choice="values", epsilon=epsilon)
+        return exported(self.network, self.env.single_observation_space, decoding, normalization=self.normalization)
 
     @classmethod
     def check_actions(cls, space: Space[Any]) -> None:

@@ -222,6 +222,7 @@ class HPPO(PPO):
 
     Options = Options
     refused_options = MEMORY
+    exported = None  # type: ignore[assignment]  # the option of the manager is sampled before the worker acts
     served = None  # type: ignore[assignment]  # its rows have states that `actor()` keeps
     options: Given
     network: Hierarchy

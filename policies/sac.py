@@ -36,6 +36,7 @@ from policies.common.options import (
 )
 from policies.common.replay import Transitions
 from policies.common.target import Target
+from policies.exporting.network import Exported, decoding_of, exported
 from policies.networks.critics import Critics, frozen
 from policies.networks.soft_actions import (
     SoftActions,
@@ -189,6 +190,11 @@ class SAC(OffPolicy):
         """The temperature: how much a nat of entropy is worth."""
         temperature = self.network.temperature
         return float(self.options.ent_coef) if temperature is None else float(temperature.log_alpha.detach().exp())
+
+    def exported(self) -> Exported:
+        """The actor for `arena export`."""
+        decoding = decoding_of(self.env.single_action_space, box="squashed_gaussian")
+        return exported(self.network, self.env.single_observation_space, decoding, normalization=self.normalization)
 
     @classmethod
     def check_actions(cls, space: Space[Any]) -> None:

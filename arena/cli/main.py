@@ -37,6 +37,7 @@ _COMMANDS = {
     "serve": "answer games that ask for actions",
     "exploit": "how much can be won from a policy?",
     "replay": "play recorded episodes again",
+    "export": "write a policy's network for other runtimes, verified and timed",
     "report": "make a page of a run",
     "watch": "show how a run goes",
     "slurm": "write a batch file for SLURM",

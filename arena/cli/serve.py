@@ -24,7 +24,7 @@ from arena.game.api import Interface
 from arena.plan.build import make_plan
 from arena.plan.plan import MatchPlan, SeatPlan, TickRules
 from arena.plan.seats import check_seats
-from arena.preflight.examine import external_games
+from arena.preflight.examine import external_games, interface_of
 from arena.records import checkpoint
 from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
@@ -33,7 +33,7 @@ from arena.run.evaluation import result_words
 from arena.serving.follow import Follower
 from arena.serving.models import Model, model_of
 from arena.serving.player import Player
-from arena.serving.policy import configured_policy, interface_of_match, interface_of_seat
+from arena.serving.policy import configured_policy, first_seat
 from arena.serving.server import Server
 
 _SLOTS = 256
@@ -184,7 +184,8 @@ def _match(config: Config, arguments: argparse.Namespace) -> tuple[MatchPlan, Ca
         if arguments.policy not in config.policies:
             known = nearest(arguments.policy, config.policies)
             raise ConfigError(f"there is no policy {arguments.policy!r}; {known}", path="--policy")
-        seen = replace(interface_of_seat(config, arguments.policy), entities=(_ONE,))
+        whole = first_seat(config, arguments.policy).interface
+        seen = Interface((_ONE,), whole.observation_spaces[:1], whole.action_spaces[:1], whole.mask_sizes[:1])
         seat = SeatPlan(0, arguments.policy, (_ONE,))
         match = MatchPlan(0, 0, 0, arguments.policy, "", {}, _SLOTS, (seat,), path="--policy")
         return match, partial(_games, seen, arguments)
@@ -195,7 +196,7 @@ def _match(config: Config, arguments: argparse.Namespace) -> tuple[MatchPlan, Ca
     kind = registry.external_kind(match.make)
     other_kind = "socket" if arguments.socket else "http" if arguments.http else kind
     if kind is None or (kind in registry.EXTERNAL and other_kind != kind):
-        return match, partial(_games, interface_of_match(match), arguments)
+        return match, partial(_games, interface_of(match), arguments)
     given = _given(arguments)
     if kind in registry.EXTERNAL:
         make = registry.environment_factory(match.make)

@@ -190,12 +190,10 @@ def _examine_environment(
     match: MatchPlan, conformance: Callable[[str], None] | None
 ) -> tuple[Interface, Sequence[str]]:
     """An environment's interface, and the breaches of the contract that do not prevent a run."""
-    if registry.external_kind(match.make) is not None:
-        return _examine_external(match, conformance is not None), ()
     if conformance is None:
-        with closing(make_game(match, _PROBE_LANES)) as game:
-            check_idle_action(match, game.interface)
-            return game.interface, ()
+        return interface_of(match), ()
+    if registry.external_kind(match.make) is not None:
+        return _examine_external(match, opens=True), ()
     with (
         _reported_while_slow(f"environment {match.env}: still being made and checked", conformance),
         closing(make_game(match, _PROBE_LANES)) as game,
@@ -206,7 +204,20 @@ def _examine_environment(
         return game.interface, breaches
 
 
-def _examine_external(match: MatchPlan, opens: bool) -> Interface:
+def interface_of(match: MatchPlan) -> Interface:
+    """The interface of a match's games, which are made once.
+
+    Raises:
+        ConfigError: they cannot be made, or the match's `idle_action` is not theirs.
+    """
+    if registry.external_kind(match.make) is not None:
+        return _examine_external(match, opens=False)
+    with closing(make_game(match, _PROBE_LANES)) as game:
+        check_idle_action(match, game.interface)
+        return game.interface
+
+
+def _examine_external(match: MatchPlan, *, opens: bool) -> Interface:
     """The interface of external games; they are opened and closed once if `opens`."""
     with constructor_errors_reported(match):
         games = external_games(match)

@@ -25,6 +25,7 @@ class AlgorithmSpec:
         checks_team: `check_team(own, first)`.
         has_sizes: `sizes(options, *, rows, ticks, workers)`.
         made_from_spaces: `from_spaces(env, group, *, ticks, **options)`: it can be made without a game.
+        exports: `exported()`: its network can be written to a file for other runtimes.
     """
 
     faces: tuple[str, ...]
@@ -39,6 +40,7 @@ class AlgorithmSpec:
     checks_team: bool
     has_sizes: bool
     made_from_spaces: bool
+    exports: bool
 
     @property
     def resumable(self) -> bool:
@@ -65,4 +67,5 @@ def spec_of(cls: type[Any]) -> AlgorithmSpec:
         checks_team=hasattr(cls, "check_team"),
         has_sizes=hasattr(cls, "sizes"),
         made_from_spaces=hasattr(cls, "from_spaces"),
+        exports=callable(getattr(cls, "exported", None)),
     )

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -105,6 +106,35 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         finally:
             part.unlink(missing_ok=True)
         _sync_folder(path.parent)
+
+
+def replace_folder(path: Path, files: Mapping[str, bytes]) -> None:
+    """Writes a folder with these files in the place of the one that is there, all of them or none.
+
+    A crash leaves the old folder or the new one; at the one instant between, neither.
+
+    Raises:
+        WriteError: the disk is full, or the parent cannot be written to; the old folder stays.
+    """
+    part, old = part_of(path), path.with_name(f".{path.name}.old")
+    with writing(path):
+        for left in (part, old):
+            shutil.rmtree(left, ignore_errors=True)
+        try:
+            part.mkdir(mode=0o700)
+            for name, content in files.items():
+                with open(part / name, "wb", opener=private) as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+            _sync_folder(part)
+            if path.exists():
+                os.replace(path, old)
+            os.replace(part, path)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+        _sync_folder(path.parent)
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def part_of(path: Path) -> Path:

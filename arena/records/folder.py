@@ -14,6 +14,7 @@ runs/<name>/
 ├── tensorboard/<policy>/           the root's recorder
 ├── checkpoints/<policy>/           one worker of that policy, usually the root of its group
 ├── boundaries/                     the root: where the run can go on from
+├── models/<policy>/<tick>/         `arena export`: a network for other runtimes, and how it was verified
 ├── logs/rank-0000.log ...          each process its own
 ├── lock  requeue                   the root: that it writes here; that the run was asked to end and be taken up again
 └── report.html                     `arena report`
@@ -59,6 +60,7 @@ class RunFolder:
         boundaries: a file per tick at which the run can be resumed.
         requeue: exists if the run was asked to end and to be resumed later.
         tensorboard: a folder per policy.
+        models: a folder per policy with one per exported checkpoint; written by `arena export`.
         logs: a file per process.
         report: the page that `arena report` writes.
     """
@@ -83,6 +85,7 @@ class RunFolder:
         self.boundaries = path / "boundaries"
         self.requeue = path / "requeue"
         self.tensorboard = path / "tensorboard"
+        self.models = path / "models"
         self.logs = path / "logs"
         self.report = path / "report.html"
 
@@ -161,7 +164,11 @@ class RunFolder:
 
     def snapshot_path(self, policy: str, tick: int) -> Path:
         """What a policy had learned at the end of a round of a league, if that is a player."""
-        return self.path / "snapshots" / policy / f"{tick:012d}.ckpt"
+        return self.snapshots_path(policy) / f"{tick:012d}.ckpt"
+
+    def snapshots_path(self, policy: str) -> Path:
+        """Where the snapshots of one policy are."""
+        return self.path / "snapshots" / policy
 
     def log_path(self, rank: int) -> Path:
         """The log of one process; four digits, so that the files stand in order."""

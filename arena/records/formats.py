@@ -10,6 +10,9 @@
     profile.json       ProfileFile       the time of each role, by activity
     tournament.json    Terms             how a tournament is played
     boundaries/*.json  Boundary          where the run can go on from
+    models/<policy>/<tick>/
+      model.json       ModelFile         what an exported network takes and gives, and how actions follow from it
+      report.json      ExportReport      how an export was verified and timed
 
 The keys of two journals are open: metrics.jsonl has whatever an algorithm logs; what faults.jsonl has depends on the
 kind of the fault and is written and read in `arena.records.faults` alone. Replays and samples have
@@ -46,7 +49,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 _Ticks = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]  # as many as the command line takes
 
 
-def document_text(document: PlanFile | ProfileFile) -> str:
+def document_text(document: PlanFile | ProfileFile | ModelFile | ExportReport) -> str:
     """The document as its file holds it: indented."""
     return json.dumps(msgspec.to_builtins(document), indent=2)
 
@@ -483,3 +486,143 @@ class Boundary(msgspec.Struct, frozen=True, kw_only=True):
     def checkpoint(self, folder: RunFolder, policy: str) -> Path:
         """Where a policy's state of this boundary is."""
         return checkpoint.path_of(folder.checkpoints_path(policy), self.checkpoints[policy])
+
+
+# ------------------------------------------------------------------------ models/<policy>/<tick>/*.json
+
+
+_Number = float | Literal["inf", "-inf"]  # JSON has no infinity
+_Size = Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
+
+
+class _Decoding(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+    """How actions of this shape and dtype follow from the outputs; see `arena.serving.decoding`."""
+
+    shape: tuple[_Count, ...]
+    dtype: str
+
+
+class Categorical(_Decoding, frozen=True, kw_only=True, tag="categorical"):
+    """A choice by its logits."""
+
+    n: _Size
+    start: int
+
+
+class Values(_Decoding, frozen=True, kw_only=True, tag="values"):
+    """A choice by what each is worth."""
+
+    n: _Size
+    start: int
+    epsilon: Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+class MultiCategorical(_Decoding, frozen=True, kw_only=True, tag="multi_categorical"):
+    """Several choices, whose logits stand side by side."""
+
+    nvec: tuple[_Size, ...]
+    start: tuple[int, ...]
+
+
+class Bernoulli(_Decoding, frozen=True, kw_only=True, tag="bernoulli"):
+    """Flags by their logits."""
+
+
+class Gaussian(_Decoding, frozen=True, kw_only=True, tag="gaussian"):
+    """Numbers by their mean; the deviations are the same for all observations."""
+
+    low: tuple[_Number, ...]
+    high: tuple[_Number, ...]
+    log_std: tuple[_Number, ...]
+
+
+class SquashedGaussian(_Decoding, frozen=True, kw_only=True, tag="squashed_gaussian"):
+    """Numbers between bounds, by means and deviations before tanh."""
+
+    low: tuple[_Number, ...]
+    high: tuple[_Number, ...]
+
+
+class Deterministic(_Decoding, frozen=True, kw_only=True, tag="deterministic"):
+    """Numbers between bounds, from -1 to 1."""
+
+    low: tuple[_Number, ...]
+    high: tuple[_Number, ...]
+
+
+Decoding = Categorical | Values | MultiCategorical | Bernoulli | Gaussian | SquashedGaussian | Deterministic
+
+
+class ModelTensor(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An input or output of an exported network; `shape` is without the batch axis."""
+
+    name: str
+    dtype: str
+    shape: tuple[_Count, ...]
+    path: tuple[str | int, ...] | None = None  # of the leaf of an observation that an input is
+    n: _Size | None = None  # of an input that is a number from 0 to n - 1
+
+
+class ModelMemory(msgspec.Struct, frozen=True):
+    """What a row remembers from tick to tick."""
+
+    size: _Count
+
+
+class ModelFile(msgspec.Struct, frozen=True, kw_only=True):
+    """An exported network. All but the two sha256 is also in `model.onnx`, as its metadata `arena`."""
+
+    format: Literal[1] = 1
+    policy: str
+    algorithm: str
+    tick: _Ticks
+    engine: str  # which has been chosen
+    run: str  # the run folder, relative to the folder of this file
+    weights_sha256: str | None = None  # of the checkpoint
+    onnx_sha256: str | None = None  # of model.onnx; null: there is none
+    inputs: tuple[ModelTensor, ...]
+    outputs: tuple[ModelTensor, ...]
+    memory: ModelMemory
+    decoding: Decoding
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What `model.onnx` has in its metadata."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return {name: value for name, value in found.items() if name not in ("weights_sha256", "onnx_sha256")}
+
+
+class OutputFigures(msgspec.Struct, frozen=True):
+    """How far an output of an engine is from the reference, the largest of all batch sizes."""
+
+    name: str
+    max_abs: float | None  # null: not finite
+    l1_relative: float | None
+    agreement: float | None  # share of rows with the same best choice; null: the output has no choices
+
+
+class EngineReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of an engine."""
+
+    name: str
+    bytes: int | None = None  # of its file; null: it has none
+    seconds: float  # to make it
+    verdict: Literal["ok", "mismatch", "failed"]
+    reason: str = ""
+    outputs: tuple[OutputFigures, ...] = ()
+    latency_us: dict[str, float] = {}  # median of a call, by batch size
+
+
+class ExportReport(msgspec.Struct, frozen=True, kw_only=True):
+    """How an export was verified and timed."""
+
+    format: Literal[1] = 1
+    policy: str
+    algorithm: str
+    tick: _Ticks
+    torch: str
+    onnxruntime: str | None
+    samples: int
+    batch_sizes: tuple[int, ...]
+    engines: tuple[EngineReport, ...]
+    chosen: str

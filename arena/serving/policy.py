@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -26,9 +26,8 @@ from arena.game.api import Interface
 from arena.game.spaces import flatten, leaves_of, row, unflatten
 from arena.league import rounds_file
 from arena.plan.build import make_plan
-from arena.plan.plan import MatchPlan
 from arena.plan.seats import resolve_entities
-from arena.preflight.examine import constructor_errors_reported, external_games
+from arena.preflight.examine import interface_of
 from arena.preflight.spec import spec_of
 from arena.preflight.stubs import SpecVectorEnv, StubGroup, from_spaces
 from arena.records import checkpoint as checkpoints
@@ -170,12 +169,12 @@ def configured_policy(
     Raises:
         ConfigError: see `load_policy`.
     """
-    given = config.policies[name] if folder is None else _with_learned_options(folder, name, config, checkpoint)
+    given = config.policies[name] if folder is None else with_learned_options(folder, name, config, checkpoint)
     cls, options = registry.configured_algorithm(
         given.algorithm, given.options, acts=given.frozen, path=f"policies.{name}"
     )
     if observation_space is None or action_space is None:
-        seat = interface_of_seat(config, name)
+        seat = first_seat(config, name).interface
         observation_space = observation_space or seat.observation_spaces[0]
         action_space = action_space or seat.action_spaces[0]
     if spec_of(cls).checks_spaces:
@@ -193,8 +192,15 @@ def configured_policy(
     return Policy(make, observation_space, action_space, None if found is None else found.boundary)
 
 
-def interface_of_seat(config: Config, name: str) -> Interface:
-    """The interface of the first entity in the first seat that a policy has.
+class FirstSeat(NamedTuple):
+    """The first seat that a policy has."""
+
+    interface: Interface  # of its entities
+    teams: tuple[tuple[int, ...], ...]  # of the policy, see `Plan.teams`
+
+
+def first_seat(config: Config, name: str) -> FirstSeat:
+    """The first seat of a policy; its game is made once.
 
     Raises:
         ConfigError: it has none.
@@ -203,32 +209,22 @@ def interface_of_seat(config: Config, name: str) -> Interface:
         for match in plan.matches:
             for seat in match.seats:
                 if seat.policy == name:
-                    whole = interface_of_match(match)
-                    entity = resolve_entities(match.seats, whole.entities)[seat.index][0]
-                    one = slice(entity, entity + 1)
-                    return Interface(
-                        whole.entities[one],
-                        whole.observation_spaces[one],
-                        whole.action_spaces[one],
-                        whole.mask_sizes[one],
+                    whole = interface_of(match)
+                    entities = resolve_entities(match.seats, whole.entities)[seat.index]
+                    own = Interface(
+                        tuple(whole.entities[entity] for entity in entities),
+                        tuple(whole.observation_spaces[entity] for entity in entities),
+                        tuple(whole.action_spaces[entity] for entity in entities),
+                        tuple(whole.mask_sizes[entity] for entity in entities),
                     )
+                    return FirstSeat(own, plan.teams(plan.policies[name]))
     raise ConfigError(
         f"{name!r} has no seat in this configuration; say of which spaces it is: observation_space, action_space",
         path=f"policies.{name}",
     )
 
 
-def interface_of_match(match: MatchPlan) -> Interface:
-    """The interface of a match, for which its game is made once; external games are not opened."""
-    if registry.external_kind(match.make) is not None:
-        return external_games(match).interface
-    with constructor_errors_reported(match):
-        game = registry.adapt_environment(match.make, match.env_kwargs, 1, match.wrappers)
-    game.close()
-    return game.interface
-
-
-def _with_learned_options(folder: RunFolder, name: str, config: Config, tick: int | None) -> PolicyConfig:
+def with_learned_options(folder: RunFolder, name: str, config: Config, tick: int | None) -> PolicyConfig:
     """The policy with the options of the round in which the checkpoint was learned: a fork has its source's."""
     given, own = config.policies[name], checkpoints.list_checkpoints(folder.checkpoints_path(name))
     if tick is None:

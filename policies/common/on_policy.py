@@ -46,6 +46,7 @@ from policies.common.options import (
 from policies.common.rng import ACTING, EXPLORING, stream
 from policies.common.rollout import Rollout, Rows
 from policies.common.serving import Random, Served, torch_generators
+from policies.exporting.network import Exported, decoding_of, exported, numbers
 from policies.networks.actor_critic import ActorCritic, Encoder
 from policies.networks.heads import ActionHead, BoxHead, action_head
 from policies.networks.recurrent import RecurrentEncoder, RecurrentState
@@ -336,6 +337,26 @@ class OnPolicy(Algorithm):
             return head.to_env(actions.cpu().numpy())
 
         return act
+
+    def exported(self) -> Exported:
+        """The actor for `arena export`; of a recurrent policy also the memory after a tick."""
+
+        def outputs(network: ActorCritic, inputs: list[Tensor]) -> Tensor | tuple[Tensor, ...]:
+            features, memory = network.encoder.ticked(inputs)
+            found: Tensor = network.actor(network.encoder.parted(features).actor)
+            return found if memory is None else (found, memory)
+
+        more: dict[str, Any] = (
+            {"log_std": numbers(self.head.log_std.tolist())} if isinstance(self.head, BoxHead) else {}
+        )
+        return exported(
+            self.network,
+            self.env.single_observation_space,
+            decoding_of(self.env.single_action_space, **more),
+            outputs=outputs,
+            normalization=self.normalization.observations,
+            memory_size=self.network.encoder.memory_size,
+        )
 
     def served(self) -> Served:
         """How games that are served are answered, with the current weights."""

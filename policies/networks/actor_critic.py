@@ -91,7 +91,7 @@ class Numbers(nn.Module):
         self._scale = scale_of_bytes(space) if isinstance(space, spaces.Box) and space.dtype == np.uint8 else 1.0
 
     def forward(self, leaf: Tensor) -> Tensor:
-        numbers = leaf if leaf.ndim == 2 else leaf.reshape(len(leaf), -1)  # [N, features]
+        numbers = leaf if leaf.ndim == 2 else leaf.reshape(leaf.shape[0], -1)  # [N, features]
         if numbers.dtype is not torch.float32:  # to call what does nothing takes a while, too
             numbers = numbers.to(torch.float32)
         return numbers if self._scale == 1.0 else numbers * self._scale
@@ -108,7 +108,7 @@ class OneHot(nn.Module):
         self.features = sum(self._counts)
 
     def forward(self, leaf: Tensor) -> Tensor:
-        columns = leaf.reshape(len(leaf), -1).unbind(1)
+        columns = leaf.reshape(leaf.shape[0], -1).unbind(1)
         parts = zip(columns, self._starts, self._counts, strict=True)
         return torch.cat([functional.one_hot(column - start, count) for column, start, count in parts], 1).float()
 

@@ -56,7 +56,7 @@ class GRU(nn.Module):
     def seen(self, inputs: Tensor) -> Tensor:
         """What the inputs [N, inputs] contribute to the gates [2, N, gates * size], whatever is remembered."""
         both = functional.linear(inputs, self.from_inputs.flatten(0, 1), self.bias.flatten())
-        return both.view(len(inputs), _TWINS, -1).transpose(0, 1)
+        return both.view(inputs.shape[0], _TWINS, -1).transpose(0, 1)
 
     def tick(self, seen: Tensor, memory: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """The memory after a tick, arrays [2, N, size], the output first; `seen` is what the inputs contribute."""
@@ -148,7 +148,7 @@ class RecurrentEncoder(Encoder):
 
     def _read(self, memory: Tensor) -> Sequence[Tensor]:
         """A leaf of memory as the layers' arrays [2, N, features]."""
-        return memory.view(len(memory), self.layer.memories, _TWINS, -1).permute(1, 2, 0, 3).unbind()
+        return memory.view(memory.shape[0], self.layer.memories, _TWINS, -1).permute(1, 2, 0, 3).unbind()
 
 
 def _by_row(twins: Tensor) -> Tensor:

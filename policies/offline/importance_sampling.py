@@ -95,7 +95,8 @@ def estimate(episodes: Iterable[Episode], *, target: LogProb, behaviour: LogProb
             weighed.append(_weigh(episode, target, behaviour, gamma))
     if not weighed:
         raise ConfigError(
-            f"there is no whole episode to estimate from; {left_out} were cut by the end of a leg, idle, or have given or void actions"
+            f"there is no whole episode to estimate from; {left_out} were cut by the end of a leg, idle, or have "
+            "given or void actions"
         )
     log_weights, returns, per_decision, units = (np.array(column) for column in zip(*weighed, strict=True))
     of_returns, of_rewards = _unit(log_weights[returns != 0]), float(units[per_decision != 0].max(initial=0.0))

@@ -42,8 +42,9 @@ from policies.common.off_policy import OffPolicy
 from policies.common.options import check_idle, wrong
 from policies.common.replay import Transitions
 from policies.common.target import Target
+from policies.exporting.network import Exported, decoding_of, exported
 from policies.networks.critics import Critics, frozen
-from policies.networks.reparameterized import Actions, GumbelSoftmaxActions, TanhActions
+from policies.networks.reparameterized import Actions, GumbelSoftmaxActions, SquashedGaussianActions, TanhActions
 from policies.networks.soft_actions import Temperature
 from policies.team.joint import JointNStepBuilder
 from policies.team.networks import Actors, ActorsAndCritics, JointEncoder
@@ -222,6 +223,18 @@ class Centralized(OffPolicy):
         return None if masks is None else masks.view(-1, self.actions.mask_size)
 
     # --------------------------------------------------------------------------------------- what the arena asks for
+
+    def exported(self) -> Exported:
+        """The actors for `arena export`; the input `entity` says whose is asked."""
+        box = "squashed_gaussian" if self.numbers is SquashedGaussianActions else "deterministic"
+        return exported(
+            self.network,
+            self.env.single_observation_space,
+            decoding_of(self.env.single_action_space, box=box),
+            outputs=lambda network, inputs: network.of_entities(inputs[:-1], inputs[-1]),
+            normalization=self.normalization,
+            entities=self.entities,
+        )
 
     @classmethod
     def _actions(cls, space: Space[Any], *, temperature: float) -> Actions:

@@ -98,6 +98,14 @@ class Actors(nn.Module):
         each = self._each if len(self._each) == 1 else self._each[first : first + len(inputs)]
         return self._joined([actor(part) for actor, part in zip(each, inputs, strict=True)], features)
 
+    def of_entities(self, features: Tensor, entities: Tensor) -> Tensor:
+        """The outputs [N, outputs] for what rows see, [N, features], which are of these entities, int64 [N]."""
+        inputs = torch.cat([features, self._names.to(features.device)[entities]], -1)
+        if len(self._each) == 1:
+            return self._each[0](inputs)  # type: ignore[no-any-return]
+        outputs = torch.stack([actor(inputs) for actor in self._each], 1)  # [N, E, outputs]
+        return outputs.gather(1, entities[:, None, None].expand(-1, -1, outputs.shape[2])).squeeze(1)
+
     def _split(self, features: Tensor, first: int = 0) -> list[Tensor]:
         """What each of the members that these entities have is given, [rows, inputs]."""
         names = self._names[first : first + features.shape[1]].to(features.device).expand(len(features), -1, -1)
@@ -137,3 +145,7 @@ class ActorsAndCritics(nn.Module):
         own = range(self.encoder.entities) if own is None else own
         features = self.encoder.rows(leaves, len(own))
         return self.actors(features, own.start).flatten(0, 1)  # type: ignore[no-any-return]
+
+    def of_entities(self, leaves: Sequence[Tensor], entities: Tensor) -> Tensor:
+        """The actors' outputs [N, outputs] for leaves of rows [N, ...], which are of these entities, int64 [N]."""
+        return self.actors.of_entities(self.encoder.rows(leaves, 1).squeeze(1), entities)

@@ -228,6 +228,9 @@ HEAVY = (
     "PIL",
     "stable_baselines3",
     "tensorboardX",
+    "onnx",
+    "onnxruntime",
+    "onnxscript",
 )
 
 

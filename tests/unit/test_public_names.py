@@ -23,7 +23,7 @@ PUBLIC = {
     "arena.callbacks": ["Callback", "StartedRun"],
     "arena.testing": ["ContractBroken", "Played", "check_batched_env", "check_external_games"],
     "arena.dataset": ["Episode", "MatchSamples", "Samples", "open_dataset"],
-    "arena.serving": ["Policy", "load_policy"],
+    "arena.serving": ["OnnxModel", "Policy", "load_model", "load_policy"],
 }
 
 

@@ -1,0 +1,126 @@
+"""`arena export`: a policy's network as an ONNX file that is verified against its checkpoint, and timed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from arena.cli.arguments import positive_int
+from arena.errors import ConfigError, ExportError, nearest
+from arena.records.formats import document_text
+from arena.terminal.output import complain, say
+
+_ENGINES = ("onnx", "onnx-int8", "compile")
+_SAMPLES, _LEAST_SAMPLES = 512, 256
+_BATCH_SIZES = (1, 7, 64)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's part of the command line."""
+    parser.description = (
+        "Writes model.onnx, model.json and report.json. An engine that differs from the checkpoint is exit code 1, and "
+        "its file is not written. Needs the extra `onnx`, except for the engine compile."
+    )
+    parser.add_argument("run", metavar="RUN", nargs="?", help="a run's folder")
+    parser.add_argument("--policy", metavar="P", help="a policy of the run")
+    parser.add_argument("--checkpoint", metavar="WHICH", help="last, first, or a number of ticks (default: last)")
+    parser.add_argument(
+        "--output", metavar="DIR", help="the folder to write (default: models/<policy>/<tick> in the run's folder)"
+    )
+    parser.add_argument(
+        "--engines",
+        type=_engines,
+        metavar="NAMES",
+        help=f"of {','.join(_ENGINES)}; the fastest that fits is chosen, eager if none is faster (default: onnx)",
+    )
+    parser.add_argument(
+        "--samples",
+        type=_samples,
+        default=_SAMPLES,
+        metavar="N",
+        help=f"rows to verify with: recorded observations, else drawn ones (default: {_SAMPLES}; at least "
+        f"{_LEAST_SAMPLES})",
+    )
+    parser.add_argument(
+        "--batch",
+        type=_batch_sizes,
+        default=_BATCH_SIZES,
+        metavar="SIZES",
+        help=f"batch sizes to verify and to time (default: {','.join(map(str, _BATCH_SIZES))})",
+    )
+    parser.add_argument("--json", action="store_true", help="print report.json, or with --verify what is wrong")
+    parser.add_argument("--verify", metavar="DIR", help="compare an exported model with the checkpoint that it names")
+    parser.set_defaults(command=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Exports or verifies, and prints; returns the exit status."""
+    try:
+        return _export(arguments) if arguments.verify is None else _verify(arguments)
+    except ExportError as error:
+        complain(f"arena: failed: {error}\n")
+        return 1
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    if arguments.run is None or arguments.policy is None:
+        raise ConfigError("name the run and its policy, as `arena export runs/duel --policy blue`", path="arena export")
+    from arena.serving.export import export
+    from arena.terminal.models import export_lines
+
+    found = export(
+        arguments.run,
+        arguments.policy,
+        checkpoint=arguments.checkpoint or "last",
+        output=arguments.output,
+        asked=arguments.engines or _ENGINES[:1],
+        samples=arguments.samples,
+        batch_sizes=arguments.batch,
+    )
+    if arguments.json:
+        say(document_text(found.report))
+    else:
+        for line in export_lines(found.report, recorded=found.recorded):
+            say(line)
+        say(f"{found.folder}: {', '.join(sorted(path.name for path in found.folder.iterdir()))}")
+    return 0 if found.verified else 1
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    given = {"RUN": arguments.run, "--policy": arguments.policy, "--checkpoint": arguments.checkpoint}
+    given |= {"--output": arguments.output, "--engines": arguments.engines}
+    idle = [name for name, value in given.items() if value is not None]
+    if idle:
+        raise ConfigError("is not allowed with --verify, which reads it from the folder; leave it out", path=idle[0])
+    from arena.serving.export import verify
+
+    problems = verify(Path(arguments.verify), samples=arguments.samples, batch_sizes=arguments.batch)
+    if arguments.json:
+        import json
+
+        sys.stdout.write(json.dumps({"verified": not problems, "problems": problems}, indent=2) + "\n")
+    elif not problems:
+        say(f"{arguments.verify}: fits its checkpoint")
+    for problem in problems:
+        complain(f"arena: failed: {problem}\n")
+    return 1 if problems else 0
+
+
+def _engines(text: str) -> tuple[str, ...]:
+    found = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    for name in found:
+        if name not in _ENGINES:
+            raise argparse.ArgumentTypeError(f"there is no engine {name!r}; {nearest(name, _ENGINES)}")
+    return found
+
+
+def _samples(text: str) -> int:
+    found = positive_int(text)
+    if found < _LEAST_SAMPLES:
+        raise argparse.ArgumentTypeError(f"expected an integer >= {_LEAST_SAMPLES}, got {text!r}")
+    return found
+
+
+def _batch_sizes(text: str) -> tuple[int, ...]:
+    return tuple(sorted({positive_int(size) for size in text.split(",")}))

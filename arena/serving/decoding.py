@@ -1,0 +1,140 @@
+"""From the outputs of an exported network to actions: best or sampled, allowed, within bounds. NumPy alone.
+
+    kind               first output             action
+    categorical        logits [n]               argmax; sampled: argmax(logits + Gumbel noise)
+    values             values [n]               argmax; sampled: with probability epsilon a uniform allowed one
+    multi_categorical  logits [sum of nvec]     each part as `categorical`
+    bernoulli          logits [k]               logits > 0; sampled: logits + logistic noise > 0
+    gaussian           mean [k]                 mean; sampled: + exp(log_std) normal noise; clipped to low, high
+    squashed_gaussian  mean [k], log_std [k]    tanh(mean); sampled: + exp(log_std) normal noise before tanh; scaled
+    deterministic      action [k] in [-1, 1]    scaled to low, high
+
+A choice counts from `start`. Forbidden choices (mask 0) have their logit or value replaced by -1e9 before all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.records.formats import (
+    Bernoulli,
+    Categorical,
+    Decoding,
+    Gaussian,
+    MultiCategorical,
+    SquashedGaussian,
+    Values,
+)
+
+Array = NDArray[Any]
+Random = Sequence[np.random.Generator]
+"""A generator per row."""
+
+FORBIDDEN = -1e9
+_DTYPES = ("float16", "float32", "float64", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
+
+
+class Decoder:
+    """Turns outputs [K, ...] into actions [K, *shape] as the environment takes them.
+
+    Args:
+        decoding: of a model file.
+
+    Attributes:
+        outputs: the shapes of the outputs that it reads, without the batch axis.
+        mask_size: numbers of an action mask; 0: the actions have none.
+
+    Raises:
+        ValueError: the parts of the decoding contradict each other.
+    """
+
+    def __init__(self, decoding: Decoding) -> None:
+        if decoding.dtype not in _DTYPES:
+            raise ValueError(f"actions of the unknown dtype {decoding.dtype!r}")
+        self._decoding, self._dtype, self._shape = decoding, np.dtype(decoding.dtype), decoding.shape
+        self.mask_size, size = 0, int(np.prod(decoding.shape))
+        given: tuple[tuple[Any, ...], ...] = ()  # what has a number for each number of an action
+        if isinstance(decoding, (Categorical, Values)):
+            self.mask_size, width, given = decoding.n, decoding.n, ((decoding.start,),)
+            self._start: Any = decoding.start
+        elif isinstance(decoding, MultiCategorical):
+            self.mask_size = width = sum(decoding.nvec)
+            given = decoding.nvec, decoding.start
+            self._cuts, self._start = np.cumsum(decoding.nvec)[:-1], np.array(decoding.start)
+        elif isinstance(decoding, Bernoulli):
+            width = size
+        else:
+            width, given = size, (decoding.low, decoding.high)
+            if isinstance(decoding, Gaussian):
+                given = *given, decoding.log_std
+                self._std = np.exp(np.array(decoding.log_std, np.float64))
+            self._low, self._high = (np.array(bound, np.float64) for bound in (decoding.low, decoding.high))
+            with np.errstate(invalid="ignore"):  # of a Gaussian, which is not scaled: bounds may be infinite
+                self._middle, self._reach = (self._low / 2 + self._high / 2, self._high / 2 - self._low / 2)
+        if any(len(numbers) != size for numbers in given):
+            raise ValueError(f"actions of the shape {decoding.shape} do not have {max(map(len, given))} numbers")
+        self.outputs = ((width,), (width,)) if isinstance(decoding, SquashedGaussian) else ((width,),)
+
+    def __call__(self, outputs: Sequence[Array], masks: Array | None = None, random: Random | None = None) -> Array:
+        """The actions of rows.
+
+        Args:
+            outputs: arrays [K, ...] as `outputs` says; further ones are ignored.
+            masks: [K, mask_size] which choices are allowed; None: all.
+            random: a generator per row, from which actions are sampled; None: the best actions.
+        """
+        decoding, first = self._decoding, outputs[0]
+        if masks is not None and self.mask_size:
+            first = np.where(np.asarray(masks, np.bool_), first, np.float32(FORBIDDEN))
+        if isinstance(decoding, Categorical):
+            return self._shaped(_chosen(first, _gumbel(first, random)) + self._start)
+        if isinstance(decoding, Values):
+            best = _chosen(first, None)
+            if random is not None:
+                explores = np.array([generator.random() < decoding.epsilon for generator in random])
+                uniform = _chosen(np.where(first > FORBIDDEN, 0.0, FORBIDDEN), _gumbel(first, random))
+                best = np.where(explores, uniform, best)
+            return self._shaped(best + self._start)
+        if isinstance(decoding, MultiCategorical):
+            noise = _gumbel(first, random)
+            disturbed = first if noise is None else first + noise
+            parts = [part.argmax(-1) for part in np.split(disturbed, self._cuts, -1)]
+            return self._shaped(np.stack(parts, -1) + self._start)
+        if isinstance(decoding, Bernoulli):
+            noise = None if random is None else _drawn(first, random, "logistic")
+            return self._shaped((first if noise is None else first + noise) > 0)
+        if isinstance(decoding, Gaussian):
+            free = first if random is None else first + self._std * _drawn(first, random, "normal")
+            low, high = (bound.astype(self._dtype) for bound in (self._low, self._high))
+            return self._shaped(np.clip(free.astype(self._dtype), low, high))
+        if isinstance(decoding, SquashedGaussian):
+            free = first if random is None else first + np.exp(outputs[1]) * _drawn(first, random, "normal")
+            return self._scaled(np.tanh(free))
+        return self._scaled(first)
+
+    def _scaled(self, unit: Array) -> Array:
+        """Numbers in [-1, 1] as the environment takes them: -1 low and 1 high."""
+        low, high = (bound.astype(self._dtype) for bound in (self._low, self._high))
+        stretched = (self._middle + self._reach * unit).astype(self._dtype)
+        return self._shaped(np.clip(stretched, low, high))  # which rounding may have passed
+
+    def _shaped(self, actions: Array) -> Array:
+        return actions.reshape(len(actions), *self._shape).astype(self._dtype, copy=False)
+
+
+def _chosen(logits: Array, noise: Array | None) -> Array:
+    found: Array = (logits if noise is None else logits + noise).argmax(-1)
+    return found
+
+
+def _gumbel(like: Array, random: Random | None) -> Array | None:
+    return None if random is None else _drawn(like, random, "gumbel")
+
+
+def _drawn(like: Array, random: Random, kind: str) -> Array:
+    """Noise of a standard distribution [K, n], each row of its own generator."""
+    return np.stack([getattr(generator, kind)(size=like.shape[1]) for generator in random])

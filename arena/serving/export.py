@@ -1,0 +1,363 @@
+"""Exports a policy's network: restore, inputs, reference, candidates, verify, time, choose, write; and verifies it.
+
+    report, folder = export("runs/duel", "blue")
+    problems = verify("runs/duel/models/blue/4000")
+
+A step that fails raises `ExportError`, which names it. An engine that fails or differs from the reference is in the
+report, and nothing but the report and the description is written.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from arena import registry
+from arena.errors import ConfigError, ExportError, located
+from arena.records.atomic import make_folder, replace_folder
+from arena.records.folder import RunFolder
+from arena.records.formats import EngineReport, ExportReport, ModelFile, document_text
+from arena.serving import engines
+from arena.serving.algorithm import load_algorithm
+from arena.serving.comparison import LIMITS, Outputs, compare
+from arena.serving.engines import CANDIDATES, COMPILE, EAGER, INT8, ONNX, Engine, Run
+from arena.serving.model_rows import Rows, rows_of
+from arena.serving.onnx_model import (
+    DESCRIPTION,
+    MODEL,
+    REPORT,
+    describe,
+    differences,
+    first_line,
+    onnx_packages,
+    read_description,
+    read_onnx,
+    session_of,
+    sha256,
+)
+
+SAMPLES, LEAST_SAMPLES = 512, 256
+BATCH_SIZES = (1, 7, 64)
+_WARM_UP, _CALLS, _ROUNDS = 50, 200, 5
+_FASTER = 0.95  # an engine is chosen if it needs at most so much of eager's time
+
+
+class Export(NamedTuple):
+    """What `export` has written."""
+
+    report: ExportReport
+    folder: Path
+    recorded: int  # of the rows, so many were recorded in the run
+
+    @property
+    def verified(self) -> bool:
+        """Whether every engine that was asked for fits the reference."""
+        return all(engine.verdict == "ok" for engine in self.report.engines)
+
+
+def export(
+    run: Path | str,
+    policy: str,
+    *,
+    checkpoint: str = "last",
+    output: Path | str | None = None,
+    asked: Sequence[str] = (ONNX,),
+    samples: int = SAMPLES,
+    batch_sizes: Sequence[int] = BATCH_SIZES,
+) -> Export:
+    """Exports a policy's network; see the module.
+
+    Args:
+        run: the run folder.
+        policy: its name in this run.
+        checkpoint: `last`, `first`, or a tick.
+        output: the folder to write; None: `models/<policy>/<tick>` in the run folder.
+        asked: engines, of `CANDIDATES`.
+        samples: rows to verify with.
+        batch_sizes: each row is in a batch of each size.
+
+    Raises:
+        ConfigError: a user's mistake: no such run, policy or checkpoint; an algorithm without `exported()`; a package
+            that is missing; an output folder that holds other files.
+        ExportError: a step has failed.
+        WriteError: the files cannot be written.
+    """
+    runtime = None
+    if {ONNX, INT8} & {*asked}:
+        runtime = onnx_packages(export=True)[1].__version__
+    with _step("1, restore", mistakes=True):
+        loaded = load_algorithm(run, policy, checkpoint)
+        exported = loaded.algorithm.exported()
+    folder = RunFolder(Path(run)).models / policy / str(loaded.tick) if output is None else Path(output)
+    _check_output(folder, given=output is not None)
+    with _step("1, restore"):
+        home = Path(os.path.relpath(Path(run).resolve(), folder.resolve()))
+        file = describe(
+            exported, policy=policy, algorithm=loaded.name, tick=loaded.tick, run=home.as_posix(), engine=EAGER
+        )
+        reference = engines.eager(exported)
+    with _step("2, inputs"):
+        rows = rows_of(RunFolder(Path(run)), policy, loaded.observation_space, file.inputs, reference.run, samples)
+    with _step("3, reference"):
+        expected = _reference(reference.run, rows, file, batch_sizes)
+    made, reports = _candidates(exported, file, rows, [EAGER, *asked], reference)  # 4
+    for number, report in enumerate(reports):  # 5
+        if report.verdict == "ok":
+            reports[number] = _verified(report, made[report.name].run, rows, expected, file)
+    with _step("6, time"):
+        latencies = _latencies(
+            {report.name: made[report.name].run for report in reports if report.verdict == "ok"}, rows, batch_sizes
+        )
+    reports = [msgspec.structs.replace(report, latency_us=latencies.get(report.name, {})) for report in reports]
+    chosen = _chosen(reports)  # 7
+    document = ExportReport(
+        policy=policy,
+        algorithm=loaded.name,
+        tick=loaded.tick,
+        torch=str(registry.load_object("torch:__version__")),
+        onnxruntime=runtime,
+        samples=samples,
+        batch_sizes=tuple(batch_sizes),
+        engines=tuple(reports),
+        chosen=chosen,
+    )
+    content = made[chosen].content
+    file = msgspec.structs.replace(
+        file,
+        engine=chosen,
+        weights_sha256=sha256(loaded.checkpoint.read_bytes()),
+        onnx_sha256=None if content is None else sha256(content),
+    )
+    files = {DESCRIPTION: _text(file), REPORT: _text(document)}
+    if output is None:
+        make_folder(folder.parent.parent)
+        make_folder(folder.parent)
+    replace_folder(folder, files if content is None else {MODEL: content, **files})  # 8
+    return Export(document, folder, rows.recorded)
+
+
+def verify(folder: Path | str, *, samples: int = SAMPLES, batch_sizes: Sequence[int] = BATCH_SIZES) -> list[str]:
+    """Compares what lies in a folder that `export` has written with the checkpoint that it names.
+
+    Returns:
+        what is wrong: the file, or engine, output, figure and limit; empty: nothing.
+
+    Raises:
+        ConfigError: there is no such folder, or a package is missing.
+        ExportError: a step has failed.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ConfigError("there is no such folder; name one that `arena export` has written", source=str(folder))
+    problems: list[str] = []
+    try:
+        file = read_description(folder)
+    except ConfigError as error:
+        return [str(error)]
+    if file.onnx_sha256 is not None:
+        onnx_packages()
+    elif (folder / MODEL).exists():
+        problems.append(f"{folder / MODEL}: is not of this export: {DESCRIPTION} says that {file.engine!r} was chosen")
+    session, run = None, (folder / file.run).resolve()
+    try:
+        with _step("1, restore", mistakes=True):
+            loaded = load_algorithm(run, file.policy, str(file.tick))
+            exported = loaded.algorithm.exported()
+        if sha256(loaded.checkpoint.read_bytes()) != file.weights_sha256:
+            problems.append(f"{loaded.checkpoint}: its sha256 is not the weights_sha256 of {DESCRIPTION}")
+        if file.onnx_sha256 is not None:
+            content = read_onnx(folder)
+            if sha256(content) != file.onnx_sha256:
+                problems.append(f"{folder / MODEL}: its sha256 is not the onnx_sha256 of {DESCRIPTION}")
+            session = session_of(content, str(folder / MODEL))
+    except ConfigError as error:
+        return [*problems, str(error)]
+    with _step("1, restore"):
+        expected = describe(
+            exported,
+            policy=file.policy,
+            algorithm=loaded.name,
+            tick=loaded.tick,
+            run=file.run,
+            engine=file.engine,
+        )
+    for name, own in file.metadata.items():
+        if own != expected.metadata[name]:
+            words = f"{name}: found {json.dumps(own)}, the checkpoint has {json.dumps(expected.metadata[name])}"
+            problems.append(f"{folder / DESCRIPTION}: {words}")
+    if session is None:
+        return problems
+    problems += [f"{folder / MODEL}: {words}" for words in differences(session, expected)]
+    with _step("2, inputs"):
+        reference = engines.eager(exported).run
+        rows = rows_of(RunFolder(run), file.policy, loaded.observation_space, expected.inputs, reference, samples)
+    with _step("3, reference"):
+        outputs = _reference(reference, rows, expected, batch_sizes)
+    report = EngineReport(name=file.engine, seconds=0.0, verdict="ok")
+    verified = _verified(report, engines.runner(session, expected), rows, outputs, expected)
+    if verified.verdict != "ok":
+        problems.append(f"{folder / MODEL}: {file.engine}: {verified.reason}")
+    return problems
+
+
+@contextmanager
+def _step(name: str, *, mistakes: bool = False) -> Iterator[None]:
+    """Converts what fails in a step into an error that names it.
+
+    Args:
+        name: its number and name.
+        mistakes: whether configuration errors stay such.
+
+    Raises:
+        ExportError: in place of any other error, which is in the message and is the cause.
+    """
+    try:
+        with located(who=f"step {name}"):
+            yield
+    except Exception as error:  # of an algorithm, torch or a damaged file
+        if mistakes and isinstance(error, ConfigError):
+            raise
+        raise ExportError(
+            _words(error) if isinstance(error, ConfigError) else f"step {name}: {_words(error)}"
+        ) from error
+
+
+def _words(error: Exception) -> str:
+    return str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {first_line(error)}"
+
+
+def _check_output(folder: Path, *, given: bool) -> None:
+    """Refuses to write where something else lies.
+
+    Raises:
+        ConfigError: before any work is done.
+    """
+    option = "--output" if given else ""
+    if given and not folder.absolute().parent.is_dir():
+        raise ConfigError(f"there is no folder {str(folder.absolute().parent)!r}", path=option)
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{str(folder)!r} is a file; name a folder", path=option)
+    others = sorted({path.name for path in folder.glob("*")} - {MODEL, DESCRIPTION, REPORT})
+    if others:
+        raise ConfigError(
+            f"the folder {str(folder)!r} holds other files, as {others[0]!r}; name a new folder", path=option
+        )
+
+
+def _outputs(run: Run, rows: Rows, batch_sizes: Sequence[int]) -> dict[int, list[Any]]:
+    """By batch size, every output of all rows."""
+    count, found = len(rows.arrays[0]), {}
+    for size in batch_sizes:
+        parts = [run([array[start : start + size] for array in rows.arrays]) for start in range(0, count, size)]
+        found[size] = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    return found
+
+
+def _reference(run: Run, rows: Rows, file: ModelFile, batch_sizes: Sequence[int]) -> Outputs:
+    """The reference.
+
+    Raises:
+        ValueError: it is not finite.
+    """
+    found = _outputs(run, rows, batch_sizes)
+    for size, outputs in found.items():
+        for tensor, output in zip(file.outputs, outputs, strict=True):
+            if not np.isfinite(output).all():
+                raise ValueError(f"output {tensor.name!r}, batches of {size}: NaN or infinite numbers; limit: none")
+    return found
+
+
+def _candidates(
+    exported: Any, file: ModelFile, rows: Rows, names: Sequence[str], reference: Engine
+) -> tuple[dict[str, Engine], list[EngineReport]]:
+    """The engines that could be made, and a report of each."""
+    made, reports = {EAGER: reference}, []
+
+    def float32() -> Engine:
+        return made[ONNX] if ONNX in made else engines.onnx_engine(exported, named(ONNX))
+
+    def named(engine: str) -> ModelFile:
+        return msgspec.structs.replace(file, engine=engine)
+
+    makers: dict[str, Callable[[], Engine]] = {
+        EAGER: lambda: reference,
+        ONNX: float32,
+        INT8: lambda: engines.int8_engine(float32().content or b"", named(INT8), rows.arrays),
+        COMPILE: lambda: engines.compiled(exported, rows.arrays),
+    }
+    for name in sorted(names, key=[EAGER, *CANDIDATES].index):
+        begun = time.perf_counter()
+        try:
+            made[name] = makers[name]()
+            content = made[name].content
+            report = EngineReport(name=name, bytes=None if content is None else len(content), seconds=0.0, verdict="ok")
+        except Exception as error:  # torch, onnx and the runtime have no common class of errors
+            reason = f"step 4, candidates: {_words(error)}"
+            report = EngineReport(name=name, seconds=0.0, verdict="failed", reason=reason)
+        reports.append(msgspec.structs.replace(report, seconds=round(time.perf_counter() - begun, 3)))
+    return made, reports
+
+
+def _verified(report: EngineReport, run: Run, rows: Rows, reference: Outputs, file: ModelFile) -> EngineReport:
+    """The report with figures of all outputs, and the verdict."""
+    names = [tensor.name for tensor in file.outputs]
+    try:
+        found = reference if report.name == EAGER else _outputs(run, rows, list(reference))
+    except Exception as error:  # of the runtime
+        return msgspec.structs.replace(report, verdict="failed", reason=f"step 5, verify: {_words(error)}")
+    counts = {len(outputs) for outputs in found.values()}
+    if counts != {len(names)}:
+        reason = f"step 5, verify: {max(counts)} outputs, expected {len(names)}: {', '.join(names)}"
+        return msgspec.structs.replace(report, verdict="mismatch", reason=reason)
+    compared = compare(found, reference, names, file.decoding, LIMITS[report.name])
+    if not compared.problems:
+        return msgspec.structs.replace(report, outputs=compared.figures)
+    more = f" (and {len(compared.problems) - 1} more)" if compared.problems[1:] else ""
+    reason = f"step 5, verify: {compared.problems[0]}{more}"
+    return msgspec.structs.replace(report, outputs=compared.figures, verdict="mismatch", reason=reason)
+
+
+def _latencies(runs: Mapping[str, Run], rows: Rows, batch_sizes: Sequence[int]) -> dict[str, dict[str, float]]:
+    """Microseconds of a call, by engine and batch size: medians over rounds in which the engines take turns."""
+    timed: dict[str, dict[str, float]] = {name: {} for name in runs}
+    for size in batch_sizes:
+        batch = [np.resize(array, (size, *array.shape[1:])) for array in rows.arrays]
+        calls: dict[str, list[float]] = {name: [] for name in runs}
+        for run in runs.values():
+            for _ in range(_WARM_UP):
+                run(batch)
+        for _ in range(_ROUNDS):
+            for name, run in runs.items():
+                for _ in range(_CALLS // _ROUNDS):
+                    begun = time.perf_counter()
+                    run(batch)
+                    calls[name].append(time.perf_counter() - begun)
+        for name, seconds in calls.items():
+            timed[name][str(size)] = round(statistics.median(seconds) * 1e6, 2)
+    return timed
+
+
+def _chosen(reports: Sequence[EngineReport]) -> str:
+    """The fastest engine, if all fit the reference and it is clearly faster than eager; else eager."""
+    if any(report.verdict != "ok" for report in reports):
+        return EAGER
+    means = {
+        report.name: math.exp(statistics.fmean(math.log(value) for value in report.latency_us.values()))
+        for report in reports
+    }
+    fastest = min(means, key=lambda name: means[name])
+    return fastest if means[fastest] <= _FASTER * means[EAGER] else EAGER
+
+
+def _text(document: ModelFile | ExportReport) -> bytes:
+    return document_text(document).encode() + b"\n"

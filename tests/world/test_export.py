@@ -1,0 +1,409 @@
+"""`arena export`: what it writes, what it refuses, and what `--verify` finds in a file that was changed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+import readme
+from arena.cli.main import main
+from arena.errors import ConfigError
+from arena.serving import load_policy
+from arena.serving.algorithm import load_algorithm
+from arena.serving.export import export, verify
+from arena.serving.onnx_model import load_model, sha256
+from in_process import play
+from policies.exporting.network import Exported
+
+pytestmark = pytest.mark.slow
+
+PPO = {"n_steps": 16, "minibatch_size": 32, "hidden_sizes": [16], "normalize_observations": True, "learning_rate": 0.01}
+
+
+def duel(**blue: Any) -> dict[str, Any]:
+    """A recorded run of a learner, and of algorithms that cannot be exported."""
+    others = {"red": {"algorithm": "random"}, "gray": {"algorithm": "hppo", "options": {"n_steps": 16}}}
+    return {
+        "seed": 5,
+        "ticks": 60,
+        "checkpoint_every": 20,
+        "record": "samples",
+        "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 12}}},
+        "policies": {"blue": {"algorithm": "ppo", "options": PPO, **blue}, **others},
+        "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 4}, {"env": "game", "seats": ["gray", "red"]}],
+    }
+
+
+class Told(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose blue was exported."""
+    folder = play(duel(), tmp_path_factory.mktemp("export")).folder.path
+    assert main(["export", str(folder), "--policy", "blue", "--samples", "300"]) == 0
+    return folder
+
+
+@pytest.fixture
+def model(run: Path) -> Any:
+    """The exported model, which a test may change."""
+    kept = run / "kept"
+    folder = run / "models" / "blue" / "60"
+    shutil.copytree(folder, kept)
+    yield folder
+    shutil.rmtree(folder)
+    kept.rename(folder)
+
+
+@pytest.fixture
+def tell(capsys: pytest.CaptureFixture[str]) -> Callable[..., Told]:
+    def told(*words: object) -> Told:
+        capsys.readouterr()
+        code = main(["export", *map(str, words)])
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err + captured.out
+        return Told(code, captured.out, captured.err)
+
+    return told
+
+
+def changed(folder: Path, change: Callable[[onnx.ModelProto], None], *, known: bool = True) -> None:
+    """Changes model.onnx; known: model.json has its sha256."""
+    path, description = folder / "model.onnx", folder / "model.json"
+    proto = onnx.load(path)
+    change(proto)
+    onnx.save(proto, path)
+    if known:
+        written = json.loads(description.read_bytes())
+        description.write_text(json.dumps({**written, "onnx_sha256": sha256(path.read_bytes())}))
+
+
+def test_export_writes_the_model_its_description_and_a_report(run: Path, tell: Callable[..., Told]) -> None:
+    folder = run / "models" / "blue" / "60"
+    assert sorted(path.name for path in folder.iterdir()) == ["model.json", "model.onnx", "report.json"]
+    report, described = (json.loads((folder / name).read_bytes()) for name in ("report.json", "model.json"))
+    assert (report["policy"], report["algorithm"], report["tick"], report["samples"]) == ("blue", "ppo", 60, 300)
+    assert [(engine["name"], engine["verdict"]) for engine in report["engines"]] == [("eager", "ok"), ("onnx", "ok")]
+    assert report["batch_sizes"] == [1, 7, 64]
+    assert all(sorted(engine["latency_us"]) == ["1", "64", "7"] for engine in report["engines"])
+    figures = report["engines"][1]["outputs"]
+    assert [figure["name"] for figure in figures] == ["logits"]
+    assert 0 < figures[0]["max_abs"] <= 1e-5
+    assert report["chosen"] == described["engine"] == "onnx"
+    assert report["engines"][1]["bytes"] == (folder / "model.onnx").stat().st_size
+    checkpoint = run / "checkpoints" / "blue" / f"{60:012d}.ckpt"
+    assert described["weights_sha256"] == sha256(checkpoint.read_bytes())
+    assert described["onnx_sha256"] == sha256((folder / "model.onnx").read_bytes())
+    assert described["inputs"] == [{"name": "observation_0", "dtype": "float32", "shape": [4], "path": []}]
+    assert described["outputs"] == [{"name": "logits", "dtype": "float32", "shape": [5]}]
+    assert described["memory"] == {"size": 0}
+    assert described["decoding"] == {"kind": "categorical", "shape": [], "dtype": "int64", "n": 5, "start": 0}
+    assert tell("--verify", folder) == (0, f"{folder}: fits its checkpoint\n", "")
+
+
+PROGRAM = """
+import json, sys
+import numpy as np, onnxruntime
+session = onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
+about = json.loads(session.get_modelmeta().custom_metadata_map["arena"])
+given = np.load(sys.argv[2])
+(logits,) = session.run([about["outputs"][0]["name"]], {about["inputs"][0]["name"]: given})
+assert not {"arena", "torch", "policies"} & set(sys.modules)
+print(json.dumps({"about": about, "actions": (logits.argmax(1) + about["decoding"]["start"]).tolist()}))
+"""
+
+
+def test_another_runtime_needs_the_file_alone(run: Path, tmp_path: Path) -> None:
+    folder, blue = run / "models" / "blue" / "60", load_policy(run, "blue")
+    observations = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
+    np.save(tmp_path / "given.npy", observations)
+    command = [sys.executable, "-c", PROGRAM, str(folder / "model.onnx"), str(tmp_path / "given.npy")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["actions"] == blue.act(observations).tolist()
+    described = json.loads((folder / "model.json").read_bytes())
+    assert told["about"] == {name: value for name, value in described.items() if not name.endswith("_sha256")}
+
+
+def test_code_of_the_page_plays_and_reads_a_model(run: Path, tmp_path: Path) -> None:
+    files, folder = readme.PAGES["docs/models.md"].files(), tmp_path / "runs" / "duel" / "models" / "blue" / "1000"
+    shutil.copytree(run / "models" / "blue" / "60", folder)
+    done = subprocess.run(
+        [sys.executable, "-c", files["other_runtime.py"]], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert "'observation_0'" in done.stdout, done.stderr
+    assert "'kind': 'categorical'" in done.stdout
+    code: dict[str, Any] = {}
+    exec(files["play_model.py"], code)
+
+    class Countdown(gymnasium.Env[Any, Any]):
+        left = 5
+
+        def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+            return np.zeros(4, np.float32), {}
+
+        def step(self, action: Any) -> Any:
+            assert action in range(5)
+            self.left -= 1
+            return np.full(4, self.left, np.float32), 1.0, self.left == 0, False, {}
+
+    assert code["episode"](folder, Countdown()) == 5.0
+
+
+def test_loaded_model_acts_as_the_policy(run: Path) -> None:
+    model, blue = load_model(run / "models" / "blue" / "60"), load_policy(run, "blue")
+    observations = np.random.default_rng(1).normal(size=(40, 4)).astype(np.float32)
+    masks = np.ones((40, 5), np.int8)
+    masks[:, 1:4] = 0
+    none = np.zeros((40, 0), np.float32)
+    actions, memory = model.act(observations, masks, none, None)
+    assert actions.tolist() == blue.act(observations, masks).tolist()
+    assert memory is none
+    drawn, _ = model.act(observations, masks, none, [np.random.default_rng(row) for row in range(40)])
+    again, _ = model.act(observations, masks, none, [np.random.default_rng(row) for row in range(40)])
+    assert drawn.tolist() == again.tolist()
+    assert {*drawn.tolist()} == {0, 4}
+
+
+# ------------------------------------------------------------------------------------------------------------ --verify
+
+
+def mistakes(told: Told) -> list[str]:
+    assert told.code == 1
+    assert told.out == ""
+    return told.err.splitlines()
+
+
+def test_changed_weight_is_found_with_output_and_figure(model: Path, tell: Callable[..., Told]) -> None:
+    def change(proto: onnx.ModelProto) -> None:
+        bias = next(tensor for tensor in proto.graph.initializer if list(tensor.dims) == [5])
+        values = numpy_helper.to_array(bias).copy()
+        values[0] += 1e-2
+        bias.CopyFrom(numpy_helper.from_array(values, bias.name))
+
+    changed(model, change)
+    (line,) = mistakes(tell("--verify", model))
+    assert "model.onnx: onnx: step 5, verify: output 'logits', batches of 1: max_abs 0.01, limit 1e-05" in line
+
+
+def test_changed_file_is_found_by_its_sha256_as_well(model: Path, tell: Callable[..., Told]) -> None:
+    changed(model, lambda proto: setattr(proto, "producer_name", "another"), known=False)
+    (line,) = mistakes(tell("--verify", model))
+    assert "model.onnx: its sha256 is not the onnx_sha256 of model.json" in line
+    with pytest.raises(ConfigError, match="sha256"):
+        load_model(model)
+
+
+def test_renamed_output_is_found(model: Path, tell: Callable[..., Told]) -> None:
+    def change(proto: onnx.ModelProto) -> None:
+        for node in proto.graph.node:
+            node.output[:] = ["logitz" if name == "logits" else name for name in node.output]
+        proto.graph.output[0].name = "logitz"
+
+    changed(model, change)
+    (line,) = mistakes(tell("--verify", model))
+    assert "its outputs are 'logitz' (float32 [5]); expected 'logits' (float32 [5])" in line
+    with pytest.raises(ConfigError, match="'logitz'"):
+        load_model(model)
+
+
+def test_sampling_inside_the_file_is_found(model: Path, tell: Callable[..., Told]) -> None:
+    def change(proto: onnx.ModelProto) -> None:
+        for node in proto.graph.node:
+            node.output[:] = ["clean" if name == "logits" else name for name in node.output]
+        noise = onnx.helper.make_node("RandomNormalLike", ["clean"], ["noise"], dtype=onnx.TensorProto.FLOAT)
+        proto.graph.node.extend([noise, onnx.helper.make_node("Add", ["clean", "noise"], ["logits"])])
+
+    changed(model, change)
+    (line,) = mistakes(tell("--verify", model))
+    assert "output 'logits', batches of 1: max_abs" in line
+
+
+def test_damaged_and_foreign_files_are_named_each_in_one_message(
+    run: Path, model: Path, tell: Callable[..., Told]
+) -> None:
+    described, content = (model / "model.json").read_text(), (model / "model.onnx").read_bytes()
+    checkpoint = run / "checkpoints" / "blue" / f"{60:012d}.ckpt"
+    weights = checkpoint.read_bytes()
+    foreign = onnx.load_model_from_string(content)
+    del foreign.metadata_props[:]
+
+    def lines(name: str, written: bytes | str, *, known: bool = False) -> list[str]:
+        held = written if isinstance(written, bytes) else written.encode()
+        (model / name).write_bytes(held)
+        if known:
+            (model / "model.json").write_text(json.dumps({**json.loads(described), "onnx_sha256": sha256(held)}))
+        found = mistakes(tell("--verify", model))
+        (model / "model.json").write_text(described)
+        (model / "model.onnx").write_bytes(content)
+        return found
+
+    assert "model.json: is damaged" in lines("model.json", "{")[0]
+    assert "model.json: is damaged" in lines("model.json", described.replace('"n": 5', '"n": 6'))[0]
+    assert "model.json: decoding: found" in lines("model.json", described.replace('"start": 0', '"start": 1'))[0]
+    for wrong in (b"", b"nothing of the kind", content[: len(content) // 2]):
+        (line,) = lines("model.onnx", wrong, known=True)
+        assert "model.onnx: is damaged, or no ONNX file" in line
+    (line,) = lines("model.onnx", foreign.SerializeToString(), known=True)
+    assert "has no metadata 'arena'" in line
+    (model / "model.onnx").unlink()
+    assert "model.onnx: cannot be read" in mistakes(tell("--verify", model))[0]
+    (model / "model.onnx").write_bytes(content)
+    try:
+        checkpoint.write_bytes(weights[:-300] + bytes(300))
+        (line,) = mistakes(tell("--verify", model))
+        assert "000000000060.ckpt: step 1, restore: is" in line
+        checkpoint.write_bytes((run / "checkpoints" / "gray" / f"{60:012d}.ckpt").read_bytes())
+        (line,) = mistakes(tell("--verify", model))
+        assert "000000000060.ckpt: step 1, restore: is of the algorithm 'hppo', the policy 'blue' uses 'ppo'" in line
+        checkpoint.write_bytes((run / "checkpoints" / "blue" / f"{40:012d}.ckpt").read_bytes())
+        found = mistakes(tell("--verify", model))
+        assert "000000000060.ckpt: its sha256 is not the weights_sha256" in found[0]
+        assert "output 'logits', batches of 1: max_abs" in found[-1]
+    finally:
+        checkpoint.write_bytes(weights)
+    assert tell("--verify", model).code == 0
+
+
+# ------------------------------------------------------------------------------------------------------------- refusals
+
+
+def test_engine_that_differs_is_exit_1_and_leaves_eager(
+    run: Path, tmp_path: Path, tell: Callable[..., Told], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from policies.exporting.network import ExportedNetwork
+    from policies.ppo import PPO
+
+    class Sampled(ExportedNetwork):
+        def forward(self, *inputs: Any) -> Any:
+            (logits,) = super().forward(*inputs)
+            return (logits + logits.new_empty(logits.shape).normal_(),)
+
+    def exported(self: PPO) -> Exported:
+        found = original(self)
+        found.module.__class__ = Sampled
+        return found
+
+    original = PPO.exported
+    monkeypatch.setattr(PPO, "exported", exported)
+    folder = tmp_path / "sampled"
+    told = tell(run, "--policy", "blue", "--output", folder, "--samples", "256", "--batch", "1,64")
+    assert told.code == 1
+    assert "onnx: mismatch: step 5, verify: output 'logits', batches of 1: max_abs" in told.out
+    assert "eager: mismatch: step 5, verify: output 'logits', batches of 64 and of 1: max_abs" in told.out
+    assert sorted(path.name for path in folder.iterdir()) == ["model.json", "report.json"]
+    report = json.loads((folder / "report.json").read_bytes())
+    assert report["chosen"] == "eager"
+    assert [engine["verdict"] for engine in report["engines"]] == ["mismatch", "mismatch"]
+    assert json.loads((folder / "model.json").read_bytes())["onnx_sha256"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--policy", "red"], "the algorithm 'random' of 'red' cannot be exported: it has no exported()"),
+        (["--policy", "gray"], "the algorithm 'hppo' of 'gray' cannot be exported"),
+        (["--policy", "bleu"], "no policy 'bleu' in this run; did you mean 'blue'?"),
+        (["--policy", "blue", "--checkpoint", "61"], "there is no checkpoint '61' of 'blue'"),
+        (["--policy", "blue", "--output", "{run}"], "holds other files"),
+        (["--policy", "blue", "--output", "{run}/nowhere/model"], "there is no folder"),
+        (["--policy", "blue", "--output", "{run}/config.yaml"], "is a file; name a folder"),
+        (["--policy", "blue", "--verify", "{run}/models/blue/60"], "is not allowed with --verify"),
+        ([], "name the run and its policy"),
+    ],
+)
+def test_mistakes_are_exit_2_in_one_sentence(
+    words: list[str], message: str, run: Path, tell: Callable[..., Told]
+) -> None:
+    told = tell(run, *(word.format(run=run) for word in words))
+    assert (told.code, told.out) == (2, "")
+    assert told.err.startswith("arena: error: ")
+    assert message in told.err
+    assert told.err.count("\n") == 1
+
+
+def test_folders_that_are_missing_are_exit_2(tmp_path: Path, tell: Callable[..., Told]) -> None:
+    assert "not a run folder" in tell(tmp_path / "gone", "--policy", "blue").err
+    told = tell("--verify", tmp_path / "gone")
+    assert (told.code, "there is no such folder" in told.err) == (2, True)
+
+
+def test_missing_package_is_exit_2_and_names_the_extra(
+    run: Path, tell: Callable[..., Told], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    told = tell(run, "--policy", "blue")
+    remedy = "the extra 'onnx' brings it: pip install \"mpi-policy-arena[onnx]\""
+    assert (told.code, told.err) == (2, f"arena: error: ONNX files need onnxscript; {remedy}\n")
+
+
+@pytest.mark.parametrize("words", [["--samples", "255"], ["--batch", "0"], ["--engines", "onx"]])
+def test_wrong_values_are_usage_errors(words: list[str], run: Path) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["export", str(run), "--policy", "blue", *words])
+    assert ended.value.code == 2
+
+
+# ------------------------------------------------------------------------------------------------------------- restored
+
+
+def test_first_and_older_checkpoints_have_their_own_weights(run: Path) -> None:
+    loaded = [load_algorithm(run, "blue", label) for label in ("first", "20", "last")]
+    assert [one.tick for one in loaded] == [0, 20, 60]
+    weights = [next(one.algorithm.network.actor.parameters()).detach().numpy() for one in loaded]
+    assert not np.array_equal(weights[0], weights[1])
+    assert not np.array_equal(weights[1], weights[2])
+
+
+def test_policy_that_was_loaded_from_another_run_is_exported_from_there(run: Path, tmp_path: Path) -> None:
+    data = duel(load=str(run), frozen=True)
+    data["policies"].pop("gray")
+    data["matches"].pop()
+    later = play({**data, "record": "nothing"}, tmp_path).folder.path
+    loaded = load_algorithm(later, "blue", "last")
+    assert (loaded.tick, loaded.checkpoint) == (60, run / "checkpoints" / "blue" / f"{60:012d}.ckpt")
+    assert load_algorithm(later, "blue", "60").checkpoint == loaded.checkpoint
+
+
+@pytest.mark.parametrize("seats", [["blue", "blue", "red", "red"], [["blue", "blue"], "red", "red"]])
+def test_actors_of_a_team_are_restored_in_both_seatings(seats: Any, tmp_path: Path) -> None:
+    options = {"learning_starts": 8, "batch_size": 4, "hidden_sizes": [8]}
+    data = {
+        "ticks": 20,
+        "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 5, "team_size": 2}}},
+        "policies": {"blue": {"algorithm": "maddpg", "options": options}, "red": {"algorithm": "random"}},
+        "matches": [{"env": "game", "seats": seats, "sides": [[0, 1], [2, 3]] if len(seats) == 4 else [[0], [1, 2]]}],
+    }
+    folder = play(data, tmp_path).folder.path
+    exported = load_algorithm(folder, "blue", "last").algorithm.exported()
+    assert exported.inputs[-1] == {"name": "entity", "dtype": "int64", "shape": (), "n": 2}
+
+
+@pytest.mark.long
+def test_all_engines_are_compared_and_a_verified_one_is_chosen(run: Path, tmp_path: Path) -> None:
+    found = export(run, "blue", output=tmp_path / "all", asked=("compile", "onnx", "onnx-int8"))
+    verdicts = {engine.name: engine.verdict for engine in found.report.engines}
+    assert verdicts["onnx"] == verdicts["compile"] == "ok"
+    expected = (
+        "eager"
+        if verdicts["onnx-int8"] != "ok"
+        else min(found.report.engines, key=lambda engine: np.prod([*engine.latency_us.values()])).name
+    )
+    assert found.report.chosen == expected
+    assert verify(tmp_path / "all") == []
