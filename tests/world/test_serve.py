@@ -60,7 +60,9 @@ class Serving:
     def __init__(self, *arguments: object) -> None:
         parser = argparse.ArgumentParser()
         serve.add_arguments(parser)
-        self.served = serve.prepare(parser.parse_args(["--drain", "0", *(str(one) for one in arguments)]))
+        self.served = serve.prepare(
+            parser.parse_args(["--drain", "0", "--engine", "torch", *(str(one) for one in arguments)])
+        )
         self.server = self.served.server
         self.address = self.server._connection.games.address
         self._thread = threading.Thread(target=self.served.run, name="server", daemon=True)
@@ -305,9 +307,20 @@ def test_follow_takes_newer_checkpoints_and_passes_damaged_ones_over(
     assert isinstance(player.model, PureModel)
 
 
+@pytest.mark.usefixtures("quiet")
+def test_an_actor_asks_older_versions(pole: Path) -> None:
+    older = load_policy(pole, "blue", 20).act(np.zeros(4, np.float32))
+    serving = Serving(pole, "--http", 0, "--actor", "external_actors:PoleBalancer")
+    with serving, HttpWire(serving.address) as wire:
+        wire.step("start", "a")
+        assert wire.step("tick", "a", b"older 39").body == f"20 {older}".encode()
+        assert wire.step("tick", "a", b"older -1").body.startswith(b"40 ")
+        assert wire.step("tick", "a", b"older -2").error == "actor_error"
+
+
 @pytest.mark.slow
 def test_sigterm_lets_running_games_end_and_exits_with_0(pole: Path) -> None:
-    command = [sys.executable, "-m", "arena", "serve", str(pole), "--http", "0", "--drain", "30"]
+    command = [sys.executable, "-m", "arena", "serve", str(pole), "--http", "0", "--drain", "30", "--engine", "torch"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "serving blue at tick 40 (torch)\n"
@@ -322,6 +335,30 @@ def test_sigterm_lets_running_games_end_and_exits_with_0(pole: Path) -> None:
         assert wire.step("end", "a").status == 200
     process.communicate(timeout=60)
     assert process.returncode == 0
+
+
+@pytest.mark.slow
+def test_exported_models_take_over_when_they_are_verified(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = trained(tmp_path, "ppo", n_steps=10)
+    best = load_policy(run, "blue")
+    serving = Serving(run, "--http", 0, "--engine", "auto")
+    (player,) = serving.served.players
+    with serving, HttpWire(serving.address) as wire:
+        wire.step("start", "a")
+        assert player.model.engine == "torch"
+        deadline = time.monotonic() + 120
+        while player.model.engine == "torch" and time.monotonic() < deadline:
+            assert wire.step("tick", "a", tick(0, 0, 0, 0)).status == 200
+            time.sleep(0.05)
+        assert (player.model.engine, player.model.version) == ("onnx", 40)
+        for seen in np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32):
+            assert json.loads(wire.step("tick", "a", tick(*map(float, seen))).body)["action"] == best.act(seen)
+    model = run / "models" / "blue" / "40" / "model.onnx"
+    data = bytearray(model.read_bytes())
+    data[len(data) // 2] ^= 1
+    model.write_bytes(data)
+    assert main(["serve", str(run), "--http", "0", "--engine", "onnx"]) == 2
+    assert "model.onnx: is damaged" in capsys.readouterr().err
 
 
 def test_policies_of_a_configuration_need_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
