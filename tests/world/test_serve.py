@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import readme
 from arena.cli import serve
 from arena.cli.main import main
 from arena.errors import ConfigError
@@ -34,7 +35,7 @@ POLE = "gymnasium:CartPole-v1"
 
 
 def trained(
-    folder: Path, algorithm: str, make: str = POLE, *, lanes: int = 2, kwargs: Any = None, **options: Any
+    folder: Path, algorithm: str, make: str = POLE, *, kwargs: Any = None, seats: Any = ("blue",), **options: Any
 ) -> Path:
     """The folder of a short run."""
     config = {
@@ -43,7 +44,7 @@ def trained(
         "checkpoint_every": 20,
         "envs": {"game": {"make": make, "kwargs": kwargs or {}}},
         "policies": {"blue": {"algorithm": algorithm, "options": options}},
-        "matches": [{"env": "game", "seats": ["blue"], "lanes": lanes}],
+        "matches": [{"env": "game", "seats": list(seats), "lanes": 2}],
     }
     return play(config, folder).folder.path
 
@@ -335,6 +336,21 @@ def test_sigterm_lets_running_games_end_and_exits_with_0(pole: Path) -> None:
         assert wire.step("end", "a").status == 200
     process.communicate(timeout=60)
     assert process.returncode == 0
+
+
+@pytest.mark.slow
+def test_the_client_of_the_page_plays(tmp_path: Path) -> None:
+    page = readme.PAGES["docs/serving.md"]
+    (tmp_path / "ask.py").write_text(page.files()["ask.py"])
+    run = trained(tmp_path, "ppo", "touchdown", kwargs={"team_size": 1}, n_steps=10, seats=["blue", "blue"])
+    with Serving(run, "--http", 0) as serving:
+        client = subprocess.run(
+            [sys.executable, "ask.py", serving.address], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        )
+    assert client.returncode == 0, client.stderr
+    first, second = client.stdout.splitlines()
+    assert first == "b'Game started.'"
+    assert "red_0" in second
 
 
 @pytest.mark.slow
