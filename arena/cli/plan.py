@@ -14,6 +14,7 @@ from arena.plan.hosts import allocated, parse_hosts, shares
 from arena.plan.plan import Plan
 from arena.plan.process_count import process_count
 from arena.preflight.examine import Preflight, examine
+from arena.preflight.external import external_kinds
 from arena.records.formats import document_text, plan_file
 from arena.run.later_seats import later_plans
 from arena.terminal.output import say
@@ -47,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     findings = preflight(plan, config, origin)
     hosts = _host_lines(plan, arguments.hosts)
     if arguments.json:
-        say(document_text(plan_file(plan)))
+        say(document_text(plan_file(plan, external_kinds(plan))))
     elif arguments.dot:
         say(dot(plan, rounds=rounds))
     else:

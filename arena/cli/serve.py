@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -21,11 +21,10 @@ from arena.errors import ConfigError, located, nearest
 from arena.external.connection import Connection, policies_of
 from arena.external.interface import ExternalGames
 from arena.game.api import Interface
-from arena.game.spaces import mask_size
 from arena.plan.build import make_plan
 from arena.plan.plan import MatchPlan, SeatPlan, TickRules
 from arena.plan.seats import check_seats
-from arena.preflight.examine import constructor_errors_reported, external_games
+from arena.preflight.examine import external_games, interface_of
 from arena.records import checkpoint
 from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
@@ -34,7 +33,7 @@ from arena.run.evaluation import result_words
 from arena.serving.follow import Follower
 from arena.serving.models import Model, model_of
 from arena.serving.player import Player
-from arena.serving.policy import configured_policy, spaces_of
+from arena.serving.policy import configured_policy, first_seat
 from arena.serving.server import Server
 
 _SLOTS = 256
@@ -85,6 +84,40 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         ConfigError: a mistake that is found before anything is served.
     """
+    served = prepare(arguments)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: served.server.stop())
+    served.run()
+    if arguments.games is not None:
+        _print_results(served)
+    return 0
+
+
+class Served(NamedTuple):
+    """A server that listens, and what it serves."""
+
+    server: Server
+    players: Sequence[Player]
+    followers: Sequence[Follower]
+
+    def run(self) -> None:
+        """Serves until the server is stopped; then all resources are free."""
+        try:
+            for follower in self.followers:
+                follower.start()
+            self.server.run()
+        finally:
+            for follower in self.followers:
+                follower.close()
+            self.server.close()
+
+
+def prepare(arguments: argparse.Namespace) -> Served:
+    """Loads the policies, and listens.
+
+    Raises:
+        ConfigError: a mistake that is found before anything is served.
+    """
     folder = RunFolder.of_target(arguments.target)
     config = load_config(arguments.target if folder is None else folder.config, arguments.overrides)
     if folder is None and arguments.checkpoint is not None:
@@ -93,43 +126,51 @@ def run(arguments: argparse.Namespace) -> int:
         match, make_games = _match(config, arguments)
         slots = arguments.slots or (match.lanes if registry.external_kind(match.make) else _SLOTS)
         rules = replace(match.external or TickRules(), max_delay_s=arguments.max_delay / 1000, min_asking=1)
-        match = replace(match, lanes=slots, external=rules, pipeline=1)
         games = make_games()
         names = policies_of(match, games.interface)
-        match = replace(match, seats=tuple(_named(match, games.interface)))
-        players, followers = _players(config, folder, names, games.interface, slots, arguments)
-    records = None if arguments.records is None else Path(arguments.records)
-    if records is not None:
-        make_folder(records)
-    connection = Connection(lambda: games, match, config.seed)
+        seats = tuple(
+            replace(seat, entities=tuple(games.interface.entities[entity] for entity in entities))
+            for seat, entities in zip(match.seats, check_seats(match, games.interface), strict=True)
+        )
+        match = replace(match, lanes=slots, external=rules, pipeline=1, seats=seats)
+        players, loads = [], {}
+        for name in dict.fromkeys(names):
+            entities = [entity for entity, policy in enumerate(names) if policy == name]
+            load = partial(_model, config, folder, name, games.interface, entities, slots, not arguments.sample)
+            model = load(_tick(folder, name, arguments.checkpoint))
+            seed = None if not arguments.sample else config.seed if arguments.seed is None else arguments.seed
+            player = Player(name, model, entities, games.interface, slots, seed=seed, max_batch=arguments.max_batch)
+            players.append(player)
+            loads[name] = load
+        records = None if arguments.records is None else Path(arguments.records)
+        if records is not None:
+            make_folder(records)
+        connection = Connection(lambda: games, match, config.seed)
     server = Server(
-        connection,
-        match,
-        players,
-        drain_s=arguments.drain,
-        games=arguments.games,
-        records=records,
-        say=_say,
+        connection, match, players, drain_s=arguments.drain, games=arguments.games, records=records, say=_say
     )
     for player in players:
-        version = player.model.version
-        at = f" at tick {version}" if version >= 0 else ""
-        _say(f"serving {player.name}{at} ({player.model.engine})")
-    kind = "socket" if arguments.socket else registry.external_kind(match.make) or "http"
+        _say(_serving_words(player.name, player.model))
     if games.address:
+        kind = "http" if games.address.startswith("http:") else "socket"
         _say(f"listening {kind} {games.address}")
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: server.stop())
-    following = [follow(server) for follow in followers]
-    try:
-        server.run()
-    finally:
-        for follower in following:
-            follower.close()
-        server.close()
-    if arguments.games is not None:
-        _print_results(server, players)
-    return 0
+    followers = []
+    if arguments.checkpoint == "follow" and folder is not None:
+        for player in players:
+            swap = partial(_swap, server, player)
+            checkpoints = folder.checkpoints_path(player.name)
+            followers.append(Follower(checkpoints, loads[player.name], swap, _say, player.model.version))
+    return Served(server, players, followers)
+
+
+def _swap(server: Server, player: Player, model: Model) -> None:
+    server.call(lambda: player.take(model))
+    _say(_serving_words(player.name, model))
+
+
+def _serving_words(name: str, model: Model) -> str:
+    at = f" at tick {model.version}" if model.version >= 0 else ""
+    return f"serving {name}{at} ({model.engine})"
 
 
 def _say(line: str) -> None:
@@ -143,29 +184,23 @@ def _match(config: Config, arguments: argparse.Namespace) -> tuple[MatchPlan, Ca
         if arguments.policy not in config.policies:
             known = nearest(arguments.policy, config.policies)
             raise ConfigError(f"there is no policy {arguments.policy!r}; {known}", path="--policy")
-        seen, done = spaces_of(config, arguments.policy)
+        whole = first_seat(config, arguments.policy).interface
+        seen = Interface((_ONE,), whole.observation_spaces[:1], whole.action_spaces[:1], whole.mask_sizes[:1])
         seat = SeatPlan(0, arguments.policy, (_ONE,))
         match = MatchPlan(0, 0, 0, arguments.policy, "", {}, _SLOTS, (seat,), path="--policy")
-        return match, partial(_games, Interface((_ONE,), (seen,), (done,), (mask_size(done),)), {}, arguments)
+        return match, partial(_games, seen, arguments)
     matches = make_plan(config, ranks=1).matches
     if not 0 <= arguments.match < len(matches):
         raise ConfigError(f"there is no match {arguments.match}; there are {len(matches)}", path="--match")
     match = matches[arguments.match]
     kind = registry.external_kind(match.make)
-    if kind is None:
-        with constructor_errors_reported(match):
-            game = registry.adapt_environment(match.make, match.env_kwargs, 1, match.wrappers)
-        interface = game.interface
-        game.close()
-        return match, partial(_games, interface, {}, arguments)
+    other_kind = "socket" if arguments.socket else "http" if arguments.http else kind
+    if kind is None or (kind in registry.EXTERNAL and other_kind != kind):
+        return match, partial(_games, interface_of(match), arguments)
     given = _given(arguments)
     if kind in registry.EXTERNAL:
-        kwargs = dict(match.env_kwargs)
-        interface = external_games(match).interface
-        if (kind == "socket") != bool(arguments.socket) and (arguments.socket or arguments.http):
-            return match, partial(_games, interface, {}, arguments)
         make = registry.environment_factory(match.make)
-        return match, lambda: make(**{**kwargs, **given})
+        return match, lambda: make(**{**match.env_kwargs, **given})
     if given:
         raise ConfigError(f"the games of match {match.match} ({match.make}) take no {', '.join(given)}", path="--match")
     return match, lambda: external_games(match)
@@ -196,11 +231,10 @@ def _given(arguments: argparse.Namespace) -> dict[str, Any]:
     return given
 
 
-def _games(interface: Interface, kwargs: Mapping[str, Any], arguments: argparse.Namespace) -> ExternalGames:
+def _games(interface: Interface, arguments: argparse.Namespace) -> ExternalGames:
     """A connection to games with this interface."""
-    given = {**kwargs, **_given(arguments)}
     make = registry.environment_factory("socket" if arguments.socket else "http")
-    games: ExternalGames = make(entities=interface, **given)
+    games: ExternalGames = make(entities=interface, **_given(arguments))
     if games.interface.entities != interface.entities:
         found, expected = ", ".join(games.interface.entities), ", ".join(interface.entities)
         raise ConfigError(f"the actor plays {found}; the match has {expected}", path="--actor")
@@ -210,45 +244,6 @@ def _games(interface: Interface, kwargs: Mapping[str, Any], arguments: argparse.
             if found != expected:
                 raise ConfigError(f"{what} of {name!r}: the actor has {found}, the policy {expected}", path="--actor")
     return games
-
-
-def _named(match: MatchPlan, interface: Interface) -> list[SeatPlan]:
-    """The seats, whose entities are named."""
-    return [
-        replace(seat, entities=tuple(interface.entities[entity] for entity in entities))
-        for seat, entities in zip(match.seats, check_seats(match, interface), strict=True)
-    ]
-
-
-def _players(
-    config: Config,
-    folder: RunFolder | None,
-    names: Sequence[str],
-    interface: Interface,
-    slots: int,
-    arguments: argparse.Namespace,
-) -> tuple[list[Player], list[Callable[[Server], Follower]]]:
-    """The policies that play, and what follows their checkpoints."""
-    players: list[Player] = []
-    followers: list[Callable[[Server], Follower]] = []
-    for name in dict.fromkeys(names):
-        entities = [entity for entity, policy in enumerate(names) if policy == name]
-        load = partial(_model, config, folder, name, interface, entities, slots, not arguments.sample)
-        model = load(_tick(folder, name, arguments.checkpoint))
-        seed = None if not arguments.sample else config.seed if arguments.seed is None else arguments.seed
-        player = Player(name, model, entities, interface, slots, seed=seed, max_batch=arguments.max_batch)
-        players.append(player)
-        if arguments.checkpoint == "follow" and folder is not None:
-            followers.append(partial(_follower, folder, player, load))
-    return players, followers
-
-
-def _follower(folder: RunFolder, player: Player, load: Callable[[int], Model], server: Server) -> Follower:
-    def swap(model: Model) -> None:
-        server.call(lambda: player.take(model))
-        _say(f"serving {player.name} at tick {model.version} ({model.engine})")
-
-    return Follower(folder.checkpoints_path(player.name), load, swap, _say, player.model.version)
 
 
 def _model(
@@ -283,11 +278,11 @@ def _tick(folder: RunFolder | None, name: str, label: str | None) -> int | None:
     return named[label]
 
 
-def _print_results(server: Server, players: Sequence[Player]) -> None:
+def _print_results(served: Served) -> None:
     """The results of the games, as `arena evaluate` prints them."""
-    scoreboard = Scoreboard([player.name for player in players])
-    scoreboard.take(server.episodes)
-    for player in players:
+    scoreboard = Scoreboard([player.name for player in served.players])
+    scoreboard.take(served.server.episodes)
+    for player in served.players:
         version = player.model.version
         at = f" at tick {version}" if version >= 0 else ", as configured"
         _say(f"{player.name}{at}: {result_words(scoreboard.policies[player.name])}")

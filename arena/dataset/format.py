@@ -17,6 +17,8 @@ A part holds `T` ticks of `L` lanes with `E` entities. It is a plain NPZ file wi
     active     [T, L, E]                 the entity was to act on this tick
     idle       [T, E]                    no worker acted for the entity: it played the no-op
     rewards, terminated, truncated       [T, L, E], of this tick
+    given, void                          [T, L, E], only of external games: the game has acted by itself on this tick;
+                                         nothing is to be learned from the transition that ends with this tick
     e/observation/i, e/mask              [T, L, ...], the entity's observation and mask before it acted
     e/action/i                           [T, L, ...], its action; zeros where it was not active
     e/end/tick, e/end/lane               [K], where its episodes ended, in the order of the ticks
@@ -46,7 +48,7 @@ from arena.game.spaces import leaves_of, mask_size
 from arena.records.space_json import space_from_json, space_to_json
 from arena.records.state_codec import read_array
 
-VERSION = 1
+VERSION = 2  # of samples of external games; those of other games have version 1
 MANIFEST = "manifest.json"
 _NOT_A_PART = (zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError, ValueError, RuntimeError, KeyError)
 _PART = re.compile(r"([0-9]+)\.lane-([0-9]+)\.npz", re.ASCII)
@@ -83,6 +85,7 @@ class Manifest(NamedTuple):
     env: str
     entities: tuple[EntitySamples, ...]
     round: int | None = None  # of a league; None: a run without rounds
+    external: bool = False  # whether the games are external
 
     def columns(self) -> dict[str, Column]:
         """All arrays of a part, in the order of the file."""
@@ -100,6 +103,8 @@ class Manifest(NamedTuple):
             "terminated": Column(per_entity, _FLAG),
             "truncated": Column(per_entity, _FLAG),
         }
+        if self.external:
+            columns |= {"given": Column(per_entity, _FLAG), "void": Column(per_entity, _FLAG)}
         for index, entity in enumerate(self.entities):
             columns |= {f"{index}/{name}": column for name, column in _entity_columns(entity, index).items()}
         return columns
@@ -107,10 +112,11 @@ class Manifest(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         """The content of manifest.json."""
         return {
-            "version": VERSION,
+            "version": VERSION if self.external else 1,
             "round": self.round,
             "match": self.match,
             "env": self.env,
+            **({"external": True} if self.external else {}),
             "entities": [
                 {
                     **entity._asdict(),
@@ -134,7 +140,8 @@ class Manifest(NamedTuple):
         """
         try:
             entities = tuple(_entity_from_json(entity) for entity in written["entities"])
-            found = cls(written["match"], written["env"], entities, written.get("round"))
+            external = written.get("external", False) is True
+            found = cls(written["match"], written["env"], entities, written.get("round"), external)
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a manifest: {error!r}") from error
         if type(found.match) is not int or type(found.env) is not str or type(found.round) not in (int, type(None)):

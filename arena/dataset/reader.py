@@ -63,6 +63,8 @@ class Part(NamedTuple):
     actions: tuple[Leaves, ...]  # per entity the leaves [T, L, ...] of its actions
     ends: tuple[tuple[NDArray[np.int64], NDArray[np.int64], Leaves], ...]
     """Per entity tick [K], lane [K] and leaves [K, ...] of the last observations of its ended episodes."""
+    given: Flags | None = None  # [T, L, E] of external games: the game has acted by itself
+    void: Flags | None = None  # [T, L, E] likewise: nothing is to be learned from the transition that ends here
 
     @property
     def acted(self) -> Flags:
@@ -95,6 +97,8 @@ class Episode:
         idle_ticks: number of its turns at which no worker acted for it.
         round: of the run; the first one is 0.
         learning: whether its policy was training: then its actions come from changing weights.
+        given: [N] the game has chosen these actions by itself; None: none, as of games that the arena steps.
+        void: [N] nothing is to be learned from what came of these actions; None likewise.
     """
 
     match: int
@@ -115,6 +119,8 @@ class Episode:
     idle_ticks: int
     round: int = 0
     learning: bool = False
+    given: Flags | None = None
+    void: Flags | None = None
 
     @property
     def undiscounted(self) -> float:
@@ -133,6 +139,7 @@ class MatchSamples:
         entities: of the game, in its order: name, policy, seat, spaces.
         round: of the run; the first one is 0.
         learning: the policies that were training, if the run's configuration is available.
+        external: whether its games are external.
     """
 
     path: Path
@@ -141,6 +148,7 @@ class MatchSamples:
     entities: tuple[EntitySamples, ...]
     round: int = 0
     learning: frozenset[str] = frozenset()
+    external: bool = False
 
     def parts(self) -> Iterator[Part]:
         """All parts, block by block of lanes, each in the order of ticks.
@@ -148,7 +156,7 @@ class MatchSamples:
         Raises:
             ConfigError: a part is damaged.
         """
-        columns = Manifest(self.match, self.env, self.entities).columns()
+        columns = Manifest(self.match, self.env, self.entities, external=self.external).columns()
         for path in parts_in(self.path):
             yield _part(path, columns, self.entities)
 
@@ -183,6 +191,11 @@ class MatchSamples:
         waited = np.concatenate([piece.of(piece.part.active)[:, e] for piece in pieces]) & ~acted
         rewards = np.concatenate([piece.of(piece.part.rewards)[:, e] for piece in pieces])
         turns = np.flatnonzero(acted)
+        given = void = None
+        if last.part.given is not None and last.part.void is not None:
+            given = np.concatenate([piece.of(piece.part.given)[:, e] for piece in pieces])[turns]  # type: ignore[arg-type]
+            voids = np.concatenate([piece.of(piece.part.void)[:, e] for piece in pieces])  # type: ignore[arg-type]
+            void = np.logical_or.reduceat(voids, turns) if len(turns) else np.zeros(0, np.bool_)
         masks = None if last.part.masks[e] is None else _joined(pieces, [p.part.masks[e] for p in pieces])[turns]
         ends = last.part.ends[e]
         (at,) = np.flatnonzero((ends[0] == tick) & (ends[1] == lane))
@@ -206,6 +219,8 @@ class MatchSamples:
             idle_ticks=int(waited.sum()),
             round=self.round,
             learning=about.policy in self.learning,
+            given=given,
+            void=void,
         )
 
 
@@ -303,7 +318,13 @@ def _match(path: Path, learning: frozenset[str]) -> MatchSamples:
     except (OSError, ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
         raise ConfigError(f"is not a manifest of recorded samples, or is damaged: {error}", source=str(path)) from error
     return MatchSamples(
-        path.parent, manifest.match, manifest.env, manifest.entities, round=manifest.round or 0, learning=learning
+        path.parent,
+        manifest.match,
+        manifest.env,
+        manifest.entities,
+        round=manifest.round or 0,
+        learning=learning,
+        external=manifest.external,
     )
 
 

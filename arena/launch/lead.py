@@ -16,6 +16,7 @@ from arena.launch.console import CONSOLE_OUTPUT, Output, display_for, log_beside
 from arena.launch.rank import Main, again_words, names_of, played_words
 from arena.launch.watchdog_thread import RootWatchdog
 from arena.plan.plan import Role, RoleKind
+from arena.preflight.external import external_kinds
 from arena.records.episode import episode_of
 from arena.records.folder import RunFolder
 from arena.records.formats import EpisodeLine, plan_file, write_document
@@ -217,7 +218,9 @@ def _record(
             display.message(f"run folder: {run.path}")
         resumed_at = run.leg.start if run.resumed else None
         with Recorder(run.folder, run.first_ticks, resumed_at=resumed_at, callbacks=callbacks) as recorder:
-            callbacks.start(run.path, lambda: as_read(plan_file(run.plan)), resumed=run.resumed)
+            callbacks.start(
+                run.path, lambda: as_read(plan_file(run.plan, external_kinds(run.plan))), resumed=run.resumed
+            )
             memory.stop.handled = True
             way = root.record(recorder)
     if run.profile:

@@ -36,7 +36,7 @@ def keep(folder: RunFolder, before: Sequence[Round], planned: Round, plan: Plan)
     line = RoundLine(
         round=told.pop("number"),
         descriptions=told.pop("matches"),
-        matches=tuple(match.in_round for match in plan_file(plan).matches),
+        matches=tuple(match.in_round for match in plan_file(plan, {}).matches),
         **told,
     )
     with replacing(folder.rounds) as file:

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from arena.config import Config
 
 
+FROM_OUTSIDE = "come from outside: no seeds, no replays, resume is not bit-exact"
+"""What `arena plan` and the start of a run say of the games of a match."""
+
+
 def external_kinds(plan: Plan) -> dict[int, str]:
     """By match, how its external games come in, see `registry.external_kind`; ordinary matches are left out.
 
@@ -83,8 +87,8 @@ def _check_match(plan: Plan, match: MatchPlan) -> None:
         )
     if match.pipeline > 1:
         raise ConfigError("external games have one block of lanes; set 1", path=f"{match.path}.pipeline")
-    if plan.record != "nothing":
-        raise ConfigError("external games cannot be recorded; set nothing", path="record")
+    if plan.record == "replays":
+        raise ConfigError("external games cannot be played again; set samples, or nothing", path="record")
     if plan.rounds > 1:
         raise ConfigError(f"a league cannot play the external games of {match.env!r}; set 1", path="rounds")
     if not match.path.endswith("]"):

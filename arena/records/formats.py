@@ -219,6 +219,14 @@ class GamesLine(msgspec.Struct, frozen=True, kw_only=True):
     rows_per_tick: float
     wait_ms: Waits | None = None
 
+    def words(self, slots: int) -> str:
+        """The line about the games in the display of a run and in `arena watch`."""
+        share = 100 * self.rows_per_tick / slots
+        return (
+            f"games of match {self.match}: {self.held} of {slots} slots, {self.begun} begun, {self.lost} lost; "
+            f"{share:.0f} % of the slots ask per tick"
+        )
+
 
 # ---------------------------------------------------------------------------------------------------------- plan.json
 
@@ -253,6 +261,7 @@ class PlannedMatch(msgspec.Struct, frozen=True, kw_only=True):
     lanes: int
     seats: tuple[PlannedSeat, ...]
     sides: tuple[tuple[int, ...], ...] | None = None
+    external: str | msgspec.UnsetType = msgspec.UNSET  # how external games come in; ordinary matches lack it
 
     @property
     def in_round(self) -> RoundMatch:
@@ -295,12 +304,12 @@ class PlanFile(msgspec.Struct, frozen=True):
                 raise ValueError(f"match {role.match} has no seat of {role.policy!r} for {list(role.entities)}")
 
 
-def plan_file(plan: Plan) -> PlanFile:
-    """What `plan.json` holds of a plan."""
+def plan_file(plan: Plan, external: Mapping[int, str]) -> PlanFile:
+    """What `plan.json` holds of a plan; `external` says how external games come in, by match."""
     return PlanFile(
         name=plan.name,
         processes=plan.processes,
-        matches=tuple(map(_planned_match, plan.matches)),
+        matches=tuple(_planned_match(match, external.get(match.match)) for match in plan.matches),
         ranks=tuple(
             PlannedRank(rank, tuple(_planned_role(plan, role) for role in roles))
             for rank, roles in enumerate(plan.ranks)
@@ -308,7 +317,7 @@ def plan_file(plan: Plan) -> PlanFile:
     )
 
 
-def _planned_match(match: MatchPlan) -> PlannedMatch:
+def _planned_match(match: MatchPlan, external: str | None) -> PlannedMatch:
     return PlannedMatch(
         match=match.match,
         env=match.env,
@@ -316,6 +325,7 @@ def _planned_match(match: MatchPlan) -> PlannedMatch:
         lanes=match.lanes,
         seats=tuple(PlannedSeat(seat.policy, seat.entities) for seat in match.seats),
         sides=match.sides,
+        external=external or msgspec.UNSET,
     )
 
 

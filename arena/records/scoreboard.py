@@ -264,6 +264,9 @@ class Scoreboard:
         snapshots: whether those are shown too, as in a tournament, of which they are the players; a league may have
             many.
         winners: which games have winners, as far as is known from elsewhere.
+
+    Attributes:
+        games: by match of external games, the newest line about them.
     """
 
     def __init__(
@@ -271,6 +274,7 @@ class Scoreboard:
     ) -> None:
         self.winners = winners or Winners()
         self.policies: dict[str, Score] = {name: Score(self.winners) for name in policies}
+        self.games: dict[int, str] = {}
         self._snapshots = snapshots
 
     @property

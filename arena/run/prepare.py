@@ -12,6 +12,7 @@ from pathlib import Path
 
 from arena.config import Config, resolved_yaml
 from arena.errors import ConfigError
+from arena.preflight.external import external_kinds
 from arena.records import boundary as boundaries
 from arena.records.faults import process_faults
 from arena.records.folder import RunFolder
@@ -104,7 +105,7 @@ def begin(run: Run, *, resumable: bool) -> None:
         rounds.begin(run)
     run.folder.write_config(run.config)  # from here on there is a run to resume
     if run.plan.round == 0:
-        write_document(run.folder.plan, plan_file(run.plan))
+        write_document(run.folder.plan, plan_file(run.plan, external_kinds(run.plan)))
 
 
 def abandon(run: Run) -> None:

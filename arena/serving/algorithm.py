@@ -58,8 +58,9 @@ def load_algorithm(run: Path | str, policy: str, checkpoint: str) -> LoadedAlgor
     if file is None:
         raise ConfigError(f"there is no checkpoint of {policy!r}", source=str(run))
     seat = first_seat(config, policy)
-    entities = seat.entities if spec_of(cls).checks_team else ("alone",)
-    env = SpecVectorEnv(seat.observation_space, seat.action_space, rows=len(entities), entities=entities)
+    entities = seat.interface.entities if spec_of(cls).checks_team else ("alone",)
+    observation_space, action_space = seat.interface.observation_spaces[0], seat.interface.action_spaces[0]
+    env = SpecVectorEnv(observation_space, action_space, rows=len(entities), entities=entities)
     workers = len(seat.teams) * len(seat.teams[0])
     group = StubGroup(policy, given.sync, config.seed, config.seed, size=workers, team=seat.teams[0], teams=seat.teams)
     algorithm = from_spaces(cls, env, group, ticks=config.ticks, options=options)
@@ -70,7 +71,7 @@ def load_algorithm(run: Path | str, policy: str, checkpoint: str) -> LoadedAlgor
         )
     with located(source=str(file)):
         algorithm.load_state_dict(held.state)
-    return LoadedAlgorithm(algorithm, given.algorithm, seat.observation_space, file, held.boundary)
+    return LoadedAlgorithm(algorithm, given.algorithm, observation_space, file, held.boundary)
 
 
 def _labelled(folder: RunFolder, policy: str, config: Config, own: Sequence[Path], label: str) -> Path | None:

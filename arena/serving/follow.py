@@ -36,12 +36,16 @@ class Follower:
         self._damaged: set[int] = set()
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._follow, name=f"checkpoints of {folder.name}", daemon=True)
+
+    def start(self) -> None:
+        """Begins to look."""
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the thread."""
+        """Ends the thread, if it has begun."""
         self._ends.set()
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
 
     def _follow(self) -> None:
         while not self._ends.wait(_LOOK_S):

@@ -22,6 +22,7 @@ from arena import registry
 from arena.config.load import load_config
 from arena.config.schema import Config, PolicyConfig
 from arena.errors import ConfigError, nearest
+from arena.game.api import Interface
 from arena.game.spaces import flatten, leaves_of, row, unflatten
 from arena.league import rounds_file
 from arena.plan.build import make_plan
@@ -173,8 +174,9 @@ def configured_policy(
         given.algorithm, given.options, acts=given.frozen, path=f"policies.{name}"
     )
     if observation_space is None or action_space is None:
-        seen, done = spaces_of(config, name)
-        observation_space, action_space = observation_space or seen, action_space or done
+        seat = first_seat(config, name).interface
+        observation_space = observation_space or seat.observation_spaces[0]
+        action_space = action_space or seat.action_spaces[0]
     if spec_of(cls).checks_spaces:
         cls.check(observation_space, action_space)
     found = _checkpoint(folder, name, given, checkpoint)
@@ -193,9 +195,7 @@ def configured_policy(
 class FirstSeat(NamedTuple):
     """The first seat that a policy has."""
 
-    observation_space: Space[Any]  # of its first entity
-    action_space: Space[Any]
-    entities: tuple[str, ...]
+    interface: Interface  # of its entities
     teams: tuple[tuple[int, ...], ...]  # of the policy, see `Plan.teams`
 
 
@@ -209,24 +209,19 @@ def first_seat(config: Config, name: str) -> FirstSeat:
         for match in plan.matches:
             for seat in match.seats:
                 if seat.policy == name:
-                    interface = interface_of(match)
-                    entities = resolve_entities(match.seats, interface.entities)[seat.index]
-                    return FirstSeat(
-                        interface.observation_spaces[entities[0]],
-                        interface.action_spaces[entities[0]],
-                        tuple(interface.entities[entity] for entity in entities),
-                        plan.teams(plan.policies[name]),
+                    whole = interface_of(match)
+                    entities = resolve_entities(match.seats, whole.entities)[seat.index]
+                    own = Interface(
+                        tuple(whole.entities[entity] for entity in entities),
+                        tuple(whole.observation_spaces[entity] for entity in entities),
+                        tuple(whole.action_spaces[entity] for entity in entities),
+                        tuple(whole.mask_sizes[entity] for entity in entities),
                     )
+                    return FirstSeat(own, plan.teams(plan.policies[name]))
     raise ConfigError(
         f"{name!r} has no seat in this configuration; say of which spaces it is: observation_space, action_space",
         path=f"policies.{name}",
     )
-
-
-def spaces_of(config: Config, name: str) -> tuple[Space[Any], Space[Any]]:
-    """The spaces of an entity in the first seat that a policy has."""
-    seat = first_seat(config, name)
-    return seat.observation_space, seat.action_space
 
 
 def with_learned_options(folder: RunFolder, name: str, config: Config, tick: int | None) -> PolicyConfig:

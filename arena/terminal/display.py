@@ -98,7 +98,8 @@ class PlainDisplay:
 
     @staticmethod
     def _state(ticks_done: int, scoreboard: Scoreboard) -> tuple[int, str]:
-        return ticks_done, " | ".join(_policy_words(name, score) for name, score in scoreboard.shown.items())
+        policies = (_policy_words(name, score) for name, score in scoreboard.shown.items())
+        return ticks_done, " | ".join([*policies, *scoreboard.games.values()])
 
 
 def silent_display() -> Display:
@@ -167,8 +168,9 @@ class LiveDisplay:
 
     def _panel(self, ticks_done: int, scoreboard: Scoreboard) -> RenderableType:
         from rich.console import Group
+        from rich.text import Text
 
-        return Group(self._bar(ticks_done), self._table(scoreboard))
+        return Group(self._bar(ticks_done), self._table(scoreboard), *map(Text, scoreboard.games.values()))
 
     def _bar(self, ticks_done: int) -> RenderableType:
         from rich.progress_bar import ProgressBar

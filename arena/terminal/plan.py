@@ -8,12 +8,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from arena import registry
 from arena.config.schema import EvaluationConfig
 from arena.errors import pluralize
 from arena.plan.deadlock import Proof, prove
 from arena.plan.hosts import Share
 from arena.plan.plan import MatchPlan, Plan, Role, RoleKind
 from arena.preflight.examine import Preflight, wrapped_words
+from arena.preflight.external import FROM_OUTSIDE
 from arena.terminal.text import processes_words
 
 _HEADINGS = ("rank", "role", "match", "policy", "entities")
@@ -197,8 +199,12 @@ def _matches_lines(plan: Plan) -> Iterator[str]:
         kwargs = f" {json.dumps(first.env_kwargs, default=repr)}" if first.env_kwargs else ""
         players = " ".join(seat.policy for seat in first.seats)
         what = "match" if len(copies) == 1 else "matches"
-        extent = f"{pluralize(first.lanes, 'lane')}, {pluralize(plan.ticks, 'tick')}"
-        yield f"{what} {numbers}: {first.env}{kwargs}{wrapped_words(first)}, {extent}: {players}"
+        kind = registry.external_kind(first.make)
+        extent = f"{pluralize(first.lanes, 'slot' if kind else 'lane')}, {pluralize(plan.ticks, 'tick')}"
+        of = f" ({kind})" if kind else ""
+        yield f"{what} {numbers}: {first.env}{of}{kwargs}{wrapped_words(first)}, {extent}: {players}"
+        if kind:
+            yield f"games of {what} {numbers} {FROM_OUTSIDE}"
 
 
 def _policy_lines(plan: Plan, examination: Preflight) -> Iterator[str]:

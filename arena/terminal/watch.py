@@ -21,7 +21,7 @@ from arena.records.boundary import newest_tick
 from arena.records.episode import episode_of
 from arena.records.faults import fault_of, fault_words
 from arena.records.folder import RunFolder, not_a_run
-from arena.records.formats import EpisodeLine, PlanFile, RoundLine, RoundMatch, read_document, update_of
+from arena.records.formats import EpisodeLine, GamesLine, PlanFile, RoundLine, RoundMatch, read_document, update_of
 from arena.records.journal import JournalReader
 from arena.records.lock import is_held
 from arena.records.outcome import without_winner_words
@@ -94,6 +94,8 @@ class FollowedRun:
         self.planned = planned_ticks(self.config)
         self.scoreboard = Scoreboard(players(self.config), snapshots=self.planned is None)
         self._episodes, self._metrics = FollowedJournal(self.folder.episodes), FollowedJournal(self.folder.metrics)
+        self._games = FollowedJournal(self.folder.games)
+        self._lanes: Mapping[int, int] = {}  # by match
         self._played: dict[int, int] = {}  # ticks by match, as its last episode tells
         self._learned: dict[str, int] = {}  # ticks by policy, which all of its matches have played
         self._matches: Sequence[RoundMatch] = ()  # of the newest round
@@ -161,6 +163,8 @@ class FollowedRun:
             before = [f"{pluralize(len(faults), 'fault')} so far"] if len(faults) > 1 else []
             rounds, faults = rounds[-1:], [*before, *faults[-1:]]
         self._first_look = False
+        for line in self._games.fresh(lambda journal: journal.lines(GamesLine)):
+            self.scoreboard.games[line.match] = line.words(self._lanes[line.match])
         return [*rounds, *faults, *filter(None, without)]
 
     def _without_winner(self, env: str) -> str:
@@ -172,7 +176,9 @@ class FollowedRun:
         """The rounds that have begun; one that is planned again after others are forgotten is new."""
         known, self._rounds = len(self._rounds), lines_in(JournalReader(self.folder.rounds))
         if self.folder.plan.is_file():
-            self._matches = [match.in_round for match in read_document(self.folder.plan, PlanFile).matches]
+            planned = read_document(self.folder.plan, PlanFile).matches
+            self._matches = [match.in_round for match in planned]
+            self._lanes = {match.match: match.lanes for match in planned}
         if self._rounds:
             self._matches = self._rounds[-1].matches
         return self._rounds[known:] if known <= len(self._rounds) else self._rounds[-1:]

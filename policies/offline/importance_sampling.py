@@ -88,13 +88,15 @@ def estimate(episodes: Iterable[Episode], *, target: LogProb, behaviour: LogProb
     left_out = 0
     for episode in episodes:
         _check_frozen(episode)
-        if episode.cut or episode.idle_ticks:
+        foreign = any(flags is not None and flags.any() for flags in (episode.given, episode.void))
+        if episode.cut or episode.idle_ticks or foreign:
             left_out += 1
         else:
             weighed.append(_weigh(episode, target, behaviour, gamma))
     if not weighed:
         raise ConfigError(
-            f"there is no whole episode to estimate from; {left_out} were cut by the end of a leg, or idle"
+            f"there is no whole episode to estimate from; {left_out} were cut by the end of a leg, idle, or have "
+            "given or void actions"
         )
     log_weights, returns, per_decision, units = (np.array(column) for column in zip(*weighed, strict=True))
     of_returns, of_rewards = _unit(log_weights[returns != 0]), float(units[per_decision != 0].max(initial=0.0))

@@ -55,7 +55,7 @@ def write_league(path: Path, league: League = League(), *, seed: int = 0) -> Run
     for part in (folder.boundaries, folder.checkpoints):
         part.mkdir()
     folder.write_config(resolved_yaml(config))
-    write_document(folder.plan, plan_file(make_plan(config)))
+    write_document(folder.plan, plan_file(make_plan(config), {}))
     rounds = list(_rounds(league))
     _journal(path / "rounds.jsonl", rounds)
     _journal(folder.episodes, _episodes(league, rounds, rng))

@@ -140,7 +140,7 @@ def test_another_match_under_the_same_number_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"version": 2}, "format version 2, this arena reads up to 1"),
+        ({"version": 3}, "format version 3, this arena reads up to 2"),
         ({"round": "three"}, "no match: 3 of 'game', round 'three'"),
         ({"entities": []}, "the columns do not fit"),
         ({"entities": [{}]}, "is damaged"),

@@ -209,7 +209,7 @@ def test_a_match_knows_its_sides() -> None:
 
 def test_the_json_has_processes_matches_and_ranks() -> None:
     plan = make_plan(config_of(match_of(["blue", "blue"], "red", env_kwargs={"max_steps": 3}, lanes=2)), ranks=5)
-    found = json.loads(json.dumps(msgspec.to_builtins(plan_file(plan))))
+    found = json.loads(json.dumps(msgspec.to_builtins(plan_file(plan, {}))))
     assert found == {
         "name": "test",
         "processes": 5,

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from arena.config import parse_config
+from arena.dataset import open_dataset
 from arena.errors import ConfigError
 from arena.plan.build import make_plan
 from arena.preflight.examine import examine
@@ -19,6 +20,7 @@ from arena.records.journal import JournalReader
 from arena.roles.root.root import RoleFailed
 from external_games import Line
 from in_process import play
+from policies.offline.importance_sampling import estimate
 
 RANDOM: dict[str, Any] = {"algorithm": "random"}
 PPO = {"algorithm": "ppo", "options": {"n_steps": 64, "minibatch_size": 64}}
@@ -95,6 +97,26 @@ def test_vector_face_shows_void_and_given(tmp_path: Path) -> None:
     ends = [(void, truncated, last) for *_, void, truncated, last in rows if truncated]
     assert set(ends[:-1]) == {(True, True, 5.0)}  # its last action was not shown to have led anywhere
     assert not any(void for *_, void, truncated, _ in rows if not truncated)
+
+
+def test_samples_say_what_was_given_and_what_is_void(tmp_path: Path) -> None:
+    config = match("Line", steps=6, given=3, truncated=True, policy={"algorithm": "scripted", "options": {"action": 1}})
+    found = play({**config, "ticks": 40, "record": "samples"}, tmp_path)
+    episodes = list(open_dataset(found.folder.path).episodes("blue"))
+    whole = [episode for episode in episodes if not episode.cut]
+    assert len(whole) >= 4
+    for episode in whole:
+        assert episode.observations[:, 0].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+        assert episode.given is not None and episode.void is not None
+        assert episode.given.tolist() == [True, False, False, True, False, False]
+        assert episode.actions.tolist() == [2, 1, 1, 2, 1, 1]
+        assert episode.void.tolist() == [False] * 5 + [True]
+    with pytest.raises(ConfigError, match="given or void"):
+        estimate(episodes, target=_certain, behaviour=_certain)
+
+
+def _certain(observations: Any, actions: Any, masks: Any) -> Any:
+    return np.zeros(len(actions))
 
 
 def test_games_without_training_are_void(tmp_path: Path) -> None:

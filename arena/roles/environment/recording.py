@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena.game.api import Frame, Interface, Step
+from arena.game.spaces import copy_rows
 from arena.plan.plan import MatchPlan, SeatPlan
 from arena.roles.environment.episodes import EpisodeTracker
 from arena.roles.environment.game_tracker import GameTracker
@@ -78,14 +81,15 @@ def open_recording(
     """
     seats = {entity: seat for seat, entities in zip(match.seats, seat_entities, strict=True) for entity in entities}
     if run.plan.record == "samples" and run.episodes is None:
-        return _Samples(_sample_writer(run, match, interface, seats, lanes), tracker)
+        writer = _sample_writer(run, match, interface, seats, lanes, external=isinstance(tracker, GameTracker))
+        return _Samples(writer, tracker, interface.action_spaces)
     if run.plan.record == "replays":
         return _Replays(_replay_writer(run, match, interface, seats, lanes), tracker)
     return None
 
 
 def _sample_writer(
-    run: Run, match: MatchPlan, interface: Interface, seats: dict[int, SeatPlan], lanes: range
+    run: Run, match: MatchPlan, interface: Interface, seats: dict[int, SeatPlan], lanes: range, *, external: bool
 ) -> SampleWriter:
     # Imported here: runs that record nothing do not need it.
     from arena.dataset.format import EntitySamples, Manifest
@@ -102,7 +106,8 @@ def _sample_writer(
         )
         for e, name in enumerate(interface.entities)
     )
-    manifest = Manifest(match.match, match.env, entities, round=run.plan.round if run.plan.rounds > 1 else None)
+    of_round = run.plan.round if run.plan.rounds > 1 else None
+    manifest = Manifest(match.match, match.env, entities, round=of_round, external=external)
     return SampleWriter(run.folder.samples, manifest, lanes)
 
 
@@ -123,18 +128,39 @@ def _replay_writer(
 class _Samples:
     """Observations, actions, rewards and ends of every tick."""
 
-    def __init__(self, writer: SampleWriter, tracker: EpisodeTracker | GameTracker) -> None:
-        self._writer = writer
+    def __init__(
+        self, writer: SampleWriter, tracker: EpisodeTracker | GameTracker, spaces: Sequence[Space[Any]]
+    ) -> None:
+        self._writer, self._spaces = writer, spaces
         self._tracker = tracker
         self.truncate = writer.truncate
         self.flush = self.close = writer.flush
+        self._given: list[tuple[Lanes, Any] | None] | None = None  # by entity: lanes that have acted, and how
 
     def begin(self, frame: Frame, lanes: Lanes, reset: Reset) -> None:
         self._writer.begin(frame, lanes)
+        if self._given is None:  # the first frame of a leg; later ones are those of steps
+            self._see_given(frame)
 
     def add(self, tick: int, actions: Sequence[Any], step: Step, played: Step | None, idle: Sequence[int]) -> None:
         episodes, cut = self._tracker.episodes, self._tracker.cut_now
-        self._writer.add(tick, actions, step, idle=idle, episodes=episodes, cut=cut)
+        taken = list(actions)
+        for entity, given in enumerate(self._given or ()):
+            if given is not None:
+                taken[entity] = copy.deepcopy(actions[entity])
+                copy_rows(self._spaces[entity], given[1], taken[entity], given[0])
+        self._writer.add(tick, taken, step, idle=idle, episodes=episodes, cut=cut)
+        self._see_given(step.frame)
+
+    def _see_given(self, frame: Frame) -> None:
+        """Keeps the actions that external games have taken by themselves: the next requests overwrite them."""
+        outside = frame.outside
+        if outside is None:
+            return
+        self._given = [
+            (outside.given[:, entity].copy(), copy.deepcopy(actions)) if outside.given[:, entity].any() else None
+            for entity, actions in enumerate(outside.given_actions)
+        ]
 
 
 class _Replays:

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import msgspec
 
+from arena.preflight.external import FROM_OUTSIDE
 from arena.records.atomic import replacing
 from arena.records.folder import RunFolder
 from arena.records.formats import ExternalPlace, GamesLine
 from arena.records.journal import Journal
 
 
-def record_place(folder: RunFolder, place: ExternalPlace) -> str:
+def record_place(folder: RunFolder, place: ExternalPlace) -> list[str]:
     """Writes the match's entry of `external.json`, in place of an earlier one.
 
     Returns:
-        a line for the user; empty if the games need no address.
+        lines for the user.
     """
-    places = {}
+    known: dict[int, ExternalPlace] = {}
     if folder.external.exists():
-        known = msgspec.json.decode(folder.external.read_bytes(), type=list[ExternalPlace])
-        places = {each.match: each for each in known}
-    places[place.match] = place
+        known = {
+            each.match: each for each in msgspec.json.decode(folder.external.read_bytes(), type=list[ExternalPlace])
+        }
+    places = {**known, place.match: place}
     with replacing(folder.external) as file:
         file.write(msgspec.json.format(msgspec.json.encode([places[match] for match in sorted(places)])) + b"\n")
-    return f"match {place.match}: listening {place.kind} {place.address}" if place.address else ""
+    lines = [] if place.match in known else [f"games of match {place.match} {FROM_OUTSIDE}"]
+    if place.address:
+        lines.append(f"match {place.match}: listening {place.kind} {place.address}")
+    return lines
 
 
 def append_games(folder: RunFolder, line: GamesLine) -> None:

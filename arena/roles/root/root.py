@@ -252,10 +252,12 @@ class Root:
         elif isinstance(message, Restarted):
             self._display.message(log_restart(self._run.folder, message))
         elif isinstance(message, Listening):
-            if line := record_place(self._run.folder, message.place):
+            for line in record_place(self._run.folder, message.place):
                 self._display.message(line)
         elif isinstance(message, Games):
             append_games(self._run.folder, message.line)
+            slots = self._run.plan.matches[message.line.match].lanes
+            self.scoreboard.games[message.line.match] = message.line.words(slots)
         elif isinstance(message, Left):
             self._display.message(_format_left(self._run.plan, message))
         self._show(progress)

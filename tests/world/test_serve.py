@@ -1,0 +1,376 @@
+"""`arena serve`: policies of runs answer games, as they would be evaluated."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from arena.cli import serve
+from arena.cli.main import main
+from arena.errors import ConfigError
+from arena.external import ExternalError, PolicyClient
+from arena.external.interface import Answers
+from arena.records import checkpoint
+from arena.records.journal import JournalReader
+from arena.serving import load_policy
+from arena.serving.models import PureModel
+from external_actors import HttpWire, request
+from in_process import play
+
+POLE = "gymnasium:CartPole-v1"
+
+
+def trained(
+    folder: Path, algorithm: str, make: str = POLE, *, lanes: int = 2, kwargs: Any = None, **options: Any
+) -> Path:
+    """The folder of a short run."""
+    config = {
+        "seed": 3,
+        "ticks": 40,
+        "checkpoint_every": 20,
+        "envs": {"game": {"make": make, "kwargs": kwargs or {}}},
+        "policies": {"blue": {"algorithm": algorithm, "options": options}},
+        "matches": [{"env": "game", "seats": ["blue"], "lanes": lanes}],
+    }
+    return play(config, folder).folder.path
+
+
+@pytest.fixture(scope="module")
+def pole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of PPO on CartPole, with checkpoints at the ticks 0, 20 and 40."""
+    return trained(tmp_path_factory.mktemp("pole"), "ppo", n_steps=10)
+
+
+class Serving:
+    """A server in a thread."""
+
+    def __init__(self, *arguments: object) -> None:
+        parser = argparse.ArgumentParser()
+        serve.add_arguments(parser)
+        self.served = serve.prepare(parser.parse_args(["--drain", "0", *(str(one) for one in arguments)]))
+        self.server = self.served.server
+        self.address = self.server._connection.games.address
+        self._thread = threading.Thread(target=self.served.run, name="server", daemon=True)
+
+    def __enter__(self) -> Serving:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.stop()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+
+    def wait(self) -> None:
+        """Waits until it ends by itself."""
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+
+
+@pytest.fixture
+def quiet(capsys: pytest.CaptureFixture[str]) -> Iterator[None]:
+    yield
+    capsys.readouterr()
+
+
+CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "ppo": ("ppo", POLE, {"n_steps": 10}),
+    "ppo, numbers": ("ppo", "gymnasium:Pendulum-v1", {"n_steps": 10}),
+    "lstm": ("ppo", POLE, {"n_steps": 10, "recurrent": "lstm"}),
+    "gru": ("a2c", POLE, {"n_steps": 10, "recurrent": "gru"}),
+    "dqn": ("dqn", POLE, {"learning_starts": 8, "batch_size": 8}),
+    "sac": ("sac", "gymnasium:Pendulum-v1", {"learning_starts": 8, "batch_size": 8}),
+    "td3": ("td3", "gymnasium:Pendulum-v1", {"learning_starts": 8, "batch_size": 8}),
+    "hppo": ("hppo", POLE, {"n_steps": 10}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_served_is_what_would_be_evaluated(case: str, tmp_path: Path) -> None:
+    """Bit for bit, for batches of all sizes; rows remember their own games."""
+    algorithm, make, options = CASES[case]
+    run = trained(tmp_path, algorithm, make, **options)
+    policy = load_policy(run, "blue")
+    server = Serving(run, "--http", 0, "--slots", 5, "--actor", "raw")
+    (player,) = server.served.players
+    expected = policy.actor(5, greedy=True)
+    space, random = policy.observation_space, np.random.default_rng(0)
+    actions = [np.zeros((5, *policy.action_space.shape), policy.action_space.dtype)]  # type: ignore[misc]
+    for slot in range(5):
+        player.begin(slot, f"game {slot}")
+    for tick in range(6):
+        asks = np.ones((5, 1), np.bool_) if tick % 2 == 0 else random.random((5, 1)) < 0.7
+        seen = random.normal(size=(5, *space.shape)).astype(space.dtype)  # type: ignore[misc]
+        wanted = expected(seen, {"active": asks[:, 0]})
+        rows = asks[:, 0]
+        assert player.act(asks, [seen], [None], actions) == []
+        exact = 0.0 if rows.all() else 1e-5  # a batch of other rows may differ in the last bits
+        np.testing.assert_allclose(actions[0][rows], wanted[rows], rtol=0, atol=exact)
+    server.server.close()
+
+
+def tick(*numbers: float) -> bytes:
+    return json.dumps({"observation": numbers}).encode()
+
+
+@pytest.mark.usefixtures("quiet")
+def test_games_are_answered_recorded_and_counted(pole: Path, tmp_path: Path) -> None:
+    best = load_policy(pole, "blue")
+    serving = Serving(pole, "--http", 0, "--records", tmp_path / "records")
+    with serving, HttpWire(serving.address) as wire:
+        wire.step("start", "a")
+        seen = [0.1, -0.2, 0.3, 0.4]
+        answer = json.loads(wire.step("tick", "a", tick(*seen)).body)
+        assert answer["action"] == best.act(np.array(seen, np.float32))
+        wire.step("end", "a", b'{"reward": 2.5}')
+        wire.step("start", "b")
+        assert wire.step("tick", "b", tick(*seen)).status == 200
+    (line,) = [line for line in JournalReader(tmp_path / "records" / "episodes.jsonl") if not line.get("lost")]
+    assert (line["game"], line["length"], line["seats"][0]["return"]) == ("a", 1, 2.5)
+    (*_, counts) = JournalReader(tmp_path / "records" / "games.jsonl")
+    assert counts["begun"] == counts["ended"] + counts["lost"] + counts["held"] == 2
+
+
+@pytest.mark.usefixtures("quiet")
+def test_clients_of_sockets_play_too(pole: Path) -> None:
+    with Serving(pole, "--socket", "127.0.0.1:0") as serving, PolicyClient(serving.address) as client:
+        client.start_episode("a")
+        assert client.get_action("a", np.zeros(4, np.float32)) in (0, 1)
+        with pytest.raises(ExternalError, match="bad_observation"):
+            client.get_action("a", np.zeros(3, np.float32))
+        client.end_episode("a")
+
+
+@pytest.mark.usefixtures("quiet")
+def test_draws_depend_on_the_name_of_the_game_alone(pole: Path) -> None:
+    def draws(name: str, others: int) -> list[int]:
+        found = []
+        with Serving(pole, "--http", 0, "--sample", "--seed", 7, "--max-delay", 1) as serving:
+            wires = [HttpWire(serving.address) for _ in range(others + 1)]
+            for number, wire in enumerate(wires):
+                wire.step("start", f"other {number}".replace(" ", "-") if number else name)
+            for _ in range(20):
+                for wire, number in zip(wires[1:], range(1, others + 1), strict=True):
+                    wire.step("tick", f"other-{number}", tick(0, 0, 0, 0))
+                found.append(json.loads(wires[0].step("tick", name, tick(0, 0, 0, 0)).body)["action"])
+            for wire in wires:
+                wire.socket.close()
+        return found
+
+    alone = draws("a", 0)
+    assert alone == draws("a", 2)
+    assert len({*alone}) == 2
+    assert alone != draws("b", 0)
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_fair_evaluation_of_n_games(pole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    serving = Serving(pole, "--http", 0, "--games", 3)
+    with serving, HttpWire(serving.address) as wire:
+        for number in range(3):
+            assert wire.step("start", str(number)).status == 200
+        late = wire.step("start", "late")
+        assert (late.status, late.error) == (503, "draining")
+        for number in range(3):
+            wire.step("tick", str(number), tick(0, 0, 0, 0))
+            wire.step("end", str(number), b'{"reward": %d}' % number)
+        serving.wait()
+    serve._print_results(serving.served)
+    assert "blue at tick 40: 3 episodes, return 1.00" in capsys.readouterr().out
+
+
+class Failing:
+    """A model that fails where an observation is 1."""
+
+    version, engine, memory_size = 7, "test", 0
+
+    def begin(self, row: int) -> None:
+        pass
+
+    def act(self, rows: Any, observations: Any, masks: Any, memory: Any, random: Any) -> Any:
+        if (observations[:, 0] == 1.0).any():
+            raise RuntimeError("secret")
+        return np.ones(len(rows), np.int64), memory
+
+
+@pytest.mark.usefixtures("quiet")
+def test_an_error_of_one_row_is_that_rows_alone(pole: Path) -> None:
+    serving = Serving(pole, "--http", 0, "--max-delay", 200)
+    serving.served.players[0].model = Failing()
+    with serving:
+        wires = [HttpWire(serving.address) for _ in range(3)]
+        for number, wire in enumerate(wires):
+            wire.step("start", str(number))
+        for number, wire in enumerate(wires):
+            wire.send(request("tick", str(number), tick(float(number == 1), 0, 0, 0)))
+        replies = [wire.read() for wire in wires]
+        assert [reply.status for reply in replies] == [200, 500, 200]
+        assert (replies[1].error, b"secret" in replies[1].body) == ("policy_error", False)
+        assert json.loads(wires[1].step("tick", "1", tick(0, 0, 0, 0)).body)["reason"] == "failed"
+        assert wires[0].step("tick", "0", tick(0, 0, 0, 0)).status == 200
+        for wire in wires:
+            wire.socket.close()
+
+
+class Constant:
+    """A model whose actions are its version."""
+
+    engine, memory_size = "test", 0
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+
+    def begin(self, row: int) -> None:
+        pass
+
+    def act(self, rows: Any, observations: Any, masks: Any, memory: Any, random: Any) -> Any:
+        first = np.full(len(rows), self.version % 2, np.int64)
+        time.sleep(0.0005)
+        return first, memory
+
+
+@pytest.mark.usefixtures("quiet")
+def test_versions_are_swapped_between_batches_and_never_fall(pole: Path) -> None:
+    serving = Serving(pole, "--http", 0)
+    (player,) = serving.served.players
+    player.model = Constant(0)
+    answered: list[tuple[int, list[int]]] = []  # version, actions
+    games: Any = serving.server._connection.games
+    passed = games.answer
+
+    def answer(actions: Answers) -> None:
+        answered.append((actions.versions[0], actions.actions[0][actions.slots].tolist()))
+        passed(actions)
+
+    games.answer = answer
+    with serving:
+        ends = threading.Event()
+
+        def load(name: str) -> None:
+            with HttpWire(serving.address) as wire:
+                wire.step("start", name)
+                while not ends.is_set():
+                    assert wire.step("tick", name, tick(0, 0, 0, 0)).status == 200
+
+        threads = [threading.Thread(target=load, args=(str(number),)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for version in range(1, 101):
+            before = len(answered)
+            serving.server.call(lambda version=version: player.take(Constant(version)))  # type: ignore[misc]
+            while len(answered) < before + 2:
+                time.sleep(0.001)
+        ends.set()
+        for thread in threads:
+            thread.join(60)
+    versions = [version for version, _ in answered]
+    assert versions == sorted(versions)
+    assert versions[-1] == 100
+    assert all({*actions} == {version % 2} for version, actions in answered)
+
+
+def test_follow_takes_newer_checkpoints_and_passes_damaged_ones_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = trained(tmp_path, "ppo", n_steps=10)
+    home = run / "checkpoints" / "blue"
+    newest = checkpoint.list_checkpoints(home)[-1]
+    serving = Serving(run, "--http", 0, "--checkpoint", "follow")
+    (player,), (follower,) = serving.served.players, serving.served.followers
+    assert player.model.version == 40
+    held = checkpoint.load(newest)
+    path = checkpoint.path_of(home, 60)
+    path.write_bytes(newest.read_bytes()[:-100])
+    with serving:
+        follower.look()
+        assert "the checkpoint of tick 60 is passed over" in capsys.readouterr().out
+        checkpoint.write(checkpoint.path_of(home, 80), replace(held, boundary=80))
+        deadline = time.monotonic() + 30
+        while player.model.version == 40 and time.monotonic() < deadline:
+            time.sleep(0.05)
+    assert player.model.version == 80
+    assert isinstance(player.model, PureModel)
+
+
+@pytest.mark.slow
+def test_sigterm_lets_running_games_end_and_exits_with_0(pole: Path) -> None:
+    command = [sys.executable, "-m", "arena", "serve", str(pole), "--http", "0", "--drain", "30"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "serving blue at tick 40 (torch)\n"
+    address = process.stdout.readline().split()[-1]
+    with HttpWire(address) as wire:
+        wire.step("start", "a")
+        process.send_signal(signal.SIGTERM)
+        while (reply := wire.step("start", "b")).status == 200:
+            wire.step("end", "b")
+        assert reply.error == "draining"
+        assert wire.step("tick", "a", tick(0, 0, 0, 0)).status == 200
+        assert wire.step("end", "a").status == 200
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+def test_policies_of_a_configuration_need_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(
+        "ticks: 10\nenvs: {game: {make: 'pettingzoo:classic.tictactoe_v3'}}\n"
+        "policies: {blue: {algorithm: random}, red: {algorithm: random}}\n"
+        "matches: [{env: game, seats: [blue, red]}]\n"
+    )
+    with Serving(path, "--http", 0) as serving, HttpWire(serving.address) as wire:
+        wire.step("start", "a")
+        seen = {"observation": np.zeros((3, 3, 2)).tolist(), "mask": [0, 0, 0, 0, 1, 0, 0, 0, 0]}
+        body = json.dumps({"entities": {"player_1": seen}}).encode()
+        assert json.loads(wire.step("tick", "a", body).body) == {"entities": {"player_1": {"action": 4}}}
+    with Serving(path, "--http", 0, "--policy", "red", "--actor", "raw") as serving, HttpWire(serving.address) as wire:
+        wire.step("start", "a")
+        data = struct.pack("<d", 0.0) + bytes(18) + bytes([0, 0, 0, 1, 0, 0, 0, 0, 0])
+        assert wire.step("tick", "a", data).body == struct.pack("<q", 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--match", "3"], "there is no match 3"),
+        (["--policy", "red"], "there is no policy 'red'"),
+        (["--checkpoint", "30"], "there is no checkpoint '30'"),
+        (["--actor", "external_actors:Nothing"], "Nothing"),
+        (["--actor", "external_actors:Echo"], "the actor"),
+        (["--http", "x"], "expected [HOST:]PORT"),
+        (["--http", "0.0.0.0:0"], "token_file"),
+        (["--token-file", "nowhere"], "cannot be read"),
+        (["--actor-config", "nowhere"], "cannot be read"),
+        (["--set", "ticks=x"], "ticks"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_served(
+    arguments: list[str], message: str, pole: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", str(pole), "--http", "0", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_policy_that_learns_needs_a_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(
+        f"ticks: 10\nenvs: {{game: {{make: '{POLE}'}}}}\npolicies: {{blue: {{algorithm: ppo}}}}\n"
+        "matches: [{env: game, seats: [blue]}]\n"
+    )
+    with pytest.raises(ConfigError, match="learns and has no checkpoint"):
+        Serving(path, "--http", 0)
+    with pytest.raises(ConfigError, match="a configuration has no checkpoints"):
+        Serving(path, "--http", 0, "--checkpoint", "last")
