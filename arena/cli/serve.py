@@ -30,11 +30,14 @@ from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
 from arena.records.scoreboard import Scoreboard
 from arena.run.evaluation import result_words
+from arena.serving.clones import Clones
+from arena.serving.exported import Exporter, ExportFailed, can_export
 from arena.serving.follow import Follower
-from arena.serving.models import Model, model_of
+from arena.serving.models import Model, PureModel, model_of
 from arena.serving.player import Player
 from arena.serving.policy import configured_policy, first_seat
 from arena.serving.server import Server
+from arena.terminal.output import complain
 
 _SLOTS = 256
 _ONE = "agent_0"  # the entity of games of one policy
@@ -67,6 +70,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--sample", action="store_true", help="sampled actions instead of the best ones")
     parser.add_argument("--seed", type=int, metavar="N", help="of sampled actions (default: the configuration's)")
+    parser.add_argument(
+        "--engine",
+        choices=("auto", "torch", "onnx"),
+        default="auto",
+        help="what computes the policies; auto: torch until the exported model is verified, then the faster one",
+    )
     parser.add_argument("--slots", type=positive_int, metavar="N", help="games at the same time (default: 256)")
     parser.add_argument("--games", type=positive_int, metavar="N", help="play N games, print their results and end")
     parser.add_argument("--max-delay", type=float, default=0.0, metavar="MS", help="wait so long for others that ask")
@@ -84,7 +93,11 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         ConfigError: a mistake that is found before anything is served.
     """
-    served = prepare(arguments)
+    try:
+        served = prepare(arguments)
+    except ExportFailed as error:
+        complain(f"arena: failed: {error}\n")
+        return 1
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: served.server.stop())
     served.run()
@@ -99,6 +112,7 @@ class Served(NamedTuple):
     server: Server
     players: Sequence[Player]
     followers: Sequence[Follower]
+    exporter: Exporter | None
 
     def run(self) -> None:
         """Serves until the server is stopped; then all resources are free."""
@@ -109,6 +123,8 @@ class Served(NamedTuple):
         finally:
             for follower in self.followers:
                 follower.close()
+            if self.exporter is not None:
+                self.exporter.close()
             self.server.close()
 
 
@@ -122,6 +138,9 @@ def prepare(arguments: argparse.Namespace) -> Served:
     config = load_config(arguments.target if folder is None else folder.config, arguments.overrides)
     if folder is None and arguments.checkpoint is not None:
         raise ConfigError("a configuration has no checkpoints; name a run folder", path="--checkpoint")
+    if folder is None and arguments.engine == "onnx":
+        raise ConfigError("only policies of a run can be exported; name a run folder", path="--engine")
+    exporter = None if folder is None or arguments.engine == "torch" else Exporter(folder, _say)
     with located(source=arguments.target):
         match, make_games = _match(config, arguments)
         slots = arguments.slots or (match.lanes if registry.external_kind(match.make) else _SLOTS)
@@ -136,7 +155,17 @@ def prepare(arguments: argparse.Namespace) -> Served:
         players, loads = [], {}
         for name in dict.fromkeys(names):
             entities = [entity for entity, policy in enumerate(names) if policy == name]
-            load = partial(_model, config, folder, name, games.interface, entities, slots, not arguments.sample)
+            load = partial(
+                _model,
+                config,
+                folder,
+                name,
+                games.interface,
+                entities,
+                slots,
+                greedy=not arguments.sample,
+                exporter=exporter if arguments.engine == "onnx" else None,
+            )
             model = load(_tick(folder, name, arguments.checkpoint))
             seed = None if not arguments.sample else config.seed if arguments.seed is None else arguments.seed
             player = Player(name, model, entities, games.interface, slots, seed=seed, max_batch=arguments.max_batch)
@@ -146,6 +175,13 @@ def prepare(arguments: argparse.Namespace) -> Served:
         if records is not None:
             make_folder(records)
         connection = Connection(lambda: games, match, config.seed)
+    if folder is not None and hasattr(games, "clone"):
+        games.clone = Clones(
+            folder,
+            lambda link, tick: _model(
+                config, folder, link.policy, games.interface, [link.entity], 1, tick, greedy=True, exporter=None
+            ),
+        )
     server = Server(
         connection, match, players, drain_s=arguments.drain, games=arguments.games, records=records, say=_say
     )
@@ -155,17 +191,26 @@ def prepare(arguments: argparse.Namespace) -> Served:
         kind = "http" if games.address.startswith("http:") else "socket"
         _say(f"listening {kind} {games.address}")
     followers = []
-    if arguments.checkpoint == "follow" and folder is not None:
-        for player in players:
-            swap = partial(_swap, server, player)
+    upgrades = exporter if arguments.engine == "auto" else None
+    for player in players:
+        swap = partial(_swap, server, player, upgrades)
+        _upgrade(player, player.model, upgrades, swap)
+        if arguments.checkpoint == "follow" and folder is not None:
             checkpoints = folder.checkpoints_path(player.name)
             followers.append(Follower(checkpoints, loads[player.name], swap, _say, player.model.version))
-    return Served(server, players, followers)
+    return Served(server, players, followers, exporter)
 
 
-def _swap(server: Server, player: Player, model: Model) -> None:
+def _swap(server: Server, player: Player, upgrades: Exporter | None, model: Model) -> None:
     server.call(lambda: player.take(model))
     _say(_serving_words(player.name, model))
+    _upgrade(player, model, upgrades, partial(_swap, server, player, upgrades))
+
+
+def _upgrade(player: Player, model: Model, exporter: Exporter | None, swap: Callable[[Model], None]) -> None:
+    """Begins to export what torch computes now, if that is wanted and possible."""
+    if exporter is not None and isinstance(model, PureModel) and model.version >= 0 and can_export(model.algorithm):
+        exporter.begin(player.name, model.version, swap)
 
 
 def _serving_words(name: str, model: Model) -> str:
@@ -253,13 +298,18 @@ def _model(
     interface: Interface,
     entities: Sequence[int],
     slots: int,
-    greedy: bool,
     tick: int | None,
+    *,
+    greedy: bool,
+    exporter: Exporter | None,
 ) -> Model:
+    """The model of a checkpoint (None: the newest one), for so many slots; an exported one if there is an exporter."""
     seen, done = interface.observation_spaces[entities[0]], interface.action_spaces[entities[0]]
     policy = configured_policy(config, folder, name, tick, observation_space=seen, action_space=done)
     if policy.ticks is None and hasattr(policy.algorithm, "load_state_dict"):
         raise ConfigError(f"{name!r} learns and has no checkpoint", path=f"policies.{name}")
+    if exporter is not None and policy.ticks is not None:
+        return exporter.model(name, policy.ticks)
     return model_of(policy, slots * len(entities), greedy=greedy)
 
 

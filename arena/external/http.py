@@ -207,6 +207,7 @@ class HttpGames:
                 access_log=False,
                 server_header=False,
                 date_header=False,
+                proxy_headers=False,
                 timeout_keep_alive=self._keep_alive_s,  # type: ignore[arg-type]
                 timeout_graceful_shutdown=max(1, round(self.rules.close_s)),
                 limit_concurrency=4 * slots + 64 + 1,

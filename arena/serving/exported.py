@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from arena.serving.onnx_model import DESCRIPTION, OnnxModel, load_model, sha256
 
 
 class ExportFailed(Exception):
-    """A policy cannot be exported, or its model differs from the checkpoint; the message says why."""
+    """An exported model differs from its checkpoint; the message says where."""
 
 
 class ExportedModel:
@@ -47,67 +47,77 @@ class ExportedModel:
         return self._model.act(observations, masks, memory, random)
 
 
-def exported_model(folder: RunFolder, policy: str, tick: int) -> ExportedModel:
-    """The model of a checkpoint, which is exported and verified in another process unless that was done before.
-
-    Raises:
-        ExportFailed: it cannot be exported, differs from the checkpoint, or is not faster than torch.
-        ConfigError: its files are damaged, or of another checkpoint.
-    """
-    home = folder.models / policy / str(tick)
-    if not (home / DESCRIPTION).is_file():
-        command = [sys.executable, "-m", "arena", "export", str(folder.path), "--policy", policy]
-        done = subprocess.run([*command, "--checkpoint", str(tick)], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise ExportFailed(_last_line(done.stderr) or _last_line(done.stdout))
-    model = load_model(home)
-    weights = sha256(checkpoint.path_of(folder.checkpoints_path(policy), tick).read_bytes())
-    if model.file.weights_sha256 != weights:
-        raise ConfigError("is of another checkpoint: its weights_sha256 differs", source=str(home / DESCRIPTION))
-    return ExportedModel(model)
-
-
-def _last_line(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[-1] if lines else ""
-
-
-class Upgrade:
-    """Replaces the models of a policy by exported ones, beside the server, in a thread.
+class Exporter:
+    """The exported models of a run.
 
     Args:
         folder: of the run.
-        policy: its name.
-        swap: takes the new model.
         say: takes a line for the user.
     """
 
-    def __init__(
-        self, folder: RunFolder, policy: str, swap: Callable[[Model], None], say: Callable[[str], None]
-    ) -> None:
-        self._folder, self._policy, self._swap, self._say = folder, policy, swap, say
+    def __init__(self, folder: RunFolder, say: Callable[[str], None]) -> None:
+        self._folder, self._say = folder, say
+        self._processes: set[subprocess.Popen[str]] = set()
+        self._closed = False
 
-    def begin(self, tick: int) -> None:
-        """Exports the checkpoint of this tick; a model that cannot be had leaves torch, with a line."""
-        threading.Thread(target=self._run, args=(tick,), name=f"export of {self._policy}", daemon=True).start()
+    def model(self, policy: str, tick: int) -> ExportedModel:
+        """The model of a checkpoint, which is exported and verified in another process unless that was done before.
 
-    def _run(self, tick: int) -> None:
-        try:
-            model = exported_model(self._folder, self._policy, tick)
-        except (ExportFailed, ConfigError) as error:
-            self._say(f"{self._policy} at tick {tick} stays with torch: {error}")
-        else:
-            self._swap(model)
+        Raises:
+            ExportFailed: it differs from the checkpoint.
+            ConfigError: it cannot be exported, torch was chosen as it is faster, or its files are damaged or of another
+                checkpoint.
+        """
+        home = self._folder.models / policy / str(tick)
+        if not (home / DESCRIPTION).is_file():
+            self._export(policy, tick)
+        model = load_model(home)
+        weights = sha256(checkpoint.path_of(self._folder.checkpoints_path(policy), tick).read_bytes())
+        if model.file.weights_sha256 != weights:
+            raise ConfigError("is of another checkpoint: its weights_sha256 differs", source=str(home / DESCRIPTION))
+        return ExportedModel(model)
+
+    def begin(self, policy: str, tick: int, swap: Callable[[Model], None]) -> None:
+        """Makes the model in a thread, and calls `swap` with it; if that fails, torch stays, with a line."""
+
+        def run() -> None:
+            try:
+                model = self.model(policy, tick)
+            except (ExportFailed, ConfigError) as error:
+                if not self._closed:
+                    self._say(f"{policy} at tick {tick} stays with torch: {error}")
+            else:
+                swap(model)
+
+        threading.Thread(target=run, name=f"export of {policy}", daemon=True).start()
+
+    def close(self) -> None:
+        """Ends the processes that export."""
+        self._closed = True
+        for process in list(self._processes):
+            process.terminate()
+            process.wait()
+
+    def _export(self, policy: str, tick: int) -> None:
+        command = [sys.executable, "-m", "arena", "export", str(self._folder.path), "--policy", policy]
+        process = subprocess.Popen(
+            [*command, "--checkpoint", str(tick)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self._processes.add(process)
+        if self._closed:
+            process.terminate()
+        output, errors = process.communicate()
+        self._processes.discard(process)
+        if process.returncode:
+            lines = (errors.strip() or output.strip()).splitlines()
+            last = lines[-1] if lines else "it was ended"
+            words = last.removeprefix("arena: error: ").removeprefix("arena: failed: ")
+            if process.returncode == 2:
+                raise ConfigError(words)
+            raise ExportFailed(words)
 
 
 def can_export(algorithm: Any) -> bool:
     """Whether an algorithm can be exported, with the packages that are installed."""
-    from importlib.util import find_spec
-
     installed = all(find_spec(package) is not None for package in ("onnx", "onnxruntime", "onnxscript"))
     return installed and getattr(algorithm, "exported", None) is not None
-
-
-def folder_of(folder: RunFolder, policy: str, tick: int) -> Path:
-    """Where the model of a checkpoint lies."""
-    return folder.models / policy / str(tick)

@@ -60,6 +60,7 @@ class PureModel:
     engine = "torch"
 
     def __init__(self, policy: Policy) -> None:
+        self.algorithm = policy.algorithm
         self._served = policy.algorithm.served()
         self.memory_size: int = self._served.memory_size
         self.version = -1 if policy.ticks is None else policy.ticks

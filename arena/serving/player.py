@@ -50,8 +50,9 @@ class Player:
         self._random: list[np.random.Generator | None] = [None] * rows
 
     def take(self, model: Model) -> None:
-        """Replaces the model by that of another checkpoint; what games remember stays."""
-        self.model = model
+        """Replaces the model by a newer one, or by another engine of the same; what games remember stays."""
+        if model.version >= self.model.version:
+            self.model = model
 
     def begin(self, slot: int, game: str) -> None:
         """A game begins in a slot; its draws depend on the seed and on its name alone."""

@@ -75,19 +75,19 @@ class Server:
         self._actions = [empty_batch(space, match.lanes) for space in self.interface.action_spaces]
         self._held: list[Game | None] = [None] * match.lanes
         self._bell = threading.Event()
-        connection.bell = self._bell.set
+        connection.bell = self._ring
         self._calls: list[Callable[[], None]] = []
         self._stopped = False
 
     def stop(self) -> None:
         """No game may begin any more; `run` returns when those that run have ended. Any thread may call it."""
         self._stopped = True
-        self._bell.set()
+        self._ring()
 
     def call(self, function: Callable[[], None]) -> None:
         """Calls a function between two batches. Any thread may call it."""
         self._calls.append(function)
-        self._bell.set()
+        self._ring()
 
     def run(self) -> None:
         """Serves until it is stopped, all games were played, or no game will come any more."""
@@ -137,6 +137,11 @@ class Server:
         for journal in (self._journal, self._counts):
             if journal is not None:
                 journal.close()
+
+    def _ring(self) -> None:
+        """Wakes `run`; most often another request has done so already."""
+        if not self._bell.is_set():
+            self._bell.set()
 
     def take_finished(self) -> list[Game]:
         """The accounts of games that are over, each once."""

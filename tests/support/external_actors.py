@@ -211,6 +211,9 @@ class Balancer:
             buffer.end([1.0, 1.0], truncated=True, outcome=rest)
         elif word == "clone":
             model.clone()
+        elif word == "older":
+            older = model.clone(int(rest))
+            return f"{older.version} {older.forward(np.zeros(older.observation_space.shape)).result()}"
         elif word == "sleep":
             time.sleep(float(rest))
         elif word == "return":
@@ -232,6 +235,16 @@ class Balancer:
 
     def close(self, reason: str) -> None:
         self.closed.append((self.game_id, reason))
+
+
+class PoleBalancer(Balancer):
+    """The same with the spaces of CartPole."""
+
+    observation_space = Box(
+        np.array([-4.8, -np.inf, -0.41887903, -np.inf], np.float32),
+        np.array([4.8, np.inf, 0.41887903, np.inf], np.float32),
+    )
+    action_space = Discrete(2)
 
 
 class Blocking(Balancer):

@@ -16,8 +16,8 @@ PUBLIC = {
         *("__version__", "train"),
     ],
     "arena.external": [
-        *("Answers", "ExternalClosed", "ExternalEnv", "ExternalError", "ExternalGames", "PolicyClient", "PollEnv"),
-        *("PollResult", "Slots"),
+        *("Actor", "Agent", "Answers", "ExternalClosed", "ExternalEnv", "ExternalError", "ExternalGames", "Forward"),
+        *("PolicyClient", "PollEnv", "PollResult", "RemoteBuffer", "RemoteModel", "Slots"),
     ],
     "arena.game": ["BatchedEnv", "Frame", "Interface", "Step"],
     "arena.callbacks": ["Callback", "StartedRun"],

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import readme
 from arena.cli import serve
 from arena.cli.main import main
 from arena.errors import ConfigError
@@ -34,7 +35,7 @@ POLE = "gymnasium:CartPole-v1"
 
 
 def trained(
-    folder: Path, algorithm: str, make: str = POLE, *, lanes: int = 2, kwargs: Any = None, **options: Any
+    folder: Path, algorithm: str, make: str = POLE, *, kwargs: Any = None, seats: Any = ("blue",), **options: Any
 ) -> Path:
     """The folder of a short run."""
     config = {
@@ -43,7 +44,7 @@ def trained(
         "checkpoint_every": 20,
         "envs": {"game": {"make": make, "kwargs": kwargs or {}}},
         "policies": {"blue": {"algorithm": algorithm, "options": options}},
-        "matches": [{"env": "game", "seats": ["blue"], "lanes": lanes}],
+        "matches": [{"env": "game", "seats": list(seats), "lanes": 2}],
     }
     return play(config, folder).folder.path
 
@@ -60,7 +61,9 @@ class Serving:
     def __init__(self, *arguments: object) -> None:
         parser = argparse.ArgumentParser()
         serve.add_arguments(parser)
-        self.served = serve.prepare(parser.parse_args(["--drain", "0", *(str(one) for one in arguments)]))
+        self.served = serve.prepare(
+            parser.parse_args(["--drain", "0", "--engine", "torch", *(str(one) for one in arguments)])
+        )
         self.server = self.served.server
         self.address = self.server._connection.games.address
         self._thread = threading.Thread(target=self.served.run, name="server", daemon=True)
@@ -305,9 +308,20 @@ def test_follow_takes_newer_checkpoints_and_passes_damaged_ones_over(
     assert isinstance(player.model, PureModel)
 
 
+@pytest.mark.usefixtures("quiet")
+def test_an_actor_asks_older_versions(pole: Path) -> None:
+    older = load_policy(pole, "blue", 20).act(np.zeros(4, np.float32))
+    serving = Serving(pole, "--http", 0, "--actor", "external_actors:PoleBalancer")
+    with serving, HttpWire(serving.address) as wire:
+        wire.step("start", "a")
+        assert wire.step("tick", "a", b"older 39").body == f"20 {older}".encode()
+        assert wire.step("tick", "a", b"older -1").body.startswith(b"40 ")
+        assert wire.step("tick", "a", b"older -2").error == "actor_error"
+
+
 @pytest.mark.slow
 def test_sigterm_lets_running_games_end_and_exits_with_0(pole: Path) -> None:
-    command = [sys.executable, "-m", "arena", "serve", str(pole), "--http", "0", "--drain", "30"]
+    command = [sys.executable, "-m", "arena", "serve", str(pole), "--http", "0", "--drain", "30", "--engine", "torch"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "serving blue at tick 40 (torch)\n"
@@ -322,6 +336,45 @@ def test_sigterm_lets_running_games_end_and_exits_with_0(pole: Path) -> None:
         assert wire.step("end", "a").status == 200
     process.communicate(timeout=60)
     assert process.returncode == 0
+
+
+@pytest.mark.slow
+def test_the_client_of_the_page_plays(tmp_path: Path) -> None:
+    page = readme.PAGES["docs/serving.md"]
+    (tmp_path / "ask.py").write_text(page.files()["ask.py"])
+    run = trained(tmp_path, "ppo", "touchdown", kwargs={"team_size": 1}, n_steps=10, seats=["blue", "blue"])
+    with Serving(run, "--http", 0) as serving:
+        client = subprocess.run(
+            [sys.executable, "ask.py", serving.address], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        )
+    assert client.returncode == 0, client.stderr
+    first, second = client.stdout.splitlines()
+    assert first == "b'Game started.'"
+    assert "red_0" in second
+
+
+@pytest.mark.slow
+def test_exported_models_take_over_when_they_are_verified(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = trained(tmp_path, "ppo", n_steps=10)
+    best = load_policy(run, "blue")
+    serving = Serving(run, "--http", 0, "--engine", "auto")
+    (player,) = serving.served.players
+    with serving, HttpWire(serving.address) as wire:
+        wire.step("start", "a")
+        assert player.model.engine == "torch"
+        deadline = time.monotonic() + 120
+        while player.model.engine == "torch" and time.monotonic() < deadline:
+            assert wire.step("tick", "a", tick(0, 0, 0, 0)).status == 200
+            time.sleep(0.05)
+        assert (player.model.engine, player.model.version) == ("onnx", 40)
+        for seen in np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32):
+            assert json.loads(wire.step("tick", "a", tick(*map(float, seen))).body)["action"] == best.act(seen)
+    model = run / "models" / "blue" / "40" / "model.onnx"
+    data = bytearray(model.read_bytes())
+    data[len(data) // 2] ^= 1
+    model.write_bytes(data)
+    assert main(["serve", str(run), "--http", "0", "--engine", "onnx"]) == 2
+    assert "model.onnx: is damaged" in capsys.readouterr().err
 
 
 def test_policies_of_a_configuration_need_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
