@@ -31,6 +31,7 @@ from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
 from arena.records.scoreboard import Scoreboard
 from arena.run.evaluation import result_words
+from arena.serving.algorithm import load_algorithm
 from arena.serving.clones import Clones
 from arena.serving.exported import Exporter, ExportFailed, can_export
 from arena.serving.follow import Follower
@@ -311,10 +312,12 @@ def _model(
     algorithm, _ = registry.configured_algorithm(
         given.algorithm, given.options, acts=given.frozen, path=f"policies.{name}"
     )
-    if spec_of(algorithm).checks_team:
-        raise ConfigError(
-            f"{given.algorithm} needs to know whose row it answers; set --engine onnx", path=f"policies.{name}"
-        )
+    if spec_of(algorithm).checks_team and folder is not None and tick is not None:
+        if getattr(algorithm, "served", None) is None:
+            needs = f"{given.algorithm} needs to know whose row it answers; set --engine onnx"
+            raise ConfigError(needs, path=f"policies.{name}")
+        loaded = load_algorithm(folder.path, name, str(tick))
+        return PureModel(loaded.algorithm, loaded.tick)
     seen, done = interface.observation_spaces[entities[0]], interface.action_spaces[entities[0]]
     policy = configured_policy(config, folder, name, tick, observation_space=seen, action_space=done)
     if policy.ticks is None and hasattr(policy.algorithm, "load_state_dict"):
