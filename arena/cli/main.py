@@ -35,6 +35,7 @@ _COMMANDS = {
     "evaluate": "play without learning",
     "tournament": "play without learning until the ranking is decided",
     "serve": "answer games that ask for actions",
+    "fake": "a stand-in for one side of a game over HTTP, to test the other one",
     "exploit": "how much can be won from a policy?",
     "replay": "play recorded episodes again",
     "export": "write a policy's network for other runtimes, verified and timed",

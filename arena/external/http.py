@@ -133,7 +133,7 @@ class HttpGames:
         keep_alive_s: float = 300.0,
         copy: int = 0,
     ) -> None:
-        _check_installed()
+        check_installed()
         for key, number, least in (
             ("port", port, 0),
             ("max_body", max_body, 1),
@@ -322,7 +322,8 @@ class HttpGames:
     def _end_all(self) -> None:
         self._over = self._draining = True
         for session in self._all_sessions():
-            self._leave(session, "over")
+            if not (session.game.over == "ended" and session.tickets):  # its `end` is about to be answered
+                self._leave(session, "over")
 
     def _drop(self, game: DeskGame) -> None:
         for session in self._all_sessions():
@@ -830,7 +831,8 @@ def _interface_and_actor(
     return declared_interface(entities, like), found
 
 
-def _check_installed() -> None:
+def check_installed() -> None:
+    """Raises `ConfigError` unless the packages of the extra `http` are installed."""
     missing = [package for package in ("uvicorn", "httptools", "uvloop") if find_spec(package) is None]
     if missing:
         raise ConfigError(f"games over HTTP need the extra `http` ({', '.join(missing)} is missing)", path="make")

@@ -120,15 +120,25 @@ def commands(parser: argparse.ArgumentParser) -> str:
         "## Exit codes\n",
         f"{parser.epilog}\n",
     ]
-    (found,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-    helps = {action.dest: action.help or "" for action in found._choices_actions}
-    for name, command in found.choices.items():
+    for name, about, command in _commands_of(parser):
         parts.append(f"## arena {name}\n")
         parts.append(f"```\n{_synopsis(name, command)}\n```\n")
-        about = f"{helps[name].rstrip('?')}{'?' if helps[name].endswith('?') else '.'}"
+        about = f"{about.rstrip('?')}{'?' if about.endswith('?') else '.'}"
         parts.append(" ".join(part for part in (f"{about[0].upper()}{about[1:]}", command.description) if part) + "\n")
         parts.append("| argument | meaning |\n|---|---|\n" + "\n".join(_argument_rows(command)) + "\n")
     return "\n".join(parts)
+
+
+def _commands_of(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str, argparse.ArgumentParser]]:
+    """Name, help and parser of each command; of a command that has commands, those alone."""
+    (found,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    helps = {action.dest: action.help or "" for action in found._choices_actions}
+    for name, command in found.choices.items():
+        if command._subparsers is None:
+            yield name, helps[name], command
+        else:
+            for inner, about, inner_command in _commands_of(command):
+                yield f"{name} {inner}", about, inner_command
 
 
 def _synopsis(name: str, command: argparse.ArgumentParser) -> str:

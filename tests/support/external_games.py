@@ -29,28 +29,40 @@ class Poles(ExternalEnv):
         self.action_space = self._games[0].action_space
 
     def run(self) -> None:
-        first = [self.start_episode(f"first-{number}") for number in range(len(self._games))]
-        threads = [threading.Thread(target=self._play, args=place) for place in enumerate(first)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        play_poles([self] * len(self._games), self._games, self._seeds)
 
-    def _play(self, number: int, episode: str) -> None:
-        game = self._games[number]
-        observation, _ = game.reset(seed=self._seeds[number])
-        while True:
-            over = truncated = False
-            try:
-                while not over:
-                    observation, reward, over, truncated, _ = game.step(self.get_action(episode, observation))
-                    self.log_returns(episode, float(reward))
-                    over = over or truncated
-                self.end_episode(episode, observation, truncated=truncated)
-                observation, _ = game.reset()
-                episode = self.start_episode()
-            except ExternalClosed:
-                return
+
+def play_poles(clients: Sequence[Any], games: Sequence[Any], seeds: Sequence[int]) -> None:
+    """Plays CartPoles side by side until the run ends; all begin their first episode before the first one asks.
+
+    Args:
+        clients: one for each game, with the methods of `ExternalEnv`.
+        games: the CartPoles.
+        seeds: of the first episode of each.
+    """
+    first = [client.start_episode(f"first-{number}") for number, client in enumerate(clients)]
+    places = zip(clients, games, seeds, first, strict=True)
+    threads = [threading.Thread(target=_play_pole, args=place) for place in places]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _play_pole(client: Any, game: Any, seed: int, episode: str) -> None:
+    observation, _ = game.reset(seed=seed)
+    while True:
+        over = truncated = False
+        try:
+            while not over:
+                observation, reward, over, truncated, _ = game.step(client.get_action(episode, observation))
+                client.log_returns(episode, float(reward))
+                over = over or truncated
+            client.end_episode(episode, observation, truncated=truncated)
+            observation, _ = game.reset()
+            episode = client.start_episode()
+        except ExternalClosed:
+            return
 
 
 class Line(ExternalEnv):

@@ -125,6 +125,27 @@ def test_both_spellings_of_headers_mean_the_same(spelling: str, wire: HttpWire) 
     assert wire.step("tick", "a", SEEN).status == 200
 
 
+def test_end_that_was_taken_is_answered_although_the_server_closes() -> None:
+    with actor("Echo") as playing, HttpWire(playing.games.address) as wire:
+        games, gate = playing.games, threading.Event()
+        wire.step("start")
+        polled = games.poll
+
+        def poll(table: Any) -> Any:
+            if games._desk.idle:
+                return polled(table)
+            games._deliver(gate.wait)
+            again = polled(table)
+            games._deliver(games._end_all)
+            gate.set()
+            return again
+
+        games.poll = poll
+        reply = wire.step("end")
+        assert (reply.status, reply.body) == (200, b"ended ")
+        assert wire.step("tick").error == "over"
+
+
 def test_later_dialect_has_other_names() -> None:
     with server(dialect="later") as playing, HttpWire(playing.games.address) as wire:
         wire.send(request("start", None, b"", "session: a"))

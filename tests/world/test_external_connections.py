@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +10,14 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
-import line_client
 from arena.external.socket import SocketGames
 from arena.game.api import Interface
 from arena.records.journal import JournalReader
 from external_connections import Playing, entities_of
 from in_process import play
+from line_client import client_process
 
 LINE = Interface(("walker",), (Box(-1.0, 1e6, (1,), np.float32),), (Discrete(3),), (0,))
-ROOT = Path(__file__).parents[2]
-
-
-def client(address: str, name: str, steps: int) -> subprocess.Popen[str]:
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    command = [sys.executable, line_client.__file__, address, name, str(steps)]
-    return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True)
 
 
 def config(make: str, ticks: int, **kwargs: Any) -> dict[str, Any]:
@@ -44,7 +34,7 @@ def config(make: str, ticks: int, **kwargs: Any) -> dict[str, Any]:
 @pytest.mark.slow
 def test_clients_in_processes_of_their_own_play_a_run(tmp_path: Path) -> None:
     address = f"unix:{tmp_path / 'socket'}"
-    clients = [client(address, name, 6) for name in ("one", "other")]
+    clients = [client_process(address, name, 6) for name in ("one", "other")]
     found = play(config("socket", 200, address=address, entities=entities_of(LINE)), tmp_path)
     assert [process.communicate(timeout=60)[0] for process in clients] == ["over\n", "over\n"]
     assert len(found.episodes) > 20
@@ -66,7 +56,7 @@ def test_a_polled_environment_plays_a_run(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_killed_clients_lose_their_games_alone() -> None:
     with Playing(SocketGames(entities=entities_of(LINE)), 4) as playing:
-        clients = [client(playing.games.address, f"game{number}", 10**9) for number in range(4)]
+        clients = [client_process(playing.games.address, f"game{number}", 10**9) for number in range(4)]
         playing.until(lambda: playing.table.held == 4 and playing.table.counts.asks > 50)
         for process in clients[:3]:
             process.kill()

@@ -1,0 +1,220 @@
+"""Whole runs whose games come over HTTP and sockets: what is learned, recorded, lost and refused."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import yaml
+from gymnasium.spaces import Box, Discrete
+
+from arena import registry
+from arena.cli.main import main
+from arena.external import ExternalClosed, PolicyClient
+from arena.external.http import HttpGames
+from arena.game.api import Interface
+from arena.plan.plan import TickRules
+from arena.records import checkpoint
+from arena.records.folder import RunFolder
+from arena.records.journal import JournalReader
+from external_actors import HttpWire
+from external_connections import Playing, entities_of
+from external_games import play_poles
+from http_client import HttpClient, played_from_outside
+from in_process import Played, play
+from line_client import client_process
+
+POLE = "gymnasium:CartPole-v1"
+TICTACTOE = "pettingzoo:classic.tictactoe_v3"
+PPO = {"algorithm": "ppo", "options": {"n_steps": 64, "minibatch_size": 64}}
+LINE = Interface(("walker",), (Box(-1.0, 1e6, (1,), np.float32),), (Discrete(3),), (0,))
+
+
+def config(kind: str, *, lanes: int = 1, ticks: int = 512, external: Any = None, **kwargs: Any) -> dict[str, Any]:
+    own = {"port": 0} if kind == "http" else {}
+    entry = {"make": kind, "kwargs": {**own, **kwargs}, "external": external or {}}
+    return {
+        "seed": 5,
+        "ticks": ticks,
+        "envs": {"live": entry},
+        "policies": {"blue": PPO},
+        "matches": [{"env": "live", "seats": ["blue"], "lanes": lanes}],
+    }
+
+
+def network(folder: RunFolder, policy: str = "blue", *, first: bool = False) -> dict[str, Any]:
+    files = checkpoint.list_checkpoints(folder.checkpoints_path(policy))
+    state: dict[str, Any] = checkpoint.load(files[0 if first else -1]).state["network"]
+    return state
+
+
+def equal(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return all(np.array_equal(one[name], other[name]) for name in one)
+
+
+@pytest.fixture(scope="module")
+def lanes(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """Four ordinary lanes of CartPole."""
+    ordinary = {**config("http", lanes=4), "envs": {"live": {"make": POLE}}}
+    return play(ordinary, tmp_path_factory.mktemp("lanes"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "client"), [("http", HttpClient), ("socket", PolicyClient)])
+def test_games_in_lock_step_learn_the_bits_of_ordinary_lanes(
+    kind: str, client: Callable[[str], Any], lanes: Played, tmp_path: Path
+) -> None:
+    seeds = [lanes.run.environment_seed(lanes.run.plan.matches[0], lane) for lane in range(4)]
+
+    def outside(address: str) -> None:
+        with ExitStack() as stack:
+            clients = [stack.enter_context(client(address)) for _ in seeds]
+            play_poles(clients, [gymnasium.make("CartPole-v1") for _ in seeds], seeds)
+
+    external = {"min_asking": 4, "max_delay_s": 60.0}
+    with played_from_outside(tmp_path / "run", outside):
+        found = play(config(kind, lanes=4, external=external, like={"make": POLE}), tmp_path)
+    assert equal(network(found.folder), network(lanes.folder))
+    assert not equal(network(found.folder), network(found.folder, first=True))
+    lengths = [line["length"] for line in lanes.episodes if not line.get("cut")]
+    assert sorted(line["length"] for line in found.episodes if not line.get("cut")) == sorted(lengths)
+    assert len(lengths) > 20
+
+
+@pytest.mark.slow
+def test_turn_based_game_trains_two_policies_to_the_bits_of_an_ordinary_one(tmp_path: Path) -> None:
+    both = {
+        "policies": {"blue": PPO, "red": PPO},
+        "matches": [{"env": "live", "seats": ["blue", "red"]}],
+    }
+    ordinary = play({**config("http"), **both, "envs": {"live": {"make": TICTACTOE}}}, tmp_path / "ordinary")
+    external = {"max_delay_s": 60.0}
+    with played_from_outside(tmp_path / "run", play_tictactoe):
+        found = play({**config("http", external=external, like={"make": TICTACTOE}), **both}, tmp_path)
+    for policy in ("blue", "red"):
+        assert equal(network(found.folder, policy), network(ordinary.folder, policy))
+        assert not equal(network(found.folder, policy), network(found.folder, policy, first=True))
+    assert len(found.episodes) > 40
+    moves = [(-(-line["length"] // 2), returns_of(line)) for line in ordinary.episodes]  # of the player that begins
+    assert [(line["length"], returns_of(line)) for line in found.episodes] == moves[: len(found.episodes)]
+
+
+def returns_of(line: dict[str, Any]) -> list[float]:
+    return [seat["return"] for seat in line["seats"]]
+
+
+def play_tictactoe(address: str) -> None:
+    """Plays games until the run ends; the players take turns."""
+    env: Any = registry.environment_factory(TICTACTOE)()
+    with HttpWire(address) as wire:
+
+        def step(kind: str, **entities: Any) -> Any:
+            reply = wire.step(kind, name, json.dumps({"entities": entities} if entities else {}).encode())
+            if reply.status == 503 and reply.error in ("over", "draining"):
+                raise ExternalClosed
+            return reply
+
+        number = 0
+        try:
+            while True:
+                number += 1
+                name = f"game-{number}"
+                while step("start").status != 200:
+                    pass
+                env.reset()
+                while not env.terminations[env.agent_selection]:
+                    agent = env.agent_selection
+                    seen = env.observe(agent)
+                    mask = seen["action_mask"].tolist()
+                    said = {"observation": seen["observation"].tolist(), "mask": mask, "reward": 0.0}
+                    env.step(json.loads(step("tick", **{agent: said}).body)["entities"][agent]["action"])
+                step("end", **{agent: {"reward": float(reward)} for agent, reward in env.rewards.items()})
+        except (ExternalClosed, EOFError, ConnectionError):
+            return
+
+
+def walk(address: str, steps: int = 80, games: int = 3) -> None:
+    """The observation is the number of the step, the reward of a step its number."""
+    with HttpClient(address) as client, suppress(ExternalClosed):
+        for number in range(games):
+            client.start_episode(f"walk-{number}")
+            for step in range(steps):
+                client.get_action(f"walk-{number}", np.array([step]))
+                client.log_returns("", float(step))
+            client.end_episode(f"walk-{number}", np.array([steps]), outcome="win")
+        client.start_episode("rest")
+        while True:
+            client.get_action("rest", np.array([0.0]))
+
+
+def test_game_that_goes_on_across_legs_is_one_line_with_its_whole_return(tmp_path: Path) -> None:
+    with played_from_outside(tmp_path / "run", walk):
+        found = play({**config("http", ticks=300, entities=entities_of(LINE)), "checkpoint_every": 25}, tmp_path)
+    lines = [(line["game"], line["length"], line["seats"][0]["return"]) for line in found.episodes]
+    assert lines[:3] == [(f"walk-{number}", 80, float(sum(range(80)))) for number in range(3)]
+    assert all(line["terminated"] and line["seats"][0]["outcome"] == "win" for line in found.episodes[:3])
+    (*_, last) = JournalReader(found.folder.games)
+    assert last["begun"] == last["ended"] + last["lost"] + last["held"]
+    (place,) = json.loads(found.folder.external.read_bytes())
+    assert (place["kind"], place["slots"]) == ("http", 1)
+
+
+@pytest.mark.slow
+def test_killed_clients_lose_their_games_alone() -> None:
+    games = HttpGames(port=0, entities=entities_of(LINE))
+    with Playing(games, 4, TickRules(max_delay_s=0.0, idle_s=1.0)) as playing:
+        clients = [client_process(games.address, f"game{number}", 10**9) for number in range(4)]
+        playing.until(lambda: playing.table.held == 4 and playing.table.counts.asks > 50)
+        for process in clients[:3]:
+            process.kill()
+        playing.until(lambda: playing.table.counts.lost == 3)
+        asks = playing.table.counts.asks
+        playing.until(lambda: playing.table.counts.asks > asks + 20)
+        assert [game.lost for game in playing.finished] == ["expired"] * 3
+        assert (playing.table.held, games.metrics.lost) == (1, {"expired": 3})
+    for process in clients:
+        process.communicate(timeout=60)
+
+
+def refused(data: dict[str, Any], path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """The message of a run that is refused with exit code 2."""
+    (path / "match.yaml").write_text(yaml.safe_dump(data))
+    code = main(["train", str(path / "match.yaml"), "--ranks", "1", "--run-dir", str(path / "run")])
+    error = capsys.readouterr().err
+    assert code == 2, error
+    assert len(error.splitlines()) == 1
+    return error
+
+
+def test_port_that_is_taken_ends_the_run_before_it_begins(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        error = refused(config("http", port=port, entities=entities_of(LINE)), tmp_path, capsys)
+    assert f"cannot listen at 127.0.0.1:{port}" in error
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({}, "says neither `entities` nor `like`"),
+        ({"actor": "external_actors:Slow", "like": {"make": POLE}}, "has spaces itself"),
+        ({"entities": entities_of(LINE), "like": {"make": POLE}}, "one of them describes the games"),
+        ({"entities": {"a": {"observation": {"box": {}}, "action": {"discrete": {"n": 2}}}}}, "is no space"),
+        ({"entities": entities_of(LINE), "host": "0.0.0.0"}, "token_file"),
+        ({"entities": entities_of(LINE), "port": 70000}, "expected at most 65535"),
+        ({"entities": entities_of(LINE), "dialect": "other"}, "expected published or later"),
+        ({"actor": "http_client:address_of", "like": {"make": POLE}}, "is no actor"),
+        ({"actor": "raw", "like": {"make": TICTACTOE}}, "raw is for games of one entity"),
+    ],
+)
+def test_wrong_declarations_are_refused(
+    kwargs: dict[str, Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert message in refused(config("http", **kwargs), tmp_path, capsys)

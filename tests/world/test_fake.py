@@ -1,0 +1,263 @@
+"""`arena fake actor` and `arena fake game`: each side of games over HTTP alone, and against each other."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from arena.cli.main import main
+from arena.external import fake_game
+from arena.external.fake_game import Outcome
+from arena.external.http import HttpGames
+from arena.plan.plan import TickRules
+from external_actors import ONE, HttpWire
+from external_connections import INTERFACE, Playing, entities_of
+
+POLE = "gymnasium:CartPole-v1"
+DATA = ("--start-data", "", "--end-data", "")
+
+
+class FakeActor:
+    """`arena fake actor` in a process of its own."""
+
+    def __init__(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "arena", "fake", "actor", "--port", "0", *arguments]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.address = self.process.stdout.readline().split()[-1]
+
+    def end(self) -> int:
+        self.process.communicate(timeout=60)
+        return self.process.returncode
+
+
+@pytest.fixture(scope="module")
+def actor() -> Iterator[str]:
+    one = FakeActor()
+    yield one.address
+    one.process.terminate()
+    assert one.end() == 0
+
+
+def play(url: str, *arguments: str, ticks: int = 3, games: int = 1, code: int = 0) -> None:
+    options = ["--url", url, "--pause", "0", "--ticks", str(ticks), "--games", str(games), *arguments]
+    assert main(["fake", "game", *options]) == code
+
+
+def serving(actor: str, rules: TickRules | None = None, **options: Any) -> Playing:
+    own = {"port": 0, "actor": actor, **options}
+    return Playing(HttpGames(**own), 2, rules or TickRules(max_delay_s=0.0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("connections", ["keep", "new"])
+def test_both_sides_play_with_each_other(connections: str, actor: str, capsys: pytest.CaptureFixture[str]) -> None:
+    play(actor, "--connections", connections, ticks=10, games=4)
+    speed, statuses, counts = capsys.readouterr().out.splitlines()
+    assert counts == "4 starts, 40 ticks, 4 ends, 0 errors"
+    assert statuses == "200: 48"
+    assert [word for word in speed.split() if word[0].isalpha()] == ["requests/s,", "p50", "ms,", "p99", "ms"]
+
+
+@pytest.mark.slow
+def test_numbers_as_json(actor: str, capsys: pytest.CaptureFixture[str]) -> None:
+    play(actor, "--json")
+    found = json.loads(capsys.readouterr().out)
+    assert (found["starts"], found["ticks"], found["ends"], found["errors"]) == (1, 3, 1, 0)
+    assert found["statuses"] == {"200": 5}
+    assert 0 < found["p50_ms"] <= found["p99_ms"]
+    assert found["requests_per_second"] == pytest.approx(5 / found["seconds"])
+
+
+@pytest.mark.slow
+def test_actor_answers_its_bytes_and_drains_at_sigterm() -> None:
+    one = FakeActor("--tick-reply", "grün", "--set", "drain_s=30", "--set", "dialect=later")
+    with HttpWire(one.address) as wire:
+        assert wire.step("start", "a", b"\0\xff").body == b"Game started."
+        assert wire.step("tick", "a", b"\xff" * 1000).body == "grün".encode()
+        one.process.send_signal(signal.SIGTERM)
+        while (reply := wire.step("start", "b")).status == 200:
+            wire.step("end", "b")
+        assert (reply.status, reply.error) == (503, "draining")
+        assert wire.step("tick", "a").status == 200
+        assert wire.step("stop", "a").body == b"fake_actor_end_return"
+    assert one.end() == 0
+
+
+class Heard:
+    """Asks nothing; notes what it is sent."""
+
+    data: list[tuple[str, bytes]] = []
+
+    def __init__(self, agents: Any, config: Any, game_id: str, data: bytes) -> None:
+        self.data.append(("start", data))
+
+    async def tick(self, data: bytes) -> bytes:
+        self.data.append(("tick", data))
+        return b""
+
+    async def end(self, data: bytes) -> bytes:
+        self.data.append(("end", data))
+        return b""
+
+
+def test_game_sends_the_data_that_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Heard, "data", [])
+    (tmp_path / "body").write_bytes(bytes(range(256)))
+    with serving("test_fake:Heard", entities=ONE) as playing:
+        play(playing.games.address, ticks=1)
+        play(playing.games.address, "--body-file", str(tmp_path / "body"), "--end-data", "over", ticks=2)
+    assert Heard.data == [
+        ("start", b"fake_gamecore_step_start_data"),
+        ("tick", b"fake_gamecore_step_tick_data"),
+        ("end", b"fake_gamecore_step_end_data"),
+        ("start", b"fake_gamecore_step_start_data"),
+        *[("tick", bytes(range(256)))] * 2,
+        ("end", b"over"),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["json", "raw"])
+def test_random_observations_fit_the_actor(kind: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    entities = entities_of(INTERFACE) if kind == "json" else ONE
+    (tmp_path / "entities.yaml").write_text(yaml.safe_dump(entities))
+    with serving(kind, entities=entities) as playing:
+        given = ["--random", "--actor", kind, "--entities", str(tmp_path / "entities.yaml")]
+        play(playing.games.address, *given, games=2, ticks=20)
+        playing.until(lambda: len(playing.finished) == 2)
+    assert "2 starts, 40 ticks, 2 ends, 0 errors" in capsys.readouterr().out
+    assert [game.lengths.tolist() for game in playing.finished] == [[20] * len(entities)] * 2
+
+
+def test_observations_like_those_of_a_game(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving("raw", like={"make": POLE}) as playing:
+        play(playing.games.address, "--random", "--actor", "raw", "--like", POLE)
+    assert "1 starts, 3 ticks, 1 ends, 0 errors" in capsys.readouterr().out
+
+
+def test_refused_tick_is_an_error_and_the_game_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving("json", entities=ONE) as playing:
+        play(playing.games.address, *DATA, "--tick-data", "?", code=1)
+    out, err = capsys.readouterr()
+    assert "1 starts, 0 ticks, 1 ends, 3 errors" in out
+    assert "200: 2, 400: 3" in out
+    assert "bad_body" in err
+
+
+def test_game_that_is_given_up_begins_anew(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving("external_actors:Balancer") as playing:
+        play(playing.games.address, *DATA, "--tick-data", "raise", code=1)
+        assert "3 starts, 0 ticks, 0 ends, 3 errors" in capsys.readouterr().out
+        play(playing.games.address, "--start-data", "raise", code=1)
+        assert "0 starts, 0 ticks, 0 ends, 1 errors" in capsys.readouterr().out
+
+
+def test_start_waits_for_a_free_slot(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving("external_actors:Echo") as playing:
+        play(playing.games.address, games=4, ticks=20)
+    out = capsys.readouterr().out
+    assert "4 starts, 80 ticks, 4 ends, 0 errors" in out
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        port: int = one.getsockname()[1]
+        return port
+
+
+def test_server_that_is_down_is_tried_again(capsys: pytest.CaptureFixture[str]) -> None:
+    """It comes late, and closes the first connection without an answer."""
+    port, heard = free_port(), []
+
+    def serve() -> None:
+        time.sleep(0.2)
+        with socket.create_server(("127.0.0.1", port)) as listener:
+            first, _ = listener.accept()
+            heard.append(first.recv(1000))
+            first.close()
+            second, _ = listener.accept()
+            for _ in range(3):
+                heard.append(second.recv(1000))
+                second.sendall(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n")
+            second.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    play(f"http://127.0.0.1:{port}/step", ticks=1)
+    thread.join(60)
+    assert heard[0] == heard[1]
+    assert "1 starts, 1 ticks, 1 ends, 0 errors" in capsys.readouterr().out
+
+
+def test_server_that_stays_down_is_an_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fake_game, "_RETRY_S", 0.1)
+    play(f"http://127.0.0.1:{free_port()}/step", games=2, code=1)
+    out, err = capsys.readouterr()
+    assert out.splitlines() == ["0.0 requests/s", "unreachable: 2", "0 starts, 0 ticks, 0 ends, 2 errors"]
+    assert err.startswith("arena: failed: start of fake-")
+
+
+@pytest.mark.slow
+def test_sigint_ends_the_games_in_order(actor: str) -> None:
+    command = [sys.executable, "-m", "arena", "fake", "game", "--url", actor, "--pause", "0.01"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    with HttpWire(actor) as wire:
+        while True:
+            wire.send(b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n")
+            if b"\narena_games_held 2\n" in wire.read().body:
+                break
+            time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out.splitlines()[-1].startswith("2 starts, ")
+    assert out.splitlines()[-1].endswith(" ticks, 2 ends, 0 errors")
+
+
+def test_quantiles_are_of_all_answers() -> None:
+    outcome = Outcome()
+    assert outcome.milliseconds(0.5) is None
+    for number in range(1, 201):
+        outcome.answered(200, number / 1000)
+    assert (outcome.milliseconds(0.5), outcome.milliseconds(0.99), outcome.milliseconds(1.0)) == (100.0, 198.0, 200.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["actor", "--set", "queues=3"], "did you mean 'queue'?"),
+        (["actor", "--set", "host=0.0.0.0"], "token_file"),
+        (["actor", "--set", "queue"], "expected key.path=value"),
+        (["game", "--random"], "--like or --entities"),
+        (["game", "--like", POLE], "is for --random"),
+        (["game", "--random", "--like", "none"], "none"),
+        (["game", "--random", "--entities", "nowhere"], "cannot be read"),
+        (["game", "--body-file", "nowhere"], "cannot be read"),
+        (["game", "--url", "localhost:8000"], "expected http://"),
+        (["game", "--url", "http://localhost:x/step"], "--url"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_played(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fake", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert main(["fake", "actor", "--port", str(taken.getsockname()[1])]) == 2
+    assert "cannot listen at 127.0.0.1" in capsys.readouterr().err
