@@ -105,10 +105,6 @@ def benchmark(settings: Settings) -> Report:
             report.at_least(f"{name}: us per call, torch / ONNX Runtime, batch {size}", ratio, 2 if size == 1 else 0.8)
         report.at_most(f"{name}: largest difference", measured.summary(name, "max abs"), 1e-5)
         report.at_most(f"{name}: CPU s of the export", measured.summary(name, "CPU s of the export"), 10)
-    if "picture" in names:
-        for size in sizes:
-            ratio = measured.ratio(("picture", f"onnx: us, batch {size}"), ("picture", f"onnx-int8: us, batch {size}"))
-            report.at_least(f"picture: us per call, float32 / 8 bits, batch {size}", ratio, 1)
     return report
 
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from pathlib import Path
+import json
 
 from arena.cli.arguments import positive_int
 from arena.errors import ConfigError, ExportError, nearest
 from arena.records.formats import document_text
+from arena.serving.engines import CANDIDATES, ONNX
+from arena.serving.export import BATCH_SIZES, LEAST_SAMPLES, SAMPLES, export, verify
+from arena.terminal.models import export_lines
 from arena.terminal.output import complain, say
-
-_ENGINES = ("onnx", "onnx-int8", "compile")
-_SAMPLES, _LEAST_SAMPLES = 512, 256
-_BATCH_SIZES = (1, 7, 64)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,22 +30,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--engines",
         type=_engines,
         metavar="NAMES",
-        help=f"of {','.join(_ENGINES)}; the fastest that fits is chosen, eager if none is faster (default: onnx)",
+        help=f"of {','.join(CANDIDATES)}; the fastest that fits is chosen, eager if none is faster (default: onnx)",
     )
     parser.add_argument(
         "--samples",
         type=_samples,
-        default=_SAMPLES,
+        default=SAMPLES,
         metavar="N",
-        help=f"rows to verify with: recorded observations, else drawn ones (default: {_SAMPLES}; at least "
-        f"{_LEAST_SAMPLES})",
+        help=f"rows to verify with: recorded observations, else drawn ones (default: {SAMPLES}; at least "
+        f"{LEAST_SAMPLES})",
     )
     parser.add_argument(
         "--batch",
         type=_batch_sizes,
-        default=_BATCH_SIZES,
+        default=BATCH_SIZES,
         metavar="SIZES",
-        help=f"batch sizes to verify and to time (default: {','.join(map(str, _BATCH_SIZES))})",
+        help=f"batch sizes to verify and to time (default: {','.join(map(str, BATCH_SIZES))})",
     )
     parser.add_argument("--json", action="store_true", help="print report.json, or with --verify what is wrong")
     parser.add_argument("--verify", metavar="DIR", help="compare an exported model with the checkpoint that it names")
@@ -66,15 +64,12 @@ def run(arguments: argparse.Namespace) -> int:
 def _export(arguments: argparse.Namespace) -> int:
     if arguments.run is None or arguments.policy is None:
         raise ConfigError("name the run and its policy, as `arena export runs/duel --policy blue`", path="arena export")
-    from arena.serving.export import export
-    from arena.terminal.models import export_lines
-
     found = export(
         arguments.run,
         arguments.policy,
         checkpoint=arguments.checkpoint or "last",
         output=arguments.output,
-        asked=arguments.engines or _ENGINES[:1],
+        asked=arguments.engines or (ONNX,),
         samples=arguments.samples,
         batch_sizes=arguments.batch,
     )
@@ -93,13 +88,9 @@ def _verify(arguments: argparse.Namespace) -> int:
     idle = [name for name, value in given.items() if value is not None]
     if idle:
         raise ConfigError("is not allowed with --verify, which reads it from the folder; leave it out", path=idle[0])
-    from arena.serving.export import verify
-
-    problems = verify(Path(arguments.verify), samples=arguments.samples, batch_sizes=arguments.batch)
+    problems = verify(arguments.verify, samples=arguments.samples, batch_sizes=arguments.batch)
     if arguments.json:
-        import json
-
-        sys.stdout.write(json.dumps({"verified": not problems, "problems": problems}, indent=2) + "\n")
+        say(json.dumps({"verified": not problems, "problems": problems}, indent=2))
     elif not problems:
         say(f"{arguments.verify}: fits its checkpoint")
     for problem in problems:
@@ -110,15 +101,15 @@ def _verify(arguments: argparse.Namespace) -> int:
 def _engines(text: str) -> tuple[str, ...]:
     found = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
     for name in found:
-        if name not in _ENGINES:
-            raise argparse.ArgumentTypeError(f"there is no engine {name!r}; {nearest(name, _ENGINES)}")
+        if name not in CANDIDATES:
+            raise argparse.ArgumentTypeError(f"there is no engine {name!r}; {nearest(name, CANDIDATES)}")
     return found
 
 
 def _samples(text: str) -> int:
     found = positive_int(text)
-    if found < _LEAST_SAMPLES:
-        raise argparse.ArgumentTypeError(f"expected an integer >= {_LEAST_SAMPLES}, got {text!r}")
+    if found < LEAST_SAMPLES:
+        raise argparse.ArgumentTypeError(f"expected an integer >= {LEAST_SAMPLES}, got {text!r}")
     return found
 
 

@@ -25,11 +25,13 @@ from arena.plan.build import make_plan
 from arena.plan.plan import MatchPlan, SeatPlan, TickRules
 from arena.plan.seats import check_seats
 from arena.preflight.examine import external_games, interface_of
+from arena.preflight.spec import spec_of
 from arena.records import checkpoint
 from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
 from arena.records.scoreboard import Scoreboard
 from arena.run.evaluation import result_words
+from arena.serving.algorithm import load_algorithm
 from arena.serving.clones import Clones
 from arena.serving.exported import Exporter, ExportFailed, can_export
 from arena.serving.follow import Follower
@@ -210,7 +212,7 @@ def _swap(server: Server, player: Player, upgrades: Exporter | None, model: Mode
 def _upgrade(player: Player, model: Model, exporter: Exporter | None, swap: Callable[[Model], None]) -> None:
     """Begins to export what torch computes now, if that is wanted and possible."""
     if exporter is not None and isinstance(model, PureModel) and model.version >= 0 and can_export(model.algorithm):
-        exporter.begin(player.name, model.version, swap)
+        exporter.begin(player.name, model.version, len(player.entities), swap)
 
 
 def _serving_words(name: str, model: Model) -> str:
@@ -304,22 +306,32 @@ def _model(
     exporter: Exporter | None,
 ) -> Model:
     """The model of a checkpoint (None: the newest one), for so many slots; an exported one if there is an exporter."""
+    if exporter is not None and folder is not None and tick is not None:
+        return exporter.model(name, tick, len(entities))
+    given = config.policies[name]
+    algorithm, _ = registry.configured_algorithm(
+        given.algorithm, given.options, acts=given.frozen, path=f"policies.{name}"
+    )
+    if spec_of(algorithm).checks_team and folder is not None and tick is not None:
+        if getattr(algorithm, "served", None) is None:
+            needs = f"{given.algorithm} needs to know whose row it answers; set --engine onnx"
+            raise ConfigError(needs, path=f"policies.{name}")
+        loaded = load_algorithm(folder.path, name, str(tick))
+        return PureModel(loaded.algorithm, loaded.tick)
     seen, done = interface.observation_spaces[entities[0]], interface.action_spaces[entities[0]]
     policy = configured_policy(config, folder, name, tick, observation_space=seen, action_space=done)
     if policy.ticks is None and hasattr(policy.algorithm, "load_state_dict"):
         raise ConfigError(f"{name!r} learns and has no checkpoint", path=f"policies.{name}")
-    if exporter is not None and policy.ticks is not None:
-        return exporter.model(name, policy.ticks)
     return model_of(policy, slots * len(entities), greedy=greedy)
 
 
 def _tick(folder: RunFolder | None, name: str, label: str | None) -> int | None:
-    """The tick of the checkpoint that is meant; None: the newest, or as configured."""
-    if folder is None or label in (None, "last", "follow"):
-        return None
-    files = checkpoint.list_checkpoints(folder.checkpoints_path(name))
+    """The tick of the checkpoint that is meant; None: there is none."""
+    files = [] if folder is None else checkpoint.list_checkpoints(folder.checkpoints_path(name))
     if not files:
         return None
+    if label in (None, "last", "follow"):
+        return checkpoint.ticks_of(files[-1])
     named = {str(checkpoint.ticks_of(file)): checkpoint.ticks_of(file) for file in files}
     if label == "first":
         return checkpoint.ticks_of(files[0])

@@ -68,7 +68,8 @@ def refuse_external(config: Config) -> None:
     for path, entry in config.entries():
         if registry.external_kind(config.envs[entry.env].make) is not None:
             raise ConfigError(
-                f"the games of {entry.env!r} come from outside and cannot be started here; `arena train` plays them",
+                f"the games of {entry.env!r} come from outside and cannot be started here; `arena serve RUN --games N` "
+                "evaluates policies in them",
                 path=f"{path}.env",
             )
 

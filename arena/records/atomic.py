@@ -111,15 +111,14 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 def replace_folder(path: Path, files: Mapping[str, bytes]) -> None:
     """Writes a folder with these files in the place of the one that is there, all of them or none.
 
-    A crash leaves the old folder or the new one; at the one instant between, neither.
+    A crash leaves the old folder or the new one; between the two renames, the old one as `.<name>.old`.
 
     Raises:
         WriteError: the disk is full, or the parent cannot be written to; the old folder stays.
     """
     part, old = part_of(path), path.with_name(f".{path.name}.old")
     with writing(path):
-        for left in (part, old):
-            shutil.rmtree(left, ignore_errors=True)
+        shutil.rmtree(part, ignore_errors=True)
         try:
             part.mkdir(mode=0o700)
             for name, content in files.items():
@@ -129,10 +128,13 @@ def replace_folder(path: Path, files: Mapping[str, bytes]) -> None:
                     os.fsync(file.fileno())
             _sync_folder(part)
             if path.exists():
+                shutil.rmtree(old, ignore_errors=True)
                 os.replace(path, old)
             os.replace(part, path)
         finally:
             shutil.rmtree(part, ignore_errors=True)
+            if old.exists() and not path.exists():
+                os.replace(old, path)
         _sync_folder(path.parent)
         shutil.rmtree(old, ignore_errors=True)
 

@@ -24,12 +24,17 @@ class ExportFailed(Exception):
 
 
 class ExportedModel:
-    """A model that ONNX Runtime computes; see `arena.serving.models.Model`."""
+    """A model that ONNX Runtime computes; see `arena.serving.models.Model`.
+
+    Args:
+        model: reads the file.
+        entities: of the policy in each game; a row is one of them.
+    """
 
     engine = "onnx"
 
-    def __init__(self, model: OnnxModel) -> None:
-        self._model = model
+    def __init__(self, model: OnnxModel, entities: int) -> None:
+        self._model, self._entities = model, entities
         self.version, self.memory_size = model.file.tick, model.memory_size
 
     def begin(self, row: int) -> None:
@@ -44,7 +49,8 @@ class ExportedModel:
         random: Random,
     ) -> tuple[Any, NDArray[np.float32]]:
         """See `Model`."""
-        return self._model.act(observations, masks, memory, random)
+        places = (rows % self._entities).astype(np.int64)
+        return self._model.act(observations, masks, memory, random, places)
 
 
 class Exporter:
@@ -60,8 +66,13 @@ class Exporter:
         self._processes: set[subprocess.Popen[str]] = set()
         self._closed = False
 
-    def model(self, policy: str, tick: int) -> ExportedModel:
+    def model(self, policy: str, tick: int, entities: int) -> ExportedModel:
         """The model of a checkpoint, which is exported and verified in another process unless that was done before.
+
+        Args:
+            policy: its name.
+            tick: of the checkpoint.
+            entities: of the policy in each game.
 
         Raises:
             ExportFailed: it differs from the checkpoint.
@@ -75,14 +86,14 @@ class Exporter:
         weights = sha256(checkpoint.path_of(self._folder.checkpoints_path(policy), tick).read_bytes())
         if model.file.weights_sha256 != weights:
             raise ConfigError("is of another checkpoint: its weights_sha256 differs", source=str(home / DESCRIPTION))
-        return ExportedModel(model)
+        return ExportedModel(model, entities)
 
-    def begin(self, policy: str, tick: int, swap: Callable[[Model], None]) -> None:
+    def begin(self, policy: str, tick: int, entities: int, swap: Callable[[Model], None]) -> None:
         """Makes the model in a thread, and calls `swap` with it; if that fails, torch stays, with a line."""
 
         def run() -> None:
             try:
-                model = self.model(policy, tick)
+                model = self.model(policy, tick, entities)
             except (ExportFailed, ConfigError) as error:
                 if not self._closed:
                     self._say(f"{policy} at tick {tick} stays with torch: {error}")

@@ -59,11 +59,10 @@ class PureModel:
 
     engine = "torch"
 
-    def __init__(self, policy: Policy) -> None:
-        self.algorithm = policy.algorithm
-        self._served = policy.algorithm.served()
+    def __init__(self, algorithm: Any, version: int) -> None:
+        self.algorithm, self.version = algorithm, version
+        self._served = algorithm.served()
         self.memory_size: int = self._served.memory_size
-        self.version = -1 if policy.ticks is None else policy.ticks
 
     def begin(self, row: int) -> None:
         """Nothing: the server keeps the memory."""
@@ -132,5 +131,5 @@ class ActorModel:
 def model_of(policy: Policy, rows: int, *, greedy: bool) -> Model:
     """The model of a policy that plays in so many rows."""
     if getattr(policy.algorithm, "served", None) is not None:
-        return PureModel(policy)
+        return PureModel(policy.algorithm, -1 if policy.ticks is None else policy.ticks)
     return ActorModel(policy, rows, greedy=greedy)

@@ -66,7 +66,12 @@ class OnnxModel:
             memory: [K, memory_size] what the rows remember; zeros at the beginning of an episode.
             random: a generator per row, from which actions are sampled; None: the best actions.
             entities: [K] the places of the rows' entities in their team, where the model has the input `entity`.
+
+        Raises:
+            ValueError: the model has this input, and `entities` is None.
         """
+        if entities is None and any(part.n is not None for part in self.file.inputs):
+            raise ValueError("the model has the input 'entity': give the place of each row's entity in its team")
         given = {"memory": memory, "entity": entities}
         feed = {
             part.name: np.asarray(given[part.name] if part.path is None else _leaf(observations, part), part.dtype)

@@ -694,13 +694,14 @@ def test_the_requests_library_plays(playing: Playing) -> None:
 # --- robustness -----------------------------------------------------------------------------------------------------
 
 
-def test_mutated_requests_get_errors_and_nothing_else() -> None:
+@pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.long)])
+def test_mutated_requests_get_errors_and_nothing_else(count: int) -> None:
     random = np.random.default_rng(0)
     whole = request("tick", "g", SEEN)
     with server() as playing:
         with HttpWire(playing.games.address) as wire:
             wire.step("start")
-        for _ in range(300):
+        for _ in range(count):
             data = bytearray(whole)
             for _ in range(random.integers(1, 4)):
                 at = int(random.integers(len(data)))
@@ -724,15 +725,16 @@ def test_mutated_requests_get_errors_and_nothing_else() -> None:
         assert playing.table.held >= 1
 
 
-def test_clients_that_vanish_leave_nothing() -> None:
+@pytest.mark.parametrize("count", [100, pytest.param(1_000, marks=pytest.mark.long)])
+def test_clients_that_vanish_leave_nothing(count: int) -> None:
     with server() as playing:
         with HttpWire(playing.games.address) as wire:
             wire.step("start")
         before = threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
-        for number in range(100):
+        for number in range(count):
             with HttpWire(playing.games.address) as wire:
                 if number % 2:
-                    wire.send(request("tick", "g", SEEN)[: number * 2])
+                    wire.send(request("tick", "g", SEEN)[: number % 50 * 2])
         playing.until(lambda: (threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))) <= before)
 
 

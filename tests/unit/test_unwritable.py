@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from arena.errors import WriteError
 from arena.records import checkpoint
-from arena.records.atomic import make_folder, replacing
+from arena.records.atomic import make_folder, replace_folder, replacing
 from arena.records.folder import RunFolder
 from arena.records.journal import Journal, JournalReader
 from arena.records.metrics import UpdateRecord
@@ -34,6 +35,26 @@ def test_write_failure_names_file_and_reason(tmp_path: Path) -> None:
     failure = failure_of(caught.value, "root, rank 0")
     assert failure.exit_code == 1
     assert failure.message == f"{tmp_path / 'file'} cannot be written: File too large. What was written before stays"
+
+
+def test_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, rename = tmp_path / "model", os.replace
+    replace_folder(path, {"a": b"1", "b": b"1"})
+    replace_folder(path, {"a": b"2"})
+    assert [(file.name, file.read_bytes()) for file in path.iterdir()] == [("a", b"2")]
+    with full_above(1000), pytest.raises(WriteError, match="model cannot be written: File too large"):
+        replace_folder(path, {"a": b"3", "b": bytes(5000)})
+
+    def fails(source: Path, target: Path) -> None:
+        if source.name == ".model.part":
+            raise PermissionError(13, "Permission denied")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", fails)
+    with pytest.raises(WriteError, match="model cannot be written: Permission denied"):
+        replace_folder(path, {"a": b"4"})
+    assert list(tmp_path.iterdir()) == [path]
+    assert (path / "a").read_bytes() == b"2"
 
 
 def test_failed_checkpoint_keeps_only_the_older_one(tmp_path: Path) -> None:

@@ -338,6 +338,19 @@ def test_sigterm_lets_running_games_end_and_exits_with_0(pole: Path) -> None:
     assert process.returncode == 0
 
 
+@pytest.mark.usefixtures("quiet")
+def test_a_team_is_answered_entity_by_entity(tmp_path: Path) -> None:
+    team = {"seats": [["blue"] * 3], "n_steps": 10}
+    run = trained(tmp_path, "mappo", "pettingzoo:mpe2.simple_spread_v3", **team)
+    with Serving(run, "--http", 0) as serving, HttpWire(serving.address) as wire:
+        wire.step("start", "a")
+        seen = {"observation": [0.0] * 18}
+        reply = wire.step("tick", "a", json.dumps({"entities": {"agent_0": seen, "agent_2": seen}}).encode())
+        actions = json.loads(reply.body)["entities"]
+        assert actions["agent_0"]["action"] in range(5)
+        assert actions.keys() == {"agent_0", "agent_2"}
+
+
 @pytest.mark.slow
 def test_the_client_of_the_page_plays(tmp_path: Path) -> None:
     page = readme.PAGES["docs/serving.md"]

@@ -1,0 +1,119 @@
+"""Clients of `external_games.py`: a loop that asks for actions and notes how long it has waited for each.
+
+As a game of the arena (`external_clients:Asking`) it runs in a thread of the environment's process; as a program
+(`external_clients.py KIND ADDRESS REQUESTS NOTES`) it asks over a socket or over HTTP.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+from arena.external import ExternalClosed, ExternalEnv, PolicyClient
+
+SIZE = 8  # numbers of an observation
+WARM = 200  # requests that are not counted
+SEEN = np.zeros(SIZE, np.float32)
+ENTITIES = {"agent": {"observation": {"box": {"shape": [SIZE]}}, "action": {"discrete": {"n": 4}}}}
+
+
+def timed(ask: Callable[[], Any], requests: int, notes: str | Path) -> None:
+    """Asks so often, and writes the microseconds of each request but the first ones."""
+    waits = []
+    for _ in range(WARM + requests):
+        begin = time.perf_counter()
+        ask()
+        waits.append((time.perf_counter() - begin) * 1e6)
+    Path(notes).write_text(json.dumps(waits[WARM:]))
+
+
+class Asking(ExternalEnv):
+    """One game that asks again and again in a thread; with 0 requests it never begins."""
+
+    observation_space, action_space = Box(-np.inf, np.inf, (SIZE,), np.float32), Discrete(4)
+
+    def __init__(self, requests: int, waits: str = "", notes: Any = None) -> None:
+        self._requests, self._waits = requests, waits
+
+    def run(self) -> None:
+        """See the class."""
+        try:
+            if self._requests:
+                episode = self.start_episode()
+                timed(lambda: self.get_action(episode, SEEN), self._requests, self._waits)
+                self.end_episode(episode)
+            while not self.closed:
+                time.sleep(0.05)
+        except ExternalClosed:
+            return
+
+
+def over_socket(address: str, requests: int, notes: str) -> None:
+    """Asks over a Unix socket."""
+    while not Path(address.removeprefix("unix:")).exists():
+        time.sleep(0.05)
+    with PolicyClient(address) as client:
+        episode = started(client)
+        timed(lambda: client.get_action(episode, SEEN), requests, notes)
+        client.end_episode(episode)
+
+
+def started(client: PolicyClient) -> str:
+    """Begins an episode as soon as the run has begun."""
+    from arena.external import ExternalError
+
+    while True:
+        try:
+            return client.start_episode()
+        except ExternalError as error:
+            if error.code != "not_ready":
+                raise
+            time.sleep(0.05)
+
+
+def over_http(address: str, requests: int, notes: str) -> None:
+    """Asks over one connection, with the actor `raw`."""
+    host, _, port = address.rpartition(":")
+    connection = connected(host, int(port))
+
+    def step(kind: str, data: bytes = b"") -> tuple[bytes, bytes]:
+        head = (
+            f"POST /step HTTP/1.1\r\nhost: a\r\ngame_id: g\r\nstep_kind: {kind}\r\ncontent-length: {len(data)}\r\n\r\n"
+        )
+        connection.sendall(head.encode() + data)
+        answer = connection.recv(65536)
+        while b"\r\n\r\n" not in answer:
+            answer += connection.recv(65536)
+        return answer[9:12], answer
+
+    while step("start")[0] != b"200":
+        time.sleep(0.05)
+    data = struct.pack("<d", 0.0) + SEEN.tobytes()
+    timed(lambda: step("tick", data), requests, notes)
+    step("end", struct.pack("<dB", 0.0, 0))
+
+
+def connected(host: str, port: int) -> socket.socket:
+    """A connection to a server that may not listen yet."""
+    while True:
+        try:
+            connection = socket.create_connection((host, port))
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+            continue
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
+
+
+if __name__ == "__main__":
+    kind, address, requests, notes = sys.argv[1:]
+    {"socket": over_socket, "http": over_http}[kind](address, int(requests), notes)
