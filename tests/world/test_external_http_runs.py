@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -24,7 +25,7 @@ from arena.plan.plan import TickRules
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
-from external_actors import HttpWire
+from external_actors import HttpWire, request
 from external_connections import Playing, entities_of
 from external_games import play_poles
 from http_client import HttpClient, played_from_outside
@@ -181,6 +182,41 @@ def test_killed_clients_lose_their_games_alone() -> None:
         assert (playing.table.held, games.metrics.lost) == (1, {"expired": 3})
     for process in clients:
         process.communicate(timeout=60)
+
+
+@pytest.mark.slow
+def test_clients_that_vanish_in_a_run_are_lost_with_what_they_have_played(tmp_path: Path) -> None:
+    """Half of them after an answer, half of them between a request and its answer."""
+    vanish = 40
+
+    def outside(address: str) -> None:
+        for number in range(vanish):
+            with HttpWire(address) as wire:
+                while wire.step("start", f"game-{number}").status == 503:
+                    pass
+                assert wire.step("tick", f"game-{number}", b'{"observation": [0]}').status == 200
+                if number % 2:
+                    wire.send(request("tick", f"game-{number}", b'{"observation": [1], "reward": 3}'))
+        with HttpWire(address) as wire:
+            expected = f'arena_games_lost_total{{reason="expired"}} {vanish}\n'.encode()
+            while expected not in get(wire, "/metrics"):
+                time.sleep(0.05)
+        walk(address, steps=10, games=10)
+
+    external = {"idle_s": 2.0}
+    with played_from_outside(tmp_path / "run", outside):
+        found = play(config("http", ticks=200, lanes=vanish, external=external, entities=entities_of(LINE)), tmp_path)
+    lost = {line["game"]: line for line in found.episodes if line.get("lost")}
+    played = {name: (line["length"], line["seats"][0]["return"]) for name, line in lost.items() if "game" in name}
+    assert played == {f"game-{number}": (2, 3.0) if number % 2 else (1, 0.0) for number in range(vanish)}
+    (*_, last) = JournalReader(found.folder.games)
+    assert last["begun"] == last["ended"] + last["lost"] + last["held"]
+    assert (last["lost"], last["ended"]) == (vanish, 10)
+
+
+def get(wire: HttpWire, path: str) -> bytes:
+    wire.send(f"GET {path} HTTP/1.1\r\nhost: test\r\n\r\n".encode())
+    return wire.read().body
 
 
 def refused(data: dict[str, Any], path: Path, capsys: pytest.CaptureFixture[str]) -> str:
