@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import socket
 import threading
 import time
 import zlib
@@ -238,6 +239,13 @@ def play_episode(client: Any, interface: Interface, name: str, requests: int) ->
 def play_thread(games: Any, name: str, requests: int) -> Played:
     """Plays one episode of `threads`."""
     return play_episode(games.env, games.interface, name, requests)
+
+
+def free_port() -> int:
+    """A port at which nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        port: int = one.getsockname()[1]
+        return port
 
 
 def entities_of(interface: Interface) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import readme
 from arena import registry
 from arena.cli.main import command_parser
 from arena.config import Config, matches, parse_config, schema
+from arena.external.http import STATUSES, HttpGames
 from arena.group.group import Group
 
 ALL = [*readme.PAGES, "CONTRIBUTING.md", "CHANGELOG.md", "configs/examples/README.md"]
@@ -135,6 +136,26 @@ def test_configuration_keys_are_described() -> None:
     structs = (Config, schema.EnvConfig, schema.PolicyConfig, matches.MatchConfig, schema.EvaluationConfig)
     keys = [key for struct in structs for key in struct.__struct_encode_fields__ if key not in ("name", "env")]
     assert [key for key in keys if f"`{key}" not in told] == []
+
+
+EXTERNAL = readme.PAGES["docs/external-games.md"]
+
+
+def test_every_key_of_http_is_described_with_its_default() -> None:
+    rows = EXTERNAL.table("Over HTTP")
+    for key, parameter in inspect.signature(HttpGames).parameters.items():
+        if key == "copy":
+            continue
+        (cells,) = [row for keys, row in rows.items() if key in re.findall(r"\w+", keys)]
+        default = {None: "null", False: "false"}.get(parameter.default, parameter.default)
+        if key not in ("entities", "like", "config"):
+            assert str(default).removesuffix(".0") in re.findall(r"[\w.]+", cells[0]), key
+
+
+def test_every_status_and_code_of_http_is_described() -> None:
+    rows = re.findall(r"^\| (\d+) \| (.*?) \|", EXTERNAL.section("Requests and answers"), re.MULTILINE)
+    told = {(int(status), code) for status, codes in rows for code in re.findall(r"`(\w+)`", codes)}
+    assert told == {(status, code) for status, codes in STATUSES.items() for code in codes}
 
 
 def test_every_member_of_the_group_is_described() -> None:

@@ -13,7 +13,8 @@ from arena.records.journal import JournalReader
 from working_folder import working_directory
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
-FILES = sorted(CONFIGS.rglob("*.yaml"))
+FILES = sorted(file for file in CONFIGS.rglob("*.yaml") if "external" not in str(file.relative_to(CONFIGS)))
+"""Without those of external games, which are played in `test_external_examples.py`."""
 SMALL = {"ppo": "n_steps=8", "sac": "learning_starts=4"}  # so that 20 ticks are enough to learn something
 ROUNDS = 3  # of a league
 LEARNT = {

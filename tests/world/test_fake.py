@@ -22,7 +22,7 @@ from arena.external.fake_game import Outcome
 from arena.external.http import HttpGames
 from arena.plan.plan import TickRules
 from external_actors import ONE, HttpWire
-from external_connections import INTERFACE, Playing, entities_of
+from external_connections import INTERFACE, Playing, entities_of, free_port
 
 POLE = "gymnasium:CartPole-v1"
 DATA = ("--start-data", "", "--end-data", "")
@@ -168,12 +168,6 @@ def test_start_waits_for_a_free_slot(capsys: pytest.CaptureFixture[str]) -> None
         play(playing.games.address, games=4, ticks=20)
     out = capsys.readouterr().out
     assert "4 starts, 80 ticks, 4 ends, 0 errors" in out
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        port: int = one.getsockname()[1]
-        return port
 
 
 def test_server_that_is_down_is_tried_again(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,36 @@
+"""Plays CartPole for `socket.yaml`, over a socket: python socket_client.py [ADDRESS]"""
+
+import sys
+import time
+
+import gymnasium
+
+from arena.external import ExternalClosed, PolicyClient
+
+
+def connected(address):
+    """Waits until the run listens."""
+    while True:
+        try:
+            return PolicyClient(address)
+        except ExternalClosed:
+            time.sleep(0.2)
+
+
+address = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:8001"
+env, games = gymnasium.make("CartPole-v1"), 0
+with connected(address) as client:
+    try:
+        while True:
+            observation, _ = env.reset()
+            episode, total, over = client.start_episode(), 0.0, False
+            while not over:
+                action = client.get_action(episode, observation)
+                observation, reward, over, truncated, _ = env.step(action)
+                client.log_returns(episode, reward)
+                total, over = total + reward, over or truncated
+            client.end_episode(episode, observation, truncated=truncated)
+            games += 1
+            print(f"game {games}: return {total:g}", flush=True)
+    except ExternalClosed as closed:
+        print(f"the run has ended: {closed}")
