@@ -112,7 +112,7 @@ def silent(seconds: float) -> Sample:
     env = {"make": "external_clients:Asking", "kwargs": {"requests": 0}}
     with runs.arena(config(env, int(seconds * 2)), ranks=3) as run:
         times = [run.finished.of_rank(rank) for role in ("environment", "worker") for rank in run.ranks(role)]
-        end = run.finished.begun + run.finished.seconds
+        end = run.finished.begun + run.finished.wall
         begin = end - seconds / 2
         used = sum(usage.cpu(begin, end - 1.0) for usages in times for usage in usages)
         return {"% of a core": 100 * used / (end - 1.0 - begin)}

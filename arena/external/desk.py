@@ -267,11 +267,13 @@ class Desk:
 
 def copied(sample: Any) -> Any:
     """A copy of a sample, whose arrays its owner may reuse."""
+    if isinstance(sample, np.ndarray):
+        return sample.copy()
     if isinstance(sample, dict):
         return {key: copied(part) for key, part in sample.items()}
     if isinstance(sample, tuple):
         return tuple(copied(part) for part in sample)
-    return sample.copy() if isinstance(sample, np.ndarray) else sample
+    return sample
 
 
 def entity_index(interface: Interface, entities: Sequence[int], entity: str | None) -> int:

@@ -12,6 +12,7 @@ game in the slot. The table is pure state without I/O; it is used by one thread.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -786,6 +787,11 @@ class Slots:
     ) -> list[NDArray[Any]]:
         """The checked leaves of a sample, or of a batch of `count` samples."""
         space = batch.space
+        if batch.is_box and type(sample) is np.ndarray:  # the usual case, which is worth being fast
+            target = batch.leaves[0]
+            shape = target.shape[1:] if count is None else (count, *target.shape[1:])
+            if sample.dtype == target.dtype and sample.shape == shape and _is_finite(sample):
+                return [sample]
         try:
             arrays = flatten(space, sample)
             if len(arrays) != len(batch.leaves) or (not batch.plain and _unknown_keys(space, sample)):
@@ -796,7 +802,7 @@ class Slots:
         for number, (array, target) in enumerate(zip(arrays, batch.leaves, strict=True)):
             shape = target.shape[1:] if count is None else (count, *target.shape[1:])
             fits = array.shape == shape and (array.dtype == target.dtype or keeps_values(array, target.dtype))
-            if not fits or (array.dtype.kind == "f" and not np.isfinite(array).all()):
+            if not fits or not _is_finite(array):
                 path = "".join(f"[{key!r}]" for key in leaves_of(space)[number].path)
                 found = f"{array.dtype} {array.shape}" if not fits else "numbers that are not finite"
                 raise self._refuse(
@@ -845,6 +851,7 @@ class _Batch:
         self.batch = empty_batch(space, slots)
         self.leaves = flatten(space, self.batch)
         self.plain = isinstance(self.batch, np.ndarray)
+        self.is_box = isinstance(space, Box)
         self.has_choices = any(not isinstance(part, Box) for part in _array_spaces(space))
         self.zeros = [np.zeros(leaf.shape[1:], leaf.dtype) for leaf in self.leaves]
         if any(leaf.dtype == object for leaf in self.leaves):
@@ -857,6 +864,11 @@ class _Batch:
     def copy_rows(self, other: _Batch, rows: Flags) -> None:
         for leaf, array in zip(self.leaves, other.leaves, strict=True):
             leaf[rows] = array[rows]
+
+
+def _is_finite(array: NDArray[Any]) -> bool:
+    """Whether all numbers are; whole numbers are. The squares' sum is finite then, or overflows: only so it is slow."""
+    return array.dtype.kind != "f" or math.isfinite(np.vdot(array, array)) or bool(np.isfinite(array).all())
 
 
 def _array_spaces(space: Any) -> list[Any]:
