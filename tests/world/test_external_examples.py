@@ -35,7 +35,6 @@ def train(file: str, run: Path, *changes: str, ticks: int = 120) -> list[dict[st
     small = ["policies.learner.options.n_steps=16"] if "learner" in (EXAMPLES / file).read_text() else []
     given = [part for change in (*small, *changes) for part in ("--set", change)]
     with working_directory(EXAMPLES):
-        assert main(["check", file, *given]) == 0
         assert main(["train", file, "--ranks", "1", "--ticks", str(ticks), "--run-dir", str(run), *given]) == 0
     return list(JournalReader(run / "episodes.jsonl"))
 
@@ -62,9 +61,25 @@ def recorded(episodes: Sequence[dict[str, Any]]) -> list[float]:
     return sorted(round(line["seats"][0]["return"], 1) for line in episodes if not line.get("lost"))
 
 
-def test_all_examples_are_played_here() -> None:
-    played = {"corridor.yaml", "my_actor.yaml", "socket.yaml", "thread.yaml"}
-    assert {file.name for file in EXAMPLES.glob("*.yaml")} == played
+FILES = {
+    "../../external_cartpole.yaml": "envs.live.kwargs.port=0",
+    "corridor.yaml": "envs.live.kwargs.port=0",
+    "my_actor.yaml": "envs.rooms.kwargs.port=0",
+    "socket.yaml": "envs.live.kwargs.address=127.0.0.1:0",
+    "thread.yaml": "envs.live.kwargs.count=4",
+}
+
+
+def test_all_examples_are_tested_here() -> None:
+    assert {(EXAMPLES / file).resolve() for file in FILES} == {
+        file for file in CONFIGS.rglob("*.yaml") if "external" in str(file.relative_to(CONFIGS))
+    }
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_an_example_is_valid(file: str) -> None:
+    with working_directory(EXAMPLES):
+        assert main(["check", file, "--set", FILES[file]]) == 0
 
 
 def test_client_of_http_plays_cartpole(tmp_path: Path) -> None:
@@ -75,7 +90,7 @@ def test_client_of_http_plays_cartpole(tmp_path: Path) -> None:
     lines = printed(client)
     assert returns_of(lines) == recorded(episodes)
     assert lines[-1].startswith(f"{len(lines) - 1} games; mean return of the last ")
-    assert len(lines) > 10
+    assert len(lines) > 4
 
 
 def test_program_in_c_plays_the_corridor(tmp_path: Path) -> None:
@@ -129,7 +144,7 @@ def test_client_of_sockets_plays_cartpole(tmp_path: Path) -> None:
 
 
 def test_threads_of_the_run_play_cartpole(tmp_path: Path) -> None:
-    assert len(recorded(train("thread.yaml", tmp_path / "run"))) > 10
+    assert len(recorded(train("thread.yaml", tmp_path / "run"))) > 4
 
 
 def test_curl_plays_as_the_page_says(tmp_path: Path) -> None:

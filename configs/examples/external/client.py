@@ -44,8 +44,8 @@ class Player:
                 if self.answered and isinstance(error, ConnectionRefusedError):
                     raise Ended from None
             else:
-                self.answered = True
                 if reply.status == 200:
+                    self.answered = True
                     return answer
                 code = json.loads(answer)["error"]
                 if code in ("over", "draining"):

@@ -28,8 +28,10 @@ async function step(kind, game, said) {
       await pause();
       continue;
     }
-    answered = true;
-    if (reply.ok) return kind === "start" ? null : JSON.parse(text);
+    if (reply.ok) {
+      answered = true;
+      return kind === "start" ? null : JSON.parse(text);
+    }
     const { error } = JSON.parse(text);
     if (error === "over" || error === "draining") throw new Ended();
     if (error !== "not_ready" && error !== "no_slot") throw new Error(text);
