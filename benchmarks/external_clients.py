@@ -91,15 +91,26 @@ def over_http(address: str, requests: int, notes: str) -> None:
         )
         connection.sendall(head.encode() + data)
         answer = connection.recv(65536)
-        while b"\r\n\r\n" not in answer:
+        while not is_whole(answer):
             answer += connection.recv(65536)
         return answer[9:12], answer
 
     while step("start")[0] != b"200":
         time.sleep(0.05)
     data = struct.pack("<d", 0.0) + SEEN.tobytes()
-    timed(lambda: step("tick", data), requests, notes)
+
+    def tick() -> None:
+        status, answer = step("tick", data)
+        assert status == b"200", answer
+
+    timed(tick, requests, notes)
     step("end", struct.pack("<dB", 0.0, 0))
+
+
+def is_whole(answer: bytes) -> bool:
+    """Whether an answer has its whole body."""
+    head, end, body = answer.partition(b"\r\n\r\n")
+    return bool(end) and len(body) == int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0])
 
 
 def connected(host: str, port: int) -> socket.socket:

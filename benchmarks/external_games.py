@@ -112,10 +112,10 @@ def silent(seconds: float) -> Sample:
     env = {"make": "external_clients:Asking", "kwargs": {"requests": 0}}
     with runs.arena(config(env, int(seconds * 2)), ranks=3) as run:
         times = [run.finished.of_rank(rank) for role in ("environment", "worker") for rank in run.ranks(role)]
-        end = run.finished.begun + run.finished.wall
+        end = run.finished.begun + run.finished.wall - 2.0
         begin = end - seconds / 2
-        used = sum(usage.cpu(begin, end - 1.0) for usages in times for usage in usages)
-        return {"% of a core": 100 * used / (end - 1.0 - begin)}
+        used = sum(usage.cpu(begin, end) for usages in times for usage in usages)
+        return {"% of a core": 100 * used / (end - begin)}
 
 
 def table(repeats: int) -> Sample:

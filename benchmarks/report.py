@@ -32,6 +32,9 @@ ORDER = (
     "endurance",
     "league_statistics",
     "league_learning",
+    "external_games",
+    "external_http",
+    "export",
 )
 
 Result = Mapping[str, Any]

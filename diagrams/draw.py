@@ -7,6 +7,7 @@
     round_robin           the processes of a large run
     legs                  legs and boundaries, a resumed run, and the death of a process
     rounds                how a league makes the matches of a round from earlier results
+    external              games that run elsewhere, their slots, and the tick that is formed from those that ask
     imports               the packages of the arena, and which of them imports which
 
 All numbers come from the configurations in `configs/` and from the code that a run uses.
@@ -570,9 +571,55 @@ def _round_column(sheet: Sheet, config: Config, found: Round, x: float, height: 
             sheet.text(left + 13, y, f"@{int(tick):,}" if tick else "now", size=11.5, color=MUTED)
 
 
+# ------------------------------------------------------------------------------------------------------ external games
+
+
+def external() -> str:
+    """Games that run elsewhere, their slots, and the tick that is formed from those that ask."""
+    name = "external_cartpole.yaml"
+    plan = make_plan(load_config(CONFIGS / name))
+    match = plan.matches[0]
+    color = color_of(plan.policies[match.seats[0].policy])
+    asks = (True, False, True, None)  # of the games shown; None: a free slot
+    sheet = Sheet(
+        470,
+        title="External games ask for actions",
+        describe=f"games hold {match.lanes} slots; those that ask make the rows of a tick",
+    )
+    sheet.heading("External games ask for actions", f"configs/{name}: {match.make}, {match.lanes} slots")
+    for x, title in ((36, "elsewhere: any language"), (262, "environment process"), (690, "worker")):
+        sheet.text(x, 112, title, size=12.5, color=MUTED)
+    sheet.box(262, 126, 380, 262)
+    sheet.text(282, 152, "slots = lanes", bold=True)
+    sheet.text(462, 152, "a tick", bold=True)
+    for row, asking in enumerate(asks):
+        y = 166 + 52 * row
+        if asking is not None:
+            sheet.box(36, y, 150, 40, fill=PAPER)
+            sheet.text(50, y + 25, f"game {row}" + ("" if asking else ", thinking"), size=13)
+            sheet.arrow([(188, y + 14), (278, y + 14)], color=color if asking else LINE, head=asking)
+            if asking:
+                sheet.arrow([(280, y + 29), (190, y + 29)], color=color)
+        sheet.box(282, y, 130, 40, fill=PAPER)
+        state = "free" if asking is None else "asks" if asking else "has its answer"
+        sheet.text(296, y + 25, state, size=13, color=MUTED if asking is None else INK)
+        sheet.arrow([(414, y + 20), (458, y + 20)], head=bool(asking), color=color if asking else LINE)
+        sheet.box(462, y, 160, 40, fill=tint(color, 0.9) if asking else PAPER, stroke=color if asking else LINE)
+        sheet.text(476, y + 25, "active row" if asking else "row, not active", size=13, color=INK if asking else MUTED)
+    worker_card(sheet, 690, 214, color, f"worker, {match.seats[0].policy}", "learns from active rows")
+    sheet.arrow([(644, 230), (686, 230)], color=color)
+    sheet.arrow([(688, 252), (646, 252)], color=color)
+    notes = (
+        "A tick is formed when every game asks, or soon after the first one; it never waits for a game that thinks.",
+        "Threads, sockets, HTTP and polled environments fill the slots; the rest of the arena sees lanes.",
+    )
+    sheet.lines(36, 426, notes, step=20)
+    return sheet.to_text()
+
+
 PICTURES: dict[str, Callable[[], str]] = {
     picture.__name__: picture
-    for picture in (environment_process, workers, proxy, match_2v2, round_robin, legs, rounds, imports)
+    for picture in (environment_process, workers, proxy, match_2v2, round_robin, legs, rounds, external, imports)
 }
 
 

@@ -12,7 +12,7 @@ import pytest
 import readme
 
 DIAGRAMS = readme.ROOT / "diagrams"
-NAMES = ("environment_process", "workers", "proxy", "match_2v2", "round_robin", "legs", "rounds", "imports")
+NAMES = ("environment_process", "workers", "proxy", "match_2v2", "round_robin", "legs", "rounds", "external", "imports")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
