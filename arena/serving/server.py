@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -76,7 +77,7 @@ class Server:
         self._held: list[Game | None] = [None] * match.lanes
         self._bell = threading.Event()
         connection.bell = self._ring
-        self._calls: list[Callable[[], None]] = []
+        self._calls: deque[Callable[[], None]] = deque()
         self._stopped = False
 
     def stop(self) -> None:
@@ -97,9 +98,8 @@ class Server:
         report_at = count_at = time.monotonic()
         while True:
             self._bell.clear()
-            calls, self._calls = self._calls, []
-            for call in calls:
-                call()
+            while self._calls:
+                self._calls.popleft()()
             again = games.poll(table)
             for slot, reason in table.overdue():
                 table.lose(slot, reason)
