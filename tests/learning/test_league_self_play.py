@@ -63,6 +63,7 @@ def exploited(played: NDArray[np.float64]) -> float:
     return float((ROCK_PAPER_SCISSORS @ played[ROUNDS // 2 :].T).max(axis=0).mean())
 
 
+@pytest.mark.long
 def test_self_play_alone_goes_from_rock_to_paper_to_scissors_and_round_again(tmp_path: Path) -> None:
     played = strategies(league(self_share=1.0), tmp_path)
     steps = np.diff(played.argmax(axis=1)) % 3

@@ -32,7 +32,7 @@ def evaluated(played: Played, data: Any, path: Path, episodes: int, **changes: A
     return play(frozen, path, episodes=episodes // 10, greedy=True).episodes
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))])
 def test_ppo_beats_random_play_at_touchdown_and_is_quick_about_it(seed: int, tmp_path: Path) -> None:
     data = {
         "ticks": 9000,
@@ -50,7 +50,7 @@ def test_ppo_beats_random_play_at_touchdown_and_is_quick_about_it(seed: int, tmp
     assert np.mean([game["length"] for game in games]) <= 60
 
 
-@pytest.mark.parametrize(("workers", "lanes"), [(1, 8), (4, 2)])
+@pytest.mark.parametrize(("workers", "lanes"), [(1, 8), pytest.param(4, 2, marks=pytest.mark.long)])
 def test_ppo_balances_the_pole_after_100_000_steps_in_total(workers: int, lanes: int, tmp_path: Path) -> None:
     options = {
         "n_steps": 128,

@@ -141,6 +141,7 @@ def test_run_resumed_in_another_packing_is_bit_equal(tmp_path: Path) -> None:
         assert left_by(tmp_path / name) == expected, name
 
 
+@pytest.mark.long
 def test_the_processes_of_a_run_hold_no_more_descriptors_after_hundreds_of_legs(tmp_path: Path) -> None:
     learners = {name: {"algorithm": "learners:OfManyRows"} for name in ("blue", "red")}
     config = write(tmp_path, duel(ticks=10**9, every=7, **learners))

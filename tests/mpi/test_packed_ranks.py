@@ -75,6 +75,7 @@ def test_weights_are_equal_on_1_3_6_and_11_ranks(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.long
 def test_weights_are_equal_on_3_and_31_ranks(tmp_path: Path) -> None:
     config = write(tmp_path, teams(copies=10, size=1, red={"algorithm": "random"}))
     (few, in_few), (many, in_many) = (train(tmp_path, config, ranks) for ranks in (3, 31))

@@ -79,7 +79,7 @@ def check(run: Path, config: dict[str, Any]) -> list[dict[str, Any]]:
     [
         pytest.param([(3,)], id="worker"),
         pytest.param([(0,)], id="root"),
-        pytest.param([(0, 3), (4,)], id="root, then another"),
+        pytest.param([(0, 3), (4,)], id="root, then another", marks=pytest.mark.long),
         pytest.param([(1,)], id="environment", marks=pytest.mark.long),
         pytest.param([(2, 5)], id="both of a policy", marks=pytest.mark.long),
         pytest.param([(0, 1, 2)], id="root and a match", marks=pytest.mark.long),
@@ -112,12 +112,13 @@ def test_groups_with_different_intervals_continue(red: dict[str, Any] | None, tm
     assert len(check(tmp_path / "run", config)) == 1
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 12))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 12))])
 def test_random_runs_survive_random_kills(seed: int) -> None:
     found = chaos(seed, root=seed % 2 == 0)
     assert equal(found), (found, random_run(seed))
 
 
+@pytest.mark.long
 def test_group_over_a_team_continues(tmp_path: Path) -> None:
     options = {"n_steps": 25, "minibatch_size": 300, "hidden_sizes": [16], "normalize_observations": True}
     config = duel(
@@ -145,6 +146,7 @@ def test_spare_replaces_a_failed_rank(tmp_path: Path) -> None:
     assert "what it did is now on rank 6" in repair["done"]
 
 
+@pytest.mark.long
 def test_packed_ranks_continue(tmp_path: Path) -> None:
     process = start([*ARENA, "train", write(tmp_path, duel()), "--run-dir", "run", "--ranks", "3"], tmp_path)
     wait_for(lambda: seen(tmp_path / "run", "updates", 0))
@@ -157,8 +159,8 @@ def test_packed_ranks_continue(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("victims", "every", "episodes"),
     [
-        pytest.param([(0, 2), (4,)], 1000, 300, id="two, then another"),
-        pytest.param([(3,)], 1000, 300, id="worker", marks=pytest.mark.long),
+        pytest.param([(0, 2), (4,)], 1000, 300, id="two, then another", marks=pytest.mark.long),
+        pytest.param([(3,)], 1000, 300, id="worker"),
         # Longer, as it is not to end before the death.
         pytest.param([(0,)], 3000, 1500, id="the last", marks=pytest.mark.long),
     ],
@@ -272,7 +274,7 @@ def test_two_runs_do_not_write_into_one_folder(tmp_path: Path) -> None:
     ("record", "victim"),
     [
         ("samples", 1),
-        ("replays", 0),
+        pytest.param("replays", 0, marks=pytest.mark.long),
         pytest.param("samples", 0, marks=pytest.mark.long),
         pytest.param("replays", 1, marks=pytest.mark.long),
     ],
