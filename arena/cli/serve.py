@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from arena import registry
-from arena.cli.arguments import positive_int
+from arena.cli.arguments import non_negative_int, positive_int
 from arena.config import load_config
 from arena.config.schema import Config
 from arena.errors import ConfigError, located, nearest
@@ -71,7 +72,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--checkpoint", metavar="WHICH", help="of a run: last, first, a number of ticks, or follow (default: last)"
     )
     parser.add_argument("--sample", action="store_true", help="sampled actions instead of the best ones")
-    parser.add_argument("--seed", type=int, metavar="N", help="of sampled actions (default: the configuration's)")
+    parser.add_argument(
+        "--seed", type=non_negative_int, metavar="N", help="of sampled actions (default: the configuration's)"
+    )
     parser.add_argument(
         "--engine",
         choices=("auto", "torch", "onnx"),
@@ -80,12 +83,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--slots", type=positive_int, metavar="N", help="games at the same time (default: 256)")
     parser.add_argument("--games", type=positive_int, metavar="N", help="play N games, print their results and end")
-    parser.add_argument("--max-delay", type=float, default=0.0, metavar="MS", help="wait so long for others that ask")
+    parser.add_argument(
+        "--max-delay", type=_duration, default=0.0, metavar="MS", help="wait so long for others that ask"
+    )
     parser.add_argument("--max-batch", type=positive_int, default=256, metavar="N", help="rows computed together")
     parser.add_argument("--token-file", metavar="FILE", help="a token that clients have to send")
     parser.add_argument("--insecure", action="store_true", help="other machines may connect without a token")
     parser.add_argument("--records", metavar="DIR", help="write episodes.jsonl and games.jsonl there")
-    parser.add_argument("--drain", type=float, default=10.0, metavar="S", help="seconds for running games at the end")
+    parser.add_argument(
+        "--drain", type=_duration, default=10.0, metavar="S", help="seconds for running games at the end"
+    )
     parser.set_defaults(command=run, plays=True)
 
 
@@ -123,10 +130,10 @@ class Served(NamedTuple):
                 follower.start()
             self.server.run()
         finally:
-            for follower in self.followers:
-                follower.close()
             if self.exporter is not None:
                 self.exporter.close()
+            for follower in self.followers:
+                follower.close()
             self.server.close()
 
 
@@ -204,9 +211,12 @@ def prepare(arguments: argparse.Namespace) -> Served:
 
 
 def _swap(server: Server, player: Player, upgrades: Exporter | None, model: Model) -> None:
-    server.call(lambda: player.take(model))
-    _say(_serving_words(player.name, model))
-    _upgrade(player, model, upgrades, partial(_swap, server, player, upgrades))
+    def take() -> None:
+        if player.take(model):
+            _say(_serving_words(player.name, model))
+            _upgrade(player, model, upgrades, partial(_swap, server, player, upgrades))
+
+    server.call(take)
 
 
 def _upgrade(player: Player, model: Model, exporter: Exporter | None, swap: Callable[[Model], None]) -> None:
@@ -218,6 +228,17 @@ def _upgrade(player: Player, model: Model, exporter: Exporter | None, swap: Call
 def _serving_words(name: str, model: Model) -> str:
     at = f" at tick {model.version}" if model.version >= 0 else ""
     return f"serving {name}{at} ({model.engine})"
+
+
+def _duration(text: str) -> float:
+    """A finite number that is not negative."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number >= 0, got {text!r}")
+    return number
 
 
 def _say(line: str) -> None:
@@ -263,13 +284,16 @@ def _given(arguments: argparse.Namespace) -> dict[str, Any]:
         given |= {"port": int(port)} | ({"host": host} if host else {})
     if arguments.socket is not None:
         given["address"] = arguments.socket
+        of_http = [name for name in ("actor", "actor_config") if getattr(arguments, name) is not None]
+        if of_http:
+            raise ConfigError("is for games over HTTP, not for sockets", path=f"--{of_http[0].replace('_', '-')}")
     if arguments.actor is not None:
         given["actor"] = arguments.actor
     if arguments.actor_config is not None:
         path = Path(arguments.actor_config)
         try:
             given["config"] = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (OSError, yaml.YAMLError) as error:
+        except (OSError, ValueError, yaml.YAMLError) as error:
             raise ConfigError(f"{path} cannot be read: {error}", path="--actor-config") from error
     if arguments.token_file is not None:
         given["token_file"] = arguments.token_file

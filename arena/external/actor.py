@@ -151,6 +151,10 @@ class EntityLink:
             told=told or _ignored,
         )
 
+    def is_asking(self, forward: Forward) -> bool:
+        """Whether this is the entity's newest request."""
+        return self._asked is forward
+
     def pay(self) -> None:
         """Tells the desk of rewards that no request has told."""
         if self.reward and self.takes_part and not self.ended:
@@ -236,7 +240,7 @@ class Forward:
         self._lock = threading.Lock()
         self._action: Any = None
         self._error: ExternalError | None = None
-        self._waiter: Callable[[], None] | None = None
+        self._waiters: list[Callable[[], None]] = []
         self.done = False
         self.version = -1
 
@@ -290,16 +294,16 @@ class Forward:
             if self.done:
                 return
             self._action, self._error, self.version = action, error, version
-            self._link.version = max(self._link.version, version)
+            if self._link.is_asking(self):  # not of a clone
+                self._link.version = max(self._link.version, version)
             self.done = True
-            waiter = self._waiter
-        if waiter is not None:
+        for waiter in self._waiters:
             waiter()
 
     def _call_when_done(self, waiter: Callable[[], None]) -> None:
         with self._lock:
             if not self.done:
-                self._waiter = waiter
+                self._waiters.append(waiter)
                 return
         waiter()
 

@@ -175,6 +175,8 @@ class Desk:
         def do(table: Slots) -> None:
             if game.slot is not None:
                 table.lose(game.slot, reason)
+            for entity in list(game._waiting):
+                self._answer_waiting(game, entity, ExternalError(_code(reason)))
             self._leave(game, reason)
 
         self._put(_Request(game, do, lambda error: None))
@@ -231,9 +233,8 @@ class Desk:
     def drop(self, slot: int, reason: str) -> None:
         """The arena gives the game in a slot up."""
         game = self._by_slot[slot]
-        code: Code = reason if reason in CODES else "over"
         for entity in list(game._waiting):
-            self._answer_waiting(game, entity, ExternalError(code))
+            self._answer_waiting(game, entity, ExternalError(_code(reason)))
         self._leave(game, reason)
 
     def close(self, reason: str) -> None:
@@ -263,6 +264,10 @@ class Desk:
         if game.slot is not None and self._by_slot.get(game.slot) is game:
             del self._by_slot[game.slot]
         self._forget(game)
+
+
+def _code(reason: str) -> Code:
+    return next((code for code in CODES if code == reason), "over")
 
 
 def copied(sample: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import math
 import socket
 import threading
 import time
@@ -143,8 +144,11 @@ class HttpGames:
         ):
             if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < least):
                 raise ConfigError(f"{number!r}; expected a whole number of at least {least}", path=key)
-        if port > 65535:
-            raise ConfigError(f"{port}; expected at most 65535", path="port")
+        for key, seconds in (("drain_s", drain_s), ("keep_alive_s", keep_alive_s)):
+            if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
+                raise ConfigError(f"{seconds!r}; expected a number >= 0", path=key)
+        if port + copy > 65535:
+            raise ConfigError(f"{port + copy}; expected at most 65535", path="port")
         if dialect not in ("published", "later"):
             raise ConfigError(f"{dialect!r}; expected published or later", path="dialect")
         self.address = ""
@@ -194,7 +198,8 @@ class HttpGames:
         except OSError as error:
             where = f"{self._host}:{self._port}"
             raise ConfigError(f"cannot listen at {where}: {error.strerror or error}", path="port") from error
-        self.address = f"http://{self._host}:{listener.getsockname()[1]}/step"
+        host = f"[{self._host.strip('[]')}]" if family == socket.AF_INET6 else self._host
+        self.address = f"http://{host}:{listener.getsockname()[1]}/step"
         self._threads = ActorThreads(self._actor_threads or slots, self._deliver)
         self._server = uvicorn.Server(
             uvicorn.Config(
@@ -257,7 +262,9 @@ class HttpGames:
         if self._thread is None:
             return
         self._server.should_exit = True
-        self._thread.join()
+        self._thread.join(self.rules.close_s + 1.0)
+        if self._thread.is_alive():
+            _log.warning("an actor blocks the server's loop, %g s after the end", self.rules.close_s)
         left = self._threads.close(self.rules.close_s)
         if left:
             _log.warning("%d actors have not returned %g s after the end", len(left), self.rules.close_s)
@@ -442,6 +449,7 @@ class HttpGames:
         if kind == "start":
             session = self._new_session(name, scope["client"])
         elif kind == "auto":
+            data = await self._body(receive)  # first: another client's request is not to wait for it
             session = self._unnamed_session()
         elif name in self._sessions:
             session = self._sessions[name]
@@ -454,10 +462,12 @@ class HttpGames:
         ticket = _Ticket(task, since)
         session.tickets.append(ticket)
         try:
-            data = await self._body(receive)
+            if kind != "auto":
+                data = await self._body(receive)
             if session.tickets[0] is not ticket:
                 ticket.turn = self._loop.create_future()
                 await ticket.turn
+            ticket.served = True
             if session.over:
                 raise self._unknown(name)
             if kind == "start":
@@ -470,9 +480,9 @@ class HttpGames:
                     await self._end(session)
             return _Reply(200, body, _BYTES)
         except asyncio.CancelledError:
-            if not session.over:
+            if not ticket.over:
                 raise
-            raise self._why_over(session, served=session.tickets[0] is ticket) from None
+            raise self._why_over(name, ticket.over, served=ticket.served) from None
         finally:
             if kind == "start" and not session.begun and not session.over:
                 self._leave(session, "never")
@@ -607,8 +617,9 @@ class HttpGames:
             return await call()
         except ExternalError as error:
             if error.code in ("over", "timeout", "expired", "lost", "policy_error"):
-                self._leave(session, "over" if error.code == "lost" else error.code)
-                raise self._why_over(session, served=True) from None
+                reason = "over" if error.code == "lost" else error.code
+                self._leave(session, reason)
+                raise self._why_over(session.name, reason, served=True) from None
             if isinstance(session.actor, BuiltinActor) and _STATUS.get(error.code) == 400:
                 raise _Refused(error.code, error.message) from None
             refused = _Refused("actor_error", str(error))
@@ -616,14 +627,16 @@ class HttpGames:
         except _BadReturn as error:
             refused = _Refused("actor_bad_return", f"the actor has returned {error}; expected bytes, text or nothing")
             self._log_failure(session, error)
-        except Exception as error:
+        except BaseException as error:  # also an actor that exits, or that cancels its own work
+            if isinstance(error, asyncio.CancelledError) and (self._over or any(one.over for one in session.tickets)):
+                raise
             refused = _Refused("actor_error", f"{type(error).__name__} in the actor; its traceback is in the log")
             self._log_failure(session, error)
         if session.name:
             self._lose(session, "failed")
         raise refused from None
 
-    def _log_failure(self, session: _Session, error: Exception) -> None:
+    def _log_failure(self, session: _Session, error: BaseException) -> None:
         _log.error("the actor of the game %r has failed", session.name, exc_info=error)
 
     async def _end(self, session: _Session) -> None:
@@ -635,8 +648,9 @@ class HttpGames:
             try:
                 await self._told(lambda told: playing[-1].end(told=told))
             except ExternalError:  # the arena has given the game up meanwhile
-                self._leave(session, session.game.over or "over")
-                raise self._why_over(session, served=True) from None
+                reason = session.game.over or "over"
+                self._leave(session, reason)
+                raise self._why_over(session.name, reason, served=True) from None
         self.metrics.ended += 1
         if session.game.slot is not None and session.client is not None:
             self._last_slots[session.client] = session.game.slot
@@ -688,27 +702,32 @@ class HttpGames:
         self._desk.lose(session.game, reason)
 
     def _leave(self, session: _Session, reason: str) -> None:
-        """A game is over; requests that wait are answered with the reason."""
+        """A game is over; its requests that wait are answered with the reason.
+
+        Of requests without a game only the one that is served is over, unless the server ends.
+        """
         if session.over:
             return
-        session.over = reason
+        if session.name or reason == "over":
+            session.over = reason
         if session.name:
             self._sessions.pop(session.name, None)
             if reason != "never":
                 self._ends.add(session.name, "failed" if reason == "policy_error" else reason)
             if reason != "ended" and session.begun:
                 self.metrics.lost[reason] += 1
-        else:
-            self._unnamed.remove(session)
+        if reason in ("ended", "never"):
+            return
         current = asyncio.current_task()
-        if reason not in ("ended", "never"):
-            for ticket in session.tickets:
-                if ticket.task is not current:
-                    ticket.task.cancel()
-            close = getattr(session.actor, "close", None)
-            if close is not None:
-                task = self._loop.create_task(self._close_actor(session, lambda: close(reason)))
-                session.closing = task
+        for ticket in session.tickets:
+            if ticket.task is not current and (session.over or ticket.served):
+                ticket.over = reason
+                ticket.task.cancel()
+        close = getattr(session.actor, "close", None)
+        if close is not None:
+            session.closing = self._loop.create_task(self._close_actor(session, lambda: close(reason)))
+        if not session.name and not isinstance(session.actor, BuiltinActor):
+            session.actor = None
 
     async def _close_actor(self, session: _Session, close: Callable[[], Any]) -> None:
         try:
@@ -718,12 +737,13 @@ class HttpGames:
         except Exception as error:
             self._log_failure(session, error)
 
-    def _why_over(self, session: _Session, *, served: bool) -> _Refused:
-        if session.over == "timeout" and served:
+    def _why_over(self, name: str, reason: str, *, served: bool) -> _Refused:
+        """The answer to a request whose game is over meanwhile."""
+        if reason == "timeout" and served:
             return _Refused("timeout", f"no answer within {self.rules.answer_s:g} s; the game is over")
-        if session.over == "policy_error" and served:
+        if reason == "policy_error" and served:
             return _Refused("policy_error", "the policy has failed on this observation; the game is over")
-        return self._unknown(session.name, session.over)
+        return self._unknown(name, "failed" if reason == "policy_error" else reason)
 
     def _unknown(self, name: str, reason: str = "") -> _Refused:
         reason = reason or self._ends.reason(name)
@@ -740,6 +760,8 @@ class _Ticket:
 
     def __init__(self, task: asyncio.Task[Any], since: float) -> None:
         self.task, self.since = task, since
+        self.served = False  # its turn has come
+        self.over = ""  # why the game is over, if the request was cancelled for that
         self.turn: asyncio.Future[None] | None = None
 
 

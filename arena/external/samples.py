@@ -51,7 +51,7 @@ def fitted(space: Space[Any], written: Any, what: str, code: Code) -> Any:
     if array.shape != space.shape or array.dtype.kind not in "biuf" or not _keeps(array, dtype):
         found = f"{array.dtype} {array.shape}"
         raise ExternalError(code, f"{what}: {found}; expected {dtype} {space.shape} of {space}")
-    with np.errstate(over="ignore"):  # a number beyond the dtype becomes infinite
+    with np.errstate(over="ignore", invalid="ignore"):  # a number beyond the dtype becomes infinite
         typed = np.array(array, dtype)
     if typed.dtype.kind == "f" and not np.isfinite(typed).all():
         raise ExternalError(code, f"{what}: numbers that are not finite, or too large for {dtype}")

@@ -208,7 +208,7 @@ class Slots:
         """Gives a game a slot.
 
         Args:
-            name: what the outside world calls the game.
+            name: what the outside world calls the game; empty for a request without a game, which is not counted.
             entities: the indices of those that take part; None: all.
             training: whether algorithms learn from the game.
             after: the slot to take if it is free, such as the one that the same client has left last.
@@ -219,7 +219,7 @@ class Slots:
         Raises:
             ExternalError: `no_slot`, `unknown_entity`, `draining`.
         """
-        if self.most is not None and self.counts.begun >= self.most:
+        if name and self.most is not None and self.counts.begun >= self.most:
             raise self._refuse("draining", "no game may begin any more")
         takes_part = np.zeros(len(self.interface.entities), np.bool_)
         for entity in range(len(takes_part)) if entities is None else entities:
@@ -243,7 +243,7 @@ class Slots:
         self._plays[slot] = takes_part
         self._acted[slot] = False
         self._heard_at[slot] = self._clock()
-        self.counts.begun += 1
+        self.counts.begun += bool(name)
         return slot
 
     def ask(
@@ -454,7 +454,7 @@ class Slots:
             self._vacate(slot)
             self._asks[slot] = self._given[slot] = False
             self._later[slot] = 0.0
-            self.counts.lost += 1
+            self.counts.lost += bool(game.name)
             return
         for entity in np.flatnonzero(self._plays[slot]).tolist():
             if self._given[slot, entity]:  # an action of which it is not known what came
@@ -468,8 +468,8 @@ class Slots:
 
     @property
     def held(self) -> int:
-        """The number of slots that hold a game."""
-        return int(np.count_nonzero(self._held))
+        """The number of slots that hold a game; requests without a game do not count."""
+        return sum(game is not None and bool(game.name) for game in self._games)
 
     def overdue(self) -> list[tuple[int, Code]]:
         """The games whose time is over, with the reason; the caller drops them from the connection and calls `lose`."""
@@ -701,9 +701,9 @@ class Slots:
             self._over.append(game)
             self._left[slot] = True
             if game.lost:
-                self.counts.lost += 1
+                self.counts.lost += bool(game.name)
             else:
-                self.counts.ended += 1
+                self.counts.ended += bool(game.name)
             self._vacate(slot)
 
     def _vacate(self, slot: int) -> None:

@@ -66,6 +66,10 @@ class ActorThreads:
                 with self._lock:
                     self._idle += 1
                     self._most -= 1
+                    if len(self._threads) > self._most:
+                        self._idle -= 1
+                        self._threads.discard(threading.current_thread())
+                        return
                 continue
             outcome: Any = None
             error: BaseException | None = None

@@ -64,6 +64,7 @@ class Exporter:
     def __init__(self, folder: RunFolder, say: Callable[[str], None]) -> None:
         self._folder, self._say = folder, say
         self._processes: set[subprocess.Popen[str]] = set()
+        self._exporting: set[str] = set()  # policies, in threads
         self._closed = False
 
     def model(self, policy: str, tick: int, entities: int) -> ExportedModel:
@@ -91,14 +92,20 @@ class Exporter:
     def begin(self, policy: str, tick: int, entities: int, swap: Callable[[Model], None]) -> None:
         """Makes the model in a thread, and calls `swap` with it; if that fails, torch stays, with a line."""
 
+        if policy in self._exporting:  # the newest checkpoint may have to wait for the next one
+            return
+        self._exporting.add(policy)
+
         def run() -> None:
             try:
                 model = self.model(policy, tick, entities)
-            except (ExportFailed, ConfigError) as error:
+            except (ExportFailed, ConfigError, OSError) as error:
                 if not self._closed:
                     self._say(f"{policy} at tick {tick} stays with torch: {error}")
             else:
                 swap(model)
+            finally:
+                self._exporting.discard(policy)
 
         threading.Thread(target=run, name=f"export of {policy}", daemon=True).start()
 

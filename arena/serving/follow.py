@@ -8,6 +8,7 @@ from pathlib import Path
 
 from arena.errors import ConfigError
 from arena.records import checkpoint
+from arena.serving.exported import ExportFailed
 from arena.serving.models import Model
 
 _LOOK_S = 1.0
@@ -61,7 +62,7 @@ class Follower:
                 continue
             try:
                 model = self._load(tick)
-            except ConfigError as error:
+            except (ConfigError, ExportFailed, OSError) as error:  # OSError: removed as there are newer ones
                 self._damaged.add(tick)
                 self._say(f"the checkpoint of tick {tick} is passed over: {error}")
                 continue

@@ -119,11 +119,16 @@ class ActorModel:
         infos: dict[str, Any] = {"active": active}
         if self._begun.any():
             infos["_final_obs"] = self._begun.copy()
-            self._begun[:] = False
         if masks is not None:
             infos["action_mask"] = np.ones((len(active), masks.shape[1]), np.int8)
             infos["action_mask"][rows] = masks
-        actions = self._act(unflatten(self._space, self._leaves), infos)
+        try:
+            actions = self._act(unflatten(self._space, self._leaves), infos)
+        except Exception:
+            for leaf in self._leaves:  # else the observation that it cannot take would be in the next batch too
+                leaf[rows] = 0
+            raise
+        self._begun[:] = False
         chosen = [leaf[rows] for leaf in flatten(self._action_space, actions)]
         return unflatten(self._action_space, chosen), memory
 

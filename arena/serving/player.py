@@ -49,10 +49,15 @@ class Player:
         self._memory = np.zeros((rows, model.memory_size), np.float32)
         self._random: list[np.random.Generator | None] = [None] * rows
 
-    def take(self, model: Model) -> None:
-        """Replaces the model by a newer one, or by another engine of the same; what games remember stays."""
-        if model.version >= self.model.version:
-            self.model = model
+    def take(self, model: Model) -> bool:
+        """Replaces the model by a newer one, or by another engine of the same; whether it has.
+
+        What games remember stays.
+        """
+        if model.version < self.model.version:
+            return False
+        self.model = model
+        return True
 
     def begin(self, slot: int, game: str) -> None:
         """A game begins in a slot; its draws depend on the seed and on its name alone."""

@@ -29,6 +29,7 @@ from arena.serving.player import Player
 _log = logging.getLogger(__name__)
 
 _REPORT_S = 60.0
+_LOOK_S = 0.2  # at most so long after `stop`
 _COUNTS_S = 10.0  # between two lines of games.jsonl
 
 
@@ -78,12 +79,15 @@ class Server:
         self._bell = threading.Event()
         connection.bell = self._ring
         self._calls: deque[Callable[[], None]] = deque()
+        self._unnamed = 0  # requests without a game
         self._stopped = False
 
     def stop(self) -> None:
-        """No game may begin any more; `run` returns when those that run have ended. Any thread may call it."""
+        """No game may begin any more; `run` returns when those that run have ended.
+
+        A signal handler may call it, so it takes no lock: `run` looks often enough.
+        """
         self._stopped = True
-        self._ring()
 
     def call(self, function: Callable[[], None]) -> None:
         """Calls a function between two batches. Any thread may call it."""
@@ -121,11 +125,14 @@ class Server:
                     drain()
             if self._stopped and deadline is None:
                 table.most, deadline = 0, now + self._drain_s
+            if deadline is not None and now >= deadline:
+                break
             if tick is not None:
                 continue
-            if drains and (table.held == 0 or (deadline is not None and now >= deadline)):
+            if drains and table.held == 0:
                 break
             waits = [one for one in (again, table.seconds()) if one is not None]
+            waits.append(_LOOK_S)
             waits += [at - now for at in (report_at + _REPORT_S, count_at + _COUNTS_S, deadline) if at is not None]
             self._bell.wait(max(0.0, min(waits)))
         self._count()
@@ -159,16 +166,18 @@ class Server:
             game = table.game(slot)
             if game is not self._held[slot]:
                 self._held[slot] = game
+                self._unnamed += not game.name
                 for player in self._players:
-                    player.begin(slot, game.name)
+                    player.begin(slot, game.name or f"request {self._unnamed}")
         versions = [-1] * len(self.interface.entities)
+        failed: set[int] = set()
         for player in self._players:
-            failed = player.act(asks, frame.observations, frame.masks, self._actions)
+            failed.update(player.act(asks, frame.observations, frame.masks, self._actions))
             for entity in player.entities:
                 versions[entity] = player.model.version
-            for slot in {*failed}:
-                table.lose(slot, "policy_error")
-                games.drop(slot, "policy_error")
+        for slot in failed:
+            table.lose(slot, "policy_error")
+            games.drop(slot, "policy_error")
         answers = table.answers(self._actions, versions)
         if len(answers.slots):
             games.answer(answers)

@@ -222,6 +222,8 @@ class Balancer:
             return f"{model.name} {model.entity} {model.version} {buffer.pushed} {buffer.dropped}"
         elif word == "raise":
             raise RuntimeError("secret")
+        elif word == "exit":
+            raise SystemExit(3)
         elif word == "stop":
             raise StopIteration
         return b""

@@ -475,6 +475,7 @@ def test_an_actor_may_end_an_entity_itself(own: tuple[Playing, HttpWire]) -> Non
     [
         (b"raise", "actor_error"),
         (b"stop", "actor_error"),
+        (b"exit", "actor_error"),
         (b"twice", "actor_error"),
         (b"clone", "actor_error"),
         (b"ask nan", "actor_error"),
@@ -523,6 +524,35 @@ def test_requests_without_a_game_are_answered_and_not_recorded() -> None:
         wire.step("start", "b")
         assert wire.step("auto", None, b"ask 1").error == "no_slot"
         assert playing.table.counts.void == 2
+
+
+def test_requests_without_a_game_do_not_share_their_fate() -> None:
+    rules = TickRules(max_delay_s=0.0, answer_s=1.0)
+    with actor("Balancer", rules=rules) as playing:
+        wires = [HttpWire(playing.games.address) for _ in range(4)]
+        wires[0].send(request("auto", None, b"ask 1")[:-2])  # never complete
+        wires[1].send(request("auto", None, b"sleep 1.6"))
+        time.sleep(0.5)
+        wires[2].send(request("auto", None, b"ask 1"))
+        time.sleep(0.2)
+        assert wires[1].read().error == "timeout"
+        assert wires[2].read().body == b"2"
+        assert playing.table.counts.begun == 0
+        for wire in wires:
+            wire.socket.close()
+
+
+def test_a_request_that_waited_is_told_that_the_game_has_timed_out() -> None:
+    rules = TickRules(max_delay_s=0.0, answer_s=0.6)
+    with actor("Balancer", rules=rules) as playing, HttpWire(playing.games.address) as wire:
+        wire.step("start")
+        wire.send(request("tick", "g", b"sleep 1.5"))
+        time.sleep(0.2)
+        with HttpWire(playing.games.address) as other:
+            other.send(request("tick", "g", b"ask 1"))
+            assert wire.read().error == "timeout"
+            late = other.read()
+            assert (late.status, json.loads(late.body)["reason"]) == (404, "timeout")
 
 
 # --- built-in actors ------------------------------------------------------------------------------------------------

@@ -228,6 +228,23 @@ def test_an_error_of_one_row_is_that_rows_alone(pole: Path) -> None:
             wire.socket.close()
 
 
+@pytest.mark.usefixtures("quiet")
+def test_a_game_on_which_two_policies_fail_is_lost_once(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(
+        "ticks: 10\nenvs: {game: {make: touchdown, kwargs: {team_size: 1}}}\n"
+        "policies: {blue: {algorithm: random}, red: {algorithm: random}}\nmatches: [{env: game, seats: [blue, red]}]\n"
+    )
+    serving = Serving(path, "--http", 0, "--max-delay", 100)
+    for player in serving.served.players:
+        player.model = Failing()
+    body = json.dumps({"entities": {name: {"observation": [1, 0, 0, 0]} for name in ("blue_0", "red_0")}}).encode()
+    with serving, HttpWire(serving.address) as wire:
+        wire.step("start", "a")
+        assert wire.step("tick", "a", body).error == "policy_error"
+        assert wire.step("start", "a").status == 200
+
+
 class Constant:
     """A model whose actions are its version."""
 
