@@ -62,7 +62,7 @@ _LOOK_FOR_SIGNALS_SECONDS = 0.25  # a signal just before a sleep does not interr
 _BATCH_SYSTEMS = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_DJOB_HOSTFILE", "PE_HOSTFILE")  # set in their allocations
 _FALLEN = (-signal.SIGKILL, -signal.SIGABRT)  # of a launcher that was killed here, or that failed an assertion
 _SHOW_CURSOR = "\x1b[?25h"  # ECMA-48 with DEC's private modes
-_RULE = re.compile(r"-{60,}\s*$")
+_RULE = re.compile(r"-{60,}\s*$")  # a text that a process has not ended yet may stand before it
 _LAUNCHER_LINES = re.compile(
     r"Abort\(\d+\) on node \d+ .*MPI_Abort|"  # MPICH's whole banner
     r"\[warn\] Epoll |\[\S+\] pmix_ptl_base: |"  # of libraries that MPI uses
@@ -74,6 +74,7 @@ UNSTARTED = "The PMIx server's listener thread failed to start"
 STARTS = 3  # how often a launcher that writes this is started, at most
 _CULPRIT = re.compile(r"(?:Process name: \[.*,|process rank )(\d+)\b")
 _BANNERS = (
+    UNSTARTED,
     "MPI_ABORT was invoked",
     "prterun has exited",
     "prterun detected",
@@ -470,6 +471,9 @@ def _told(status: int, received: Sequence[int], heard: _Heard, *, has_resume: bo
             "arena: the run has ended: one of its processes has died while they started; start it again\n"
         )
         return 1
+    if heard.unstarted and status != 0 and not received and not heard.joined:
+        heard.stream.write(f"arena: MPI's launcher has failed {STARTS} times: {UNSTARTED}; start the run again\n")
+        return 1
     if received:
         name = signal.Signals(received[0]).name
         heard.stream.write(f"arena: ended by {name}; {played}\n")
@@ -500,8 +504,12 @@ def without_banners(lines: Iterable[str]) -> Iterator[str]:
     The arena writes a more exact message; other paragraphs of the launcher stay.
     """
     held: list[str] = []
-    for line in lines:
-        if _RULE.match(line):
+    for text in lines:
+        rule = _RULE.search(text)
+        line = text if rule is None else rule[0]
+        if rule is not None and rule.start():
+            yield text[: rule.start()] + "\n"
+        if rule is not None:
             if held and len(held) > 1:
                 held.append(line)
                 if not any(banner in text for text in held for banner in _BANNERS):

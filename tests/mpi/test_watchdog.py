@@ -146,8 +146,9 @@ def test_hanging_role_on_another_node_is_named_with_its_stack(elsewhere: str, tm
 
 @pytest.mark.parametrize("ranks", ["1", "3", "5"])
 def test_slow_run_is_not_ended(ranks: str, tmp_path: Path) -> None:
-    player = {"algorithm": "hanging:SlowPlayer", "options": {"seconds": 0.4, "often": 4}}
-    data = duel({"make": "hanging:Slow", "kwargs": {"seconds": 0.4, "often": 4}}, player, ticks=20)
+    slow = {"seconds": 1.0, "often": 4}  # each call less than the limit, all of them more
+    player = {"algorithm": "hanging:SlowPlayer", "options": slow}
+    data = duel({"make": "hanging:Slow", "kwargs": slow}, player, ticks=20, watchdog_s=3.0)
     data["matches"] = [{"env": "game", "seats": ["blue"], "copies": 2}]
     ended = train(tmp_path, data, "--ranks", ranks)
     assert ended.code == 0, ended.err

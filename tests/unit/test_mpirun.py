@@ -69,6 +69,11 @@ def test_other_paragraphs_of_the_launcher_stay_with_their_frames() -> None:
     assert passed([*NO_SLOTS, *EXITED]) == "".join(NO_SLOTS)
 
 
+def test_banner_is_removed_behind_a_text_whose_end_of_line_comes_later() -> None:
+    unended = OURS[0].rstrip("\n")
+    assert passed([unended + ABORTED[0], *ABORTED[1:], "\n", OURS[1]]) == OURS[0] + "\n" + OURS[1]
+
+
 def test_a_frame_that_is_never_closed_is_passed_on() -> None:
     assert passed(NO_SLOTS[:-1]) == "".join(NO_SLOTS[:-1])
 
@@ -229,6 +234,14 @@ def test_cursor_is_not_restored_twice(monkeypatch: pytest.MonkeyPatch, capsys: p
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert mpirun._told(1, [], mpirun._Heard(reason=True, rank="0")) == 1
     assert capsys.readouterr().out == ""
+
+
+def test_launcher_that_never_starts_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    notice = [RULE, f"{mpirun.UNSTARTED}.\n", RULE]
+    heard = mpirun._Heard()
+    assert list(mpirun.without_banners(heard.listen(notice))) == []
+    assert mpirun._told(213, [], heard) == 1
+    assert capsys.readouterr().err.startswith("arena: MPI's launcher has failed 3 times: The PMIx server's listener ")
 
 
 def test_a_launcher_that_could_not_start_has_failed_and_was_not_killed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -181,6 +181,25 @@ def test_watchdog_gets_stacks_of_another_node_from_a_neighbor() -> None:
     assert failure.message.splitlines()[1] == '  File "/home/user/game.py", line 7, in step'
 
 
+def test_watchdog_gets_stacks_from_a_neighbor_that_has_no_core_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(node="there")
+    checker = watchdog_of(world)
+    world.waits(RED, ENVIRONMENT, Tag.REPLY)
+    sleep = world.sleep
+
+    def starve_neighbor() -> None:
+        if world.now >= 107.0:
+            world.runs(RED)
+
+    def return_neighbor(awaited: Channel, seconds: float) -> None:
+        world.waits(RED, ENVIRONMENT, Tag.REPLY)
+        sleep(awaited, seconds)
+
+    monkeypatch.setattr(world, "sleep", return_neighbor)
+    failure = pass_time(world, checker, 20.0, each=starve_neighbor)
+    assert '  File "/home/user/game.py", line 7, in step' in failure.message
+
+
 def test_watchdog_accepts_any_number_of_short_calls(world: World) -> None:
     checker = watchdog_of(world)
 

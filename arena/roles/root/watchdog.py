@@ -108,6 +108,7 @@ class Watchdog:
         self._reset_tick_timer(now)
         self._next_check = now + self._period
         self._collected: dict[int, Stack] = {}
+        self._stacks_awaited: set[int] = set()  # ranks
         endpoint.on_order(Order.STATUS, self._receive)
 
     def begin(self) -> None:
@@ -193,6 +194,8 @@ class Watchdog:
             self._collected.update(stacks)
         roles = tuple(role for role in answer.roles if role.address in self._rank_of)
         rank = self._rank_of[roles[0].address]
+        if answer.question.stacks:
+            self._stacks_awaited.discard(rank.rank)
         rank.queried = False
         rank.alive = self._clock()
         rank.roles = roles
@@ -217,28 +220,31 @@ class Watchdog:
     def _collect_stacks(self) -> None:
         """Collects the stacks of all ranks; a process on the same node reads those of a rank that does not answer."""
         silent = [rank for rank in self._ranks.values() if rank.queried]
+        readers = self._readers(silent)
         self._collected = {}
         for rank in silent:
             process = self._process(rank)
             if process is not None and self._on_root_node(rank):
                 self._collected.update(peek(process))
+        self._stacks_awaited = {rank.rank for rank in self._ranks.values() if rank not in silent or rank in readers}
         for rank in self._ranks.values():
-            if rank not in silent:
-                self._query(rank, StatusQuery(stacks=True, peek=self._silent_neighbors(rank, silent)))
+            if rank.rank in self._stacks_awaited:
+                peeked = [self._process(other) for other in silent if other is not rank] if rank in readers else []
+                near = tuple(process for process in peeked if process and process.node == self._node(rank))
+                self._query(rank, StatusQuery(stacks=True, peek=near))
         end = self._clock() + _STACK_TIMEOUT
-        while any(rank.queried for rank in self._ranks.values() if rank not in silent) and self._clock() < end:
+        while self._stacks_awaited and self._clock() < end:
             self._endpoint.sleep((0, Tag.TO_ROOT, ANYONE), end - self._clock())
 
-    def _silent_neighbors(self, rank: _Rank, silent: Iterable[_Rank]) -> tuple[Process, ...]:
-        """The silent processes on the rank's node, if it is the first rank there that answers; else none."""
-        own = self._process(rank)
-        if own is None or self._on_root_node(rank):
-            return ()
-        here = [other for other in self._ranks.values() if self._node(other) == own.node]
-        reader = next((other for other in here if other not in silent), None)
-        if reader is not rank:
-            return ()
-        return tuple(process for other in here if other in silent and (process := self._process(other)) is not None)
+    def _readers(self, silent: list[_Rank]) -> list[_Rank]:
+        """For each node but the root's, the rank that is most likely to answer: a silent one may be just starved."""
+        now, nodes = self._clock(), dict[str, list[_Rank]]()
+        for rank in self._ranks.values():
+            node = self._node(rank)
+            hangs = self._silence(rank, now) > self._call_limit
+            if node is not None and not hangs and not self._on_root_node(rank):
+                nodes.setdefault(node, []).append(rank)
+        return [max(here, key=lambda rank: (rank not in silent, rank.alive)) for here in nodes.values()]
 
     def _node(self, rank: _Rank) -> str | None:
         process = self._process(rank)
