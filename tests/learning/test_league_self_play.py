@@ -72,6 +72,7 @@ def test_self_play_alone_goes_from_rock_to_paper_to_scissors_and_round_again(tmp
     assert exploited(played) >= 0.35
 
 
+@pytest.mark.long
 def test_prioritized_past_selves_reach_the_equilibrium(tmp_path: Path) -> None:
     played = strategies(league(self_share=0.5), tmp_path)
     np.testing.assert_allclose(played.mean(axis=0), 1 / 3, atol=0.05)

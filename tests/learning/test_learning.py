@@ -32,7 +32,8 @@ def evaluated(played: Played, data: Any, path: Path, episodes: int, **changes: A
     return play(frozen, path, episodes=episodes // 10, greedy=True).episodes
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.long
 def test_ppo_beats_random_play_at_touchdown_and_is_quick_about_it(seed: int, tmp_path: Path) -> None:
     data = {
         "ticks": 9000,
@@ -100,7 +101,7 @@ def test_policies_that_learn_beat_one_that_does_not_and_its_weights_stay(tmp_pat
     assert all(np.array_equal(first[name], last[name]) for name in first)
 
 
-@pytest.mark.parametrize("algorithm", ["maddpg", "masac"])
+@pytest.mark.parametrize("algorithm", ["maddpg", pytest.param("masac", marks=pytest.mark.long)])
 def test_centralized_critics_find_what_two_have_to_choose_together(algorithm: str, tmp_path: Path) -> None:
     """The two-step game: who values actions one player at a time gets 7; the optimum is 8."""
     data = {

@@ -13,7 +13,7 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 import learning
 from learning_rows import ROWS
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 
 @pytest.mark.parametrize(("name", "steps", "least"), [("cartpole-ppo", 30_000, 150.0), ("rock-ppo", 40_000, 6.5)])

@@ -73,6 +73,7 @@ def newest_boundary(run: Path) -> int:
     return max((int(path.stem) for path in run.glob("boundaries/[0-9]*.json")), default=0)
 
 
+@pytest.mark.long
 def test_run_killed_twice_is_bit_equal_after_resume(tmp_path: Path) -> None:
     config = write(tmp_path, duel(ticks=2400, every=300))
     run = tmp_path / "run"
@@ -94,6 +95,7 @@ def test_run_killed_twice_is_bit_equal_after_resume(tmp_path: Path) -> None:
     assert left_by(run) == left_by(tmp_path / "whole")
 
 
+@pytest.mark.long
 def test_single_file_script_resumes_to_the_same_curves(tmp_path: Path) -> None:
     """As it is: it knows nothing of the arena, imports torch when it runs, and its workers never meet."""
     blue = {

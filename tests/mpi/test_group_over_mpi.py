@@ -47,7 +47,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("transport", ["auto", "mpi"])
+@pytest.mark.parametrize("transport", ["auto", pytest.param("mpi", marks=pytest.mark.long)])
 def test_averages_are_the_same_to_the_bit_on_one_rank_on_three_and_on_seven(
     transport: str, expected: list[float], tmp_path: Path
 ) -> None:
@@ -57,7 +57,7 @@ def test_averages_are_the_same_to_the_bit_on_one_rank_on_three_and_on_seven(
     assert expected == digests(few, tmp_path / "few") == digests(many, tmp_path / "many")
 
 
-@pytest.mark.parametrize("elsewhere", ["2", "3,6"])
+@pytest.mark.parametrize("elsewhere", [pytest.param("2", marks=pytest.mark.long), "3,6"])
 def test_averages_are_the_same_to_the_bit_on_two_nodes(elsewhere: str, expected: list[float], tmp_path: Path) -> None:
     program, config = [sys.executable, str(TESTS / "cli_on_other_node.py")], write(tmp_path, learners())
     two = by_hand(tmp_path, 7, "train", config, "--run-dir", "two", program=program, RANKS_ELSEWHERE=elsewhere)
@@ -73,7 +73,7 @@ def test_mpi_sums_gradients_only_if_configured(reduce: str, sums: list[int], tmp
     assert [json.loads(line)["sums"] for line in lines] == sums
 
 
-@pytest.mark.parametrize("transport", ["auto", "mpi"])
+@pytest.mark.parametrize("transport", ["auto", pytest.param("mpi", marks=pytest.mark.long)])
 def test_workers_that_reduce_in_any_order_hold_equal_weights(transport: str, tmp_path: Path) -> None:
     options = {"n_steps": 10, "minibatch_size": 5, "check_every": 1}
     config = write(tmp_path, {**learners("ppo", options=options, reduce="fast"), "transport": transport})

@@ -48,7 +48,7 @@ def weights(run: Path) -> dict[str, bytes]:
     return {name: array.tobytes() for name, array in checkpoint.load(files[-1]).state["network"].items()}
 
 
-@pytest.mark.parametrize("ranks", [7, 3])
+@pytest.mark.parametrize("ranks", [7, pytest.param(3, marks=pytest.mark.long)])
 def test_a_learner_overlaps_over_mpi_as_it_does_in_one_process(ranks: int, tmp_path: Path) -> None:
     data = duel(2, blue=PPO)
     data["envs"]["game"] = {"make": "touchdown", "kwargs": {"max_steps": 12}}

@@ -97,9 +97,8 @@ def test_survivors_continue_the_run(victims: list[tuple[int, ...]], tmp_path: Pa
     assert ended.err == ""
 
 
-@pytest.mark.parametrize(
-    "red", [pytest.param({"n_steps": 48}, id="ppo"), pytest.param(None, id="a2c", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("red", [pytest.param({"n_steps": 48}, id="ppo"), pytest.param(None, id="a2c")])
+@pytest.mark.long
 def test_groups_with_different_intervals_continue(red: dict[str, Any] | None, tmp_path: Path) -> None:
     other = {"algorithm": "a2c"} if red is None else {**PPO, "options": {**PPO["options"], **red}}
     config = duel(policies={"blue": {**PPO, "options": {**PPO["options"], "n_steps": 128}}, "red": other})
@@ -112,7 +111,8 @@ def test_groups_with_different_intervals_continue(red: dict[str, Any] | None, tm
     assert len(check(tmp_path / "run", config)) == 1
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 12))])
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.long
 def test_random_runs_survive_random_kills(seed: int) -> None:
     found = chaos(seed, root=seed % 2 == 0)
     assert equal(found), (found, random_run(seed))
@@ -132,6 +132,7 @@ def test_group_over_a_team_continues(tmp_path: Path) -> None:
     assert ended.err == ""
 
 
+@pytest.mark.long
 def test_failure_before_play_is_repaired(tmp_path: Path) -> None:
     ended = killed(tmp_path, duel(), (0, 2), when="start")
     assert ended.code == 0, ended.err
@@ -178,6 +179,7 @@ def test_failure_during_an_evaluation_is_repaired(
     assert all(line["episodes"] == episodes for line in evaluations)
 
 
+@pytest.mark.long
 def test_a_repaired_run_can_be_resumed(tmp_path: Path) -> None:
     assert killed(tmp_path, duel(), (2,)).code == 0
     ended = arena(tmp_path, "train", "config.yaml", "--run-dir", "run", "--resume", "--ticks", "4000")
@@ -226,8 +228,17 @@ def test_repeatedly_failing_process_ends_the_run(tmp_path: Path) -> None:
     assert "its process has died 5 times since the last boundary; this is no accident" in ended.err
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 0)])
-@pytest.mark.parametrize("ranks", ["7", "1"])
+@pytest.mark.parametrize(
+    ("ranks", "number", "status"),
+    [
+        ("7", signal.SIGINT, 130),
+        pytest.param("7", signal.SIGTERM, 143, marks=pytest.mark.long),
+        ("7", signal.SIGUSR1, 0),
+        ("1", signal.SIGINT, 130),
+        ("1", signal.SIGTERM, 143),
+        pytest.param("1", signal.SIGUSR1, 0, marks=pytest.mark.long),
+    ],
+)
 def test_signal_saves_a_boundary_that_resumes(number: signal.Signals, status: int, ranks: str, tmp_path: Path) -> None:
     config = duel(ticks=200000, checkpoint_every=100000)
     command = [*ARENA, "train", write(tmp_path, config), "--run-dir", "run", "--ranks", ranks]

@@ -77,6 +77,7 @@ def test_match_of_a_failed_environment_is_replayed_from_the_boundary(tmp_path: P
     assert share == 1
 
 
+@pytest.mark.long
 def test_replays_of_a_killed_run_are_complete_after_resume(tmp_path: Path) -> None:
     config = slow(checkpoint_every=500)
     process = start([*ARENA, "train", write(tmp_path, config), "--ranks", "1", "--run-dir", "run"], tmp_path)

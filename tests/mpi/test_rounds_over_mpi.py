@@ -93,7 +93,7 @@ def test_killed_and_resumed_league_is_bit_equal(tmp_path: Path) -> None:
     assert everything(run) == everything(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("victim", [0, 2])
+@pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.long), 2])
 def test_league_continues_without_a_failed_process(tmp_path: Path, victim: int) -> None:
     config = write(tmp_path, league(ticks=1500))
     process = start([*ARENA, "train", config, "--run-dir", "run", "--ranks", "4"], tmp_path)

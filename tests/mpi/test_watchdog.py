@@ -154,7 +154,7 @@ def test_slow_run_is_not_ended(ranks: str, tmp_path: Path) -> None:
     assert ended.code == 0, ended.err
 
 
-@pytest.mark.parametrize("ranks", ["1", "3"])
+@pytest.mark.parametrize("ranks", [pytest.param("1", marks=pytest.mark.long), "3"])
 def test_run_paused_beyond_the_limit_continues(ranks: str, tmp_path: Path) -> None:
     """With one rank it alone is paused, else all that the run has started, and its launcher."""
     data = duel({"make": "hanging:Slow", "kwargs": {"seconds": 0.02, "often": 200}}, ticks=200)

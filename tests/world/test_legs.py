@@ -345,6 +345,7 @@ def test_a_kill_between_any_two_steps_of_a_run_loses_nothing(tmp_path: Path) -> 
     assert starts == {"not a run folder", "0", "10", "20", "nothing left"}
 
 
+@pytest.mark.long
 def test_a_kill_between_any_two_steps_of_going_on_loses_nothing(tmp_path: Path) -> None:
     expected = left_by(played_in(tmp_path / "whole", SMALL).folder)
 
@@ -463,6 +464,7 @@ def test_descriptors_are_closed_without_gc(match: Any, tmp_path: Path) -> None:
     assert max(descriptors[8:]) == max(descriptors[2:8])
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_legs(tmp_path: Path) -> None:
     tracemalloc.start()
     try:

@@ -99,6 +99,7 @@ def test_several_teams_resume_to_the_same_bits(algorithm: str, options: Any, tmp
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_mappo_team_of_three_workers_learns_to_spread(tmp_path: Path) -> None:
     options = {"n_steps": 100, "minibatch_size": 400, "learning_rate": 1e-3, "gamma": 0.95, "n_epochs": 10}
     data = spread("mappo", ["p", "p", "p"], ticks=2000, **options)
