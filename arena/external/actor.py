@@ -7,6 +7,7 @@ One actor plays one game. For each entity of the game it has an `Agent`: its `re
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
@@ -204,7 +205,7 @@ class EntityLink:
             value = float(reward)
         except (TypeError, ValueError):
             raise ExternalError("bad_reward", f"the reward {reward!r} of {self.name!r} is no number") from None
-        if not np.isfinite(value):
+        if not math.isfinite(value):
             raise ExternalError("bad_reward", f"the reward {reward!r} of {self.name!r} is not finite")
         return value
 

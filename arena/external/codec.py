@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
-from gymnasium.spaces import Space
+from gymnasium.spaces import Box, Discrete, Space
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
 from arena.external.interface import Code, ExternalError
 from arena.game.api import Info, Interface
-from arena.game.spaces import check_choices, flatten, keeps_values, leaves_of, row, unflatten
+from arena.game.spaces import check_choices, flatten, is_finite, keeps_values, leaves_of, row, unflatten
 from arena.records.space_json import space_from_json, space_to_json
 
 VERSION = 1
@@ -271,6 +271,10 @@ class Codec:
         self._sizes = [leaf.nbytes for leaf in self.leaves]
         self._wire_types = [leaf.dtype.newbyteorder("<") for leaf in self.leaves]
         self.size = sum(self._sizes)
+        # One array or number: the usual case, which is worth being fast.
+        self._is_array = isinstance(space, Box) and space.dtype.kind != "b"
+        is_number = isinstance(space, Discrete) and self.leaves[0].dtype == self._wire_types[0]
+        self._scalar: type[np.generic] | None = self.leaves[0].dtype.type if is_number else None
 
     def pack(self, sample: Any, what: str, code: Code) -> bytes:
         """The bytes of a sample.
@@ -278,6 +282,11 @@ class Codec:
         Raises:
             ExternalError: `code`: it does not fit into the space, or is not finite.
         """
+        if self._is_array and type(sample) is np.ndarray and sample.shape == self.leaves[0].shape:
+            if sample.dtype == self._wire_types[0] and is_finite(sample):
+                return sample.tobytes()
+        elif self._scalar is not None and isinstance(sample, self._scalar):
+            return sample.tobytes()
         try:
             arrays = flatten(self.space, sample)
         except (KeyError, IndexError, TypeError, ValueError) as error:
@@ -286,7 +295,7 @@ class Codec:
         parts = []
         for leaf, wire_type, array in zip(self.leaves, self._wire_types, arrays, strict=True):
             fits = array.shape == leaf.shape and (array.dtype == leaf.dtype or keeps_values(array, leaf.dtype))
-            if not fits or (array.dtype.kind == "f" and not np.isfinite(array).all()):
+            if not fits or not is_finite(array):
                 path = "".join(f"[{key!r}]" for key in leaf.path)
                 found = f"{array.dtype} {array.shape}" if not fits else "numbers that are not finite"
                 raise ExternalError(code, f"{what}{path}: {found}; expected {leaf.dtype} {leaf.shape} of {self.space}")
@@ -301,6 +310,8 @@ class Codec:
         """
         if len(data) != self.size:
             raise ExternalError(code, f"{what}: {len(data)} bytes; a sample of {self.space} has {self.size}")
+        if self._is_array:
+            return np.frombuffer(data, self._wire_types[0]).astype(self.leaves[0].dtype).reshape(self.leaves[0].shape)
         arrays: list[NDArray[Any]] = []
         at = 0
         for leaf, wire_type, size in zip(self.leaves, self._wire_types, self._sizes, strict=True):

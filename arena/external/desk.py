@@ -53,7 +53,7 @@ class DeskGame:
     _waiting: dict[int, tuple[Answered, Told]] = field(default_factory=dict)  # by entity
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class _Request:
     """Tells the table one thing; `do` raises `ExternalError` if the table refuses it."""
 
@@ -195,31 +195,34 @@ class Desk:
         """Tells the table what has come, as far as it can take it."""
         while self._arrived:
             request = self._arrived.popleft()
-            request.game._requests.append(request)
-            self._queues[request.game] = None
+            # Slots go to games in order, so none may pass those that wait.
+            if self._queues or not self._tell(request, table):
+                request.game._requests.append(request)
+                self._queues[request.game] = None
         for game in list(self._queues):
-            self._tell(game, table)
+            while game._requests and self._tell(game._requests[0], table):
+                game._requests.popleft()
             if not game._requests:
                 del self._queues[game]
 
-    def _tell(self, game: DeskGame, table: Slots) -> None:
-        while game._requests:
-            request = game._requests[0]
-            error: ExternalError | None = None
-            if game.over:
+    def _tell(self, request: _Request, table: Slots) -> bool:
+        """Tells the table of a request; False: it comes too early."""
+        game = request.game
+        error: ExternalError | None = None
+        if not game.over:
+            try:
+                request.do(table)
+            except ExternalError as refused:
+                error = refused
+            if error is not None and error.code in ("not_yet", "no_slot"):
+                if error.code == "not_yet" or not game.gone:
+                    return False
+                self._leave(game, game.gone)
                 error = ExternalError("unknown_game", game.over)
-            else:
-                try:
-                    request.do(table)
-                except ExternalError as refused:
-                    if refused.code == "no_slot" and game.gone:
-                        self._leave(game, game.gone)
-                        continue
-                    if refused.code in ("not_yet", "no_slot"):
-                        return
-                    error = refused
-            game._requests.popleft()
-            request.told(error)
+        else:
+            error = ExternalError("unknown_game", game.over)
+        request.told(error)
+        return True
 
     def answer(self, answers: Answers) -> None:
         """Passes the actions of a tick on."""

@@ -10,11 +10,13 @@ import asyncio
 import inspect
 import logging
 import math
+import re
 import socket
 import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -38,6 +40,7 @@ _log = logging.getLogger(__name__)
 
 _LOOK_S = 0.25  # between two looks at limits of time
 _KINDS = {b"start": "start", b"tick": "tick", b"end": "end", b"auto": "auto"}
+_NAME = re.compile(rb"[\x21-\x7e]{1,256}")
 _LATER_KINDS = {**_KINDS, b"stop": "end"}
 _BYTES = [(b"content-type", b"application/octet-stream")]
 _JSON = [(b"content-type", b"application/json")]
@@ -178,6 +181,11 @@ class HttpGames:
         self._calls_lock = threading.Lock()
         self._calls_wanted = False  # the loop will look at them
         self._loop_open = False
+        self._loop_thread = 0
+        self._turn: Callable[[], float | None] = lambda: None
+        self._turn_wanted = False
+        self._turn_timer: asyncio.TimerHandle | None = None
+        self._turns_over = threading.Event()
         self._thread: threading.Thread | None = None
 
     # ------------------------------------------------------------------------------------ the environment's thread
@@ -232,6 +240,19 @@ class HttpGames:
         self._desk.poll(table)
         return None
 
+    def run_on_loop(self, turn: Callable[[], float | None]) -> None:
+        """Calls `turn` on the server's loop after each of its rounds in which something came; waits for the end.
+
+        `turn` polls, answers and drops, and returns the seconds until it is to be called again, None at the end.
+        """
+        self._turn = turn
+        self._desk.ring = self._want_turn
+        self._want_turn()
+        self._turns_over.wait()
+        self._desk.ring = lambda: None
+        if self._failure is not None:
+            raise self._failure
+
     def answer(self, actions: Answers) -> None:
         """Sends the actions to the actors; does not wait for clients."""
         self._desk.answer(actions)
@@ -276,6 +297,9 @@ class HttpGames:
 
     def _deliver(self, call: Callable[[], None]) -> None:
         """Calls a function on the loop, in order; from any thread."""
+        if threading.get_ident() == self._loop_thread and not self._calls:
+            call()
+            return
         with self._calls_lock:
             if not self._loop_open:
                 return
@@ -283,11 +307,25 @@ class HttpGames:
             if self._calls_wanted:
                 return
             self._calls_wanted = True
-            self._loop.call_soon_threadsafe(self._call_delivered)
+            self._soon(self._call_delivered)
+
+    def _soon(self, call: Callable[[], None]) -> None:
+        """Calls a function in the loop's next round; from any thread."""
+        on_loop = threading.get_ident() == self._loop_thread
+        (self._loop.call_soon if on_loop else self._loop.call_soon_threadsafe)(call)
+
+    def _want_turn(self) -> None:
+        if self._turn_wanted:
+            return
+        with self._calls_lock:
+            if self._loop_open and not self._turn_wanted:
+                self._turn_wanted = True
+                self._soon(self._take_turn)
 
     # --------------------------------------------------------------------------------------------- the server's thread
 
     def _serve(self, listener: socket.socket) -> None:
+        self._loop_thread = threading.get_ident()
         try:
             self._loop.call_later(_LOOK_S, self._look)
             self._loop.run_until_complete(self._server.serve(sockets=[listener]))
@@ -299,6 +337,24 @@ class HttpGames:
                 self._loop_open = False
             listener.close()
             self._loop.close()
+            self._turns_over.set()
+
+    def _take_turn(self) -> None:
+        self._turn_wanted = False
+        if self._turn_timer is not None:
+            self._turn_timer.cancel()
+        if self._turns_over.is_set():
+            return
+        try:
+            seconds = self._turn()
+        except BaseException as error:
+            self._failure, seconds = error, None
+        if seconds is None:
+            self._turns_over.set()
+        elif seconds == 0.0:
+            self._want_turn()
+        else:
+            self._turn_timer = self._loop.call_later(seconds, self._take_turn)
 
     def _call_delivered(self) -> None:
         with self._calls_lock:
@@ -363,7 +419,9 @@ class HttpGames:
                 kind = "step"
                 self._check_method(scope, b"POST")
                 self._check_token(scope)
-                kind, name = self._step_kind_and_name(scope)
+                kind, name, length = self._step_headers(scope)
+                if length > self._max_body:
+                    raise _Refused("too_large", f"{length} bytes; at most {self._max_body} are taken")
                 reply = await self._step(kind, name, scope, receive, since)
             else:
                 reply = self._page(path, scope)
@@ -411,18 +469,20 @@ class HttpGames:
                 return
         raise _Refused("unauthorized", "this server needs another token")
 
-    def _step_kind_and_name(self, scope: Any) -> tuple[str, str]:
-        """What a request is, and of which game; an empty name for `auto`."""
-        kinds, names = set(), set()
+    def _step_headers(self, scope: Any) -> tuple[str, str, int]:
+        """What a request is, of which game (an empty name for `auto`), and the size of its body if it says one."""
+        kinds, names, size = set(), set(), 0
         for key, value in scope["headers"]:
-            if key.endswith((b"kind", b"id", b"session")):
+            if key == b"content-length":
+                size = int(value)
+            elif key.endswith((b"kind", b"id", b"session")):
                 known = key.replace(b"_", b"-").removeprefix(b"x-")
                 if known == b"step-kind":
                     kinds.add(value)
                 elif known == b"game-id" or (known == b"session" and self._later):
                     names.add(value)
         if not kinds and self._later:
-            return "auto", ""
+            return "auto", "", size
         if not kinds:
             raise _Refused("missing_step_kind", "the header step_kind says start, tick, end or auto")
         if len(kinds) > 1:
@@ -432,20 +492,17 @@ class HttpGames:
         if kind is None:
             raise _Refused("bad_step_kind", f"{written[:64]!r}; expected start, tick, end or auto")
         if kind == "auto":
-            return kind, ""
+            return kind, "", size
         if not names:
             raise _Refused("missing_game_id", "the header game_id names the game")
         if len(names) > 1:
             raise _Refused("conflicting_headers", "the header game_id comes with different values")
         name = names.pop()
-        if not 1 <= len(name) <= 256 or not all(0x21 <= byte <= 0x7E for byte in name):
+        if _NAME.fullmatch(name) is None:
             raise _Refused("bad_game_id", "the header game_id has 1 to 256 visible ASCII characters")
-        return kind, name.decode("ascii")
+        return kind, name.decode("ascii"), size
 
     async def _step(self, kind: str, name: str, scope: Any, receive: Any, since: float) -> _Reply:
-        for key, value in scope["headers"]:
-            if key == b"content-length" and int(value) > self._max_body:
-                raise _Refused("too_large", f"{int(value)} bytes; at most {self._max_body} are taken")
         if kind == "start":
             session = self._new_session(name, scope["client"])
         elif kind == "auto":
@@ -559,8 +616,8 @@ class HttpGames:
         await self._make_actor(session, data)
         return await self._guarded(session, lambda: self._start_reply(session))
 
-    async def _start_reply(self, session: _Session) -> bytes:
-        return _as_bytes(getattr(session.actor, "start_reply", b"Game started."))
+    async def _start_reply(self, session: _Session) -> Any:
+        return getattr(session.actor, "start_reply", b"Game started.")
 
     async def _begin(self, session: _Session, game: DeskGame) -> None:
         """Waits until the table has given the game a slot.
@@ -585,36 +642,32 @@ class HttpGames:
             return
         agents = {link.name: Agent(RemoteModel(link), RemoteBuffer(link)) for link in session.links if link.takes_part}
 
-        async def make() -> bytes:
+        async def make() -> None:
             def call() -> Any:
                 return self._actor(agents, self._config, session.name, data)
 
             session.actor = call() if self._is_async["tick"] else await self._threads.run(call)
-            return b""
 
         await self._guarded(session, make)
 
     async def _call(self, session: _Session, kind: str, data: bytes) -> bytes:
         """Calls `tick` or `end` of the actor."""
 
-        async def call() -> bytes:
-            method = getattr(session.actor, kind)
-            found = await method(data) if self._is_async[kind] else await self._threads.run(lambda: method(data))
-            return _as_bytes(found)
-
-        body = await self._guarded(session, call)
+        method = getattr(session.actor, kind)
+        call = partial(method, data)
+        body = await self._guarded(session, call if self._is_async[kind] else partial(self._threads.run, call))
         for link in session.links:
             link.pay()
         return body
 
-    async def _guarded(self, session: _Session, call: Callable[[], Awaitable[bytes]]) -> bytes:
-        """The bytes of an actor; if it fails, the game is over.
+    async def _guarded(self, session: _Session, call: Callable[[], Awaitable[Any]]) -> bytes:
+        """What an actor returns, as bytes; if it fails, the game is over.
 
         Raises:
             _Refused: the actor has failed, or a built-in one has refused the request.
         """
         try:
-            return await call()
+            return _as_bytes(await call())
         except ExternalError as error:
             if error.code in ("over", "timeout", "expired", "lost", "policy_error"):
                 reason = "over" if error.code == "lost" else error.code
@@ -813,6 +866,8 @@ class _Refused(Exception):
 
 
 def _as_bytes(found: Any) -> bytes:
+    if type(found) is bytes:
+        return found
     if isinstance(found, (bytes, bytearray, memoryview)):
         return bytes(found)
     if isinstance(found, str):

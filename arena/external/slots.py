@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from arena.errors import ConfigError
 from arena.external.interface import Answers, Code, ExternalError
 from arena.game.api import Frame, Info, Interface, Outside, Step
-from arena.game.spaces import check_choices, empty_batch, flatten, keeps_values, leaves_of
+from arena.game.spaces import check_choices, empty_batch, flatten, is_finite, keeps_values, leaves_of
 from arena.plan.plan import TickRules
 
 _MOST_WAITS = 4096  # times from request to answer that are kept between two reports
@@ -772,7 +772,7 @@ class Slots:
             value = float(reward)
         except (TypeError, ValueError):
             raise self._refuse("bad_reward", f"the reward {reward!r} is no number") from None
-        if not np.isfinite(value):
+        if not math.isfinite(value):
             raise self._refuse("bad_reward", f"the reward {reward!r} is not finite")
         return value
 
@@ -790,7 +790,7 @@ class Slots:
         if batch.is_box and type(sample) is np.ndarray:  # the usual case, which is worth being fast
             target = batch.leaves[0]
             shape = target.shape[1:] if count is None else (count, *target.shape[1:])
-            if sample.dtype == target.dtype and sample.shape == shape and _is_finite(sample):
+            if sample.dtype == target.dtype and sample.shape == shape and is_finite(sample):
                 return [sample]
         try:
             arrays = flatten(space, sample)
@@ -802,7 +802,7 @@ class Slots:
         for number, (array, target) in enumerate(zip(arrays, batch.leaves, strict=True)):
             shape = target.shape[1:] if count is None else (count, *target.shape[1:])
             fits = array.shape == shape and (array.dtype == target.dtype or keeps_values(array, target.dtype))
-            if not fits or not _is_finite(array):
+            if not fits or not is_finite(array):
                 path = "".join(f"[{key!r}]" for key in leaves_of(space)[number].path)
                 found = f"{array.dtype} {array.shape}" if not fits else "numbers that are not finite"
                 raise self._refuse(
@@ -864,11 +864,6 @@ class _Batch:
     def copy_rows(self, other: _Batch, rows: Flags) -> None:
         for leaf, array in zip(self.leaves, other.leaves, strict=True):
             leaf[rows] = array[rows]
-
-
-def _is_finite(array: NDArray[Any]) -> bool:
-    """Whether all numbers are; whole numbers are. The squares' sum is finite then, or overflows: only so it is slow."""
-    return array.dtype.kind != "f" or math.isfinite(np.vdot(array, array)) or bool(np.isfinite(array).all())
 
 
 def _array_spaces(space: Any) -> list[Any]:

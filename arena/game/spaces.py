@@ -6,6 +6,7 @@ A *leaf* is one array of a sample: `Dict(a=Box(3), b=Discrete(5))` has the leave
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -80,6 +81,11 @@ def _unflatten(space: Space[Any], remaining: Iterator[Array]) -> Any:
     if isinstance(space, spaces.Tuple):
         return tuple(_unflatten(inner, remaining) for inner in space.spaces)
     return next(remaining)
+
+
+def is_finite(array: Array) -> bool:
+    """Whether all numbers are; whole numbers are. The squares' sum is finite then, or overflows: only so it is slow."""
+    return array.dtype.kind != "f" or math.isfinite(np.vdot(array, array)) or bool(np.isfinite(array).all())
 
 
 def copy_rows(space: Space[Any], source: Any, target: Any, rows: Any) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.game.api import Interface
-from arena.game.spaces import flatten, unflatten
+from arena.game.spaces import empty_batch, flatten, unflatten
 from arena.serving.models import Model
 
 _log = logging.getLogger(__name__)
@@ -58,6 +60,18 @@ class Player:
             return False
         self.model = model
         return True
+
+    def warm_up(self) -> float:
+        """Computes batches that no game sees, as the first ones are slow; returns the seconds of the quickest."""
+        rows = np.arange(min(len(self._memory), self._max_batch))
+        seen = empty_batch(self._observation_space, len(rows))
+        random = None if self._seed is None else [np.random.default_rng(0) for _ in rows]
+        quickest = math.inf
+        for _ in range(5):
+            begun = time.perf_counter()
+            self.model.act(rows, seen, None, self._memory[rows], random)
+            quickest = min(quickest, time.perf_counter() - begun)
+        return quickest
 
     def begin(self, slot: int, game: str) -> None:
         """A game begins in a slot; its draws depend on the seed and on its name alone."""

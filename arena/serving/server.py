@@ -31,6 +31,7 @@ _log = logging.getLogger(__name__)
 _REPORT_S = 60.0
 _LOOK_S = 0.2  # at most so long after `stop`
 _COUNTS_S = 10.0  # between two lines of games.jsonl
+_QUICK_S = 0.005  # for a full batch of all policies: a thread may wait as long for the interpreter
 
 
 class Server:
@@ -80,7 +81,9 @@ class Server:
         connection.bell = self._ring
         self._calls: deque[Callable[[], None]] = deque()
         self._unnamed = 0  # requests without a game
-        self._stopped = False
+        self._stopped = self._drains = False
+        self._deadline: float | None = None
+        self._reported_at = self._counted_at = 0.0
 
     def stop(self) -> None:
         """No game may begin any more; `run` returns when those that run have ended.
@@ -95,48 +98,59 @@ class Server:
         self._ring()
 
     def run(self) -> None:
-        """Serves until it is stopped, all games were played, or no game will come any more."""
-        games, table = self._connection.games, self.table
+        """Serves until it is stopped, all games were played, or no game will come any more.
+
+        Where the games have a loop of their own and the policies are quick, they are computed on that loop: two
+        threads would hand each request over, and wait for one another's hold of the interpreter.
+        """
         self._connection.pause(False)
-        drains, deadline = False, None
-        report_at = count_at = time.monotonic()
-        while True:
-            self._bell.clear()
-            while self._calls:
-                self._calls.popleft()()
-            again = games.poll(table)
-            for slot, reason in table.overdue():
-                table.lose(slot, reason)
-                games.drop(slot, reason)
-            tick = table.form()
-            now = time.monotonic()
-            if tick is not None:
-                self._answer(tick)
-            if now >= count_at + _COUNTS_S:
-                count_at = now
-                self._count()
-            if now >= report_at + _REPORT_S:
-                report_at = now
-                self._report()
-            enough = self._limit is not None and table.counts.begun >= self._limit
-            if not drains and (self._stopped or enough or games.exhausted):
-                drains = True
-                if (drain := getattr(games, "drain", None)) is not None:
-                    drain()
-            if self._stopped and deadline is None:
-                table.most, deadline = 0, now + self._drain_s
-            if deadline is not None and now >= deadline:
-                break
-            if tick is not None:
-                continue
-            if drains and table.held == 0:
-                break
-            waits = [one for one in (again, table.seconds()) if one is not None]
-            waits.append(_LOOK_S)
-            waits += [at - now for at in (report_at + _REPORT_S, count_at + _COUNTS_S, deadline) if at is not None]
-            self._bell.wait(max(0.0, min(waits)))
+        self._reported_at = self._counted_at = time.monotonic()
+        on_loop = getattr(self._connection.games, "run_on_loop", None)
+        if on_loop is not None and sum(player.warm_up() for player in self._players) < _QUICK_S:
+            on_loop(self._turn)
+        else:
+            while (seconds := self._turn()) is not None:
+                self._bell.wait(seconds)
         self._count()
         self._report()
+
+    def _turn(self) -> float | None:
+        """Answers what has come; returns how many seconds may pass until the next turn, None at the end."""
+        games, table = self._connection.games, self.table
+        self._bell.clear()
+        while self._calls:
+            self._calls.popleft()()
+        again = games.poll(table)
+        for slot, reason in table.overdue():
+            table.lose(slot, reason)
+            games.drop(slot, reason)
+        tick = table.form()
+        now = time.monotonic()
+        if tick is not None:
+            self._answer(tick)
+        if now >= self._counted_at + _COUNTS_S:
+            self._counted_at = now
+            self._count()
+        if now >= self._reported_at + _REPORT_S:
+            self._reported_at = now
+            self._report()
+        enough = self._limit is not None and table.counts.begun >= self._limit
+        if not self._drains and (self._stopped or enough or games.exhausted):
+            self._drains = True
+            if (drain := getattr(games, "drain", None)) is not None:
+                drain()
+        if self._stopped and self._deadline is None:
+            table.most, self._deadline = 0, now + self._drain_s
+        if self._deadline is not None and now >= self._deadline:
+            return None
+        if tick is not None:
+            return 0.0
+        if self._drains and table.held == 0:
+            return None
+        dues = [self._reported_at + _REPORT_S, self._counted_at + _COUNTS_S]
+        dues += [] if self._deadline is None else [self._deadline]
+        waits = [_LOOK_S, min(dues) - now, *(one for one in (again, table.seconds()) if one is not None)]
+        return max(0.0, min(waits))
 
     def close(self) -> None:
         """Ends all games and frees all resources."""
