@@ -110,7 +110,6 @@ def _run_actor(arguments: argparse.Namespace) -> int:
     try:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: server.stop())
-        say(f"listening http {games.address}")
         server.run()
     finally:
         server.close()

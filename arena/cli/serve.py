@@ -43,6 +43,7 @@ from arena.serving.server import Server
 from arena.terminal.output import complain
 
 _SLOTS = 256
+_DRAIN_S = 10.0  # of games that do not say
 _ONE = "agent_0"  # the entity of games of one policy
 
 
@@ -91,7 +92,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--insecure", action="store_true", help="other machines may connect without a token")
     parser.add_argument("--records", metavar="DIR", help="write episodes.jsonl and games.jsonl there")
     parser.add_argument(
-        "--drain", type=_duration, default=10.0, metavar="S", help="seconds for running games at the end"
+        "--drain",
+        type=_duration,
+        metavar="S",
+        help="seconds for running games at the end; default: `drain_s` of the games, 10",
     )
     parser.set_defaults(command=run, plays=True)
 
@@ -191,14 +195,10 @@ def prepare(arguments: argparse.Namespace) -> Served:
                 config, folder, link.policy, games.interface, [link.entity], 1, tick, greedy=True, exporter=None
             ),
         )
-    server = Server(
-        connection, match, players, drain_s=arguments.drain, games=arguments.games, records=records, say=_say
-    )
+    drain_s = getattr(games, "drain_s", _DRAIN_S) if arguments.drain is None else arguments.drain
+    server = Server(connection, match, players, drain_s=drain_s, games=arguments.games, records=records, say=_say)
     for player in players:
         _say(_serving_words(player.name, player.model))
-    if games.address:
-        kind = "http" if games.address.startswith("http:") else "socket"
-        _say(f"listening {kind} {games.address}")
     followers = []
     upgrades = exporter if arguments.engine == "auto" else None
     for player in players:

@@ -100,7 +100,7 @@ class HttpGames:
         actor_threads: for actors whose methods are functions; None: one per slot.
         stateless_actors: for requests without a game.
         dialect: `published`, or `later`: `session` for `game_id`, `stop` for `end`, `auto` if there is no `step_kind`.
-        drain_s: as long as running games may go on when the server is to end.
+        drain_s: as long as running games may go on when `arena serve` is to end; not used in training.
         keep_alive_s: as long as a connection without requests stays open.
         copy: the number of the match among its copies.
 
@@ -212,7 +212,7 @@ class HttpGames:
         self._server = uvicorn.Server(
             uvicorn.Config(
                 self._answer,
-                http="httptools",
+                http=_protocol(),
                 ws="none",
                 lifespan="off",
                 interface="asgi3",
@@ -248,7 +248,8 @@ class HttpGames:
         self._turn = turn
         self._desk.ring = self._want_turn
         self._want_turn()
-        self._turns_over.wait()
+        while not self._turns_over.wait(_LOOK_S):  # a signal that another thread has got would not end a longer wait
+            pass
         self._desk.ring = lambda: None
         if self._failure is not None:
             raise self._failure
@@ -646,7 +647,7 @@ class HttpGames:
             def call() -> Any:
                 return self._actor(agents, self._config, session.name, data)
 
-            session.actor = call() if self._is_async["tick"] else await self._threads.run(call)
+            session.actor = call() if self._is_async["tick"] else await self._threads.run(partial(session.run, call))
 
         await self._guarded(session, make)
 
@@ -655,7 +656,9 @@ class HttpGames:
 
         method = getattr(session.actor, kind)
         call = partial(method, data)
-        body = await self._guarded(session, call if self._is_async[kind] else partial(self._threads.run, call))
+        if not self._is_async[kind]:
+            call = partial(self._threads.run, partial(session.run, call))
+        body = await self._guarded(session, call)
         for link in session.links:
             link.pay()
         return body
@@ -778,9 +781,12 @@ class HttpGames:
                 ticket.task.cancel()
         close = getattr(session.actor, "close", None)
         if close is not None:
-            session.closing = self._loop.create_task(self._close_actor(session, lambda: close(reason)))
+            session.when_free(lambda: self._deliver(lambda: self._begin_close(session, partial(close, reason))))
         if not session.name and not isinstance(session.actor, BuiltinActor):
             session.actor = None
+
+    def _begin_close(self, session: _Session, close: Callable[[], Any]) -> None:
+        session.closing = self._loop.create_task(self._close_actor(session, close))
 
     async def _close_actor(self, session: _Session, close: Callable[[], Any]) -> None:
         try:
@@ -831,6 +837,29 @@ class _Session:
         self.heard_at = now
         self.tickets: deque[_Ticket] = deque()
         self.closing: asyncio.Task[None] | None = None  # kept: the loop itself keeps tasks weakly
+        self._lock = threading.Lock()
+        self._in_call = False
+        self._when_free: Callable[[], None] | None = None
+
+    def run(self, call: Callable[[], Any]) -> Any:
+        """Calls the actor; in a thread."""
+        with self._lock:
+            self._in_call = True
+        try:
+            return call()
+        finally:
+            with self._lock:
+                self._in_call, then, self._when_free = False, self._when_free, None
+            if then is not None:
+                then()
+
+    def when_free(self, then: Callable[[], None]) -> None:
+        """Calls a function as soon as no thread is in the actor; a call that was given up may still go on."""
+        with self._lock:
+            if self._in_call:
+                self._when_free = then
+                return
+        then()
 
 
 class _Reply(NamedTuple):
@@ -906,6 +935,20 @@ def _interface_and_actor(
     if entities is None and like is None:
         raise ConfigError("says neither `entities` nor `like`, and the actor has no spaces")
     return declared_interface(entities, like), found
+
+
+def _protocol() -> Any:
+    """The class of connections: uvicorn's, which also ends one that never sends anything."""
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+    class Protocol(HttpToolsProtocol):
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+
+    return Protocol
 
 
 def check_installed() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -13,16 +14,24 @@ from arena.external.actor import EntityLink, Forward, RemoteModel
 from arena.game.spaces import flatten, row, unflatten
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
-from arena.serving.models import Model
+from arena.serving.models import ActorModel, Model
+
+
+class _Shared:
+    """A model that several clones may use."""
+
+    def __init__(self, model: Model) -> None:
+        self.model, self.lock = model, threading.Lock()
 
 
 class ClonedModel(RemoteModel):
     """A policy at one checkpoint, which answers at once, one observation at a time; what it remembers is its own."""
 
-    def __init__(self, link: EntityLink, model: Model, lock: threading.Lock) -> None:
+    def __init__(self, link: EntityLink, shared: _Shared) -> None:
         super().__init__(link)
-        self._model, self._lock = model, lock
-        self._memory = np.zeros((1, model.memory_size), np.float32)
+        self._shared, self._model = shared, shared.model
+        self._memory = np.zeros((1, self._model.memory_size), np.float32)
+        self._model.begin(0)
 
     @property
     def version(self) -> int:
@@ -36,7 +45,7 @@ class ClonedModel(RemoteModel):
         space = link.observation_space
         batch = unflatten(space, [leaf[None] for leaf in flatten(space, seen)])
         masks = None if allowed is None else allowed[None]
-        with self._lock:  # actors run in several threads
+        with self._shared.lock:  # actors run in several threads
             actions, self._memory = self._model.act(np.zeros(1, np.intp), batch, masks, self._memory, None)
         forward = Forward(link)
         forward.answered(row(link.action_space, actions, 0), self._model.version)
@@ -52,7 +61,7 @@ class ClonedModel(RemoteModel):
 
 
 class Clones:
-    """Makes clones; each checkpoint is loaded once.
+    """Makes clones; a checkpoint is loaded once for all clones of the same time, if the model has no state of its own.
 
     Args:
         folder: of the run.
@@ -61,7 +70,7 @@ class Clones:
 
     def __init__(self, folder: RunFolder, load: Callable[[EntityLink, int], Model]) -> None:
         self._folder, self._load = folder, load
-        self._models: dict[tuple[str, int], tuple[Model, threading.Lock]] = {}
+        self._shared: WeakValueDictionary[tuple[str, int], _Shared] = WeakValueDictionary()
         self._lock = threading.Lock()
 
     def __call__(self, link: EntityLink, step: int) -> RemoteModel:
@@ -76,7 +85,9 @@ class Clones:
             raise ConfigError(f"{link.policy!r} has no checkpoint up to tick {step}")
         key = link.policy, max(ticks)
         with self._lock:
-            if key not in self._models:
-                self._models[key] = self._load(link, key[1]), threading.Lock()
-            model, lock = self._models[key]
-        return ClonedModel(link, model, lock)
+            shared = self._shared.get(key)
+            if shared is None:
+                shared = _Shared(self._load(link, key[1]))
+                if not isinstance(shared.model, ActorModel):
+                    self._shared[key] = shared
+        return ClonedModel(link, shared)

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.game.api import Interface
-from arena.game.spaces import empty_batch, flatten, unflatten
-from arena.serving.models import Model
+from arena.game.spaces import flatten, no_op, unflatten
+from arena.serving.models import ActorModel, Model
 
 _log = logging.getLogger(__name__)
 
@@ -62,9 +62,14 @@ class Player:
         return True
 
     def warm_up(self) -> float:
-        """Computes batches that no game sees, as the first ones are slow; returns the seconds of the quickest."""
-        rows = np.arange(min(len(self._memory), self._max_batch))
-        seen = empty_batch(self._observation_space, len(rows))
+        """Computes batches that no game sees, as the first ones are slow; returns the seconds of the quickest.
+
+        A model that keeps a state of its own computes none, as they would change it; its time is unknown (infinite).
+        """
+        if isinstance(self.model, ActorModel):
+            return math.inf
+        rows, space = np.arange(min(len(self._memory), self._max_batch)), self._observation_space
+        seen = unflatten(space, [np.repeat(leaf[None], len(rows), axis=0) for leaf in flatten(space, no_op(space))])
         random = None if self._seed is None else [np.random.default_rng(0) for _ in rows]
         quickest = math.inf
         for _ in range(5):

@@ -103,10 +103,16 @@ class Server:
         Where the games have a loop of their own and the policies are quick, they are computed on that loop: two
         threads would hand each request over, and wait for one another's hold of the interpreter.
         """
-        self._connection.pause(False)
+        games = self._connection.games
+        on_loop = getattr(games, "run_on_loop", None)
+        if sum(player.warm_up() for player in self._players) >= _QUICK_S:
+            on_loop = None
         self._reported_at = self._counted_at = time.monotonic()
-        on_loop = getattr(self._connection.games, "run_on_loop", None)
-        if on_loop is not None and sum(player.warm_up() for player in self._players) < _QUICK_S:
+        self._connection.pause(False)
+        if games.address:
+            kind = "http" if games.address.startswith("http:") else "socket"
+            self._say(f"listening {kind} {games.address}")
+        if on_loop is not None:
             on_loop(self._turn)
         else:
             while (seconds := self._turn()) is not None:

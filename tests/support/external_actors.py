@@ -65,6 +65,11 @@ class HttpWire:
         self.send(request(kind, name, data, *more))
         return self.read()
 
+    def get(self, path: str) -> Reply:
+        """Asks for a page."""
+        self.send(request(None, None, path=path, method="GET"))
+        return self.read()
+
     def at_end(self) -> bool:
         """Whether the server has closed the connection; waits for it."""
         try:
@@ -187,9 +192,11 @@ class Balancer:
 
     observation_space, action_space = Box(-10.0, 10.0, (2,), np.float32), Discrete(3)
     closed: list[tuple[str, str]] = []
+    overlapping: list[str] = []  # games that were closed while one of their calls went on
 
     def __init__(self, agents: dict[str, Agent], config: Any, game_id: str, data: bytes) -> None:
         self.agent, self.game_id = agents["agent_0"], game_id
+        self.sleeps = False
         if data == b"raise":
             raise RuntimeError("no")
 
@@ -215,7 +222,9 @@ class Balancer:
             older = model.clone(int(rest))
             return f"{older.version} {older.forward(np.zeros(older.observation_space.shape)).result()}"
         elif word == "sleep":
+            self.sleeps = True
             time.sleep(float(rest))
+            self.sleeps = False
         elif word == "return":
             return {"none": None, "text": "ü", "list": [1], "array": bytearray(b"a"), "view": memoryview(b"v")}[rest]
         elif word == "about":
@@ -236,6 +245,8 @@ class Balancer:
         return b"bye"
 
     def close(self, reason: str) -> None:
+        if self.sleeps:
+            self.overlapping.append(self.game_id)
         self.closed.append((self.game_id, reason))
 
 

@@ -382,6 +382,14 @@ def test_half_a_request_leaves_the_game_as_it_was(playing: Playing, wire: HttpWi
     playing.until(lambda: wire.step("start", "h").status == 200)
 
 
+def test_connection_without_a_request_is_closed() -> None:
+    with server(keep_alive_s=0.5) as playing, HttpWire(playing.games.address) as wire:
+        assert wire.at_end()
+        with HttpWire(playing.games.address) as other:
+            assert other.step("start").status == 200
+            assert other.at_end()
+
+
 # --- times ----------------------------------------------------------------------------------------------------------
 
 
@@ -399,6 +407,7 @@ def test_silent_games_expire_and_slow_actors_time_out() -> None:
         assert json.loads(wire.step("tick", "b").body)["reason"] == "timeout"
         playing.until(lambda: len(external_actors.Balancer.closed) == 2)
         assert external_actors.Balancer.closed == [("a", "expired"), ("b", "timeout")]
+        assert not external_actors.Balancer.overlapping
         playing.until(lambda: sorted(game.lost for game in playing.finished) == ["expired", "timeout"])
 
 

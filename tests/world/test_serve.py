@@ -30,6 +30,7 @@ from arena.serving import load_policy
 from arena.serving.models import PureModel
 from external_actors import HttpWire, request
 from in_process import play
+from run_cli import wait_for
 
 POLE = "gymnasium:CartPole-v1"
 
@@ -70,6 +71,9 @@ class Serving:
 
     def __enter__(self) -> Serving:
         self._thread.start()
+        if self.address.startswith("http"):
+            with HttpWire(self.address) as wire:
+                wait_for(lambda: wire.get("/readyz").status == 200)
         return self
 
     def __exit__(self, *_: object) -> None:
