@@ -326,7 +326,7 @@ class Slots:
         """
         slots = np.asarray(slots, np.intp)
         self._check_rows(slots, entity)
-        asking = self._asks[slots, entity]
+        asks, asking = self._asks[:, entity], self._asks[:, entity][slots]  # a column first: quicker than both indices
         if asking.any():
             if self._given[slots[asking], entity].any():
                 raise self._refuse("not_yet", "the last given action is not part of a tick yet")
@@ -345,8 +345,8 @@ class Slots:
             into[slots] = 1 if allowed is None else allowed
         self._pay_rows(slots, entity, rewards)
         now = self._note(slots)
-        self._asks[slots, entity] = True
-        self._asked_at[slots, entity] = now
+        asks[slots] = True
+        self._asked_at[:, entity][slots] = now
         if self._untrained.any():
             for slot in slots[self._untrained[slots]].tolist():
                 if not self._ends(slot, entity):
@@ -734,8 +734,8 @@ class Slots:
             self._rewards[slot, entity] += reward
 
     def _pay_rows(self, slots: NDArray[np.intp], entity: int, rewards: NDArray[np.float64]) -> None:
-        self._rewards[slots, entity] += rewards * self._acted[slots, entity]
-        self._returns[slots, entity] += rewards
+        self._rewards[:, entity][slots] += rewards * self._acted[:, entity][slots]
+        self._returns[:, entity][slots] += rewards
 
     # ----------------------------------------------------------------------------------------------------------- checks
 
@@ -757,12 +757,13 @@ class Slots:
         return game
 
     def _check_rows(self, slots: NDArray[np.intp], entity: int) -> None:
-        if len(slots) > 1 and not (slots[1:] > slots[:-1]).all() and len(set(slots.tolist())) != len(slots):
+        listed = slots.tolist()
+        if len(set(listed)) != len(listed):
             raise ValueError("each slot may come once")
-        inside = bool(len(slots)) and slots.min() >= 0 and slots.max() < len(self._games)
-        if inside and 0 <= entity < self._plays.shape[1] and self._plays[slots, entity].all():
+        inside = bool(listed) and min(listed) >= 0 and max(listed) < len(self._games)
+        if inside and 0 <= entity < self._plays.shape[1] and self._plays[:, entity][slots].all():
             return
-        for slot in slots.tolist():
+        for slot in listed:
             game = self._game(slot, entity)
             if not self._plays[slot, entity]:
                 raise self._refuse("ended", f"{self._name(entity)} has ended in the game {game.name!r}")
