@@ -29,7 +29,7 @@ from external_actors import HttpWire, request
 from external_connections import Playing, entities_of
 from external_games import play_poles
 from http_client import HttpClient, played_from_outside
-from in_process import Played, play
+from in_process import play
 from line_client import client_process
 
 POLE = "gymnasium:CartPole-v1"
@@ -60,28 +60,23 @@ def equal(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return all(np.array_equal(one[name], other[name]) for name in one)
 
 
-@pytest.fixture(scope="module")
-def lanes(tmp_path_factory: pytest.TempPathFactory) -> Played:
-    """Four ordinary lanes of CartPole."""
-    ordinary = {**config("http", lanes=4), "envs": {"live": {"make": POLE}}}
-    return play(ordinary, tmp_path_factory.mktemp("lanes"))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "client"), [("http", HttpClient), ("socket", PolicyClient)])
+@pytest.mark.parametrize("count", [4, pytest.param(64, marks=pytest.mark.long)])
 def test_games_in_lock_step_learn_the_bits_of_ordinary_lanes(
-    kind: str, client: Callable[[str], Any], lanes: Played, tmp_path: Path
+    count: int, kind: str, client: Callable[[str], Any], tmp_path: Path
 ) -> None:
-    seeds = [lanes.run.environment_seed(lanes.run.plan.matches[0], lane) for lane in range(4)]
+    lanes = play({**config("http", lanes=count), "envs": {"live": {"make": POLE}}}, tmp_path / "ordinary")
+    seeds = [lanes.run.environment_seed(lanes.run.plan.matches[0], lane) for lane in range(count)]
 
     def outside(address: str) -> None:
         with ExitStack() as stack:
             clients = [stack.enter_context(client(address)) for _ in seeds]
             play_poles(clients, [gymnasium.make("CartPole-v1") for _ in seeds], seeds)
 
-    external = {"min_asking": 4, "max_delay_s": 60.0}
+    external = {"min_asking": count, "max_delay_s": 60.0}
     with played_from_outside(tmp_path / "run", outside):
-        found = play(config(kind, lanes=4, external=external, like={"make": POLE}), tmp_path)
+        found = play(config(kind, lanes=count, external=external, like={"make": POLE}), tmp_path)
     assert equal(network(found.folder), network(lanes.folder))
     assert not equal(network(found.folder), network(found.folder, first=True))
     lengths = [line["length"] for line in lanes.episodes if not line.get("cut")]
