@@ -42,8 +42,8 @@ def network(folder: RunFolder) -> dict[str, Any]:
     return state
 
 
-def test_games_in_lock_step_learn_the_bits_of_ordinary_lanes(tmp_path: Path) -> None:
-    lanes = 4
+@pytest.mark.parametrize("lanes", [4, pytest.param(64, marks=pytest.mark.long)])
+def test_games_in_lock_step_learn_the_bits_of_ordinary_lanes(lanes: int, tmp_path: Path) -> None:
     ordinary = {
         **match("Line", lanes=lanes, policy=PPO),
         "ticks": 512,
