@@ -64,7 +64,10 @@ def _duel(chance: random.Random) -> Config:
     game = {"make": "touchdown", "kwargs": {"team_size": 1, "max_steps": chance.choice([20, 40])}}
     found: Config = {"envs": {"game": game}, "policies": policies}
     if not league:
-        return {**found, "matches": [_match(chance, names) for _ in range(chance.randint(1, 3))]}
+        matches = [_match(chance, names) for _ in range(chance.randint(1, 3))]
+        if any(policy["algorithm"].startswith("sb3:") for policy in policies.values()):
+            matches = [{**match, "lanes": matches[0]["lanes"]} for match in matches]  # as workers of these need it
+        return {**found, "matches": matches}
     entry = {"env": "game", "policies": list(names), "lanes": chance.randint(1, 3)}
     if len(names) < 4:
         entry["copies"] = chance.randint(1, 2)
