@@ -31,7 +31,7 @@ def duel(env: Any, blue: Any = None, **changes: Any) -> dict[str, Any]:
         "seed": 1,
         "ticks": 10**7,
         "checkpoint_every": 10**7,
-        "watchdog_s": 1.0,
+        "watchdog_s": 3.0,  # on a busy machine an import takes more than a second
         "envs": {"game": env},
         "policies": {"blue": blue or {"algorithm": "random"}, "red": {"algorithm": "random"}},
         "matches": [{"env": "game", "seats": ["blue", "red"]}],
@@ -148,7 +148,7 @@ def test_hanging_role_on_another_node_is_named_with_its_stack(elsewhere: str, tm
 def test_slow_run_is_not_ended(ranks: str, tmp_path: Path) -> None:
     slow = {"seconds": 1.0, "often": 4}  # each call less than the limit, all of them more
     player = {"algorithm": "hanging:SlowPlayer", "options": slow}
-    data = duel({"make": "hanging:Slow", "kwargs": slow}, player, ticks=20, watchdog_s=3.0)
+    data = duel({"make": "hanging:Slow", "kwargs": slow}, player, ticks=20)
     data["matches"] = [{"env": "game", "seats": ["blue"], "copies": 2}]
     ended = train(tmp_path, data, "--ranks", ranks)
     assert ended.code == 0, ended.err
@@ -165,7 +165,7 @@ def test_run_paused_beyond_the_limit_continues(ranks: str, tmp_path: Path) -> No
     paused = [running.pid] if ranks == "1" else living(tmp_path)
     for pid in paused:
         os.kill(pid, signal.SIGSTOP)
-    time.sleep(8.0)  # more than the limit, a look and the five seconds of patience that come on top
+    time.sleep(10.0)  # more than the limit, a look and the five seconds of patience that come on top
     for pid in paused:
         os.kill(pid, signal.SIGCONT)
     ended = finish(running)
@@ -174,7 +174,7 @@ def test_run_paused_beyond_the_limit_continues(ranks: str, tmp_path: Path) -> No
 
 def test_a_call_may_take_longer_where_env_timeout_s_says_so(tmp_path: Path) -> None:
     data = duel({"make": "hanging:Slow", "kwargs": {"seconds": 2.5, "often": 1}}, ticks=20, env_timeout_s=20.0)
-    data |= {"checkpoint_every": 20, "matches": [{"env": "game", "seats": ["blue"]}]}
+    data |= {"watchdog_s": 1.0, "checkpoint_every": 20, "matches": [{"env": "game", "seats": ["blue"]}]}
     assert train(tmp_path, data).code == 0
     ended = train(tmp_path, {**data, "env_timeout_s": 0.5}, "--run-dir", "again")
     assert_named(ended, "one call of a game or an algorithm may take 0.5 s; `env_timeout_s` can give it more")
