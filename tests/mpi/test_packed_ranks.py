@@ -16,7 +16,7 @@ from arena.records import checkpoint
 from run_cli import ARENA, Ended, arena, by_hand, episodes, finish, left_behind, start, wait_for, write
 
 CONFIGS = Path(__file__).parent.parent.parent / "configs"
-PPO = {"algorithm": "ppo", "options": {"n_steps": 20, "minibatch_size": 16, "hidden_sizes": [8]}}
+PPO = {"algorithm": "ppo", "options": {"n_steps": 20, "n_epochs": 2, "minibatch_size": 16, "hidden_sizes": [8]}}
 
 
 @pytest.fixture(autouse=True)

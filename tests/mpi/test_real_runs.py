@@ -104,7 +104,9 @@ def test_thirty_one_processes_play_as_one_does(tmp_path: Path) -> None:
     assert episodes(tmp_path / "many") == episodes(tmp_path / "one")
 
 
-@pytest.mark.parametrize("elsewhere", ["3", "2,3", "0", "1"])
+@pytest.mark.parametrize(
+    "elsewhere", ["2,3", "0", *(pytest.param(rank, marks=pytest.mark.long) for rank in ("1", "3"))]
+)
 def test_processes_of_two_nodes_play_as_those_of_one(elsewhere: str, tmp_path: Path) -> None:
     blue = {"algorithm": "ppo", "options": {"n_steps": 20}}
     config = write(tmp_path, duel(blue, ticks=100))

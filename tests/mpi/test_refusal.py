@@ -70,12 +70,13 @@ def test_wrong_arguments_of_a_game_are_one_sentence_and_leave_nothing(
     assert not list(tmp_path.glob("runs/*"))
 
 
-def test_many_processes_are_refused_at_once_and_none_hangs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("times", [1, pytest.param(5, marks=pytest.mark.long)])
+def test_many_processes_are_refused_at_once_and_none_hangs(times: int, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine").touch()
     data = duel({"algorithm": "random"}, ticks=10)
     data["matches"] = [{**data["matches"][0], "copies": 10}]
-    for _ in range(3):  # Open MPI's launcher hung every second time when 31 exited with a status of their own
+    for _ in range(times):  # Open MPI's launcher hung every second time when 31 exited with a status of their own
         ended = arena(tmp_path, "train", write(tmp_path, data), "--run-dir", "run")
         assert ended.code == 2, ended.err
         assert "the run folder holds files already" in ended.err

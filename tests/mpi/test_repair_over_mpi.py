@@ -20,7 +20,7 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))  # benchmarks are
 from chaos import chaos, equal
 from random_runs import differences, left_by, random_run
 
-PPO = {"algorithm": "ppo", "options": {"n_steps": 32, "minibatch_size": 64, "hidden_sizes": [16]}}
+PPO = {"algorithm": "ppo", "options": {"n_steps": 32, "n_epochs": 2, "minibatch_size": 64, "hidden_sizes": [16]}}
 
 
 @pytest.fixture(autouse=True)

@@ -78,10 +78,10 @@ def test_a_league_is_the_same_on_any_number_of_processes(tmp_path: Path) -> None
 
 
 def test_killed_and_resumed_league_is_bit_equal(tmp_path: Path) -> None:
-    config = write(tmp_path, league(ticks=1500, rule=ONLY_PAST))
+    config = write(tmp_path, league(ticks=600, rule=ONLY_PAST))
     assert arena(tmp_path, "train", config, "--run-dir", "whole", "--ranks", "1").code == 0
     run = tmp_path / "run"
-    for reached, resume in ((1500, []), (3750, ["--resume"])):  # a round's end, and the middle of one
+    for reached, resume in ((600, []), (1500, ["--resume"])):  # a round's end, and the middle of one
         process = start([*ARENA, "train", config, "--run-dir", "run", "--ranks", "3", *resume], tmp_path)
         wait_for(lambda reached=reached: newest_boundary(run) >= reached)
         assert process.poll() is None, "it is still playing"
@@ -95,9 +95,9 @@ def test_killed_and_resumed_league_is_bit_equal(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.long), 2])
 def test_league_continues_without_a_failed_process(tmp_path: Path, victim: int) -> None:
-    config = write(tmp_path, league(ticks=1500))
+    config = write(tmp_path, league(ticks=600))
     process = start([*ARENA, "train", config, "--run-dir", "run", "--ranks", "4"], tmp_path)
-    wait_for(lambda: newest_boundary(tmp_path / "run") >= 1500)
+    wait_for(lambda: newest_boundary(tmp_path / "run") >= 600)
     os.kill(ranks_in(tmp_path)[victim], signal.SIGKILL)
     ended = finish(process)
     assert ended.code == 0, ended.err

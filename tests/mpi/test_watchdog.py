@@ -16,7 +16,6 @@ import pytest
 from run_cli import ARENA, TESTS, Ended, arena, by_hand, finish, left_behind, living, start, wait_for, write
 
 LONG = {"make": "games:Dropout", "kwargs": {"lengths": [10**9, 10**9]}}  # its episodes do not end
-WAYS = ["spin", "sleep", "burn", "hold_lock"]
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +69,9 @@ def assert_named(ended: Ended, *words: str) -> None:
     assert "Traceback" not in ended.err, ended.err
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", ["hold_lock", *(pytest.param(way, marks=pytest.mark.long) for way in ("sleep", "spin", "burn"))]
+)
 def test_a_game_that_hangs_is_named_though_another_match_moves(way: str, tmp_path: Path) -> None:
     ended = train(tmp_path, hangs(way))
     assert_named(
@@ -82,7 +83,7 @@ def test_a_game_that_hangs_is_named_though_another_match_moves(way: str, tmp_pat
     assert "(rank 1)" not in ended.err, "the other match has nothing to do with it"
 
 
-@pytest.mark.parametrize("where", ["make", "reset"])
+@pytest.mark.parametrize("where", ["make", pytest.param("reset", marks=pytest.mark.long)])
 def test_game_that_hangs_at_the_start_is_named(where: str, tmp_path: Path) -> None:
     ended = train(tmp_path, hangs("sleep", where))
     assert_named(ended, "environment of match 1 ('game') (rank 3) has not come back", f'self.at("{where}")')
@@ -101,14 +102,21 @@ def test_an_algorithm_that_hangs_is_named(way: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "way"), [*(("1", way) for way in WAYS), ("2", "spin"), ("2", "hold_lock"), ("3", "burn")]
+    ("ranks", "way"),
+    [
+        ("1", "hold_lock"),
+        ("2", "spin"),
+        ("3", "burn"),
+        *(pytest.param("1", way, marks=pytest.mark.long) for way in ("sleep", "spin", "burn")),
+        pytest.param("2", "hold_lock", marks=pytest.mark.long),
+    ],
 )
 def test_a_game_that_hangs_among_other_roles_of_its_process_is_named(ranks: str, way: str, tmp_path: Path) -> None:
     ended = train(tmp_path, hangs(way), "--ranks", ranks)
     assert_named(ended, "environment of match 1 ('game')", "has not come back from one call", f"in {way}\n")
 
 
-@pytest.mark.parametrize("way", ["sleep", "hold_lock"])
+@pytest.mark.parametrize("way", [pytest.param("sleep", marks=pytest.mark.long), "hold_lock"])
 def test_a_callback_that_hangs_where_the_root_is_alone_is_named(way: str, tmp_path: Path) -> None:
     ended = train(tmp_path, duel(LONG, callbacks=[{"class": "hanging:HangingCallback", "options": {"way": way}}]))
     assert ended.code == 1, ended.err
@@ -117,7 +125,9 @@ def test_a_callback_that_hangs_where_the_root_is_alone_is_named(way: str, tmp_pa
     assert f"in {way}\n" in ended.err
 
 
-@pytest.mark.parametrize(("ranks", "transport"), [("7", "auto"), ("7", "mpi"), ("3", "auto")])
+@pytest.mark.parametrize(
+    ("ranks", "transport"), [("7", "auto"), pytest.param("7", "mpi", marks=pytest.mark.long), ("3", "auto")]
+)
 def test_cyclic_wait_is_reported_with_every_wait(ranks: str, transport: str, tmp_path: Path) -> None:
     ended = train(tmp_path, circle(transport=transport), "--ranks", ranks)
     assert_named(ended, "nothing has moved for ", "6 roles wait in a circle")
@@ -144,7 +154,9 @@ def test_hanging_role_on_another_node_is_named_with_its_stack(elsewhere: str, tm
     )
 
 
-@pytest.mark.parametrize("ranks", ["1", "3", "5"])
+@pytest.mark.parametrize(
+    "ranks", [pytest.param("1", marks=pytest.mark.long), "3", pytest.param("5", marks=pytest.mark.long)]
+)
 def test_slow_run_is_not_ended(ranks: str, tmp_path: Path) -> None:
     slow = {"seconds": 1.0, "often": 4}  # each call less than the limit, all of them more
     player = {"algorithm": "hanging:SlowPlayer", "options": slow}

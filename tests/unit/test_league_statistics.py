@@ -91,7 +91,7 @@ def test_better_policies_pass_the_gate_with_a_side_advantage() -> None:
     assert right >= count * 0.95 - 3 * (count * 0.05 * 0.95) ** 0.5
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_order_takes_a_quarter_of_a_round_robins_games() -> None:
     rng, count = np.random.default_rng(13), 24
     found = [

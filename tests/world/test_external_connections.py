@@ -35,7 +35,9 @@ def config(make: str, ticks: int, **kwargs: Any) -> dict[str, Any]:
 def test_clients_in_processes_of_their_own_play_a_run(tmp_path: Path) -> None:
     address = f"unix:{tmp_path / 'socket'}"
     clients = [client_process(address, name, 6) for name in ("one", "other")]
-    found = play(config("socket", 200, address=address, entities=entities_of(LINE)), tmp_path)
+    written = config("socket", 200, address=address, entities=entities_of(LINE))
+    written["envs"]["live"]["external"] = {"min_asking": 2, "max_delay_s": 240.0}  # no client plays the run alone
+    found = play(written, tmp_path)
     assert [process.communicate(timeout=60)[0] for process in clients] == ["over\n", "over\n"]
     assert len(found.episodes) > 20
     for line in found.episodes:

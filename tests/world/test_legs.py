@@ -219,7 +219,14 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+LONG = (
+    "maddpg and masac, teams",
+    "maddpg and masac, whose entities leave one by one",
+    "mappo and maddpg, workers that leave one by one",
+)
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, marks=[pytest.mark.long] * (case in LONG)) for case in CASES])
 def test_interrupted_run_equals_an_uninterrupted_one(case: str, tmp_path: Path) -> None:
     data = CASES[case]()
     whole = played_in(tmp_path / "whole", data)
