@@ -77,7 +77,7 @@ def arena(config: Mapping[str, Any], *, ranks: int | None = None, **watching: An
 
     Args:
         config: as in a YAML file; an environment whose kwargs have a `notes` of None gets the folder.
-        ranks: processes; None: as many as the plan needs.
+        ranks: processes; None: one for each role, unless the configuration says otherwise.
         watching: for `processes.run`.
 
     Raises:
@@ -90,6 +90,7 @@ def arena(config: Mapping[str, Any], *, ranks: int | None = None, **watching: An
         given.setdefault(
             "checkpoint_every", given["ticks"]
         )  # one leg, because each leg makes its own game with its own clock
+        given.setdefault("ranks", "one_per_role")  # by default several roles share a process
         (folder / "config.yaml").write_text(yaml.safe_dump(given))
         command = [sys.executable, "-m", "arena", "train", "config.yaml", "--run-dir", "run"]
         command += ["--ranks", str(ranks)] if ranks else []
