@@ -1,4 +1,4 @@
-"""The driver: the trainer's side of a link. It makes the first file, starts or awaits a program, and gives and takes."""
+"""The trainer's side of a link: makes the first file, starts or awaits a program, gives and takes."""
 
 from __future__ import annotations
 
@@ -413,7 +413,8 @@ def close_drivers(drivers: Sequence[Driver], *, polite: bool = True) -> None:
     if polite:
         deadline = time.monotonic() + max((driver.close_s for driver in open_drivers), default=0.0)
         wait = TurnWait()
-        while not all([driver._ask_to_close() for driver in open_drivers]) and time.monotonic() < deadline:
+        asked = open_drivers
+        while (asked := [driver for driver in asked if not driver._ask_to_close()]) and time.monotonic() < deadline:
             wait.pause()
     end_programs([driver._program for driver in open_drivers if driver._program is not None])
     for driver in open_drivers:

@@ -434,7 +434,8 @@ def pack_actions(spec: GroupSpec, n: int, actions: Any, masks: NDArray[np.bool_]
                     f"the forbidden choice {array[row, branch]} of branch {branch} in row {row}",
                     "a choice that the mask allows",
                 )
-    return array.astype(spec.action_dtype).tobytes()
+    packed: bytes = array.astype(spec.action_dtype).tobytes()
+    return packed
 
 
 def no_op_actions(spec: GroupSpec, rows: Rows) -> NDArray[Any]:

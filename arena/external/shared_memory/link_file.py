@@ -180,7 +180,7 @@ class LinkFile:
             NoRoom: there is no room, or there were too many changes.
             UnsafeFile: a file of that name is there.
         """
-        length, version, _, command, old_capacity, _ = layout.HEADER.unpack(self.read(0, layout.HEADER.size))
+        length, version, _, _, old_capacity, _ = layout.HEADER.unpack(self.read(0, layout.HEADER.size))
         count_at = layout.AREA_AT - 4 + old_capacity
         (count,) = _I32.unpack(self.read(count_at, 4))
         groups = self.read(count_at + 4, length - count_at - 4) + more

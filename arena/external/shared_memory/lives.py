@@ -15,7 +15,8 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space, Tuple
 from numpy.typing import NDArray
 
-from arena.external.interface import ExternalError
+from arena.errors import LayoutError, LinkError
+from arena.external.interface import Answers, ExternalError
 from arena.external.shared_memory.layout import GroupSpec, Rows, no_op_actions
 from arena.external.slots import Slots
 from arena.game.api import Interface
@@ -91,7 +92,7 @@ def _action_space(spec: GroupSpec, action_range: tuple[float, float]) -> Space[A
     if spec.branches is None:
         assert spec.continuous is not None, "a group has one of the two"
         return Box(*action_range, (spec.continuous,), np.float32)
-    return Discrete(spec.branches[0]) if len(spec.branches) == 1 else MultiDiscrete(spec.branches)
+    return Discrete(spec.branches[0]) if len(spec.branches) == 1 else MultiDiscrete(list(spec.branches))
 
 
 class Lives:
