@@ -73,12 +73,11 @@ class FakeSimulator:
             step = self._env.step(self._actions(answer, asked))
             self._owed += step.rewards
             ended = (step.terminated | step.truncated) & self._playing
-            ends = [
-                [self._row(step.frame, lane, entity, step.truncated[lane, entity]) for lane in np.flatnonzero(column)]
-                for entity, column in enumerate(ended.T)
-            ]
+            ends: list[list[tuple[Any, ...]]] = [[] for _ in self.specs]
+            for lane, entity in np.argwhere(ended).tolist():
+                ends[entity].append(self._row(step.frame, lane, entity, bool(step.truncated[lane, entity])))
             self._playing &= ~ended
-            over = ~self._playing.any(axis=1)
+            over: NDArray[np.bool_] = np.logical_not(self._playing.any(axis=1))
             frame = step.frame
             if over.any():
                 begun = self._env.reset(over)
@@ -108,7 +107,7 @@ class FakeSimulator:
         rows, asked = {}, []
         for entity, spec in enumerate(self.specs):
             asks = np.flatnonzero(frame.active[:, entity] & self._playing[:, entity])
-            found = ends[entity] + [self._row(frame, lane, entity, None) for lane in asks]
+            found = ends[entity] + [self._row(frame, lane, entity, None) for lane in asks.tolist()]
             asked.append(asks)
             if found:
                 ids, observations, rewards, done, max_step, masks = map(np.array, zip(*found, strict=True))

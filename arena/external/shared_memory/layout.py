@@ -540,7 +540,8 @@ def _blocks(group: GroupImage) -> Iterator[bytes]:
         array = np.asarray(array)
         if array.shape != (rows, *shape):
             raise ValueError(f"group {spec.name!r}: found shape {array.shape}, expected {(rows, *shape)}")
-        return array.astype(dtype).tobytes()
+        data: bytes = array.astype(dtype).tobytes()
+        return data
 
     for array, shape in zip(group.observations, spec.observations, strict=True):
         yield block(array, _F4, *shape)
