@@ -12,6 +12,15 @@ ArenaError
 ├── RunFailed            a run that `arena.train` has started has failed
 ├── ExportError          a step of `arena export` has failed
 ├── ProcessExited        a process of the run has exited by itself, which MPI does not report as a failure
+├── LinkError            the link to a simulator has failed (shared memory)
+│   ├── LayoutError      its file breaks the layout: byte, field, found, expected
+│   │   └── VersionError of another version
+│   ├── PeerGone         the program of the simulator has ended
+│   ├── PeerSilent       the other side has not handed over in time
+│   ├── PeerClosed       the other side has closed the link
+│   ├── UnsafeFile       a file or folder does not belong to this user alone
+│   ├── NoRoom           no space for a file, too many changes of file, or a message that may not be sent
+│   └── ActionError      actions do not fit their group
 └── RunStopped           another role failed; this role ends quietly
     └── PeerLost         a process of the run has died
 """
@@ -141,6 +150,94 @@ class ProcessExited(ArenaError):
     def __init__(self, message: str, ranks: Sequence[int] = ()) -> None:
         super().__init__(message)
         self.ranks = tuple(ranks)
+
+
+class LinkError(ArenaError):
+    """The link between a driver and a simulator, one file, has failed.
+
+    Args:
+        message: what has happened; `{simulator}` in it stands for the simulator.
+        source: the path of the file.
+
+    Attributes:
+        simulator: its number in the match; None outside of the arena.
+    """
+
+    simulator: int | None = None
+
+    def __init__(self, message: str, *, source: str = "") -> None:
+        super().__init__(message)
+        self.message, self.source = message, source
+
+    def __str__(self) -> str:
+        name = "the simulator" if self.simulator is None else f"simulator {self.simulator}"
+        if "{simulator}" in self.message:
+            return self.message.replace("{simulator}", name)
+        parts = ("" if self.simulator is None else name, self.source, self.message)
+        return ": ".join(part for part in parts if part)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), vars(self), self.args)
+
+
+def _rebuild(kind: type[LinkError], attributes: dict[str, object], args: tuple[object, ...]) -> LinkError:
+    error = kind.__new__(kind, *args)
+    vars(error).update(attributes)
+    return error
+
+
+class LayoutError(LinkError):
+    """A file of a link breaks the layout.
+
+    Args:
+        offset: of the field in the file, in bytes; in a list, of the element.
+        field: its name, such as `walker.n`.
+        found: the value in the file.
+        expected: what is allowed.
+        source: the path of the file.
+    """
+
+    def __init__(self, offset: int, field: str, found: object, expected: str, *, source: str = "") -> None:
+        super().__init__(f"byte {offset}: {field}: found {found}, expected {expected}", source=source)
+        self.offset, self.field, self.found, self.expected = offset, field, found, expected
+
+
+class VersionError(LayoutError):
+    """A file of a link has another version than 0."""
+
+
+class PeerGone(LinkError):
+    """The program of a simulator has ended; the message has its status or signal, and its last lines."""
+
+
+class PeerSilent(LinkError):
+    """The other side of a link has not handed over in time."""
+
+
+class PeerClosed(LinkError):
+    """The other side has closed the link."""
+
+
+class UnsafeFile(LinkError):
+    """A file or folder of a link does not belong to this user alone, or is not what it should be."""
+
+
+class NoRoom(LinkError):
+    """There is no space for a file, it has changed too often, or a message may not be sent."""
+
+
+class ActionError(LinkError):
+    """Actions do not fit their group.
+
+    Args:
+        group: its name.
+        found: what was given.
+        expected: what is allowed.
+    """
+
+    def __init__(self, group: str, found: object, expected: str) -> None:
+        super().__init__(f"actions of group {group!r}: found {found}, expected {expected}")
+        self.group, self.found, self.expected = group, found, expected
 
 
 class RunStopped(ArenaError):

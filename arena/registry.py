@@ -43,6 +43,9 @@ ENVIRONMENTS: dict[str, Entry] = {
 
 EXTERNAL: dict[str, Entry] = {
     "socket": Entry("arena.external.socket:SocketGames", "games that ask over TCP or a Unix socket, in any language"),
+    "shared_memory": Entry(
+        "arena.external.shared_memory.games:SharedMemoryGames", "simulators in any language that share a file"
+    ),
     "http": Entry("arena.external.http:HttpGames", "games that call a server, POST /step", "uvicorn", "http"),
 }
 """Kinds of connections to external games, which stand under `make` as environments do."""

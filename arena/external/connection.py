@@ -8,7 +8,8 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
@@ -44,6 +45,7 @@ class Connection:
         make: makes the games.
         match: its lanes are the slots.
         seed: of the match's first lane.
+        logs: the folder for the output of programs; None: it is not kept.
 
     Attributes:
         games: taking games.
@@ -56,8 +58,10 @@ class Connection:
         Exception: as raised by `make` and `ExternalGames.open`.
     """
 
-    def __init__(self, make: Callable[[], ExternalGames], match: MatchPlan, seed: int) -> None:
-        self._make, self._match, self._seed = make, match, seed
+    def __init__(
+        self, make: Callable[[], ExternalGames], match: MatchPlan, seed: int, logs: Path | None = None
+    ) -> None:
+        self._make, self._match, self._seed, self._logs = make, match, seed, logs
         self._rules = match.external or TickRules()
         self.bell: Callable[[], None] = lambda: None
         self.finished: list[Game] = []
@@ -75,8 +79,16 @@ class Connection:
             games.rules = self._rules
         if hasattr(games, "policies"):
             games.policies = policies_of(self._match, games.interface)
+        if hasattr(games, "log"):
+            games.log = self._log_of
         games.open(self._match.lanes, lambda: self.bell())
         return games
+
+    def _log_of(self, program: int) -> IO[bytes] | None:
+        """Opens the file for the output of a program."""
+        if self._logs is None:
+            return None
+        return (self._logs / f"simulator-{self._match.match}-{program}.log").open("a+b")
 
     def place(self, kind: str) -> ExternalPlace:
         """The match's entry in `external.json`."""

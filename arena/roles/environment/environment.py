@@ -95,7 +95,7 @@ class Environment:
         if connection is None:
             seed = run.environment_seed(match, 0)
             with constructor_errors_reported(match):
-                connection = Connection(lambda: external_games(match), match, seed)
+                connection = Connection(lambda: external_games(match), match, seed, run.folder.logs)
             memory.connections[match.match] = connection
             self._endpoint.send(0, Tag.TO_ROOT, pack(Listening(connection.place(kind))))
         return connection

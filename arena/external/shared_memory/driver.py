@@ -1,0 +1,421 @@
+"""The trainer's side of a link: makes the first file, starts or awaits a program, gives and takes."""
+
+from __future__ import annotations
+
+import sys
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+from numpy.typing import NDArray
+
+from arena.errors import ActionError, LinkError, NoRoom, PeerClosed, PeerGone, PeerSilent, ProtocolError, UnsafeFile
+from arena.external.shared_memory import files, layout
+from arena.external.shared_memory.keeper import LINK_VARIABLE, keeper
+from arena.external.shared_memory.layout import Command, GroupSpec, Rows
+from arena.external.shared_memory.link_file import DRIVER, SIMULATOR, LinkFile
+from arena.external.shared_memory.program import Program, end_programs
+from arena.external.shared_memory.turn_wait import TurnWait
+
+PROFILES = ("published", "release-0.2")
+_CAPACITIES = {"published": 4, "release-0.2": 65536}
+_LOOK_S = 0.05  # between two looks at the program
+
+
+class Driver:
+    """A link to one simulator; a context manager.
+
+    `reset` and `step` wait for the simulator; `give` and `poll` do the same without waiting.
+
+    Args:
+        command: the program and its arguments; `{memory_path}` and `{python}` in them are replaced. Without the former
+            `--memory-path PATH` is added.
+        attach: instead of `command`, the name under which a program looks that is started by hand; `default` is what
+            programs of the published package use.
+        profile: `published`, or `release-0.2` for programs of that release.
+        side_channel_bytes: of the first file's message area and its length; None: 4, or 65,536 in release 0.2.
+        messages: sent with the first reset.
+        start_s: seconds until the first hand-over of a program that was started.
+        step_s: seconds until any other one.
+        close_s: seconds for the program to end after it was told to.
+        folder: where the folder of the link is made; None: in shared memory, or among temporary files.
+        cwd: of the program; None: the current folder.
+        environment: variables added to those of this process.
+        output: where the program's output goes; None: it is kept for the last lines in errors.
+
+    Attributes:
+        handovers: of the simulator.
+        changes: of the file.
+
+    Raises:
+        ValueError: both or none of `command` and `attach`, or an unknown profile.
+        UnsafeFile, NoRoom: the first file cannot be made.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str] | None = None,
+        *,
+        attach: str | None = None,
+        profile: str = "published",
+        side_channel_bytes: int | None = None,
+        messages: Iterable[tuple[uuid.UUID, bytes]] = (),
+        start_s: float = 60.0,
+        step_s: float = 30.0,
+        close_s: float = 5.0,
+        folder: str | Path | None = None,
+        cwd: str | Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        output: IO[bytes] | None = None,
+    ) -> None:
+        if (command is None) == (attach is None):
+            raise ValueError("exactly one of `command` and `attach` is needed")
+        if profile not in PROFILES:
+            raise ValueError(f"profile {profile!r}; known: {', '.join(PROFILES)}")
+        self._command, self._output, self._cwd, self._environment = command, output, cwd, environment
+        self._start_s, self._step_s, self.close_s = start_s, step_s, close_s
+        self._old_release = profile == "release-0.2"
+        self._program: Program | None = None
+        self._outgoing = list(messages)
+        self._received: list[tuple[uuid.UUID, bytes]] = []
+        self._rows: dict[str, Rows] | None = None  # of the newest hand-over, while it is the driver's turn
+        self._begun = self._greeted = self._closed = False
+        self._wait = TurnWait()
+        self._taken_at = self._looked_at = 0.0
+        self.handovers = self.changes = self.starts = 0
+        self.simulator_s = self.driver_s = 0.0
+        self._given_at = 0.0
+        capacity = side_channel_bytes or _CAPACITIES[profile]
+        self._folder: files.LinkFolder | None = None
+        if attach is None:
+            self._folder = files.LinkFolder(None if folder is None else Path(folder))
+            first = self._folder.first
+        else:
+            first = files.attach_path(attach)
+            files.remove_unused(first)
+        self._first = first
+        try:
+            self._file = LinkFile.make(first, capacity, masks_at_max_step=self._old_release)
+        except BaseException:
+            if self._folder is not None:
+                self._folder.remove()
+            raise
+        if attach is not None and not files.lock(self._file.descriptor):
+            raise UnsafeFile("another driver uses this file", source=str(first))
+        keeper.add(first, None if self._folder is None else self._folder.path)
+        if attach is not None:
+            self._begin()
+
+    @property
+    def path(self) -> Path:
+        """Of the file that is in use."""
+        return self._file.path
+
+    @property
+    def pid(self) -> int | None:
+        """Of the program, if it was started."""
+        return None if self._program is None else self._program.pid
+
+    @property
+    def groups(self) -> Mapping[str, GroupSpec]:
+        """The groups that are registered so far."""
+        return {name: group.spec for name, group in self._file.groups.items()}
+
+    @property
+    def bytes_moved(self) -> tuple[int, int]:
+        """Bytes read and written."""
+        return self._file.bytes_read, self._file.bytes_written
+
+    @property
+    def has_turn(self) -> bool:
+        """Whether a hand-over has come that was not given back."""
+        return self._rows is not None
+
+    def offset_of(self, group: str, field: str, element: int) -> int:
+        """The offset in the file of an element, all of which have four bytes or, of flags, one."""
+        width = 1 if field in ("done", "max_step", "mask") else 4
+        return self._file.groups[group].offsets[field] + width * element
+
+    # ------------------------------------------------------------------------------------------------- with waiting
+
+    def reset(self) -> dict[str, Rows]:
+        """Resets the simulator, started first if it has not been; returns the rows of its next hand-over.
+
+        Raises:
+            LinkError: the link has failed; which error says how.
+        """
+        if self._begun:
+            self.give(reset=True)
+        else:
+            self._begin()
+        return self._await()
+
+    def step(self, actions: Mapping[str, NDArray[Any]]) -> dict[str, Rows]:
+        """Gives actions and returns the rows of the next hand-over.
+
+        Args:
+            actions: [n, A] for each group with rows.
+
+        Raises:
+            ActionError: they do not fit; nothing was written.
+            ProtocolError: there is no hand-over to answer.
+            LinkError: as `reset`.
+        """
+        self.give(actions)
+        return self._await()
+
+    def _await(self) -> dict[str, Rows]:
+        while True:
+            rows = self.poll()
+            if rows is not None:
+                return rows
+            self._wait.pause()
+
+    # ---------------------------------------------------------------------------------------------- without waiting
+
+    def give(self, actions: Mapping[str, NDArray[Any]] | None = None, *, reset: bool = False) -> None:
+        """Hands the turn over.
+
+        Args:
+            actions: as of `step`; None: zeros, and of a branch the first choice that is allowed.
+            reset: whether the simulator is reset.
+
+        Raises:
+            ActionError, ProtocolError: as `step`.
+            NoRoom: a message does not fit, and the file cannot be changed.
+        """
+        if not self._begun and reset and actions is None:
+            self._begin()
+            return
+        if self._rows is None:
+            raise ProtocolError("there is no hand-over to answer: it is the simulator's turn")
+        packed = self._packed(self._rows, actions)
+        for name, data in packed.items():
+            self._file.write(self._file.groups[name].offsets["action"], data)
+        self._hand_over(Command.RESET if reset else Command.STEP)
+
+    def poll(self) -> dict[str, Rows] | None:
+        """The rows of a hand-over that has come since the last `give`; None: not yet.
+
+        Raises:
+            LinkError: as `reset`.
+        """
+        if self._rows is not None or not self._begun:
+            self._look_at_program()
+            return None
+        while self._file.turn == DRIVER:
+            rows = self._take()
+            if rows is not None:
+                return rows
+        self._look_at_program()
+        limit = self._step_s if self.handovers else self._start_s
+        waits_for_person = self._command is None and not self.handovers
+        if self._wait.look() > limit and not waits_for_person:
+            raise self._silent(limit)
+        return None
+
+    def pause_s(self) -> float:
+        """Seconds until the next look at the turn; 0.0: as soon as other threads and processes have run."""
+        return self._wait.pause_s()
+
+    def stand_still(self) -> None:
+        """Time since the last look is not counted: `poll` was not called, for reasons of the caller's own."""
+        self._wait.skip()
+
+    def send(self, guid: uuid.UUID, data: bytes) -> None:
+        """Sends a message with the next give."""
+        self._outgoing.append((guid, bytes(data)))
+
+    def received(self) -> list[tuple[uuid.UUID, bytes]]:
+        """The messages that have come since the last call."""
+        found, self._received = self._received, []
+        return found
+
+    # ------------------------------------------------------------------------------------------------------- inside
+
+    def _begin(self) -> None:
+        """Gives the first turn, and then starts the program: it finds its turn when it opens the file."""
+        self._begun = True
+        if self._old_release:
+            self._file.give(Command.STEP, SIMULATOR)  # a greeting; the reset follows when it was answered
+        else:
+            self._hand_over(Command.RESET)
+        if self._command is not None:
+            self._program = self._start_program(self._command)
+        self._wait, self._given_at = TurnWait(), time.monotonic()
+
+    def _start_program(self, command: Sequence[str]) -> Program:
+        path = str(self._first)
+        filled = [part.replace("{memory_path}", path).replace("{python}", sys.executable) for part in command]
+        if not any("{memory_path}" in part for part in command):
+            filled += ["--memory-path", path]
+        environment = {**(self._environment or {}), LINK_VARIABLE: path}
+        try:
+            return Program(filled, output=self._output, cwd=self._cwd, environment=environment)
+        except OSError as error:
+            raise PeerGone(f"{{simulator}} cannot be started: {filled[0]}: {error.strerror}") from error
+
+    def _hand_over(self, command: Command) -> None:
+        messages = layout.join_messages(self._outgoing)
+        if len(messages) > self._file.room():
+            if self._old_release and self._file.groups:
+                raise NoRoom(
+                    f"{len(messages)} bytes of messages do not fit, and programs of release 0.2 do not follow a change "
+                    "of file once a group is registered: raise `side_channel_bytes`",
+                    source=str(self.path),
+                )
+            self._file = self._file.replace(2 * len(messages) + 20, DRIVER)
+            self.changes += 1
+        self._file.give(command, SIMULATOR, messages)
+        self._outgoing.clear()
+        now = time.monotonic()
+        self.driver_s += now - self._taken_at if self._taken_at else 0.0
+        self._rows, self._given_at, self._wait = None, now, TurnWait()
+
+    def _take(self) -> dict[str, Rows] | None:
+        """Takes the turn; None: the simulator has changed the file, and goes on in the next one."""
+        command, messages = self._file.take(from_simulator=self._greeted or not self._old_release)
+        self._received += messages
+        if command is Command.CHANGE_FILE:
+            self._file = self._file.follow()
+            self.changes += 1
+            if self._command is None:
+                files.lock(self._file.descriptor)
+            return None
+        if command is Command.CLOSE:
+            self._file.remove()
+            raise PeerClosed(f"{{simulator}}{self._number()} has closed the link after {self.handovers} hand-overs")
+        rows = self._file.rows()
+        now = time.monotonic()
+        self.simulator_s += now - self._given_at
+        self._taken_at = now
+        if self._old_release and not self._greeted:  # what comes with the greeting is not played
+            self._greeted, self._rows = True, rows
+            self._hand_over(Command.RESET)
+            return None
+        self.handovers += 1
+        self._rows = rows
+        return rows
+
+    def _packed(self, rows: Mapping[str, Rows], actions: Mapping[str, Any] | None) -> dict[str, bytes]:
+        if actions is None:
+            actions = {name: layout.no_op_actions(self._file.groups[name].spec, some) for name, some in rows.items()}
+        for name in actions:
+            if name not in rows:
+                raise ActionError(name, "actions", f"none: groups with rows are {', '.join(rows) or 'none'}")
+        packed = {}
+        for name, some in rows.items():
+            if name not in actions:
+                raise ActionError(name, "no actions", f"{len(some.ids)} rows of them")
+            packed[name] = layout.pack_actions(self._file.groups[name].spec, len(some.ids), actions[name])
+        return packed
+
+    def _look_at_program(self) -> None:
+        """Raises `PeerGone` if the program has ended, unless its last hand-over is still to be taken."""
+        now = time.monotonic()
+        if self._program is None or now - self._looked_at < _LOOK_S:
+            return
+        self._looked_at = now
+        ending = self._program.ending()
+        if not ending:
+            self._program.limit_output()
+            return
+        if self._rows is None and self._file.turn == DRIVER:
+            return
+        waited = ""
+        if self._rows is not None:
+            waited = f", after it had waited {now - self._taken_at:.0f} s for its turn"
+        words = f"{{simulator}}{self._number()} {ending} after {self.handovers} hand-overs{waited}"
+        raise PeerGone(words + self._last_lines(), source=str(self.path))
+
+    def _silent(self, limit: float) -> PeerSilent:
+        state = "" if self._program is None else f"; the program is {self._program.state()}"
+        what = (
+            f"has not handed over for {limit:g} s"
+            if self.handovers
+            else f"has not answered since it was started, {limit:g} s ago"
+        )
+        words = (
+            f"{{simulator}}{self._number()} {what}: {self.path}, turn {self._file.turn}, command {self._file.command}, "
+            f"{self.handovers} hand-overs{state}"
+        )
+        return PeerSilent(words + self._last_lines(), source=str(self.path))
+
+    def _number(self) -> str:
+        return "" if self.pid is None else f" (pid {self.pid})"
+
+    def _last_lines(self) -> str:
+        lines = "" if self._program is None else self._program.last_lines()
+        return "".join(f"\n  | {line}" for line in lines.splitlines())
+
+    @property
+    def seconds_since_taken(self) -> float:
+        """Seconds for which the simulator has waited for its turn; 0 if it has it."""
+        return 0.0 if self._rows is None else time.monotonic() - self._taken_at
+
+    # -------------------------------------------------------------------------------------------------------- the end
+
+    def close(self) -> None:
+        """Closes the link: the program is told to end, and ended if it does not; all files are removed."""
+        close_drivers([self])
+
+    def abandon(self) -> None:
+        """Ends the program at once; all files are removed."""
+        close_drivers([self], polite=False)
+
+    def __enter__(self) -> Driver:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _ask_to_close(self) -> bool:
+        """Gives the command to close once the turn allows it; whether nothing is left to wait for."""
+        if self._program is None and not (self._begun and self.handovers):
+            return True  # no simulator has ever come
+        if self._program is not None and self._program.ending():
+            return True
+        try:
+            if not self._asked and self._file.turn == DRIVER:
+                self._file.give(Command.CLOSE, SIMULATOR)
+                self._asked = True
+            elif self._asked and self._program is None:
+                return self._file.turn == DRIVER
+        except LinkError:
+            return True  # the file is broken: the program is ended by signals
+        return False
+
+    _asked = False
+
+    def _clean_up(self) -> None:
+        self._closed = True
+        for path in files.files_of(self._first):
+            path.unlink(missing_ok=True)
+        if self._folder is not None:
+            self._folder.remove()
+        self._file.close()
+        keeper.remove(self._first)
+
+
+def close_drivers(drivers: Sequence[Driver], *, polite: bool = True) -> None:
+    """Closes links together: at most the longest `close_s`, and three seconds for programs that do not end.
+
+    Args:
+        drivers: those that are closed already are left out.
+        polite: whether the programs are told to end first.
+    """
+    open_drivers = [driver for driver in drivers if not driver._closed]
+    if polite:
+        deadline = time.monotonic() + max((driver.close_s for driver in open_drivers), default=0.0)
+        wait = TurnWait()
+        asked = open_drivers
+        while (asked := [driver for driver in asked if not driver._ask_to_close()]) and time.monotonic() < deadline:
+            wait.pause()
+    end_programs([driver._program for driver in open_drivers if driver._program is not None])
+    for driver in open_drivers:
+        driver._clean_up()

@@ -1,0 +1,209 @@
+"""The files of a link: private folders, files that are made exclusively, and checks of the files that a peer has made.
+
+A driver that starts its program has a folder of its own, `<folder>/mpi-policy-arena-<uid>/<20 random letters>/`. An
+advisory lock on it (`flock`) says that its driver lives; folders without a lock are removed when the next link is made.
+A driver that waits for a program shares the folder `ml-agents` with other drivers, and locks its files instead.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import shutil
+import stat
+import string
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from arena.errors import NoRoom, UnsafeFile
+
+SHARED_MEMORY = Path("/dev/shm")
+_LEAST_ROOM = 64 * 2**20  # bytes
+_NAME_LENGTH = 20
+_SAFE = os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+def default_folder() -> Path:
+    """Where files are made: in shared memory if it is writable and has 64 MiB free, else among temporary files."""
+    with suppress(OSError):
+        if os.access(SHARED_MEMORY, os.W_OK) and shutil.disk_usage(SHARED_MEMORY).free >= _LEAST_ROOM:
+            return SHARED_MEMORY
+    return Path(tempfile.gettempdir())
+
+
+class LinkFolder:
+    """The folder of one link, with a lock.
+
+    Args:
+        parent: where it is made; None: `default_folder()`.
+
+    Attributes:
+        path: of the folder.
+        first: the path of the first file, which is not made yet.
+
+    Raises:
+        UnsafeFile: a folder on the way is not this user's alone.
+        NoRoom: the file system is full.
+    """
+
+    def __init__(self, parent: Path | None = None) -> None:
+        outer = private_folder((parent or default_folder()).absolute() / f"mpi-policy-arena-{os.getuid()}")
+        guard = os.open(outer, os.O_RDONLY | os.O_DIRECTORY | _SAFE)
+        try:
+            fcntl.flock(guard, fcntl.LOCK_EX)  # else another driver takes the new folder for a leftover
+            _remove_leftovers(outer)
+            self.path = private_folder(outer / _random_name())
+            self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | _SAFE)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+        finally:
+            os.close(guard)
+        self.first = self.path / _random_name()
+
+    def remove(self) -> None:
+        """Removes the folder and what is in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
+
+
+def private_folder(path: Path, *, others_may_read: bool = False) -> Path:
+    """A folder of this user, made if it is missing; returns its path.
+
+    Args:
+        path: of the folder.
+        others_may_read: whether a folder is accepted that other users may read, but not write.
+
+    Raises:
+        UnsafeFile: it belongs to another user, or is not a folder, or other users may access it.
+        NoRoom: it cannot be made.
+    """
+    with suppress(FileExistsError):
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:
+            raise
+        except OSError as error:
+            raise NoRoom(f"the folder cannot be made: {error.strerror}", source=str(path)) from error
+    found = os.lstat(path)
+    if not stat.S_ISDIR(found.st_mode):
+        raise UnsafeFile("this is not a folder", source=str(path))
+    if found.st_uid != os.getuid():
+        raise UnsafeFile(f"the folder belongs to user {found.st_uid}, not to {os.getuid()}", source=str(path))
+    if found.st_mode & (0o022 if others_may_read else 0o077):
+        what = "write to" if others_may_read else "access"
+        raise UnsafeFile(f"other users may {what} the folder (mode {found.st_mode & 0o777:o})", source=str(path))
+    return path
+
+
+def _remove_leftovers(outer: Path) -> None:
+    for inner in outer.iterdir():
+        try:
+            lock = os.open(inner, os.O_RDONLY | os.O_DIRECTORY | _SAFE)
+        except OSError:  # a file, or a folder that is being removed
+            continue
+        with suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(inner, ignore_errors=True)
+        os.close(lock)
+
+
+def _random_name() -> str:
+    return "".join(random.SystemRandom().choices(string.ascii_letters, k=_NAME_LENGTH))
+
+
+def make_file(path: Path, nbytes: int) -> int:
+    """Makes a file of zeros for this user alone, with its room reserved; returns its descriptor.
+
+    Raises:
+        UnsafeFile: a file of this name is there.
+        NoRoom: the file system has no room for it.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _SAFE, 0o600)
+    except FileExistsError as error:
+        raise UnsafeFile("a file of this name is there already", source=str(path)) from error
+    except OSError as error:
+        raise NoRoom(f"the file cannot be made: {error.strerror}", source=str(path)) from error
+    try:
+        os.posix_fallocate(descriptor, 0, nbytes)  # else a full disk would be a signal (SIGBUS) in the peer, later
+    except OSError as error:
+        os.close(descriptor)
+        os.unlink(path)
+        free = shutil.disk_usage(path.parent).free
+        message = f"no room for {nbytes:,} bytes ({error.strerror}); {free:,} are free: set `folder` to another place"
+        raise NoRoom(message, source=str(path)) from error
+    return descriptor
+
+
+def open_file(path: Path) -> int:
+    """Opens a file that the peer has made; returns its descriptor. Nothing is written.
+
+    Raises:
+        UnsafeFile: it is not there, or is no regular file of this user with a single name.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | _SAFE)
+    except FileNotFoundError as error:
+        raise UnsafeFile("there is no such file", source=str(path)) from error
+    except OSError as error:
+        what = "this is a symbolic link" if path.is_symlink() else f"the file cannot be opened: {error.strerror}"
+        raise UnsafeFile(what, source=str(path)) from error
+    try:
+        _check_own_file(os.fstat(descriptor), path)
+    except UnsafeFile:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _check_own_file(found: os.stat_result, path: Path) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise UnsafeFile("this is not a regular file", source=str(path))
+    if found.st_uid != os.getuid():
+        raise UnsafeFile(f"the file belongs to user {found.st_uid}, not to {os.getuid()}", source=str(path))
+    if found.st_nlink != 1:
+        raise UnsafeFile(f"the file has {found.st_nlink} names (hard links)", source=str(path))
+
+
+def attach_path(name: str) -> Path:
+    """The path at which a program looks that is started by hand; makes the folder.
+
+    Args:
+        name: `default`, where programs of the published package look, or another name.
+
+    Raises:
+        UnsafeFile: the folder is another user's, or other users may write to it.
+    """
+    return private_folder(Path(tempfile.gettempdir()).absolute() / "ml-agents", others_may_read=True) / name
+
+
+def remove_unused(first: Path) -> None:
+    """Removes the files of an earlier link that has ended.
+
+    Raises:
+        UnsafeFile: a driver or simulator uses them, or they are not this user's.
+    """
+    for path in files_of(first):
+        descriptor = open_file(path)
+        try:
+            if not lock(descriptor):
+                raise UnsafeFile("another driver uses this file; give `attach` another name", source=str(path))
+            path.unlink()
+        finally:
+            os.close(descriptor)
+
+
+def files_of(first: Path) -> list[Path]:
+    """The files of a link that are there: each is named like the one before it, with `_` behind."""
+    names = (path for path in first.parent.iterdir() if path.name.startswith(first.name))
+    return sorted(path for path in names if not path.name.removeprefix(first.name).strip("_"))
+
+
+def lock(descriptor: int) -> bool:
+    """Locks a file until its descriptor is closed; False: another process has locked it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,316 @@
+"""External simulators that share a file with the environment: `make: shared_memory`."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import IO, Any
+
+import numpy as np
+
+from arena.errors import ConfigError, LinkError, PeerGone
+from arena.external.interface import Answers
+from arena.external.shared_memory.driver import Driver, close_drivers
+from arena.external.shared_memory.layout import GroupSpec, Rows
+from arena.external.shared_memory.lives import AskedRows, Lives, interface_of_groups
+from arena.external.shared_memory.messages import Channel, Reported, initial_messages, property_message
+from arena.external.shared_memory.settings import Settings
+from arena.external.shared_memory.turn_wait import TurnWait
+from arena.external.slots import Slots
+from arena.game.api import Interface
+from arena.plan.plan import TickRules
+
+_log = logging.getLogger(__name__)
+
+_LEARNT_HANDOVERS = 64  # with rows, after which the groups that are registered are the interface
+_LOOK_S = 0.25  # between two looks at programs that wait for their turn
+_PATIENCE_S = 25.0  # a program that waited for its turn for longer may have given up: published ones do after 30 s
+_MOST_GIVEN_UP, _WINDOW_S = 5, 600.0
+_SEEDS = 2**24  # of `seed_property`: whole numbers that a float keeps
+
+
+class SharedMemoryGames:
+    """The agents of external simulators; see `ExternalGames`. The arguments are those of `Settings`.
+
+    Attributes:
+        rules: of the match; nothing of them is used here.
+        log: opens the file for the output of a simulator, by its number; None: the output is not kept.
+
+    Raises:
+        ConfigError: an argument is wrong, or the interface cannot be learnt.
+    """
+
+    closed_loop = True
+    exhausted = False
+
+    def __init__(self, *, copy: int = 0, **kwargs: Any) -> None:
+        self.settings = settings = Settings.of(kwargs, copy)
+        self.rules = TickRules()
+        self.log: Callable[[int], IO[bytes] | None] = lambda number: None
+        self.address = ""
+        self._entropy = 0
+        groups = settings.groups or self._learn_groups()
+        for name in settings.split:
+            if name not in {spec.name for spec in groups}:
+                known = ", ".join(spec.name for spec in groups)
+                raise ConfigError(f"there is no group {name!r}; there are {known}", path="split")
+        self.interface: Interface = interface_of_groups(groups, settings.split, settings.action_range)
+        self._groups = {spec.name: spec for spec in groups}
+        self._lives = Lives(groups, settings.split, settings.unseen)
+        self._simulators = [_Simulator(number) for number in range(settings.simulators)]
+        self._closed = False
+
+    def seed(self, entropy: int) -> None:
+        """The seed of the match's first lane, of which those of the simulators are made."""
+        self._entropy = entropy
+
+    def open(self, slots: int, ring: Callable[[], None]) -> None:
+        """Starts all programs and waits until each has handed over once; for a program started by hand, it does not.
+
+        Raises:
+            ConfigError: one cannot be started, or breaks the rules.
+        """
+        try:
+            for simulator in self._simulators:
+                simulator.driver = self._start(simulator)
+            if self.settings.command is not None:
+                self._await_first_rows()
+        except LinkError as error:
+            self.close("failed")
+            raise ConfigError(str(error)) from error
+        drivers = [simulator.driver for simulator in self._simulators if simulator.driver is not None]
+        if self.settings.attach is not None:
+            self.address = str(drivers[0].path)
+        else:
+            self.address = "pid " + ", ".join(str(driver.pid) for driver in drivers)
+
+    def _await_first_rows(self) -> None:
+        wait = TurnWait()
+        waiting = list(self._simulators)
+        while True:
+            for simulator in waiting:
+                with _numbered(simulator):
+                    simulator.rows = simulator.link.poll()
+            waiting = [simulator for simulator in waiting if simulator.rows is None]
+            if not waiting:
+                return
+            wait.pause()
+
+    def poll(self, table: Slots) -> float | None:
+        """Tells the table what has been handed over.
+
+        Raises:
+            LinkError: a simulator has failed, more often than `restarts` allows.
+        """
+        for simulator in self._simulators:
+            try:
+                with _numbered(simulator):
+                    self._advance(simulator, table)
+            except LinkError as error:
+                self._restart(simulator, table, error)
+        computing = [simulator.link for simulator in self._simulators if simulator.asked is None]
+        if not computing:
+            table.complete()
+            return _LOOK_S
+        return min(min(driver.pause_s() for driver in computing), _LOOK_S)
+
+    def _advance(self, simulator: _Simulator, table: Slots) -> None:
+        driver = simulator.link
+        if simulator.asked is not None:
+            driver.poll()  # looks whether the program lives
+            if not simulator.waiting:  # all that waited were dropped
+                self._give(simulator, None)
+            return
+        rows, simulator.rows = simulator.rows, None
+        if rows is None:
+            rows = driver.poll()
+            if rows is None:
+                return
+        self._check_groups(driver.groups)
+        self._hear(simulator)
+        simulator.asked = self._lives.tell(table, simulator.number, rows, driver.offset_of)
+        for asked in simulator.asked.values():
+            for slots in asked.slots.values():
+                simulator.waiting.update(slots.tolist())
+        if not simulator.waiting:
+            self._give(simulator, None)
+
+    def answer(self, actions: Answers) -> None:
+        """Gives the actions to the simulators that wait for them."""
+        for simulator in self._simulators:
+            if simulator.asked is not None:
+                with _numbered(simulator):
+                    self._give(simulator, actions)
+
+    def _give(self, simulator: _Simulator, actions: Answers | None) -> None:
+        asked, simulator.asked = simulator.asked, None
+        simulator.waiting.clear()
+        driver = simulator.link
+        for channel in simulator.channels:
+            for data in channel.outgoing():
+                driver.send(channel.guid, data)
+        driver.give(None if actions is None else self._lives.actions(asked or {}, actions))
+
+    def drop(self, slot: int, reason: str) -> None:
+        """Gives an agent up: it does nothing until its life ends."""
+        self._lives.drop(slot)
+        for simulator in self._simulators:
+            simulator.waiting.discard(slot)
+
+    def pause(self, on: bool) -> None:
+        """The simulators keep waiting; limits of time stand still."""
+        if not on:
+            for simulator in self._simulators:
+                if simulator.driver is not None:
+                    simulator.driver.stand_still()
+
+    def close(self, reason: str) -> None:
+        """Ends all programs, and removes all files."""
+        close_drivers([simulator.driver for simulator in self._simulators if simulator.driver is not None])
+        for simulator in self._simulators:
+            simulator.close_output()
+
+    # ------------------------------------------------------------------------------------------------------- inside
+
+    def _start(self, simulator: _Simulator) -> Driver:
+        settings = self.settings
+        sequence = np.random.SeedSequence((self._entropy, simulator.number, simulator.starts))
+        seed = int(sequence.generate_state(1)[0])
+        simulator.starts += 1
+        simulator.channels = [channel() for channel in settings.channels]
+        simulator.reported = Reported()
+        if simulator.output is None:
+            simulator.output = self.log(simulator.number)
+        messages = list(initial_messages(settings.engine, settings.properties, {}))
+        if settings.seed_property is not None:
+            messages.append(property_message(settings.seed_property, float(seed % _SEEDS)))
+        messages += initial_messages({}, {}, settings.parameters)
+        messages += [(channel.guid, data) for channel in simulator.channels for data in channel.outgoing()]
+        driver = settings.driver(simulator.number, seed, messages, simulator.output)
+        if settings.command is not None:
+            driver.give(reset=True)
+        return driver
+
+    def _learn_groups(self) -> tuple[GroupSpec, ...]:
+        """Starts one simulator, and takes the groups that it registers in its first hand-overs."""
+        number = 0
+        try:
+            with self.settings.driver(
+                0,
+                0,
+                list(initial_messages(self.settings.engine, self.settings.properties, self.settings.parameters)),
+                None,
+            ) as driver:
+                rows = driver.reset()
+                while True:
+                    number += bool(rows)
+                    if number >= _LEARNT_HANDOVERS:
+                        break
+                    driver.give()
+                    rows = driver._await()
+                return tuple(driver.groups.values())
+        except LinkError as error:
+            raise ConfigError(str(error), path="command") from error
+
+    def _check_groups(self, groups: Mapping[str, GroupSpec]) -> None:
+        if groups.items() <= self._groups.items():
+            return
+        for name, spec in groups.items():
+            expected = self._groups.get(name)
+            if expected is None:
+                known = ", ".join(self._groups)
+                raise LinkError(f"a group {name!r} was registered, but `groups` has {known}: name it there")
+            for words, found, wanted in (
+                ("agents", spec.agents, expected.agents),
+                ("observations", list(map(list, spec.observations)), list(map(list, expected.observations))),
+                ("continuous actions", spec.continuous, expected.continuous),
+                ("branches", spec.branches, expected.branches),
+            ):
+                if found != wanted:
+                    raise LinkError(f"group {name} has {found} {words}, the configuration says {wanted}")
+
+    def _hear(self, simulator: _Simulator) -> None:
+        for guid, data in simulator.link.received():
+            channel = next((channel for channel in simulator.channels if channel.guid == guid), None)
+            if channel is not None:
+                channel.receive(data)
+            elif not simulator.reported.hear((guid, data)):
+                simulator.reported.unknown += 1
+                if guid not in simulator.unknown:
+                    simulator.unknown.add(guid)
+                    _log.warning("simulator %d sends messages of an unknown channel, %s", simulator.number, guid)
+
+    def _restart(self, simulator: _Simulator, table: Slots, error: LinkError) -> None:
+        """Starts a simulator again that has failed.
+
+        Raises:
+            LinkError: the error, if it has failed too often.
+        """
+        driver = simulator.link
+        waited = driver.seconds_since_taken
+        given_up = isinstance(error, PeerGone) and waited > _PATIENCE_S
+        times, most = (simulator.given_up, _MOST_GIVEN_UP) if given_up else (simulator.failed, self.settings.restarts)
+        now = time.monotonic()
+        while times and now - times[0] >= _WINDOW_S:
+            times.popleft()
+        if len(times) >= most:
+            raise error
+        times.append(now)
+        driver.abandon()
+        self._lives.lose(table, simulator.number)
+        simulator.asked, simulator.rows = None, None
+        simulator.waiting.clear()
+        simulator.driver = self._start(simulator)
+        if given_up:
+            _log.warning(
+                "simulator %d gave up after %.0f s without its turn: it was started again", simulator.number, waited
+            )
+        else:
+            _log.warning("%s; it was started again", error)
+
+
+class _Simulator:
+    """One simulator of a match."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.driver: Driver | None = None
+        self.rows: dict[str, Rows] | None = None  # that have come, and were not told
+        self.asked: dict[str, AskedRows] | None = None  # what waits for actions
+        self.waiting: set[int] = set()  # slots of these
+        self.starts = 0
+        self.failed: deque[float] = deque()
+        self.given_up: deque[float] = deque()
+        self.channels: list[Channel] = []
+        self.reported = Reported()
+        self.unknown: set[uuid.UUID] = set()
+        self.output: IO[bytes] | None = None
+
+    @property
+    def link(self) -> Driver:
+        """The driver, of games that were opened."""
+        assert self.driver is not None, "the games are open"
+        return self.driver
+
+    def close_output(self) -> None:
+        """Closes the file of the program's output."""
+        if self.output is not None:
+            self.output.close()
+            self.output = None
+
+
+class _numbered:
+    """Adds the number of a simulator to errors that pass through."""
+
+    def __init__(self, simulator: _Simulator) -> None:
+        self._number = simulator.number
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, LinkError):
+            error.simulator = self._number

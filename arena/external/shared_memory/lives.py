@@ -1,0 +1,338 @@
+"""Which agents live in the simulators of a match, and in which slots: rows of hand-overs become games.
+
+A life is a game. It begins with the first row of an id and ends with the row that says `done`. This module has no I/O:
+it takes rows of hand-overs, calls the table, and turns answers into actions of rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space, Tuple
+from numpy.typing import NDArray
+
+from arena.errors import LayoutError, LinkError
+from arena.external.interface import Answers, ExternalError
+from arena.external.shared_memory.layout import GroupSpec, Rows, no_op_actions
+from arena.external.slots import Slots
+from arena.game.api import Interface
+
+OffsetOf = Callable[[str, str, int], int]
+"""The offset in the file of an element of a field of a group: `offset_of("walker", "reward", 2)`."""
+
+
+@dataclass
+class Life:
+    """An agent that lives.
+
+    Args:
+        slot: of its game; None: the arena has given the game up, and the agent plays without a policy.
+        entity: that plays it.
+        seen: the number of the newest hand-over of its group with a row of the agent.
+    """
+
+    slot: int | None
+    entity: int
+    seen: int
+
+
+@dataclass
+class LifeCounts:
+    """What has happened to the agents of one simulator."""
+
+    lives: int = 0
+    lost: int = 0
+    never_asked: int = 0  # rows that end a life that has not begun
+    max_step_without_done: int = 0
+    first_rewards: int = 0  # rewards of first rows, which belong to no action
+
+
+class AskedRows(NamedTuple):
+    """The rows of one group that wait for actions."""
+
+    rows: Rows
+    positions: Mapping[int, NDArray[np.intp]]  # by entity [K], among the rows of the group
+    slots: Mapping[int, NDArray[np.intp]]  # by entity [K]
+    dropped: Sequence[int]  # rows of agents without a game
+
+
+class _Sorted(NamedTuple):
+    """The rows of one group in one hand-over, by what they mean: position, id, and the life if it has begun."""
+
+    ends: list[tuple[int, int, Life]]
+    asks: list[tuple[int, int, Life | None]]
+    never_asked: int
+
+
+def interface_of_groups(
+    groups: Sequence[GroupSpec], split: Mapping[str, int], action_range: tuple[float, float]
+) -> Interface:
+    """The entities that play groups: one for each, or several for a group in `split`."""
+    names, observations, actions, sizes = [], [], [], []
+    for spec in groups:
+        parts = split.get(spec.name, 0)
+        for name in [f"{spec.name}.{part}" for part in range(parts)] or [spec.name]:
+            names.append(name)
+            observations.append(_observation_space(spec))
+            actions.append(_action_space(spec, action_range))
+            sizes.append(sum(spec.branches or ()))
+    return Interface(tuple(names), tuple(observations), tuple(actions), tuple(sizes))
+
+
+def _observation_space(spec: GroupSpec) -> Space[Any]:
+    boxes = [Box(-np.inf, np.inf, shape, np.float32) for shape in spec.observations]
+    return boxes[0] if len(boxes) == 1 else Tuple(boxes)
+
+
+def _action_space(spec: GroupSpec, action_range: tuple[float, float]) -> Space[Any]:
+    if spec.branches is None:
+        assert spec.continuous is not None, "a group has one of the two"
+        return Box(*action_range, (spec.continuous,), np.float32)
+    return Discrete(spec.branches[0]) if len(spec.branches) == 1 else MultiDiscrete(list(spec.branches))
+
+
+class Lives:
+    """The agents of all simulators of a match.
+
+    Args:
+        groups: in the order of the entities.
+        split: by group, the number of entities that play it.
+        unseen: the number of hand-overs of its group without a row of an agent after which its slot may be taken.
+
+    Attributes:
+        counts: by simulator.
+    """
+
+    def __init__(self, groups: Sequence[GroupSpec], split: Mapping[str, int], unseen: int) -> None:
+        self._groups = {spec.name: spec for spec in groups}
+        self._entities: dict[str, tuple[int, int]] = {}  # the first one of a group, and their number
+        first = 0
+        for spec in groups:
+            parts = split.get(spec.name, 1)
+            self._entities[spec.name] = first, parts
+            first += parts
+        self._unseen = unseen
+        self._living: dict[tuple[int, str], dict[int, Life]] = defaultdict(dict)
+        self._handovers: Counter[tuple[int, str]] = Counter()
+        self._left: dict[int, tuple[int, str, int]] = {}  # by slot, the agent that has had it last
+        self.counts: dict[int, LifeCounts] = defaultdict(LifeCounts)
+
+    def tell(
+        self, table: Slots, simulator: int, handover: Mapping[str, Rows], offset_of: OffsetOf
+    ) -> dict[str, AskedRows]:
+        """Tells the table what a hand-over says: first the ends of all groups, then the agents that ask.
+
+        Returns:
+            by group with rows, what waits for actions.
+
+        Raises:
+            LayoutError: a number that is told is not finite, or a row forbids all choices; nothing was told.
+            LinkError: more agents live than there are slots.
+        """
+        counts = self.counts[simulator]
+        found = {group: self._sort(simulator, group, rows) for group, rows in handover.items() if len(rows.ids)}
+        for group, by_meaning in found.items():
+            _check(self._groups[group], handover[group], by_meaning, offset_of)
+        for group, by_meaning in found.items():
+            self._handovers[simulator, group] += 1
+            counts.never_asked += by_meaning.never_asked
+            self._end(table, simulator, group, handover[group], by_meaning)
+        return {group: self._ask(table, simulator, group, handover, found) for group in found}
+
+    def _sort(self, simulator: int, group: str, rows: Rows) -> _Sorted:
+        living = self._living[simulator, group]
+        ends: list[tuple[int, int, Life]] = []
+        asks: list[tuple[int, int, Life | None]] = []
+        ended: set[int] = set()
+        never_asked = 0
+        told = zip(rows.ids.tolist(), rows.done.tolist(), rows.max_step.tolist(), strict=True)
+        for position, (number, done, max_step) in enumerate(told):
+            life = None if number in ended else living.get(number)
+            if done and life is not None:
+                ends.append((position, number, life))
+                ended.add(number)
+            elif life is None and (done or max_step):
+                never_asked += 1
+            else:
+                asks.append((position, number, life))
+        return _Sorted(ends, asks, never_asked)
+
+    def _end(self, table: Slots, simulator: int, group: str, rows: Rows, by_meaning: _Sorted) -> None:
+        by_entity: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for position, number, life in by_meaning.ends:
+            del self._living[simulator, group][number]
+            if life.slot is not None:
+                by_entity[life.entity].append((position, life.slot))
+        for entity, ends in by_entity.items():
+            positions, slots = np.array(ends, np.intp).T
+            table.end_rows(
+                slots,
+                entity,
+                _observations(rows, positions),
+                rewards=rows.rewards[positions].astype(np.float64),
+                truncated=rows.max_step[positions],
+            )
+
+    def _ask(
+        self, table: Slots, simulator: int, group: str, handover: Mapping[str, Rows], found: Mapping[str, _Sorted]
+    ) -> AskedRows:
+        rows, counts = handover[group], self.counts[simulator]
+        rewards = rows.rewards.astype(np.float64)
+        seen = self._handovers[simulator, group]
+        by_entity: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        dropped = []
+        for position, number, life in found[group].asks:
+            if life is None:
+                life = self._begin(table, simulator, group, number, handover, found)
+                counts.lives += 1
+                counts.first_rewards += bool(rewards[position])
+                rewards[position] = 0.0
+            elif rows.max_step[position]:
+                counts.max_step_without_done += 1
+            life.seen = seen
+            if life.slot is None:
+                dropped.append(position)
+            else:
+                by_entity[life.entity].append((position, life.slot))
+        positions, slots = {}, {}
+        for entity, asks in by_entity.items():
+            positions[entity], slots[entity] = np.array(asks, np.intp).T
+            masks = None if rows.masks is None else (~rows.masks[positions[entity]]).astype(np.int8)
+            table.ask_rows(
+                slots[entity],
+                entity,
+                _observations(rows, positions[entity]),
+                rewards=rewards[positions[entity]],
+                masks=masks,
+            )
+        return AskedRows(rows, positions, slots, dropped)
+
+    def _begin(
+        self,
+        table: Slots,
+        simulator: int,
+        group: str,
+        number: int,
+        handover: Mapping[str, Rows],
+        found: Mapping[str, _Sorted],
+    ) -> Life:
+        first, parts = self._entities[group]
+        entity = first + number % parts
+        agent = simulator, group, number
+        if not table.free:
+            self._take_unseen(table, simulator)
+        try:
+            slot = table.begin(
+                f"{simulator}/{group}/{number}",
+                (entity,),
+                after=next((slot for slot, last in self._left.items() if last == agent), None),
+            )
+        except ExternalError as error:
+            raise self._no_slot(table, simulator, found) from error
+        self._left[slot] = agent
+        life = self._living[simulator, group][number] = Life(slot, entity, 0)
+        return life
+
+    def _take_unseen(self, table: Slots, simulator: int) -> None:
+        """Loses the agent of this simulator that has had no row for longest, if that is long enough."""
+        longest, whose = self._unseen - 1, None
+        for (owner, group), living in self._living.items():
+            if owner == simulator:
+                for number, life in living.items():
+                    unseen = self._handovers[owner, group] - life.seen
+                    if unseen > longest and life.slot is not None and life.seen:
+                        longest, whose = unseen, (group, number)
+        if whose is not None:
+            group, number = whose
+            slot = self._living[simulator, group].pop(number).slot
+            assert slot is not None, "only agents with a game were looked at"
+            table.lose(slot, "lost")
+            self.counts[simulator].lost += 1
+
+    def _no_slot(self, table: Slots, simulator: int, found: Mapping[str, _Sorted]) -> LinkError:
+        living: Counter[str] = Counter(dict.fromkeys(self._groups, 0))
+        for (_, group), lives in self._living.items():
+            living[group] += len(lives)
+        for group, by_meaning in found.items():
+            living[group] += sum(number not in self._living[simulator, group] for _, number, _ in by_meaning.asks)
+        agents = sum(living.values())
+        each = ", ".join(f"{group} {count}" for group, count in living.items())
+        error = LinkError(f"{agents} agents live, {table.size} slots (lanes): {each}; set lanes to {agents} or more")
+        error.simulator = simulator
+        return error
+
+    def drop(self, slot: int) -> None:
+        """The arena has given a game up: its agent plays on without a policy, until its life ends."""
+        for living in self._living.values():
+            for life in living.values():
+                if life.slot == slot:
+                    life.slot = None
+                    return
+
+    def lose(self, table: Slots, simulator: int) -> None:
+        """All agents of a simulator are gone."""
+        for (owner, _), living in self._living.items():
+            if owner == simulator:
+                for life in living.values():
+                    if life.slot is not None and table.holds(life.slot):
+                        table.lose(life.slot, "lost")
+                        self.counts[simulator].lost += 1
+                living.clear()
+
+    def actions(self, asked: Mapping[str, AskedRows], answers: Answers) -> dict[str, NDArray[Any]]:
+        """The actions of the rows of a hand-over: by group [n, A]; rows without a policy do nothing.
+
+        Args:
+            asked: as `tell` has returned it.
+            answers: of the tick that has these rows.
+        """
+        found = {}
+        for group, waiting in asked.items():
+            spec = self._groups[group]
+            actions = np.zeros((len(waiting.rows.ids), spec.action_size), spec.action_dtype)
+            if waiting.dropped:
+                actions[waiting.dropped] = no_op_actions(spec, waiting.rows)[waiting.dropped]
+            for entity, positions in waiting.positions.items():
+                chosen = np.asarray(answers.actions[entity])[waiting.slots[entity]]
+                actions[positions] = chosen.reshape(len(positions), spec.action_size)
+            found[group] = actions
+        return found
+
+
+def _observations(rows: Rows, positions: NDArray[np.intp]) -> Any:
+    """A batched sample of rows."""
+    parts = tuple(array[positions] for array in rows.observations)
+    return parts[0] if len(parts) == 1 else parts
+
+
+def _check(spec: GroupSpec, rows: Rows, by_meaning: _Sorted, offset_of: OffsetOf) -> None:
+    """Checks numbers that are told, and masks of rows that ask.
+
+    Raises:
+        LayoutError: one is not finite, or all choices of a branch are forbidden.
+    """
+    asks = [position for position, _, _ in by_meaning.asks]
+    told = np.array(sorted([*asks, *(position for position, _, _ in by_meaning.ends)]), np.intp)
+    fields = [(f"observation {number}", array) for number, array in enumerate(rows.observations)]
+    for field, array in [*fields, ("reward", rows.rewards)]:
+        wrong = ~np.isfinite(array[told])
+        if wrong.any():
+            index = np.argwhere(wrong)[0]
+            element = int(np.ravel_multi_index((told[index[0]], *index[1:]), array.shape))
+            value = array.reshape(-1)[element]
+            raise LayoutError(offset_of(spec.name, field, element), f"{spec.name}.{field}", value, "a finite number")
+    if rows.masks is not None and asks:
+        first = 0
+        for branch, choices in enumerate(spec.branches or ()):
+            forbidden = rows.masks[asks, first : first + choices].all(axis=1)
+            if forbidden.any():
+                element = asks[int(np.argmax(forbidden))] * spec.choices + first
+                found = f"all choices of branch {branch} forbidden"
+                raise LayoutError(
+                    offset_of(spec.name, "mask", element), f"{spec.name}.mask", found, "one that is allowed"
+                )
+            first += choices

@@ -1,0 +1,199 @@
+"""The simulator's side of a link, for simulators that are written in Python."""
+
+from __future__ import annotations
+
+import struct
+import sys
+import tempfile
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.errors import PeerClosed, PeerSilent, UnsafeFile
+from arena.external.shared_memory import layout
+from arena.external.shared_memory.files import open_file
+from arena.external.shared_memory.layout import Command, GroupSpec, PlacedGroup, Rows
+from arena.external.shared_memory.link_file import DRIVER, SIMULATOR, LinkFile
+from arena.external.shared_memory.turn_wait import TurnWait
+
+_I32 = struct.Struct("<i")
+
+
+class Simulator:
+    """A simulator that asks a driver for actions; a context manager.
+
+    Args:
+        path: of the first file; None: the argument after `--memory-path`, or else the default file if it is there.
+        profile: `published`, or `release-0.2`: it takes the turn when it is made, and writes masks of discrete groups
+            over `max_step` and the ids, as programs of that release do.
+        step_s: seconds until the driver must have answered.
+
+    Raises:
+        UnsafeFile: there is no such file, or it is not a private file of this user.
+        LayoutError: its header is wrong.
+    """
+
+    def __init__(self, path: str | Path | None = None, *, profile: str = "published", step_s: float = 30.0) -> None:
+        place = Path(path) if path is not None else _given_path()
+        self._file = LinkFile(place, open_file(place))
+        self._old_release = profile == "release-0.2"
+        self._step_s = step_s
+        self._specs: dict[str, GroupSpec] = {}
+        self._outgoing: list[tuple[uuid.UUID, bytes]] = []
+        self._received: list[tuple[uuid.UUID, bytes]] = []
+        self._has_turn = self._closed = False
+        self._file.check_header()
+        if self._old_release:
+            self._file.write(layout.COMMAND_AT, b"\0")
+            self._file.write(layout.TURN_AT, bytes([DRIVER]))
+
+    def add(self, spec: GroupSpec) -> None:
+        """Makes a group known; it is registered in the file with its first rows."""
+        self._specs[spec.name] = spec
+
+    def begin(self) -> None:
+        """Waits for the first reset.
+
+        Raises:
+            PeerClosed: the driver has closed the link.
+            PeerSilent: it has not answered.
+            LayoutError: the file is wrong.
+        """
+        while self._await_turn() is not Command.RESET:
+            self._file.give(Command.STEP, DRIVER)
+            self._has_turn = False
+
+    def ask(self, rows: Mapping[str, Rows]) -> dict[str, NDArray[Any]] | None:
+        """Hands over, and waits for the actions.
+
+        Args:
+            rows: by group, in the order in which new groups are registered; groups may be left out.
+
+        Returns:
+            [n, A] for each group in `rows`; None: the driver wants a reset.
+
+        Raises:
+            ValueError: a group is not known, or an array does not fit it.
+            PeerClosed, PeerSilent, LayoutError: as `begin`.
+        """
+        if not self._has_turn:
+            self._await_turn()
+        new = [self._specs[name] for name in rows if name not in self._file.groups]
+        messages = layout.join_messages(self._outgoing)
+        room = self._file.room()
+        if new or len(messages) > room:
+            capacity = room + 4 if len(messages) <= room else 2 * len(messages) + 20
+            empty = b"".join(_empty_group(spec) for spec in new)
+            self._file = self._file.replace(capacity, SIMULATOR, empty, len(new))
+            self._file.read_groups()
+        for name, some in rows.items():
+            self._write_rows(self._file.groups[name], some)
+        self._file.give(Command.STEP, DRIVER, messages)
+        self._outgoing.clear()
+        self._has_turn = False
+        command = self._await_turn()
+        groups = {name: self._file.groups[name] for name in rows}
+        actions = {name: self._actions(group, len(rows[name].ids)) for name, group in groups.items()}
+        for group in groups.values():
+            self._file.write(group.offsets["n"], bytes(4))
+        return None if command is Command.RESET else actions
+
+    def send(self, guid: uuid.UUID, data: bytes) -> None:
+        """Sends a message with the next hand-over."""
+        self._outgoing.append((guid, bytes(data)))
+
+    def received(self) -> list[tuple[uuid.UUID, bytes]]:
+        """The messages that have come since the last call."""
+        found, self._received = self._received, []
+        return found
+
+    def close(self) -> None:
+        """Closes the link, in order if this side has the turn; the driver removes the file."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._has_turn:
+            self._file.give(Command.CLOSE, DRIVER)
+        self._file.close()
+
+    def __enter__(self) -> Simulator:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _await_turn(self) -> Command:
+        wait = TurnWait()
+        while True:
+            if self._file.turn == SIMULATOR:
+                command, messages = self._file.take(from_simulator=False)
+                self._received += messages
+                if command is not Command.CHANGE_FILE:
+                    break
+                self._file = self._file.follow()
+                continue
+            if wait.look() > self._step_s:
+                raise PeerSilent(f"the driver has not answered for {self._step_s:g} s", source=str(self._file.path))
+            wait.pause()
+        if command is Command.CLOSE:
+            self._file.give(Command.CLOSE, DRIVER)
+            self._file.remove()
+            self._file.close()
+            self._closed = True
+            raise PeerClosed("the driver has closed the link", source=str(self._file.path))
+        self._has_turn = True
+        return command
+
+    def _write_rows(self, group: PlacedGroup, rows: Rows) -> None:
+        spec, at, n = group.spec, group.offsets, len(rows.ids)
+        if n > spec.agents:
+            raise ValueError(f"group {spec.name!r}: {n} rows; at most {spec.agents} are allowed")
+        blocks: dict[str, bytes] = {}
+        for number, (array, shape) in enumerate(zip(rows.observations, spec.observations, strict=True)):
+            blocks[f"observation {number}"] = _bytes_of(spec, array, (n, *shape), "<f4")
+        blocks["reward"] = _bytes_of(spec, rows.rewards, (n,), "<f4")
+        blocks["done"] = _bytes_of(spec, rows.done, (n,), "u1")
+        if spec.branches is None or not self._old_release:
+            blocks["max_step"] = _bytes_of(spec, rows.max_step, (n,), "u1")
+            blocks["id"] = _bytes_of(spec, rows.ids, (n,), "<i4")
+        if spec.branches is not None:
+            masks = np.zeros((n, spec.choices), np.bool_) if rows.masks is None else rows.masks
+            place = "max_step" if self._old_release else "mask"
+            blocks[place] = _bytes_of(spec, masks, (n, spec.choices), "u1")
+        for field, data in blocks.items():
+            self._file.write(at[field], data)
+        self._file.write(at["n"], _I32.pack(n))
+
+    def _actions(self, group: PlacedGroup, n: int) -> NDArray[Any]:
+        spec = group.spec
+        data = self._file.read(group.offsets["action"], 4 * n * spec.action_size)
+        actions = np.frombuffer(data, spec.action_dtype).reshape(n, spec.action_size)
+        return actions.astype(spec.action_dtype.newbyteorder("="))
+
+
+def _given_path() -> Path:
+    if "--memory-path" in sys.argv[:-1]:
+        return Path(sys.argv[sys.argv.index("--memory-path") + 1])
+    default = Path(tempfile.gettempdir()) / "ml-agents" / "default"
+    if not default.exists():
+        raise UnsafeFile("there is no file: give `--memory-path`, or start the driver first", source=str(default))
+    return default
+
+
+def _empty_group(spec: GroupSpec) -> bytes:
+    fixed = layout.fixed_part(spec)
+    return fixed + bytes(spec.nbytes - len(fixed))
+
+
+def _bytes_of(spec: GroupSpec, array: Any, shape: tuple[int, ...], dtype: str) -> bytes:
+    found = np.asarray(array)
+    if found.shape != shape:
+        raise ValueError(f"group {spec.name!r}: found an array of shape {found.shape}, expected {shape}")
+    return found.astype(dtype).tobytes()

@@ -1,0 +1,54 @@
+"""The pauses of a wait for the turn, and the seconds that it has taken."""
+
+from __future__ import annotations
+
+import os
+import time
+
+_YIELDS = 30
+_FIRST_PAUSE, _GROWTH = 20e-6, 1.3  # seconds
+_LONGEST_PAUSE, _LONGEST_LATER = 0.5e-3, 5e-3  # in the first second, and after it
+_GAP = 1.0  # seconds between two looks that count in any case
+
+
+class TurnWait:
+    """One wait for the turn: offers the core, then sleeps, longer and longer.
+
+    The other side may need this side's core, so neither spins.
+    """
+
+    def __init__(self) -> None:
+        self._yields, self._pause = _YIELDS, _FIRST_PAUSE
+        self._looked, self._cpu = time.monotonic(), time.process_time()
+        self.seconds = 0.0
+
+    def look(self) -> float:
+        """The seconds of this wait; time in which this process could not run, as it was stopped, is left out."""
+        now = time.monotonic()
+        gap, self._looked = now - self._looked, now
+        if gap > _GAP:
+            cpu = time.process_time()
+            gap, self._cpu = min(gap, _GAP + cpu - self._cpu), cpu
+        self.seconds += gap
+        return self.seconds
+
+    def skip(self) -> None:
+        """Leaves out the time since the last look."""
+        self._looked, self._cpu = time.monotonic(), time.process_time()
+
+    def pause_s(self) -> float:
+        """Seconds of the next pause; 0.0: the core is offered to other processes."""
+        if self._yields:
+            self._yields -= 1
+            return 0.0
+        pause = self._pause
+        self._pause = min(pause * _GROWTH, _LONGEST_PAUSE if self.seconds < 1.0 else _LONGEST_LATER)
+        return pause
+
+    def pause(self) -> None:
+        """Offers the core, or sleeps."""
+        pause = self.pause_s()
+        if pause:
+            time.sleep(pause)
+        else:
+            os.sched_yield()

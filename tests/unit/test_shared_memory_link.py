@@ -1,0 +1,279 @@
+"""Links between a driver and simulators in programs of their own: what is exchanged, what fails, and what is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from arena.errors import ProtocolError
+from arena.external.shared_memory import (
+    ActionError,
+    Driver,
+    LayoutError,
+    LinkError,
+    NoRoom,
+    PeerClosed,
+    PeerGone,
+    PeerSilent,
+    UnsafeFile,
+    decode,
+)
+from arena.external.shared_memory.keeper import processes_of
+from arena.external.shared_memory.layout import no_op_actions
+from arena.external.shared_memory.link_file import next_path
+from link_programs import CHOOSER, ECHO, WALKER, command, environment
+from run_cli import wait_for
+
+pytestmark = pytest.mark.slow  # each test starts a program
+
+
+def driver(kind: str, folder: Path, *more: str, **options: Any) -> Driver:
+    return Driver(command(kind, *more), environment=environment(), folder=folder, **options)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left(tmp_path: Path) -> Iterator[None]:
+    yield
+    assert not list(tmp_path.glob("mpi-policy-arena-*/*"))
+
+
+def test_rows_and_actions_are_exchanged(tmp_path: Path) -> None:
+    with driver("plays", tmp_path) as link:
+        rows = link.reset()
+        for step in range(50):
+            assert (rows["walker"].rewards == step).all()
+            assert (rows["walker"].observations[0] == step).all()
+            assert ("chooser" in rows) == (step % 3 == 0)
+            actions: dict[str, Any] = {"walker": np.full((3, 2), 0.5, np.float32)}
+            if "chooser" in rows:
+                assert rows["chooser"].ids.tolist() == [7, 9]
+                actions["chooser"] = np.array([[1, 0], [2, 1]])
+            rows = link.step(actions)
+        assert (link.groups, link.handovers, link.changes) == ({"walker": WALKER, "chooser": CHOOSER}, 51, 1)
+        assert decode(link.path.read_bytes()).groups[0].actions.tolist() == [[0.5, 0.5]] * 3
+        assert (link.reset()["walker"].rewards == 0).all()
+
+
+def test_a_program_of_release_02_plays(tmp_path: Path) -> None:
+    with driver("release-0.2", tmp_path, profile="release-0.2") as link:
+        rows = link.reset()
+        assert rows["chooser"].ids.tolist() == [0, 1]
+        assert rows["chooser"].masks is not None
+        assert rows["chooser"].masks.tolist() == [[True, False, False, False, True]] * 2
+        for _ in range(10):
+            rows = link.step({name: no_op_actions(link.groups[name], some) for name, some in rows.items()})
+
+
+def test_messages_come_back_and_the_file_grows_for_them(tmp_path: Path) -> None:
+    with driver("plays", tmp_path) as link:
+        link.reset()
+        sent = [bytes(range(200)), b"", b"abc"]
+        for data in sent:
+            link.send(ECHO, data)
+        for _ in range(3):
+            link.give()
+            link._await()
+        assert link.received() == [(ECHO, data[::-1]) for data in sent]
+        assert link.changes == 2
+
+
+@pytest.mark.parametrize(
+    ("actions", "message"),
+    [
+        ({"walker": np.zeros((2, 2))}, r"shape \(2, 2\), expected \(3, 2\)"),
+        ({"walker": np.full((3, 2), np.nan)}, "not finite"),
+        ({"walker": np.zeros((3, 2)), "other": np.zeros((1, 1))}, "'other'"),
+        ({}, "no actions"),
+        ({"walker": np.full((3, 2), 1j)}, "does not fit"),
+        (
+            {"walker": np.zeros((3, 2)), "chooser": np.array([[3, 0], [0, 0]])},
+            "3 in row 0, expected 0 to 2 in branch 0",
+        ),
+        ({"walker": np.zeros((3, 2)), "chooser": np.array([[0.5, 0], [0, 0]])}, "does not fit"),
+    ],
+)
+def test_wrong_actions_are_refused_before_a_byte_is_written(actions: Any, message: str, tmp_path: Path) -> None:
+    with driver("plays", tmp_path) as link:
+        link.reset()
+        before = link.path.read_bytes()
+        actions = {**({"chooser": np.ones((2, 2), int)} if "other" not in actions else {}), **actions}
+        with pytest.raises(ActionError, match=message):
+            link.step(actions)
+        assert link.path.read_bytes() == before
+
+
+def test_a_turn_is_given_once(tmp_path: Path) -> None:
+    with driver("plays", tmp_path) as link:
+        with pytest.raises(ProtocolError, match="simulator's turn"):
+            link.step({})
+        link.reset()
+        link.give()
+        with pytest.raises(ProtocolError, match="simulator's turn"):
+            link.give()
+
+
+@pytest.mark.parametrize(
+    ("kind", "kind_of_error", "message"),
+    [
+        ("killed", PeerGone, r"was killed by SIGKILL after 5 hand-overs\n  \| a line of output"),
+        ("ends at once", PeerGone, r"ended with status 7 after 0 hand-overs\n  \| a line of output"),
+        ("closes", PeerClosed, "has closed the link after 5 hand-overs"),
+        ("hangs", PeerSilent, "turn 1, command 0, 5 hand-overs; the program is asleep"),
+        ("silent", PeerSilent, "has not answered since it was started"),
+    ],
+)
+def test_a_program_that_fails_is_named(kind: str, kind_of_error: type[LinkError], message: str, tmp_path: Path) -> None:
+    limits = {"step_s": 1.0, "start_s": 1.0} if kind == "silent" else {"step_s": 1.0}
+    with driver(kind, tmp_path, close_s=0.2, **limits) as link, pytest.raises(kind_of_error, match=message):
+        link.reset()
+        while True:
+            link.give()
+            link._await()
+
+
+@pytest.mark.parametrize("size", [0, 5, 9, 15, 60, 100, 155, 200, 300, 400, 440])
+def test_a_file_that_is_cut_is_an_error(size: int, tmp_path: Path) -> None:
+    with driver("cuts", tmp_path, str(size), step_s=0.5, close_s=0.2) as link:
+        with pytest.raises((LayoutError, PeerSilent)) as caught:
+            link.reset()
+            while True:
+                link.give()
+                link._await()
+        if size > 17:
+            assert isinstance(caught.value, LayoutError)
+
+
+def test_program_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with (
+        Driver(["/no/such/program"], folder=tmp_path) as link,
+        pytest.raises(PeerGone, match="/no/such/program: No such file or directory"),
+    ):
+        link.reset()
+
+
+@pytest.mark.parametrize("kind", ["symbolic link", "hard link", "pipe", "folder", "nothing"])
+def test_next_file_must_be_a_private_one(kind: str, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    with driver("plays", tmp_path, close_s=0.2) as link:
+        rows = link.reset()
+        following = link.path.with_name(link.path.name + "_")
+        if kind == "symbolic link":
+            following.symlink_to(victim)
+        elif kind == "hard link":
+            os.link(victim, following)
+        elif kind == "pipe":
+            os.mkfifo(following)
+        elif kind == "folder":
+            following.mkdir()
+        link._file.write(9, b"\2")  # as if the simulator had changed the file
+        link._rows = None
+        with pytest.raises(UnsafeFile):
+            link.poll()
+        assert rows
+        if kind == "folder":
+            following.rmdir()
+    assert victim.read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o770, 0o702])
+def test_a_folder_that_others_may_access_is_refused(mode: int, tmp_path: Path) -> None:
+    outer = tmp_path / f"mpi-policy-arena-{os.getuid()}"
+    outer.mkdir()
+    outer.chmod(mode)
+    with pytest.raises(UnsafeFile, match="other users may access the folder"):
+        driver("plays", tmp_path)
+
+
+def test_leftovers_of_dead_drivers_are_removed(tmp_path: Path) -> None:
+    with driver("plays", tmp_path) as living:
+        left = living.path.parent.parent / "abandoned"
+        left.mkdir(0o700)
+        (left / "file").write_bytes(b"x")
+        with driver("plays", tmp_path):
+            assert not left.exists()
+            assert living.path.exists()
+
+
+def test_a_program_by_hand_finds_the_file_and_two_drivers_do_not_share_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    with Driver(attach="default") as link:
+        assert link.path == tmp_path / "ml-agents" / "default"
+        with pytest.raises(UnsafeFile, match="another driver uses this file"):
+            Driver(attach="default")
+        assert link.poll() is None
+        program = subprocess.Popen(
+            [
+                sys.executable,
+                str(Path(__file__).parents[1] / "support" / "link_programs.py"),
+                "plays",
+                "--memory-path",
+                str(link.path),
+            ],
+            env={**os.environ, **environment()},
+        )
+        wait_for(lambda: link.poll() is not None)
+        for _ in range(10):
+            link.give()
+            link._await()
+    assert program.wait(10) == 0
+    assert not list((tmp_path / "ml-agents").iterdir())
+
+
+def test_too_many_changes_are_refused(tmp_path: Path) -> None:
+    assert next_path(tmp_path / ("name" + 199 * "_")).name == "name" + 200 * "_"
+    with pytest.raises(NoRoom, match="changed 200 times: raise `side_channel_bytes`"):
+        next_path(tmp_path / ("name" + 200 * "_"))
+
+
+@pytest.mark.parametrize("kind", ["plays", "hangs", "silent"])
+def test_nothing_is_left_when_the_driver_is_killed(kind: str, tmp_path: Path) -> None:
+    script = (
+        "import sys, time; sys.path[:0] = sys.argv[3:]; import link_programs\n"
+        "from arena.external.shared_memory import Driver\n"
+        "command, variables = link_programs.command(sys.argv[1]), link_programs.environment()\n"
+        "link = Driver(command, environment=variables, folder=sys.argv[2])\n"
+        "link.give(reset=True)\n"
+        "print(link.path, flush=True)\n"
+        "while True:\n"
+        "    if link.poll() is not None: link.give()\n"
+        "    time.sleep(0.001)\n"
+    )
+    paths = [str(Path(__file__).parents[1] / "support"), str(Path(__file__).parents[2])]
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, kind, str(tmp_path), *paths], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    path = process.stdout.readline().strip()
+    wait_for(lambda: bool(processes_of({path: None})))
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    wait_for(lambda: not processes_of({path: None}) and not list(tmp_path.glob("mpi-policy-arena-*/*")), timeout=30)
+
+
+def test_an_idle_driver_costs_little(tmp_path: Path) -> None:
+    with driver("hangs", tmp_path, close_s=0.1) as link:
+        link.reset()
+        for _ in range(4):
+            link.give()
+            link._await()
+        link.give()
+        looks, began = 0, time.monotonic()
+        while time.monotonic() < began + 2.0:
+            assert link.poll() is None
+            time.sleep(link.pause_s())
+            looks += 1
+    assert looks < 4500  # 0.5 ms in the first second, 5 ms later
