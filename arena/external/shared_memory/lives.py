@@ -136,7 +136,8 @@ class Lives:
         counts = self.counts[simulator]
         found = {group: self._sort(simulator, group, rows) for group, rows in handover.items() if len(rows.ids)}
         for group, by_meaning in found.items():
-            _check(self._groups[group], handover[group], by_meaning, offset_of)
+            told = sorted(position for position, _, _ in [*by_meaning.ends, *by_meaning.asks])
+            check_rows(self._groups[group], handover[group], offset_of, told)
         for group, by_meaning in found.items():
             self._handovers[simulator, group] += 1
             counts.never_asked += by_meaning.never_asked
@@ -309,14 +310,19 @@ def _observations(rows: Rows, positions: NDArray[np.intp]) -> Any:
     return parts[0] if len(parts) == 1 else parts
 
 
-def _check(spec: GroupSpec, rows: Rows, by_meaning: _Sorted, offset_of: OffsetOf) -> None:
-    """Checks numbers that are told, and masks of rows that ask.
+def check_rows(spec: GroupSpec, rows: Rows, offset_of: OffsetOf, positions: Sequence[int] | None = None) -> None:
+    """Checks the numbers of rows, and the masks of those that are not done.
+
+    Args:
+        spec: of the group.
+        rows: of the group.
+        offset_of: of an element in the file.
+        positions: of the rows that are checked, ascending; None: all.
 
     Raises:
-        LayoutError: one is not finite, or all choices of a branch are forbidden.
+        LayoutError: a number is not finite, or all choices of a branch are forbidden.
     """
-    asks = [position for position, _, _ in by_meaning.asks]
-    told = np.array(sorted([*asks, *(position for position, _, _ in by_meaning.ends)]), np.intp)
+    told = np.arange(len(rows.ids)) if positions is None else np.array(positions, np.intp)
     fields = [(f"observation {number}", array) for number, array in enumerate(rows.observations)]
     for field, array in [*fields, ("reward", rows.rewards)]:
         wrong = ~np.isfinite(array[told])
@@ -325,14 +331,14 @@ def _check(spec: GroupSpec, rows: Rows, by_meaning: _Sorted, offset_of: OffsetOf
             element = int(np.ravel_multi_index((told[index[0]], *index[1:]), array.shape))
             value = array.reshape(-1)[element]
             raise LayoutError(offset_of(spec.name, field, element), f"{spec.name}.{field}", value, "a finite number")
-    if rows.masks is not None and asks:
+    asks = told[~rows.done[told]]
+    if rows.masks is not None and len(asks):
         first = 0
         for branch, choices in enumerate(spec.branches or ()):
             forbidden = rows.masks[asks, first : first + choices].all(axis=1)
             if forbidden.any():
-                element = asks[int(np.argmax(forbidden))] * spec.choices + first
+                element = int(asks[np.argmax(forbidden)]) * spec.choices + first
                 found = f"all choices of branch {branch} forbidden"
-                raise LayoutError(
-                    offset_of(spec.name, "mask", element), f"{spec.name}.mask", found, "one that is allowed"
-                )
+                offset = offset_of(spec.name, "mask", element)
+                raise LayoutError(offset, f"{spec.name}.mask", found, "one that is allowed")
             first += choices

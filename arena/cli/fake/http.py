@@ -1,4 +1,4 @@
-"""`arena fake actor` and `arena fake game`: stand-ins for the two sides of `POST /step`, to test each one alone."""
+"""`arena fake actor` and `arena fake game`: the two sides of `POST /step`; both need the extra `http`."""
 
 from __future__ import annotations
 
@@ -11,18 +11,15 @@ from typing import Any
 
 from arena.cli.arguments import Parser, non_negative_int, port, positive_int
 from arena.config import overrides, yaml
-from arena.errors import ConfigError, LinkError, nearest
+from arena.errors import ConfigError, nearest
 from arena.terminal.output import complain, say
 
-PROFILES = ("published", "release-0.2")
 _SLOTS = 256
 _ACTOR = "arena.external.fake_actor:FakeActor"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's part of the command line."""
-    parser.description = "Neither needs a policy or a run. Both need the extra `http`."
-    sides = parser.add_subparsers(title="sides", required=True, metavar="SIDE", parser_class=Parser)
+def add_sides(sides: argparse._SubParsersAction[Parser]) -> None:
+    """Adds `actor` and `game`."""
     actor = sides.add_parser("actor", help="a server that answers the same bytes to all games")
     actor.description = "Answers until it is ended by Ctrl-C or SIGTERM; then running games may go on for a while."
     actor.add_argument("--port", type=port, default=8000, help="0: any free one (default: 8000)")
@@ -84,18 +81,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     game.add_argument("--json", action="store_true", help="print one JSON object")
     game.set_defaults(command=_run_games, plays=True)
-    simulator = sides.add_parser("simulator", help="any environment as a simulator that shares a file")
-    simulator.description = (
-        "Instances side by side: a group for each entity, an agent for each instance. Ends when the driver closes the "
-        "link. Observations are Box spaces of float32; actions are Box, Discrete or MultiDiscrete."
-    )
-    simulator.add_argument("--memory-path", metavar="FILE", help="the first file (default: the one named `default`)")
-    simulator.add_argument("--make", default="gymnasium:CartPole-v1", help="the game (default: gymnasium:CartPole-v1)")
-    simulator.add_argument("--kwargs", default="{}", metavar="YAML", help="of the game")
-    simulator.add_argument("--agents", type=positive_int, default=4, metavar="N", help="instances (default: 4)")
-    simulator.add_argument("--seed", type=non_negative_int, default=0, metavar="N", help="of the first (default: 0)")
-    simulator.add_argument("--profile", choices=PROFILES, default=PROFILES[0], help="(default: published)")
-    simulator.set_defaults(command=_run_simulator, plays=True)
 
 
 def _run_actor(arguments: argparse.Namespace) -> int:
@@ -126,22 +111,6 @@ def _run_actor(arguments: argparse.Namespace) -> int:
         server.run()
     finally:
         server.close()
-    return 0
-
-
-def _run_simulator(arguments: argparse.Namespace) -> int:
-    """Plays until the driver closes the link; returns the exit status."""
-    from arena.external.shared_memory.fake_simulator import FakeSimulator
-
-    kwargs = yaml.load(arguments.kwargs, source="--kwargs")
-    if not isinstance(kwargs, dict):
-        raise ConfigError(f"found {arguments.kwargs!r}; expected a mapping", path="--kwargs")
-    simulator = FakeSimulator(arguments.make, kwargs, arguments.agents, arguments.seed)
-    try:
-        simulator.play(None if arguments.memory_path is None else Path(arguments.memory_path), arguments.profile)
-    except LinkError as error:
-        complain(f"arena: failed: {error}\n")
-        return 1
     return 0
 
 

@@ -1,0 +1,92 @@
+"""`arena fake driver` and `arena fake simulator`: the two sides of a file that a simulator shares with the arena."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from arena.cli.arguments import Parser, non_negative_int, positive_int
+from arena.config import yaml
+from arena.errors import ConfigError, LinkError
+from arena.terminal.output import complain, say
+
+_PROFILES = ("published", "release-0.2")
+_LEARNT = "the file named `default`"
+
+
+def add_sides(sides: argparse._SubParsersAction[Parser]) -> None:
+    """Adds `driver` and `simulator`."""
+    driver = sides.add_parser("driver", help="plays random actions with a simulator that shares a file")
+    driver.description = (
+        "Starts the program, or waits for one that is started by hand; plays hand-overs with random allowed actions; "
+        "closes. Prints the `groups` for a configuration. Exit code 1 if the program breaks a rule, which is named."
+    )
+    driver.add_argument("--attach", metavar="NAME", help="wait for a program that uses the file of this name")
+    driver.add_argument("--profile", choices=_PROFILES, default=_PROFILES[0], help="(default: published)")
+    driver.add_argument(
+        "--handovers", type=positive_int, default=1000, metavar="N", help="with rows, to play (default: 1000)"
+    )
+    driver.add_argument("--seed", type=non_negative_int, default=0, metavar="N", help="of the actions (default: 0)")
+    driver.add_argument("--json", action="store_true", help="print one JSON object")
+    driver.add_argument("program", nargs="*", metavar="COMMAND", help="after `--`: the program and its arguments")
+    driver.set_defaults(command=_run_driver, plays=True)
+    simulator = sides.add_parser("simulator", help="any environment as a simulator that shares a file")
+    simulator.description = (
+        "Instances side by side: a group for each entity, an agent for each instance. Ends when the driver closes the "
+        "link. Observations are Box spaces of float32; actions are Box, Discrete or MultiDiscrete."
+    )
+    simulator.add_argument("--memory-path", metavar="FILE", help=f"the first file (default: {_LEARNT})")
+    simulator.add_argument("--make", default="gymnasium:CartPole-v1", help="the game (default: gymnasium:CartPole-v1)")
+    simulator.add_argument("--kwargs", default="{}", metavar="YAML", help="of the game")
+    simulator.add_argument("--agents", type=positive_int, default=4, metavar="N", help="instances (default: 4)")
+    simulator.add_argument("--seed", type=non_negative_int, default=0, metavar="N", help="of the first (default: 0)")
+    simulator.add_argument("--profile", choices=_PROFILES, default=_PROFILES[0], help="(default: published)")
+    simulator.set_defaults(command=_run_simulator, plays=True)
+
+
+def _run_driver(arguments: argparse.Namespace) -> int:
+    """Plays hand-overs; returns the exit status."""
+    from arena.external.shared_memory import Driver
+    from arena.external.shared_memory.fake_driver import groups_text, play
+
+    if bool(arguments.program) == (arguments.attach is not None):
+        raise ConfigError("exactly one of --attach and a COMMAND after `--` is needed")
+    try:
+        with Driver(
+            arguments.program or None,
+            attach=arguments.attach,
+            profile=arguments.profile,
+            environment={"PYTHONUNBUFFERED": "1"},
+        ) as driver:
+            if arguments.attach is not None:
+                print(f"waiting at {driver.path}", file=sys.stderr)
+            found = play(driver, arguments.handovers, arguments.seed)
+            groups = dict(driver.groups)
+    except LinkError as error:
+        complain(f"arena: failed: {error}\n")
+        return 1
+    if arguments.json:
+        say(json.dumps({**found._asdict(), "faults": 0, "groups": json.loads(groups_text(groups, as_json=True))}))
+    else:
+        say(groups_text(groups))
+        times = f"median {found.median_us:.0f} us"
+        say(f"{found.handovers} hand-overs, {found.lives} lives, {found.rows} rows, {times}, 0 faults")
+    return 0
+
+
+def _run_simulator(arguments: argparse.Namespace) -> int:
+    """Plays until the driver closes the link; returns the exit status."""
+    from arena.external.shared_memory.fake_simulator import FakeSimulator
+
+    kwargs = yaml.load(arguments.kwargs, source="--kwargs")
+    if not isinstance(kwargs, dict):
+        raise ConfigError(f"found {arguments.kwargs!r}; expected a mapping", path="--kwargs")
+    simulator = FakeSimulator(arguments.make, kwargs, arguments.agents, arguments.seed)
+    try:
+        simulator.play(None if arguments.memory_path is None else Path(arguments.memory_path), arguments.profile)
+    except LinkError as error:
+        complain(f"arena: failed: {error}\n")
+        return 1
+    return 0

@@ -1,0 +1,94 @@
+"""`arena inspect`: what lies in a file that a simulator shares with the arena, field by field."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from arena.errors import ConfigError, LayoutError
+from arena.terminal.output import say
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's part of the command line."""
+    parser.description = (
+        "Shows the header, the messages, and the fields of each group with their offsets. Takes no turn and no lock: "
+        "both sides may play meanwhile. Exit code 2 if the file breaks the layout; the message says where."
+    )
+    parser.add_argument("file", metavar="FILE")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(command=_inspect)
+
+
+def _inspect(arguments: argparse.Namespace) -> int:
+    try:
+        data = Path(arguments.file).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", source=arguments.file) from error
+    from arena.external.shared_memory.layout import decode
+
+    try:
+        found = _content(decode(data, source=arguments.file))
+    except LayoutError as error:
+        raise ConfigError(str(error)) from error
+    say(json.dumps(found) if arguments.json else "\n".join(_lines(found)))
+    return 0
+
+
+def _content(image: Any) -> dict[str, Any]:
+    """The fields of a file, for JSON."""
+    from arena.external.shared_memory.layout import encode, split_messages
+
+    messages = split_messages(image.area[: image.message_bytes])
+    groups, at = [], 22 + len(image.area)
+    for group in image.groups:
+        spec, n = group.spec, group.n
+        groups.append(
+            {
+                "name": spec.name,
+                "agents": spec.agents,
+                "continuous": spec.continuous,
+                "branches": None if spec.branches is None else list(spec.branches),
+                "observations": [list(shape) for shape in spec.observations],
+                "n": n,
+                "ids": group.ids[:n].tolist(),
+                "done": group.done[:n].tolist(),
+                "max_step": group.max_step[:n].tolist(),
+                "offsets": spec.offsets(at),
+            }
+        )
+        at += spec.nbytes
+    return {
+        "length": len(encode(image)),
+        "version": image.version,
+        "turn": int(image.turn),
+        "command": int(image.command),
+        "capacity": len(image.area) + 4,
+        "messages": [{"guid": str(guid), "bytes": len(data)} for guid, data in messages],
+        "groups": groups,
+    }
+
+
+def _lines(found: dict[str, Any]) -> list[str]:
+    sides, commands = ("driver", "simulator"), ("step", "reset", "change file", "close")
+    lines = [
+        f"     0  length    {found['length']}",
+        f"     4  version   {found['version']}",
+        f"     8  turn      {found['turn']} ({sides[found['turn']]})",
+        f"     9  command   {found['command']} ({commands[found['command']]})",
+        f"    10  capacity  {found['capacity']}",
+        f"    14  messages  {len(found['messages'])}",
+    ]
+    lines += [f"            {message['guid']}, {message['bytes']} bytes" for message in found["messages"]]
+    lines.append(f"{found['capacity'] + 14:6}  groups    {len(found['groups'])}")
+    for group in found["groups"]:
+        values = {"name": group["name"], "agents": group["agents"], "n": group["n"]}
+        values |= {"id": group["ids"], "done": group["done"], "max_step": group["max_step"]}
+        values |= {"continuous": int(group["continuous"] is not None), "branches": group["branches"]}
+        values |= {f"shape {number}": shape for number, shape in enumerate(group["observations"])}
+        for field, offset in group["offsets"].items():
+            value = values.get(field, "")
+            lines.append(f"{offset:6}  {group['name']}.{field}  {value}".rstrip())
+    return lines
