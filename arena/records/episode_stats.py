@@ -6,10 +6,10 @@ column: what is done for each episode alone is done by C.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, compress, groupby, islice
 from operator import mul
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from arena.records.merge_order import Place, place_of
 from arena.records.metrics import EpisodeRow, column
@@ -54,16 +54,16 @@ class Results(NamedTuple):
 def results_of(episodes: Sequence[EpisodeRow]) -> dict[str, Results]:
     """The results of episodes of one match, by policy, in the order of the seats; episodes that were cut are none.
 
-    Raises:
-        ValueError: the seats are not the same in all of them.
+    External games may have other seats than their neighbors, as not all entities take part in each.
     """
     episodes = [episode for episode in episodes if not _cut(episode)]
-    if not episodes or not _seats(episodes[0]):
+    if not any(map(_seats, episodes)):
         return {}
     lengths, all_seats, places, settled = (list(map(read, episodes)) for read in (_length, _seats, place_of, _settled))
     policies, entities, returns, outcomes, _ = zip(*chain.from_iterable(all_seats), strict=True)
     count = len(all_seats[0])
-    _check_seats(policies, entities, count, len(episodes))
+    if policies != policies[:count] * len(episodes) or entities != entities[:count] * len(episodes):
+        return _joined(map(results_of, in_parts(episodes)))
     sides: dict[str, list[int]] = {}
     for seat, policy in enumerate(policies[:count]):
         sides.setdefault(policy, []).append(seat)
@@ -87,6 +87,30 @@ def results_of(episodes: Sequence[EpisodeRow]) -> dict[str, Results]:
     return found
 
 
+def _joined(parts: Iterable[dict[str, Results]]) -> dict[str, Results]:
+    """The results of several parts of a match, in their order."""
+    found: dict[str, list[Results]] = {}
+    for part in parts:
+        for policy, results in part.items():
+            found.setdefault(policy, []).append(results)
+    return {policy: _chained(results) for policy, results in found.items()}
+
+
+def _chained(results: Sequence[Results]) -> Results:
+    def all_of(read: Callable[[Results], Sequence[Any]]) -> list[Any]:
+        return list(chain.from_iterable(map(read, results)))
+
+    return Results(
+        returns=all_of(lambda part: part.returns),
+        lengths=all_of(lambda part: part.lengths),
+        games=all_of(lambda part: part.games),
+        places=all_of(lambda part: part.places),
+        decided=all_of(lambda part: part.decided),
+        env=results[0].env,
+        settled=all_of(lambda part: part.settled),
+    )
+
+
 def in_parts(episodes: Iterable[EpisodeRow], most: int = 1000) -> Iterator[list[EpisodeRow]]:
     """Episodes of several matches in parts that `results_of` takes: neighbors with the same seats, so many at most."""
     for _, alike in groupby(episodes, key=_line_up):
@@ -96,14 +120,6 @@ def in_parts(episodes: Iterable[EpisodeRow], most: int = 1000) -> Iterator[list[
 
 def _line_up(episode: EpisodeRow) -> tuple[str, list[tuple[str, tuple[int | str, ...]]]]:
     return _env(episode), [(policy, entities) for policy, entities, *_ in _seats(episode)]
-
-
-def _check_seats(policies: tuple[str, ...], entities: tuple[object, ...], count: int, episodes: int) -> None:
-    if policies != policies[:count] * episodes or entities != entities[:count] * episodes:
-        raise ValueError(
-            f"episodes of one match expected, all with the seats of the first: {policies[:count]} with the entities "
-            f"{entities[:count]}; others have others: give each match's episodes alone"
-        )
 
 
 def _means(returns: Sequence[Sequence[float]], sizes: Sequence[int]) -> Sequence[float]:

@@ -121,7 +121,7 @@ class Recorder:
             what they brought each policy, for the scoreboard.
 
         Raises:
-            ValueError: the recorder is closed, or not all episodes have the same seats.
+            ValueError: the recorder is closed.
             CallbackFailed: a callback that was told of them has raised.
         """
         results = results_of(finished)

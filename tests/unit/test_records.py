@@ -185,12 +185,6 @@ def test_progress_is_sent_without_the_names_of_its_records() -> None:
     assert {type(part) for row in sent.episodes for part in (row, *row[9])} == {tuple}
 
 
-def test_an_episode_that_cannot_be_recorded_leaves_no_trace_of_its_message(folder: RunFolder) -> None:
-    with Recorder(folder, {3: 0}) as recorder, pytest.raises(ValueError, match="the seats of the first"):
-        recorder.episodes(3, 50, [EPISODE, EPISODE._replace(seats=EPISODE.seats[:1])])
-    assert folder.episodes.read_bytes() == b""
-
-
 def test_a_logged_name_that_is_taken_is_refused() -> None:
     with pytest.raises(ValueError, match="'blue' logs seconds, ticks: taken"):
         replace(UPDATE, values={"ticks": 1.0, "loss": 2.0, "seconds": 0.0})

@@ -74,10 +74,17 @@ def test_cut_episodes_are_not_counted(records: list[EpisodeRecord], data: st.Dat
     [(SeatRecord("red", (0,), 0.0),), (SeatRecord("blue", (0, 1), 0.0),), (SeatRecord("blue", (0,), 0.0),) * 2, ()],
     ids=["policy", "entities", "more", "none"],
 )
-def test_episodes_with_other_seats_are_refused(other: tuple[SeatRecord, ...]) -> None:
-    first = EpisodeRecord(0, 0, "game", 0, 0, 1, 10, True, False, (SeatRecord("blue", (0,), 0.0),))
-    with pytest.raises(ValueError, match="all with the seats of the first"):
-        results_of([first, first._replace(seats=other)])
+def test_games_in_which_others_take_part_count_for_those(other: tuple[SeatRecord, ...]) -> None:
+    one = EpisodeRecord(0, 0, "game", 0, 0, 1, 10, True, False, (SeatRecord("blue", (0,), 2.0, "win"),))
+    two = one._replace(seats=other, episode=1, length=7)
+    for episodes in ([one, two, one], [two, one, two]):
+        found = results_of(episodes)
+        for policy in {seat.policy for episode in episodes for seat in episode.seats}:
+            alone = [results_of([episode]) for episode in episodes]
+            expected = [results[policy] for results in alone if policy in results]
+            assert list(found[policy].returns) == [value for part in expected for value in part.returns]
+            assert list(found[policy].lengths) == [value for part in expected for value in part.lengths]
+            assert found[policy].won == [value for part in expected for value in part.won]
 
 
 @pytest.mark.slow

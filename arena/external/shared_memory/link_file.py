@@ -82,6 +82,8 @@ class LinkFile:
         """
         fence()
         size = os.fstat(self.descriptor).st_size
+        if self._header is not None and size < self._header.length:
+            raise self._cut()
         header = layout.read_header(self.read(0, layout.HEADER.size), size, self._source, from_simulator=from_simulator)
         before = self._header
         if before is not None:

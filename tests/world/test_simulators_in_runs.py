@@ -1,0 +1,86 @@
+"""The example of a simulator in C, compiled here, in whole runs in one process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.cli.main import main
+from in_process import play
+
+EXAMPLE = Path(__file__).parents[2] / "configs" / "examples" / "shared_memory"
+FLAGS = ["-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-pedantic"]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def pursuit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The compiled game."""
+    program = tmp_path_factory.mktemp("program") / "pursuit"
+    subprocess.run(["cc", *FLAGS, "-o", str(program), "pursuit.c", "-lm"], cwd=EXAMPLE, check=True)
+    return program
+
+
+def config(pursuit: Path, folder: Path, **kwargs: Any) -> dict[str, Any]:
+    command = [str(pursuit), "--worlds", "4", "--seed", "{seed}"]
+    return {
+        "seed": 3,
+        "ticks": 600,
+        "checkpoint_every": 250,
+        "envs": {"square": {"make": "shared_memory", "kwargs": {"command": command, "folder": str(folder), **kwargs}}},
+        "policies": {"chaser": {"algorithm": "random"}, "runner": {"algorithm": "random"}},
+        "matches": [{"env": "square", "seats": ["chaser", "runner"], "lanes": 8}],
+    }
+
+
+def told(episodes: list[dict[str, Any]]) -> list[Any]:
+    """What must be the same in two runs of one seed."""
+    return [(line["game"], line["lane"], line["tick"], line["length"], line["seats"]) for line in episodes]
+
+
+def test_two_policies_play_a_simulator_in_c_and_the_same_seed_gives_the_same_episodes(
+    pursuit: Path, tmp_path: Path
+) -> None:
+    first, again = (play(config(pursuit, tmp_path), tmp_path / name) for name in ("first", "again"))
+    assert told(first.episodes) == told(again.episodes)
+    by_policy: dict[str, list[float]] = {"chaser": [], "runner": []}
+    for line in first.episodes:
+        (seat,) = line["seats"]
+        assert line["game"].split("/")[1] == seat["policy"]
+        by_policy[seat["policy"]].append(seat["return"])
+    assert len(by_policy["chaser"]) == len(by_policy["runner"]) > 20
+    assert sum(by_policy["chaser"]) == pytest.approx(-sum(by_policy["runner"])), "the game is zero-sum"
+    assert not list(tmp_path.glob("mpi-policy-arena-*/*"))
+
+
+def test_the_example_is_valid_and_its_groups_are_those_of_the_program(
+    pursuit: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fake", "driver", "--handovers", "200", "--json", "--", str(pursuit), "--worlds", "8"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["handovers"], found["faults"]) == (200, 0)
+    assert found["groups"] == {
+        "chaser": {"agents": 16, "observations": [[4]], "continuous": 2},
+        "runner": {"agents": 16, "observations": [[4]], "branches": [5]},
+    }
+    written = (EXAMPLE / "config.yaml").read_text()
+    assert "chaser: {agents: 16, observations: [[4]], continuous: 2}" in written
+    assert "runner: {agents: 16, observations: [[4]], branches: [5]}" in written
+
+
+def test_a_file_is_shown_field_by_field(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    golden = Path(__file__).parents[1] / "golden" / "shared_memory" / "g1_new.bin"
+    assert main(["inspect", str(golden), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found == {
+        "length": 38, "version": 0, "turn": 1, "command": 1, "capacity": 20, "messages": [], "groups": []
+    }  # fmt: skip
+    damaged = tmp_path / "damaged"
+    damaged.write_bytes(b"\x26\0\0\0\7\0\0\0" + golden.read_bytes()[8:])
+    assert main(["inspect", str(damaged)]) == 2
+    assert "byte 4: version: found 7, expected 0" in capsys.readouterr().err
