@@ -17,7 +17,7 @@ from typing import Any
 
 from arena import __version__
 from arena.cli.arguments import Parser
-from arena.errors import ConfigError, WriteError
+from arena.errors import ConfigError, LinkError, WriteError
 from arena.run.stop import restored_handlers
 from arena.terminal.output import complain, guarded_output, present_streams
 
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except ConfigError as error:
             complain(f"arena: error: {error}\n")
             return 2
-        except WriteError as error:  # not `error:`, from which `arena train` would conclude exit code 2
+        except (LinkError, WriteError) as error:  # not `error:`, from which `arena train` would conclude exit code 2
             complain(f"arena: failed: {error}\n")
             return 1
         except BrokenPipeError:  # the reader, such as `head`, has seen enough

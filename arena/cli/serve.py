@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -67,6 +68,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--http", metavar="[HOST:]PORT", help="listen for POST /step (default: 127.0.0.1:8000)")
     where.add_argument("--socket", metavar="ADDRESS", help="listen at host:port or unix:PATH for PolicyClient")
+    where.add_argument("--simulator", metavar="COMMAND", help="start this program, which shares a file; no shell")
+    where.add_argument("--attach", metavar="NAME", help="wait for a program that uses the shared file of this name")
     parser.add_argument("--actor", metavar="ACTOR", help="json, raw or package.module:Class (default: json)")
     parser.add_argument("--actor-config", metavar="FILE", help="a YAML file that each actor is given")
     parser.add_argument(
@@ -262,6 +265,8 @@ def _match(config: Config, arguments: argparse.Namespace) -> tuple[MatchPlan, Ca
         raise ConfigError(f"there is no match {arguments.match}; there are {len(matches)}", path="--match")
     match = matches[arguments.match]
     kind = registry.external_kind(match.make)
+    if arguments.simulator is not None or arguments.attach is not None:
+        return match, partial(_simulators, match, arguments)
     other_kind = "socket" if arguments.socket else "http" if arguments.http else kind
     if kind is None or (kind in registry.EXTERNAL and other_kind != kind):
         return match, partial(_games, interface_of(match), arguments)
@@ -272,6 +277,22 @@ def _match(config: Config, arguments: argparse.Namespace) -> tuple[MatchPlan, Ca
     if given:
         raise ConfigError(f"the games of match {match.match} ({match.make}) take no {', '.join(given)}", path="--match")
     return match, lambda: external_games(match)
+
+
+def _simulators(match: MatchPlan, arguments: argparse.Namespace) -> ExternalGames:
+    """The match's simulators, started by another command or by hand."""
+    from arena.external.shared_memory.games import SharedMemoryGames
+
+    for name in ("actor", "actor_config", "token_file"):
+        if getattr(arguments, name) is not None:
+            raise ConfigError("is not for simulators", path=f"--{name.replace('_', '-')}")
+    own = dict(match.env_kwargs) if registry.external_kind(match.make) == "shared_memory" else {}
+    own |= {"command": None, "attach": arguments.attach}
+    if arguments.simulator is not None:
+        own["command"] = shlex.split(arguments.simulator)
+    option = "--simulator" if arguments.attach is None else "--attach"
+    with located(path=option):
+        return SharedMemoryGames(**own)
 
 
 def _given(arguments: argparse.Namespace) -> dict[str, Any]:

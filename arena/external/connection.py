@@ -105,6 +105,7 @@ class Connection:
         self.counted_at = time.monotonic()
         waits = np.array(table.waits) * 1000
         table.waits.clear()
+        report = getattr(self.games, "report", None)
         return GamesLine(
             match=match,
             tick=tick,
@@ -113,6 +114,7 @@ class Connection:
             rows_per_tick=round((counts.asks + counts.given) / max(1, counts.ticks), 3),
             wait_ms=Waits(*np.percentile(waits, [50, 99, 100]).round(3).tolist()) if len(waits) else None,
             **asdict(counts),
+            **({} if report is None else report()),
         )
 
     def pause(self, on: bool) -> None:

@@ -188,6 +188,38 @@ class Waits(msgspec.Struct, frozen=True):
     max: float
 
 
+class LinkLine(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts of the link to one external simulator since the games were opened.
+
+    Args:
+        simulator: its number in the match.
+        handovers: of the simulator.
+        changes: of the file.
+        simulator_s: seconds in which it had the turn.
+        arena_s: seconds in which the arena had it.
+        starts: of the program.
+        lost: agents whose games ended without their own word.
+        never_asked: rows that ended a life that had not begun.
+        max_step_without_done: rows that said the one without the other.
+        first_rewards: rewards that belong to no action, in first rows.
+        unknown_messages: of side channels that are not known.
+    """
+
+    simulator: int
+    handovers: int
+    changes: int
+    bytes_read: int
+    bytes_written: int
+    simulator_s: float
+    arena_s: float
+    starts: int
+    lost: int
+    never_asked: int
+    max_step_without_done: int
+    first_rewards: int
+    unknown_messages: int
+
+
 class GamesLine(msgspec.Struct, frozen=True, kw_only=True):
     """Counts of the external games of a match since the run began or was resumed.
 
@@ -201,6 +233,8 @@ class GamesLine(msgspec.Struct, frozen=True, kw_only=True):
         ticks: that were formed, empty ones included.
         rows_per_tick: requests and given actions, in the mean over the ticks.
         wait_ms: of the requests since the last line; None: there were none.
+        links: of external simulators, one for each.
+        reported: of external simulators by number, what they have reported since the last line, by key.
     """
 
     match: int
@@ -218,6 +252,8 @@ class GamesLine(msgspec.Struct, frozen=True, kw_only=True):
     empty_ticks: int
     rows_per_tick: float
     wait_ms: Waits | None = None
+    links: list[LinkLine] | msgspec.UnsetType = msgspec.UNSET
+    reported: dict[str, dict[str, float]] | msgspec.UnsetType = msgspec.UNSET
 
     def words(self, slots: int) -> str:
         """The line about the games in the display of a run and in `arena watch`."""

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from arena.cli.arguments import Parser, non_negative_int, positive_int
 from arena.config import yaml
-from arena.errors import ConfigError, LinkError
-from arena.terminal.output import complain, say
+from arena.errors import ConfigError
+from arena.terminal.output import say
 
 _PROFILES = ("published", "release-0.2")
 _LEARNT = "the file named `default`"
@@ -53,20 +53,16 @@ def _run_driver(arguments: argparse.Namespace) -> int:
 
     if bool(arguments.program) == (arguments.attach is not None):
         raise ConfigError("exactly one of --attach and a COMMAND after `--` is needed")
-    try:
-        with Driver(
-            arguments.program or None,
-            attach=arguments.attach,
-            profile=arguments.profile,
-            environment={"PYTHONUNBUFFERED": "1"},
-        ) as driver:
-            if arguments.attach is not None:
-                print(f"waiting at {driver.path}", file=sys.stderr)
-            found = play(driver, arguments.handovers, arguments.seed)
-            groups = dict(driver.groups)
-    except LinkError as error:
-        complain(f"arena: failed: {error}\n")
-        return 1
+    with Driver(
+        arguments.program or None,
+        attach=arguments.attach,
+        profile=arguments.profile,
+        environment={"PYTHONUNBUFFERED": "1"},
+    ) as driver:
+        if arguments.attach is not None:
+            print(f"waiting at {driver.path}", file=sys.stderr)
+        found = play(driver, arguments.handovers, arguments.seed)
+        groups = dict(driver.groups)
     if arguments.json:
         say(json.dumps({**found._asdict(), "faults": 0, "groups": json.loads(groups_text(groups, as_json=True))}))
     else:
@@ -84,9 +80,5 @@ def _run_simulator(arguments: argparse.Namespace) -> int:
     if not isinstance(kwargs, dict):
         raise ConfigError(f"found {arguments.kwargs!r}; expected a mapping", path="--kwargs")
     simulator = FakeSimulator(arguments.make, kwargs, arguments.agents, arguments.seed)
-    try:
-        simulator.play(None if arguments.memory_path is None else Path(arguments.memory_path), arguments.profile)
-    except LinkError as error:
-        complain(f"arena: failed: {error}\n")
-        return 1
+    simulator.play(None if arguments.memory_path is None else Path(arguments.memory_path), arguments.profile)
     return 0

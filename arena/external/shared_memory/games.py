@@ -173,6 +173,29 @@ class SharedMemoryGames:
         for simulator in self._simulators:
             simulator.close_output()
 
+    def report(self) -> dict[str, Any]:
+        """What `games.jsonl` has of simulators: `links`, and `reported` if any has reported something."""
+        from arena.records.formats import LinkLine  # imported where it is needed: others do without msgspec
+
+        links = []
+        for simulator in self._simulators:
+            counts = self._lives.counts[simulator.number]
+            links.append(
+                LinkLine(
+                    simulator=simulator.number,
+                    **simulator.counts(),
+                    starts=simulator.starts,
+                    lost=counts.lost,
+                    never_asked=counts.never_asked,
+                    max_step_without_done=counts.max_step_without_done,
+                    first_rewards=counts.first_rewards,
+                    unknown_messages=simulator.reported.unknown,
+                )
+            )
+        reported = {str(simulator.number): simulator.reported.take() for simulator in self._simulators}
+        told = {number: values for number, values in reported.items() if values}
+        return {"links": links, **({"reported": told} if told else {})}
+
     # ------------------------------------------------------------------------------------------------------- inside
 
     def _start(self, simulator: _Simulator) -> Driver:
@@ -181,7 +204,6 @@ class SharedMemoryGames:
         seed = int(sequence.generate_state(1)[0])
         simulator.starts += 1
         simulator.channels = [channel() for channel in settings.channels]
-        simulator.reported = Reported()
         if simulator.output is None:
             simulator.output = self.log(simulator.number)
         messages = list(initial_messages(settings.engine, settings.properties, {}))
@@ -259,6 +281,7 @@ class SharedMemoryGames:
         if len(times) >= most:
             raise error
         times.append(now)
+        simulator.before = simulator.counts()
         driver.abandon()
         self._lives.lose(table, simulator.number)
         simulator.asked, simulator.rows = None, None
@@ -282,6 +305,7 @@ class _Simulator:
         self.asked: dict[str, AskedRows] | None = None  # what waits for actions
         self.waiting: set[int] = set()  # slots of these
         self.starts = 0
+        self.before: dict[str, Any] = {}  # the counts of the drivers before
         self.failed: deque[float] = deque()
         self.given_up: deque[float] = deque()
         self.channels: list[Channel] = []
@@ -294,6 +318,20 @@ class _Simulator:
         """The driver, of games that were opened."""
         assert self.driver is not None, "the games are open"
         return self.driver
+
+    def counts(self) -> dict[str, Any]:
+        """Of all drivers so far; the keys are those of `LinkLine`."""
+        driver = self.link
+        read, written = driver.bytes_moved
+        now = {
+            "handovers": driver.handovers,
+            "changes": driver.changes,
+            "bytes_read": read,
+            "bytes_written": written,
+            "simulator_s": round(driver.simulator_s, 3),
+            "arena_s": round(driver.driver_s, 3),
+        }
+        return {key: self.before.get(key, 0) + value for key, value in now.items()}
 
     def close_output(self) -> None:
         """Closes the file of the program's output."""

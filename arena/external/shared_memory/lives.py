@@ -226,6 +226,7 @@ class Lives:
         agent = simulator, group, number
         if not table.free:
             self._take_unseen(table, simulator)
+        slot: int | None
         try:
             slot = table.begin(
                 f"{simulator}/{group}/{number}",
@@ -233,8 +234,11 @@ class Lives:
                 after=next((slot for slot, last in self._left.items() if last == agent), None),
             )
         except ExternalError as error:
-            raise self._no_slot(table, simulator, found) from error
-        self._left[slot] = agent
+            if error.code != "draining":
+                raise self._no_slot(table, simulator, found) from error
+            slot = None  # no game may begin any more
+        if slot is not None:
+            self._left[slot] = agent
         life = self._living[simulator, group][number] = Life(slot, entity, 0)
         return life
 
