@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from arena.cli.main import main
+from arena.records.journal import JournalReader
 from in_process import play
 
 EXAMPLE = Path(__file__).parents[2] / "configs" / "examples" / "shared_memory"
@@ -55,6 +56,9 @@ def test_two_policies_play_a_simulator_in_c_and_the_same_seed_gives_the_same_epi
         by_policy[seat["policy"]].append(seat["return"])
     assert len(by_policy["chaser"]) == len(by_policy["runner"]) > 20
     assert sum(by_policy["chaser"]) == pytest.approx(-sum(by_policy["runner"])), "the game is zero-sum"
+    (*_, last) = JournalReader(first.folder.games)
+    (link,) = last["links"]
+    assert (link["handovers"], link["starts"], link["changes"], link["lost"]) == (601, 1, 1, 0)
     assert not list(tmp_path.glob("mpi-policy-arena-*/*"))
 
 
