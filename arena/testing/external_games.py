@@ -106,8 +106,10 @@ def _check_pause(make: Make, play: Play, requests: int, limit_s: float) -> None:
         table = environment.table
         environment.call("pause(True)", lambda: environment.pause(True))
         before = copy.copy(table.counts)
+        environment.rung.clear()
         second = environment.player("in-the-pause", requests)
-        environment.rung.wait(0.2)  # the game that comes may ring or not
+        environment.rung.wait(0.5)  # the game that comes may ring or not
+        environment.rung.set()  # what had rung before the pause is polled after it
         must(table.counts == before, f"in a pause the table went from {before} to {table.counts}", "poll alone tells")
         environment.call("pause(False)", lambda: environment.pause(False))
         environment.run("both games are over", lambda: all(map(environment.is_over, (first, second))))
