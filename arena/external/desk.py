@@ -91,6 +91,9 @@ class Desk:
         """The game wants a slot, and waits for it."""
 
         def do(table: Slots) -> None:
+            drains = table.most is not None and table.counts.begun >= table.most  # then it is refused for good
+            if not table.free and not drains:
+                raise ExternalError("no_slot")  # not by the table, which would count each try as a refusal
             game.slot = table.begin(game.name, game.entities, training=game.training, after=game.after)
             self._by_slot[game.slot] = game
 
@@ -199,11 +202,20 @@ class Desk:
             if self._queues or not self._tell(request, table):
                 request.game._requests.append(request)
                 self._queues[request.game] = None
+        while self._tell_waiting(table):
+            pass
+
+    def _tell_waiting(self, table: Slots) -> bool:
+        """Tells the table of requests that wait; True: a slot has become free, so those before may go on."""
         for game in list(self._queues):
+            free = table.free
             while game._requests and self._tell(game._requests[0], table):
                 game._requests.popleft()
             if not game._requests:
                 del self._queues[game]
+            if table.free > free:
+                return True
+        return False
 
     def _tell(self, request: _Request, table: Slots) -> bool:
         """Tells the table of a request; False: it comes too early."""

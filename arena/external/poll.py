@@ -94,7 +94,7 @@ class PolledGames:
         self._actions: dict[Hashable, dict[str, Any]] = {}  # of the tick that is answered
         self._acted = threading.Event()
         self.rules = TickRules()
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=f"{type(env).__name__}.poll", daemon=True)
 
@@ -129,8 +129,11 @@ class PolledGames:
 
     def drop(self, slot: int, reason: str) -> None:
         """Gives a game up, and begins it anew unless the run is over."""
-        polled = next(one for one in self._games.values() if one.game.slot == slot)
+        with self._lock:
+            polled = next((one for one in self._games.values() if one.game.slot == slot), None)
         self._desk.drop(slot, reason)
+        if polled is None:
+            return  # its end has come meanwhile, and the thread begins it anew
         self._tell_dropped(polled.env_id, reason)
         if reason != "over":
             self._reset(polled.env_id, after=slot)
@@ -182,7 +185,7 @@ class PolledGames:
                 else:
                     self._acted.wait(pause)
                     pause = min(2 * pause, _LONGEST_PAUSE_S)
-        except Exception as error:
+        except BaseException as error:
             if self._closed:
                 _log.info("%s has raised %r after stop()", self._thread.name, error)
             else:
@@ -219,7 +222,7 @@ class PolledGames:
                     self._end(polled, agent, seen, reward, truncated, info)
                 elif agent in observations:
                     self._ask(polled, agent, seen, reward, mask, given.get(agent), info)
-                elif agent in rewards and not (terminated or truncated):
+                elif agent in rewards and agent in polled.playing and not (terminated or truncated):
                     self._desk.pay(polled.game, self._indices[agent], reward, self._judged(polled, agent))
             over = not polled.playing
             if over and self._games.get(env_id) is polled:
@@ -290,7 +293,7 @@ class PolledGames:
 
         return told
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         self._failure = self._failure or error
         self._desk.ring()
 

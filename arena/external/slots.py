@@ -281,6 +281,7 @@ class Slots:
             if self._given[slot, entity]:
                 raise self._refuse("not_yet", "the last given action is not part of a tick yet")
             raise self._refuse("already_asking", f"{self._name(entity)} has a request without an answer")
+        self._check_info(info)
         reward = self._reward(reward)
         leaves = self._sample(self._observations[entity], entity, observation, "observation", "bad_observation")
         allowed = self._mask(entity, mask)
@@ -399,6 +400,7 @@ class Slots:
             raise self._refuse("ended", f"{self._name(entity)} has ended in the game {game.name!r}")
         if not self.ready(slot, entity):
             raise self._refuse("not_yet", "an earlier end or given action of this row is not part of a tick yet")
+        self._check_info(info)
         reward = self._reward(reward)
         leaves = None
         if observation is not None:
@@ -768,17 +770,24 @@ class Slots:
             if not self._plays[slot, entity]:
                 raise self._refuse("ended", f"{self._name(entity)} has ended in the game {game.name!r}")
 
+    def _check_info(self, info: Any) -> None:
+        if info is not None and not isinstance(info, dict):
+            raise self._refuse("bad_body", f"the info {info!r} is no dict")
+
     def _reward(self, reward: Any) -> float:
         try:
-            value = float(reward)
-        except (TypeError, ValueError):
+            value = math.nan if isinstance(reward, (str, bytes)) else float(reward)
+        except (OverflowError, TypeError, ValueError):
             raise self._refuse("bad_reward", f"the reward {reward!r} is no number") from None
         if not math.isfinite(value):
             raise self._refuse("bad_reward", f"the reward {reward!r} is not finite")
         return value
 
     def _reward_rows(self, rewards: Any, count: int) -> NDArray[np.float64]:
-        values = np.asarray(rewards, np.float64)
+        try:
+            values = np.asarray(rewards, np.float64)
+        except (OverflowError, TypeError, ValueError) as error:
+            raise self._refuse("bad_reward", f"the rewards are no numbers: {error}") from None
         if values.shape != (count,) or not np.isfinite(values).all():
             raise self._refuse("bad_reward", f"rewards {values}; expected {count} finite numbers")
         return values
@@ -797,7 +806,7 @@ class Slots:
             arrays = flatten(space, sample)
             if len(arrays) != len(batch.leaves) or (not batch.plain and _unknown_keys(space, sample)):
                 raise KeyError(*_unknown_keys(space, sample))
-        except (KeyError, IndexError, TypeError, ValueError) as error:
+        except (KeyError, IndexError, OverflowError, TypeError, ValueError) as error:
             found = f"{what} of {self._name(entity)}: {type(sample).__name__} ({type(error).__name__} {error})"
             raise self._refuse(code, f"{found}; expected a sample of {space}") from None
         for number, (array, target) in enumerate(zip(arrays, batch.leaves, strict=True)):
@@ -819,12 +828,16 @@ class Slots:
     def _mask(self, entity: int, mask: Any) -> NDArray[np.int8] | None:
         if mask is None:
             return None
-        return self._checked_mask(entity, np.asarray(mask), ())
+        return self._checked_mask(entity, mask, ())
 
     def _mask_rows(self, entity: int, masks: Any, count: int) -> NDArray[np.int8] | None:
-        return None if masks is None else self._checked_mask(entity, np.asarray(masks), (count,))
+        return None if masks is None else self._checked_mask(entity, masks, (count,))
 
-    def _checked_mask(self, entity: int, mask: NDArray[Any], axes: tuple[int, ...]) -> NDArray[np.int8]:
+    def _checked_mask(self, entity: int, given: Any, axes: tuple[int, ...]) -> NDArray[np.int8]:
+        try:
+            mask = np.asarray(given)
+        except (OverflowError, TypeError, ValueError) as error:
+            raise self._refuse("bad_mask", f"mask of {self._name(entity)}: {error}") from None
         size = self.interface.mask_sizes[entity]
         if not size:
             raise self._refuse("bad_mask", f"{self._name(entity)} has no action masks")

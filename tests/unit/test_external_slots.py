@@ -857,3 +857,29 @@ class TableMachine(RuleBasedStateMachine):
 
 TableMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
 test_any_order_of_calls = pytest.mark.slow(TableMachine.TestCase)
+
+
+@pytest.mark.parametrize(
+    ("told", "code"),
+    [
+        ({"reward": 10**400}, "bad_reward"),
+        ({"reward": "1.5"}, "bad_reward"),
+        ({"observation": 10**400}, "bad_observation"),
+        ({"mask": [[1], [1, 2]]}, "bad_mask"),
+        ({"info": "win"}, "bad_body"),
+    ],
+)
+def test_what_is_no_number_array_or_dict_is_refused_and_changes_nothing(told: dict[str, Any], code: str) -> None:
+    interface = Interface(("hero",), (Box(-1.0, 1.0, (2,), np.float32),), (Discrete(2),), (2,))
+    table = Slots(interface, 1)
+    slot = table.begin("game")
+    table.ask(slot, 0, np.zeros(2, np.float32))
+    table.form(at_once=True)
+    table.answers([np.zeros(1, np.int64)])
+    given = {"observation": np.zeros(2, np.float32), **told}
+    for call in (table.ask, table.end):
+        with pytest.raises(ExternalError) as caught:
+            call(slot, 0, **given)
+        assert caught.value.code == code
+    assert table.playing(slot) == [0]
+    table.ask(slot, 0, np.zeros(2, np.float32))
