@@ -123,7 +123,7 @@ class Desk:
             answered: called with the answer; not needed with `given`.
             reward: as for `Slots.ask`, like the other arguments.
         """
-        sample = copied(observation)
+        sample, info = copied(observation), copied(info)
 
         def do(table: Slots) -> None:
             assert game.slot is not None, "it has begun"
@@ -156,6 +156,7 @@ class Desk:
     ) -> None:
         """Ends an entity, or all that have not ended (None); see `Slots.end`."""
         sample = None if observation is None else copied(observation)
+        info = copied(info)  # its owner may change it before the tick
 
         def do(table: Slots) -> None:
             slot = game.slot
@@ -231,6 +232,8 @@ class Desk:
                     return False
                 self._leave(game, game.gone)
                 error = ExternalError("unknown_game", game.over)
+            if error is not None and game.slot is None:
+                self._leave(game, error.code)  # it may not begin: its later requests are of an unknown game
         else:
             error = ExternalError("unknown_game", game.over)
         request.told(error)

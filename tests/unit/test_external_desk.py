@@ -29,3 +29,29 @@ def test_a_freed_slot_goes_to_the_game_that_has_waited_longest() -> None:
     desk.poll(table)
     assert (waiting.slot, late.slot) == (0, None)
     assert table.counts.refused == 0, "waiting is no refusal"
+
+
+def test_requests_of_a_game_that_may_not_begin_are_of_an_unknown_game() -> None:
+    desk, table = Desk(INTERFACE), Slots(INTERFACE, 1)
+    table.most = 0
+    game, codes = DeskGame("game", (0,)), []
+    desk.begin(game, lambda error: codes.append(error and error.code))
+    desk.ask(game, 0, np.zeros(1, np.float32), told=lambda error: codes.append(error and error.code))
+    desk.poll(table)
+    assert codes == ["draining", "unknown_game"]
+
+
+def test_an_info_is_copied() -> None:
+    desk, table = Desk(INTERFACE), Slots(INTERFACE, 1)
+    game, info = DeskGame("game", (0,)), {"outcome": "win"}
+    desk.begin(game, accept)
+    desk.ask(game, 0, np.zeros(1, np.float32), told=accept)
+    desk.poll(table)
+    table.form(at_once=True)
+    table.answers([np.zeros(1, np.int64)])
+    desk.end(game, None, np.zeros(1, np.float32), info=info, told=accept)
+    desk.poll(table)
+    info["outcome"] = "loss"
+    tick = table.form(at_once=True)
+    assert tick is not None
+    assert tick.step.frame.infos == [[{"outcome": "win"}]]
