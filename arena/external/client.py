@@ -145,6 +145,7 @@ class PolicyClient:
         calls = {}
         frames = [self._ask(episode, name, seen, masks.get(name)) for name, seen in observations.items()]
         with self._lock:
+            self._check_runs(episode)
             for name in observations:
                 if name in episode.calls:
                     raise ExternalError("already_asking", f"{name!r} has a request without an answer")
@@ -213,9 +214,15 @@ class PolicyClient:
                 if (replaced := episode.calls.pop(name, None)) is not None:
                     replaced.finish(None, ExternalError("ended", f"{name!r} was ended meanwhile"))
             return
-        call = episode.calls[None] = _Call()
+        with self._lock:
+            self._check_runs(episode)
+            call = episode.calls[None] = _Call()
         self._send(frame)
-        self._wait(call)
+        try:
+            self._wait(call)
+        except ExternalError:
+            episode.playing |= ending  # refused: the episode goes on
+            raise
 
     # ------------------------------------------------------------------------------------------------------- sending
 
@@ -248,8 +255,10 @@ class PolicyClient:
 
     def _wait(self, call: _Call) -> Any:
         """Waits for the outcome of a call; while nothing comes, asks whether the server is there."""
+        began = time.monotonic()
         while not call.done.wait(self._timeout_s):
-            if time.monotonic() - self._heard_at > 2 * self._timeout_s:
+            # Before this wait the server had nothing to say.
+            if time.monotonic() - max(began, self._heard_at) > 2 * self._timeout_s:
                 self._leave(self._socket, "lost")
             else:
                 self._send(codec.Ping(0))
@@ -278,6 +287,15 @@ class PolicyClient:
                 error, episode.error = episode.error, None
                 raise error
             return episode
+
+    def _check_runs(self, episode: _Episode) -> None:
+        """Raises if the server has dropped the episode meanwhile: nothing would wake a call of it any more."""
+        self._check_open()
+        if self._episodes.get(episode.name) is not episode:
+            reason = self._dropped.get(episode.name)
+            if reason is not None:
+                raise _given_up(episode.name, reason)
+            raise ExternalError("unknown_game", f"no episode {episode.name!r} is running")
 
     def _check_open(self) -> None:
         if self._gone is not None:

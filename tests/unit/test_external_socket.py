@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -616,3 +617,49 @@ def test_the_client_imports_no_mpi_and_no_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_an_end_that_is_refused_lets_the_episode_go_on() -> None:
+    choices = Interface(("hero",), (Discrete(5),), (Discrete(3),), (0,))
+    with Playing(served(choices), 1) as playing, PolicyClient(playing.games.address) as client:
+        episode = client.start_episode()
+        with pytest.raises(ExternalError) as caught:
+            client.end_episode(episode, np.int64(7))
+        assert caught.value.code == "bad_observation"
+        assert client.get_action(episode, np.int64(3)) in range(3)
+        client.end_episode(episode, np.int64(3))
+
+
+def test_a_game_that_is_dropped_before_its_request_is_sent_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Playing(served(), 1) as playing, PolicyClient(playing.games.address, timeout_s=0.5) as client:
+        episode = client.start_episode()
+        ask = client._ask
+
+        def ask_late(*arguments: Any, **options: Any) -> Any:
+            frame = ask(*arguments, **options)
+            playing.stop()
+            playing.games.drop(0, "timeout")
+            while episode in client._episodes:
+                time.sleep(0.01)
+            return frame
+
+        monkeypatch.setattr(client, "_ask", ask_late)
+        with pytest.raises(ExternalError) as caught:
+            client.get_action(episode, np.zeros(2, np.float32))
+        assert caught.value.code == "timeout"
+
+
+def test_silence_before_a_request_is_no_silence_of_the_server() -> None:
+    with Playing(served(), 1) as playing, PolicyClient(playing.games.address, timeout_s=0.5) as client:
+        episode = client.start_episode()
+        time.sleep(1.2)
+        playing.stop()  # pings are answered, requests are not
+        answers: list[Any] = []
+        thread = threading.Thread(target=lambda: answers.append(client.get_action(episode, np.zeros(2, np.float32))))
+        thread.start()
+        time.sleep(0.8)
+        assert thread.is_alive()
+        playing.resume()
+        thread.join(60)
+        assert len(answers) == 1
+        client.end_episode(episode)
