@@ -78,12 +78,20 @@ class Rows(VecEnv):
         return [getattr(self.env, attr_name) for _ in self._get_indices(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        """Not possible: the game runs in another process."""
-        raise NotImplementedError(f"{attr_name!r} cannot be set: the game runs in another process")
+        """Always refused: there is no object of the game in this process.
+
+        Raises:
+            AttributeError: always.
+        """
+        raise AttributeError(f"{attr_name!r} cannot be set: the game runs in another process")
 
     def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
-        """Not possible: the game runs in another process."""
-        raise NotImplementedError(f"{method_name!r} cannot be called: the game runs in another process")
+        """Always refused, as `set_attr`.
+
+        Raises:
+            AttributeError: always.
+        """
+        raise AttributeError(f"{method_name!r} cannot be called: the game runs in another process")
 
     def env_is_wrapped(self, wrapper_class: type[Any], indices: Any = None) -> list[bool]:
         """False for all rows: whatever wraps the game runs in another process."""

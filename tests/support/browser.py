@@ -26,7 +26,11 @@ Scheme = Literal["light", "dark"]
 
 
 def executable() -> str:
-    """Where Chromium is; without it the test is skipped, and fails in CI."""
+    """Where Chromium is.
+
+    Installing it needs root, which a contributor may not have: there a test without it is
+    skipped. In CI, where it is always installed, the test fails.
+    """
     for name in NAMES:
         if found := shutil.which(name):
             return found

@@ -13,8 +13,10 @@ from arena.records.journal import JournalReader
 from working_folder import working_directory
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
-FILES = sorted(file for file in CONFIGS.rglob("*.yaml") if "external" not in str(file.relative_to(CONFIGS)))
-"""Without those of external games, which are played in `test_external_examples.py`."""
+ELSEWHERE = ("external", "shared_memory")  # played in `test_external_examples.py`, `test_simulators_in_runs.py`
+FILES = sorted(
+    file for file in CONFIGS.rglob("*.yaml") if not any(word in str(file.relative_to(CONFIGS)) for word in ELSEWHERE)
+)
 SMALL = {"ppo": "n_steps=8", "sac": "learning_starts=4"}  # so that 20 ticks are enough to learn something
 ROUNDS = 3  # of a league
 LEARNT = {

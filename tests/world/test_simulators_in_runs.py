@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ import pytest
 from arena.cli.main import main
 from arena.records.journal import JournalReader
 from in_process import play
+from working_folder import working_directory
 
-EXAMPLE = Path(__file__).parents[2] / "configs" / "examples" / "shared_memory"
+PROJECT = Path(__file__).parents[2]
+EXAMPLE = PROJECT / "configs" / "examples" / "shared_memory"
 FLAGS = ["-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-pedantic"]
 
 pytestmark = pytest.mark.slow
@@ -75,6 +78,18 @@ def test_the_example_is_valid_and_its_groups_are_those_of_the_program(
     written = (EXAMPLE / "config.yaml").read_text()
     assert "chaser: {agents: 16, observations: [[4]], continuous: 2}" in written
     assert "runner: {agents: 16, observations: [[4]], branches: [5]}" in written
+
+
+def test_the_example_is_built_checked_and_trained_as_the_documentation_says(tmp_path: Path) -> None:
+    folder = shutil.copytree(EXAMPLE, tmp_path / EXAMPLE.relative_to(PROJECT), ignore=shutil.ignore_patterns("pursuit"))
+    subprocess.run(["make", "-C", str(folder)], check=True)
+    with working_directory(tmp_path):
+        file = "configs/examples/shared_memory/config.yaml"
+        assert main(["check", file]) == 0
+        small = [part for name in ("chaser", "runner") for part in ("--set", f"policies.{name}.options.n_steps=8")]
+        assert main(["train", file, "--ranks", "1", "--ticks", "20", "--run-dir", "run", *small]) == 0
+    updates = [(line["policy"], line["ticks"]) for line in JournalReader(tmp_path / "run" / "metrics.jsonl")]
+    assert {(name, ticks) for name in ("chaser", "runner") for ticks in (8, 16)} <= set(updates)
 
 
 def test_a_file_is_shown_field_by_field(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

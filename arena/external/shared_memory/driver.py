@@ -82,10 +82,10 @@ class Driver:
         self._outgoing = list(messages)
         self._received: list[tuple[uuid.UUID, bytes]] = []
         self._rows: dict[str, Rows] | None = None  # of the newest hand-over, while it is the driver's turn
-        self._begun = self._greeted = self._closed = False
+        self._begun = self._greeted = self._asked_to_close = self._closed = False
         self._wait = TurnWait()
         self._taken_at = self._looked_at = 0.0
-        self.handovers = self.changes = self.starts = 0
+        self.handovers = self.changes = 0
         self.simulator_s = self.driver_s = 0.0
         self._given_at = 0.0
         capacity = side_channel_bytes or _CAPACITIES[profile]
@@ -151,7 +151,7 @@ class Driver:
             self.give(reset=True)
         else:
             self._begin()
-        return self._await()
+        return self.take()
 
     def step(self, actions: Mapping[str, NDArray[Any]]) -> dict[str, Rows]:
         """Gives actions and returns the rows of the next hand-over.
@@ -165,9 +165,14 @@ class Driver:
             LinkError: as `reset`.
         """
         self.give(actions)
-        return self._await()
+        return self.take()
 
-    def _await(self) -> dict[str, Rows]:
+    def take(self) -> dict[str, Rows]:
+        """Waits for the next hand-over and returns its rows.
+
+        Raises:
+            LinkError: as `reset`.
+        """
         while True:
             rows = self.poll()
             if rows is not None:
@@ -381,16 +386,14 @@ class Driver:
         if self._program is not None and self._program.ending():
             return True
         try:
-            if not self._asked and self._file.turn == DRIVER:
+            if not self._asked_to_close and self._file.turn == DRIVER:
                 self._file.give(Command.CLOSE, SIMULATOR)
-                self._asked = True
-            elif self._asked and self._program is None:
+                self._asked_to_close = True
+            elif self._asked_to_close and self._program is None:
                 return self._file.turn == DRIVER
         except LinkError:
             return True  # the file is broken: the program is ended by signals
         return False
-
-    _asked = False
 
     def _clean_up(self) -> None:
         self._closed = True

@@ -6,7 +6,8 @@ import logging
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import IO, Any
 
 import numpy as np
@@ -232,7 +233,7 @@ class SharedMemoryGames:
                     if number >= _LEARNT_HANDOVERS:
                         break
                     driver.give()
-                    rows = driver._await()
+                    rows = driver.take()
                 return tuple(driver.groups.values())
         except LinkError as error:
             raise ConfigError(str(error), path="command") from error
@@ -340,15 +341,11 @@ class _Simulator:
             self.output = None
 
 
-class _numbered:
-    """Adds the number of a simulator to errors that pass through."""
-
-    def __init__(self, simulator: _Simulator) -> None:
-        self._number = simulator.number
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, LinkError):
-            error.simulator = self._number
+@contextmanager
+def _numbered(simulator: _Simulator) -> Iterator[None]:
+    """Adds the number of the simulator to errors that pass through."""
+    try:
+        yield
+    except LinkError as error:
+        error.simulator = simulator.number
+        raise

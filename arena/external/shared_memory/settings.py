@@ -21,7 +21,7 @@ from arena.external.shared_memory.messages import ENGINE_DEFAULTS, Channel, Mess
 _ATTACH = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MOST_SIMULATORS = 256
 _MOST_AREA = 2**24
-_STEP_S, _ATTACHED_STEP_S = 30.0, 3600.0  # somebody may have paused an editor
+_STEP_S, _ATTACHED_STEP_S = 30.0, 3600.0  # an editor that is attached may be paused by hand
 _GROUP_KEYS = ("agents", "observations", "continuous", "branches")
 _INTEGERS = ("width", "height", "quality", "target_frame_rate", "capture_frame_rate")
 
@@ -218,9 +218,9 @@ def _group(name: str, written: Any) -> GroupSpec:
             raise ConfigError(f"unknown key {key!r}; known: {', '.join(_GROUP_KEYS)}", path=path)
     if ("continuous" in written) == ("branches" in written):
         raise ConfigError("exactly one of `continuous` and `branches` is needed", path=path)
-    agents = _integer(written, "agents", None, 1, None) if _is_integer(written["agents"], 1) else None
-    if agents is None:
-        raise ConfigError(f"found {written['agents']!r}; expected an integer, at least 1", path=f"{path}.agents")
+    agents = written["agents"]
+    if not _is_integer(agents, 1):
+        raise ConfigError(f"found {agents!r}; expected an integer, at least 1", path=f"{path}.agents")
     shapes = written["observations"]
     if not isinstance(shapes, Sequence) or isinstance(shapes, str) or not shapes:
         raise ConfigError(f"found {shapes!r}; expected a list of shapes, at least one", path=f"{path}.observations")
