@@ -81,7 +81,7 @@ def test_messages_come_back_and_the_file_grows_for_them(tmp_path: Path) -> None:
             link.send(ECHO, data)
         for _ in range(3):
             link.give()
-            link._await()
+            link.await_rows()
         assert link.received() == [(ECHO, data[::-1]) for data in sent]
         assert link.changes == 2
 
@@ -137,7 +137,7 @@ def test_a_program_that_fails_is_named(kind: str, kind_of_error: type[LinkError]
         link.reset()
         while True:
             link.give()
-            link._await()
+            link.await_rows()
 
 
 @pytest.mark.parametrize("size", [0, 5, 9, 15, 60, 100, 155, 200, 300, 400, 440])
@@ -147,7 +147,7 @@ def test_a_file_that_is_cut_is_an_error(size: int, tmp_path: Path) -> None:
             link.reset()
             while True:
                 link.give()
-                link._await()
+                link.await_rows()
         if size > 17:
             assert isinstance(caught.value, LayoutError)
 
@@ -227,7 +227,7 @@ def test_a_program_by_hand_finds_the_file_and_two_drivers_do_not_share_it(
         wait_for(lambda: link.poll() is not None)
         for _ in range(10):
             link.give()
-            link._await()
+            link.await_rows()
     assert program.wait(10) == 0
     assert not list((tmp_path / "ml-agents").iterdir())
 
@@ -269,7 +269,7 @@ def test_an_idle_driver_costs_little(tmp_path: Path) -> None:
         link.reset()
         for _ in range(4):
             link.give()
-            link._await()
+            link.await_rows()
         link.give()
         looks, began = 0, time.monotonic()
         while time.monotonic() < began + 2.0:

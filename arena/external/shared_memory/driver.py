@@ -151,7 +151,7 @@ class Driver:
             self.give(reset=True)
         else:
             self._begin()
-        return self.take()
+        return self.await_rows()
 
     def step(self, actions: Mapping[str, NDArray[Any]]) -> dict[str, Rows]:
         """Gives actions and returns the rows of the next hand-over.
@@ -165,9 +165,9 @@ class Driver:
             LinkError: as `reset`.
         """
         self.give(actions)
-        return self.take()
+        return self.await_rows()
 
-    def take(self) -> dict[str, Rows]:
+    def await_rows(self) -> dict[str, Rows]:
         """Waits for the next hand-over and returns its rows.
 
         Raises:

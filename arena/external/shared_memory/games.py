@@ -233,7 +233,7 @@ class SharedMemoryGames:
                     if number >= _LEARNT_HANDOVERS:
                         break
                     driver.give()
-                    rows = driver.take()
+                    rows = driver.await_rows()
                 return tuple(driver.groups.values())
         except LinkError as error:
             raise ConfigError(str(error), path="command") from error
