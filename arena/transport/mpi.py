@@ -362,9 +362,9 @@ class MpiTransport:
                 return
 
     def _rings(self) -> Sequence[int] | memoryview:
-        """The next rings. Polls MPI from time to time: where processes cannot be watched, only MPI reports a death."""
+        """The next rings. Where the next process cannot be watched, MPI is polled too, which reports its death."""
         assert self._bell is not None
-        if not self._world.tolerant:
+        if not self._world.tolerant or self._exit_watcher is not None:
             return self._bell.wait()
         while not len(rings := self._bell.poll(_LISTEN_SECONDS)):
             self._comm.Iprobe()

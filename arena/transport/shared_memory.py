@@ -32,7 +32,7 @@ def fence() -> None:
     """
     if _barrier.locked():  # false if a signal raised an exception between the two calls below
         _barrier.release()
-    _barrier.acquire(blocking=False)
+    _barrier.acquire(False)
 
 
 def whole_pages(nbytes: int) -> int:
