@@ -201,15 +201,15 @@ class PolicyClient:
         if observation is not None:
             (name,) = ending
             packed = self._codecs[name].observation.pack(observation, f"observation of {name!r}", "bad_observation")
-        for name in ending:
-            info = {**episode.infos.pop(name, {}), **(info or {})}
-        named = None if len(ending) > 1 else next(iter(ending))
-        frame = codec.End(
-            episode_id, named, 0.0, None if packed is None else memoryview(packed), truncated, raw(info or None)
-        )
+        several_infos = any(name in episode.infos for name in ending)  # then they cannot be told by one frame
+        infos = {name: {**episode.infos.pop(name, {}), **(info or {})} or None for name in ending}
+        frames = [
+            codec.End(episode_id, name, 0.0, None if packed is None else memoryview(packed), truncated, raw(said))
+            for name, said in (infos.items() if several_infos or len(ending) == 1 else [(None, info or None)])
+        ]
         episode.playing -= ending
         if episode.playing:
-            self._send(frame)
+            self._send(*frames)
             for name in ending:
                 if (replaced := episode.calls.pop(name, None)) is not None:
                     replaced.finish(None, ExternalError("ended", f"{name!r} was ended meanwhile"))
@@ -217,7 +217,7 @@ class PolicyClient:
         with self._lock:
             self._check_runs(episode)
             call = episode.calls[None] = _Call()
-        self._send(frame)
+        self._send(*frames)
         try:
             self._wait(call)
         except ExternalError:
@@ -310,7 +310,8 @@ class PolicyClient:
             raise ExternalClosed(f"no server at {self._address}: {error}") from None
         reader = FrameReader()
         try:
-            connection.sendall(framed(codec.Hello(codec.VERSION, self._token, f"python {uuid.uuid4().hex[:8]}")))
+            with contextlib.suppress(BrokenPipeError):  # a server that refuses has closed already: it has said why
+                connection.sendall(framed(codec.Hello(codec.VERSION, self._token, f"python {uuid.uuid4().hex[:8]}")))
             frames: list[Any] = []
             while not frames:
                 data = connection.recv(_CHUNK)
@@ -368,7 +369,7 @@ class PolicyClient:
             error: Exception | None = None
             result: Any = None
             if isinstance(frame, codec.Error) and frame.id is None:  # the server closes the connection now
-                self._gone = self._gone or f"{frame.code}: {frame.detail}"
+                self._gone = self._gone or ("over" if frame.code == "over" else f"{frame.code}: {frame.detail}")
             if episode is None:
                 return
             if isinstance(frame, codec.Action):

@@ -26,6 +26,7 @@ MAX_BODY = 64 * 2**20
 """Bytes of a frame, unless the configuration says otherwise."""
 
 _MOST_EXTRA = 2**16  # bytes of an info, or of a list of names: small values take far more memory once decoded
+_MOST_NAME = 256  # characters of the name of an entity
 Kind = TypeVar("Kind")
 _LENGTH = struct.Struct("<I")
 
@@ -149,6 +150,12 @@ def check_id(name: str) -> None:
     """Raises `bad_frame` unless this may be the id of a game."""
     if not 1 <= len(name) <= 256 or not all("\x21" <= letter <= "\x7e" for letter in name):
         raise ExternalError("bad_frame", f"the id {name[:32]!r}: expected 1 to 256 visible ASCII characters")
+
+
+def check_entity(name: str | None) -> None:
+    """Raises `bad_frame` if this is too long for the name of an entity."""
+    if name is not None and len(name) > _MOST_NAME:
+        raise ExternalError("bad_frame", f"the entity {name[:32]!r}: a name of {len(name)} characters")
 
 
 def raw(value: Any) -> msgspec.Raw:

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from arena.external.interface import CODES, Answers, Code, ExternalError
-from arena.external.slots import Slots
+from arena.external.slots import Ask, End, Slots
 from arena.game.api import Info, Interface
 from arena.game.spaces import row
 
@@ -49,6 +50,7 @@ class DeskGame:
     slot: int | None = None
     over: str = ""
     gone: str = ""
+    _infos: dict[int, Info] = field(default_factory=dict)  # by entity, paid before its next observation
     _requests: deque[_Request] = field(default_factory=deque)
     _waiting: dict[int, tuple[Answered, Told]] = field(default_factory=dict)  # by entity
 
@@ -78,6 +80,7 @@ class Desk:
         self._queues: dict[DeskGame, None] = {}  # games with requests that the table has not taken, in order
         self._by_slot: dict[int, DeskGame] = {}
         self._lock = threading.Lock()
+        self._kept = threading.local()  # `requests`: those that a thread makes in `together`
         self._closed = ""
 
     @property
@@ -123,22 +126,57 @@ class Desk:
             answered: called with the answer; not needed with `given`.
             reward: as for `Slots.ask`, like the other arguments.
         """
-        sample, info = copied(observation), copied(info)
+        asks = {entity: Ask(observation, reward, mask, given, void, info)}
+        self.ask_entities(game, asks, told=told, answered={} if answered is None else {entity: answered})
+
+    def ask_entities(
+        self, game: DeskGame, asks: Mapping[int, Ask], *, told: Told, answered: Mapping[int, Answered]
+    ) -> None:
+        """As `ask`, for several entities: all of them are taken for the same tick, or none is.
+
+        Args:
+            game: the game.
+            asks: by the index of the entity.
+            told: as for `ask`; with why the game is over, called once per entity that waits.
+            answered: by the index of the entity; without those that have given actions.
+        """
+        asks = {
+            entity: ask._replace(observation=copied(ask.observation), info=copied(ask.info))
+            for entity, ask in asks.items()
+        }
 
         def do(table: Slots) -> None:
             assert game.slot is not None, "it has begun"
-            table.ask(game.slot, entity, sample, reward=reward, mask=mask, given=given, void=void, info=info)
-            if answered is not None:
-                game._waiting[entity] = answered, told
+            table.ask_entities(
+                game.slot,
+                {entity: ask._replace(info=_joined(game._infos.get(entity), ask.info)) for entity, ask in asks.items()},
+            )
+            for entity in asks:
+                game._infos.pop(entity, None)
+                if entity in answered:
+                    game._waiting[entity] = answered[entity], told
 
         self._put(_Request(game, do, told))
 
-    def pay(self, game: DeskGame, entity: int, reward: float, told: Told = lambda error: None) -> None:
-        """Adds a reward; see `Slots.pay`."""
+    def pay(
+        self,
+        game: DeskGame,
+        entity: int,
+        reward: float,
+        told: Told = lambda error: None,
+        *,
+        info: Info | None = None,
+    ) -> None:
+        """Adds a reward, see `Slots.pay`; the info goes with the entity's next observation."""
+        info = copied(info)
 
         def do(table: Slots) -> None:
             assert game.slot is not None, "it has begun"
+            if info is not None and not isinstance(info, dict):
+                raise ExternalError("bad_body", f"the info {info!r} is no dict")
             table.pay(game.slot, entity, reward)
+            if info:
+                game._infos[entity] = {**game._infos.get(entity, {}), **info}
 
         self._put(_Request(game, do, told))
 
@@ -162,10 +200,10 @@ class Desk:
             slot = game.slot
             assert slot is not None, "it has begun"
             ending = table.playing(slot) if entity is None else (entity,)
-            if entity is None and not all(table.ready(slot, each) for each in ending):
-                raise ExternalError("not_yet")
+            end = End(sample, reward, truncated, None, void, info)
+            table.end_entities(slot, {each: end._replace(info=_joined(game._infos.get(each), info)) for each in ending})
             for each in ending:
-                table.end(slot, each, sample, reward=reward, truncated=truncated, void=void, info=info)
+                game._infos.pop(each, None)
                 self._answer_waiting(game, each, ExternalError("ended"))
             if not table.playing(slot):
                 self._leave(game, "ended")
@@ -185,13 +223,29 @@ class Desk:
 
         self._put(_Request(game, do, lambda error: None))
 
-    def _put(self, request: _Request) -> None:
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """The requests that this thread makes inside are told in one `poll`, so that no tick comes between them."""
+        requests: list[_Request] = []
+        self._kept.requests = requests
+        try:
+            yield
+        finally:
+            self._kept.requests = None
+            self._put(*requests)
+
+    def _put(self, *requests: _Request) -> None:
+        kept: list[_Request] | None = getattr(self._kept, "requests", None)
+        if kept is not None:
+            kept += requests
+            return
         with self._lock:
             if not self._closed:
-                self._arrived.append(request)
+                self._arrived.extend(requests)
                 self.ring()
                 return
-        request.told(ExternalError("over", self._closed))
+        for request in requests:
+            request.told(ExternalError("over", self._closed))
 
     # ------------------------------------------------------------------------------------ the environment's thread
 
@@ -282,6 +336,11 @@ class Desk:
         if game.slot is not None and self._by_slot.get(game.slot) is game:
             del self._by_slot[game.slot]
         self._forget(game)
+
+
+def _joined(first: Info | None, then: Info | None) -> Info | None:
+    """Two infos as one; values of the second one prevail. One that is no dict is left for the table to refuse."""
+    return {**first, **then} if first and isinstance(then, dict) else then or first
 
 
 def _code(reason: str) -> Code:

@@ -23,6 +23,7 @@ ALL = "__all__"
 """The agent of a flag that concerns all agents."""
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.05  # after a poll that brought nothing
+_MOST_REQUESTS = 64  # of one agent that wait for the table; then the environment is not polled
 
 ByAgent = Mapping[Hashable, Mapping[str, Any]]
 """Values by game and agent: `{env_id: {agent: value}}`."""
@@ -92,10 +93,11 @@ class PolledGames:
         self._lock = threading.RLock()  # of the games
         self._games: dict[Hashable, _Polled] = {}
         self._actions: dict[Hashable, dict[str, Any]] = {}  # of the tick that is answered
-        self._acted = threading.Event()
+        self._happened = threading.Event()  # actions were sent, or the table has taken requests
         self.rules = TickRules()
         self._failure: BaseException | None = None
         self._closed = False
+        self._resetting: dict[Hashable, list[tuple[Mapping[str, Any], ...]]] = {}  # with what polls bring meanwhile
         self._thread = threading.Thread(target=self._run, name=f"{type(env).__name__}.poll", daemon=True)
 
     # ------------------------------------------------------------------------------------ the environment's thread
@@ -117,6 +119,7 @@ class PolledGames:
         self._desk.poll(table)
         if self._failure is not None:
             raise self._failure
+        self._happened.set()
         return None
 
     def answer(self, actions: Answers) -> None:
@@ -125,18 +128,25 @@ class PolledGames:
         if self._actions:
             sent, self._actions = self._actions, {}
             self._env.send_actions(sent)
-            self._acted.set()
+            self._happened.set()
 
     def drop(self, slot: int, reason: str) -> None:
         """Gives a game up, and begins it anew unless the run is over."""
         with self._lock:
             polled = next((one for one in self._games.values() if one.game.slot == slot), None)
+            if polled is not None:
+                self._resetting[polled.env_id] = []
         self._desk.drop(slot, reason)
         if polled is None:
             return  # its end has come meanwhile, and the thread begins it anew
-        self._tell_dropped(polled.env_id, reason)
-        if reason != "over":
-            self._reset(polled.env_id, after=slot)
+        env_id = polled.env_id
+        self._tell_dropped(env_id, reason)
+        begun = reason != "over" and self._reset(env_id, after=slot)
+        with self._lock:
+            brought = self._resetting.pop(env_id)
+        if not begun:
+            for parts in brought:
+                self._take(env_id, *parts)
 
     def pause(self, on: bool) -> None:
         """Nothing: what polls bring waits until it is told."""
@@ -152,7 +162,7 @@ class PolledGames:
         for env_id in playing:
             self._tell_dropped(env_id, reason)
         self._env.stop()
-        self._acted.set()
+        self._happened.set()
         if self._thread.is_alive():
             self._thread.join(self.rules.close_s)
             if self._thread.is_alive():
@@ -175,7 +185,10 @@ class PolledGames:
         pause = _FIRST_PAUSE_S
         try:
             while not self._closed:
-                self._acted.clear()
+                self._happened.clear()
+                if self._is_ahead():
+                    self._happened.wait(_LONGEST_PAUSE_S)
+                    continue
                 result = PollResult(*self._env.poll())
                 happened = [env_id for by_game in result for env_id in by_game]
                 for env_id in dict.fromkeys(happened):
@@ -183,7 +196,7 @@ class PolledGames:
                 if happened:
                     pause = _FIRST_PAUSE_S
                 else:
-                    self._acted.wait(pause)
+                    self._happened.wait(pause)
                     pause = min(2 * pause, _LONGEST_PAUSE_S)
         except BaseException as error:
             if self._closed:
@@ -194,18 +207,17 @@ class PolledGames:
     def _take(
         self,
         env_id: Hashable,
-        observations: Mapping[str, Any],
-        rewards: Mapping[str, float],
-        terminateds: Mapping[str, bool],
-        truncateds: Mapping[str, bool],
-        infos: Mapping[str, Info],
-        given: Mapping[str, Any],
+        *parts: Mapping[str, Any],
     ) -> None:
-        """Puts what has happened in one game."""
+        """Puts what has happened in one game; `parts` are those of a `PollResult`, by agent."""
+        observations, rewards, terminateds, truncateds, infos, given = parts
         agents = dict.fromkeys((*observations, *rewards, *terminateds, *truncateds, *given))
         agents.pop(ALL, None)
         self._check_known(env_id, agents)
-        with self._lock:
+        with self._lock, self._desk.together():
+            if env_id in self._resetting:
+                self._resetting[env_id].append(parts)
+                return
             polled = self._games.get(env_id)
             if polled is None:
                 if not observations:
@@ -223,12 +235,18 @@ class PolledGames:
                 elif agent in observations:
                     self._ask(polled, agent, seen, reward, mask, given.get(agent), info)
                 elif agent in rewards and agent in polled.playing and not (terminated or truncated):
-                    self._desk.pay(polled.game, self._indices[agent], reward, self._judged(polled, agent))
+                    self._desk.pay(polled.game, self._indices[agent], reward, self._judged(polled, agent), info=info)
             over = not polled.playing
             if over and self._games.get(env_id) is polled:
                 del self._games[env_id]
         if over:
             self._reset(env_id, after=polled.game)
+
+    def _is_ahead(self) -> bool:
+        """Whether a game has told so much more than ticks have taken that it has to wait; without a slot it may not."""
+        most = _MOST_REQUESTS * len(self._indices)
+        with self._lock:
+            return any(one.waiting > most for one in self._games.values() if one.game.slot is not None)
 
     def _check_known(self, env_id: Hashable, agents: Iterable[str]) -> None:
         unknown = [agent for agent in agents if agent not in self._indices]
@@ -242,16 +260,17 @@ class PolledGames:
         self._desk.begin(game, self._judged(polled, ALL))
         return polled
 
-    def _reset(self, env_id: Hashable, after: DeskGame | int) -> None:
-        """Begins a game anew."""
+    def _reset(self, env_id: Hashable, after: DeskGame | int) -> bool:
+        """Begins a game anew; False: its first observations come in a later poll."""
         seen = self._env.try_reset(env_id)
         if not seen:
-            return
+            return False
         self._check_known(env_id, seen)
-        with self._lock:
+        with self._lock, self._desk.together():
             polled = self._begin(env_id, after)
             for agent, observation in seen.items():
                 self._ask(polled, agent, observation, 0.0, None, None, {})
+        return True
 
     def _ask(
         self, polled: _Polled, agent: str, observation: Any, reward: float, mask: Any, given: Any, info: Info
@@ -286,9 +305,14 @@ class PolledGames:
     def _judged(self, polled: _Polled, agent: str) -> Callable[[ExternalError | None], None]:
         """What the table refuses at first is a mistake of the environment; later, the game is given up."""
         first = iter((True,))
+        polled.waiting += 1
 
         def told(error: ExternalError | None) -> None:
-            if next(first, False) and error is not None and not polled.game.over:
+            if not next(first, False):
+                return
+            with self._lock:
+                polled.waiting -= 1
+            if error is not None and not polled.game.over:
                 self._fail(GameError(f"game {polled.env_id!r}, agent {agent!r}: {error}"))
 
         return told
@@ -303,3 +327,4 @@ class _Polled:
 
     def __init__(self, env_id: Hashable, game: DeskGame, playing: set[str]) -> None:
         self.env_id, self.game, self.playing = env_id, game, playing
+        self.waiting = 0  # requests that the table has not taken

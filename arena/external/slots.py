@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -31,6 +31,28 @@ from arena.plan.plan import TickRules
 _MOST_WAITS = 4096  # times from request to answer that are kept between two reports
 
 Flags = NDArray[np.bool_]
+
+
+class Ask(NamedTuple):
+    """What an entity shows when it wants an action; see `Slots.ask`."""
+
+    observation: Any
+    reward: float = 0.0
+    mask: Any = None
+    given: Any = None
+    void: bool = False
+    info: Info | None = None
+
+
+class End(NamedTuple):
+    """What an entity shows when it ends; see `Slots.end`."""
+
+    observation: Any = None
+    reward: float = 0.0
+    truncated: bool = False
+    mask: Any = None
+    void: bool = False
+    info: Info | None = None
 
 
 @dataclass
@@ -157,6 +179,7 @@ class Slots:
         self._masks = [np.ones((slots, size), np.int8) if size else None for size in sizes]
         self._last_masks = [np.ones((slots, size), np.int8) if size else None for size in sizes]
         self._infos: dict[tuple[int, int], Info] = {}  # of observations
+        self._shown_infos: dict[tuple[int, int], Info] = {}  # of the newest tick's observations
         self._last_infos: dict[tuple[int, int], Info] = {}  # of ends
         self._told_at: float | None = None  # when the first thing came that the next tick has to tell
         self._formed_at = clock()
@@ -274,6 +297,33 @@ class Slots:
             ExternalError: `unknown_game`, `unknown_entity`, `ended`, `already_asking`, `not_yet`, `bad_observation`,
                 `bad_mask`, `bad_action`, `bad_reward`.
         """
+        self.ask_entities(slot, {entity: Ask(observation, reward, mask, given, void, info)})
+
+    def ask_entities(self, slot: int, asks: Mapping[int, Ask]) -> None:
+        """`ask` for several entities of a game, by index.
+
+        Raises:
+            ExternalError: as `ask`; nothing has changed for any entity then.
+        """
+        checked = [self._checked_ask(slot, entity, ask) for entity, ask in asks.items()]
+        for entity, leaves, allowed, action, reward, void, info in checked:
+            if action is not None:
+                self._actions[entity].write(slot, action)
+                self._given[slot, entity] = True
+            self._observations[entity].write(slot, leaves)
+            into = self._masks[entity]
+            if into is not None:
+                into[slot] = 1 if allowed is None else allowed
+            if info:
+                self._infos[slot, entity] = info
+            self._pay(slot, entity, reward)
+            now = self._note(slot)
+            self._asks[slot, entity] = True
+            self._asked_at[slot, entity] = now
+            if void and not self._ends(slot, entity):  # else that of the game before it
+                self._make_void(slot, entity)
+
+    def _checked_ask(self, slot: int, entity: int, ask: Ask) -> _CheckedAsk:
         game = self._game(slot, entity)
         if not self._plays[slot, entity]:
             raise self._refuse("ended", f"{self._name(entity)} has ended in the game {game.name!r}")
@@ -281,26 +331,13 @@ class Slots:
             if self._given[slot, entity]:
                 raise self._refuse("not_yet", "the last given action is not part of a tick yet")
             raise self._refuse("already_asking", f"{self._name(entity)} has a request without an answer")
-        self._check_info(info)
-        reward = self._reward(reward)
-        leaves = self._sample(self._observations[entity], entity, observation, "observation", "bad_observation")
-        allowed = self._mask(entity, mask)
-        if given is not None:
-            action = self._sample(self._actions[entity], entity, given, "action", "bad_action")
-            self._actions[entity].write(slot, action)
-            self._given[slot, entity] = True
-        self._observations[entity].write(slot, leaves)
-        into = self._masks[entity]
-        if into is not None:
-            into[slot] = 1 if allowed is None else allowed
-        if info:
-            self._infos[slot, entity] = info
-        self._pay(slot, entity, reward)
-        now = self._note(slot)
-        self._asks[slot, entity] = True
-        self._asked_at[slot, entity] = now
-        if (void or not game.training) and not self._ends(slot, entity):  # else that of the game before it
-            self._make_void(slot, entity)
+        self._check_info(ask.info)
+        reward = self._reward(ask.reward)
+        leaves = self._sample(self._observations[entity], entity, ask.observation, "observation", "bad_observation")
+        allowed, action = self._mask(entity, ask.mask), None
+        if ask.given is not None:
+            action = self._sample(self._actions[entity], entity, ask.given, "action", "bad_action")
+        return _CheckedAsk(entity, leaves, allowed, action, reward, ask.void or not game.training, ask.info)
 
     def ask_rows(
         self,
@@ -395,21 +432,34 @@ class Slots:
         Raises:
             ExternalError: as `ask`.
         """
+        self.end_entities(slot, {entity: End(observation, reward, truncated, mask, void, info)})
+
+    def end_entities(self, slot: int, ends: Mapping[int, End]) -> None:
+        """`end` for several entities of a game, by index.
+
+        Raises:
+            ExternalError: as `end`; nothing has changed for any entity then.
+        """
+        checked = [self._checked_end(slot, entity, end) for entity, end in ends.items()]
+        for (entity, end), (game, leaves, allowed, reward) in zip(ends.items(), checked, strict=True):
+            self._pay(slot, entity, reward)
+            unseen = end.truncated and leaves is None and not self._asks[slot, entity]
+            self._end(
+                game, slot, entity, leaves, allowed, truncated=end.truncated, void=end.void or unseen, info=end.info
+            )
+        self._note(slot)
+
+    def _checked_end(self, slot: int, entity: int, end: End) -> _CheckedEnd:
         game = self._game(slot, entity)
         if not self._plays[slot, entity]:
             raise self._refuse("ended", f"{self._name(entity)} has ended in the game {game.name!r}")
         if not self.ready(slot, entity):
             raise self._refuse("not_yet", "an earlier end or given action of this row is not part of a tick yet")
-        self._check_info(info)
-        reward = self._reward(reward)
-        leaves = None
-        if observation is not None:
-            leaves = self._sample(self._last[entity], entity, observation, "observation", "bad_observation")
-        allowed = self._mask(entity, mask)
-        void = void or (truncated and observation is None and not self._asks[slot, entity])
-        self._pay(slot, entity, reward)
-        self._end(game, slot, entity, leaves, allowed, truncated=truncated, void=void, info=info)
-        self._note(slot)
+        self._check_info(end.info)
+        reward, leaves = self._reward(end.reward), None
+        if end.observation is not None:
+            leaves = self._sample(self._last[entity], entity, end.observation, "observation", "bad_observation")
+        return _CheckedEnd(game, leaves, self._mask(entity, end.mask), reward)
 
     def end_rows(
         self,
@@ -509,13 +559,18 @@ class Slots:
         if not due:
             return None
         counts, asks, given = self.counts, self._asks, self._given
-        ended = self._terminated | self._truncated
         over = np.zeros(len(self._games), np.bool_)
         finished = tuple(self._over)
         absent = np.zeros_like(asks)
         for game in finished:
             over[game.slot] = True
             absent[game.slot] = ~game.takes_part
+            for entity in np.flatnonzero(absent[game.slot]).tolist():
+                self._last[entity].write(game.slot, self._last[entity].zeros)  # not what the next game shows
+                last_mask = self._last_masks[entity]
+                if last_mask is not None:
+                    last_mask[game.slot] = 1
+        ended = self._terminated | self._truncated | absent
         counts.ticks += 1
         counts.empty_ticks += not (asks.any() or ended.any())
         counts.asks += int(np.count_nonzero(asks))
@@ -552,7 +607,7 @@ class Slots:
             array[...] = False
         self._over.clear()
         self._left[...] = False
-        self._infos.clear()
+        self._shown_infos, self._infos = self._infos, {}
         self._last_infos.clear()
         self._told_at = None
         self._formed_at = self._clock()
@@ -593,6 +648,7 @@ class Slots:
         self.counts.void += int(np.count_nonzero(void))
         again = self._shown & goes_on
         self._asks |= again
+        self._infos.update({row: info for row, info in self._shown_infos.items() if again[row]})
         self.counts.asks -= int(np.count_nonzero(again))
         self.counts.given -= int(np.count_nonzero(again & self._given))
         self._given &= self._asks
@@ -851,6 +907,27 @@ class Slots:
         if not (mask != 0).any(axis=-1).all():
             raise self._refuse("bad_mask", f"the mask of {self._name(entity)} allows no action")
         return mask.astype(np.int8)
+
+
+class _CheckedAsk(NamedTuple):
+    """An `Ask` that the table takes."""
+
+    entity: int
+    leaves: list[NDArray[Any]]
+    mask: NDArray[np.int8] | None
+    action: list[NDArray[Any]] | None
+    reward: float
+    void: bool
+    info: Info | None
+
+
+class _CheckedEnd(NamedTuple):
+    """An `End` that the table takes; without leaves, what the entity has shown last stands for them."""
+
+    game: Game
+    leaves: list[NDArray[Any]] | None
+    mask: NDArray[np.int8] | None
+    reward: float
 
 
 class _Batch:

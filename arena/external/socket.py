@@ -6,10 +6,12 @@ environment as far as the connection takes them at once; the rest is sent by the
 
 from __future__ import annotations
 
+import errno
 import os
 import selectors
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from arena.game.api import Interface
 _CHUNK = 2**16  # bytes of one read
 _BEFORE_HELLO = 2**16  # bytes of the first frame
 _MOST_REQUESTS = 64  # of one connection and slot that wait for the environment; then it is not read from
+_NO_DESCRIPTORS_S = 0.02  # between two tries to accept a client while the process has no descriptors left
 _GIVEN_UP = ("timeout", "expired", "over", "policy_error")
 
 
@@ -124,11 +127,16 @@ class SocketGames:
         if self._closed:
             return
         self._closed = True
+        with self._lock:
+            playing = {game.connection for game in self._games.values()}
         self._desk.close(reason)  # which sends the reason for all games that have begun
         with self._lock:
             games, self._games = list(self._games.values()), {}
         for game in games:  # without a slot
             game.connection.send(codec.Dropped(game.desk.name, reason))
+        for connection in self._connections - playing:
+            if connection.welcome:
+                connection.send(codec.Error(None, "over", "the run has ended"))
         if self._listener is not None:
             self._stopping = True
             self.wake()
@@ -189,7 +197,9 @@ class SocketGames:
         assert self._listener is not None, "it is listening"
         try:
             accepted, _address = self._listener.accept()
-        except OSError:  # the client has gone already, or there are no descriptors left
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):  # the client stays in the queue, and is looked at again
+                time.sleep(_NO_DESCRIPTORS_S)
             return
         accepted.setblocking(False)
         if accepted.family != socket.AF_UNIX:
@@ -323,6 +333,8 @@ class SocketGames:
             self._games.pop(desk.name, None)
 
     def _request(self, connection: _Connection, frame: codec.Ask | codec.Pay | codec.End, size: int) -> None:
+        codec.check_id(frame.id)
+        codec.check_entity(frame.entity)
         with self._lock:
             game = self._games.get(frame.id)
             reason = self._ends.reason(frame.id)

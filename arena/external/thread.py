@@ -13,7 +13,7 @@ from gymnasium.spaces import Space
 from arena.errors import ConfigError
 from arena.external.desk import Desk, DeskGame, entity_index
 from arena.external.interface import Answers, ExternalClosed, ExternalError
-from arena.external.slots import Slots
+from arena.external.slots import Ask, Slots
 from arena.game.api import Info, Interface
 from arena.plan.plan import TickRules
 
@@ -87,7 +87,7 @@ class ExternalEnv(ABC):
     def get_actions(
         self, episode_id: str, observations: Mapping[str, Any], masks: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """As `get_action`, for several entities at once."""
+        """As `get_action`, for several entities at once: all requests are taken for the same tick, or none is."""
         table = self._table
         game = table.game(episode_id)
         indices = {name: entity_index(table.interface, game.entities, name) for name in observations}
@@ -115,13 +115,15 @@ class ExternalEnv(ABC):
     ) -> None:
         """Adds a reward for the entity's last action; before its first one, the reward counts only for the return.
 
+        The info goes with the entity's next observation.
+
         Raises:
             ExternalError, ExternalClosed: as `get_action`.
         """
         table = self._table
         game = table.game(episode_id)
         waiter = Waiter()
-        table.desk.pay(game, entity_index(table.interface, game.entities, entity), reward, waiter.told)
+        table.desk.pay(game, entity_index(table.interface, game.entities, entity), reward, waiter.told, info=info)
         table.wait(waiter)
 
     def end_episode(
@@ -226,10 +228,16 @@ class _Episodes:
 
     def ask(self, game: DeskGame, observations: Mapping[int, Any], masks: Mapping[int, Any]) -> dict[int, Any]:
         """Asks for several entities and waits for all answers."""
-        waiters = {}
-        for entity, observation in observations.items():
-            waiters[entity] = waiter = Waiter(answered=True)
-            self.desk.ask(game, entity, observation, mask=masks.get(entity), told=waiter.told, answered=waiter.answer)
+        asks = {entity: Ask(observation, mask=masks.get(entity)) for entity, observation in observations.items()}
+        waiters = {entity: Waiter(answered=True) for entity in asks}
+
+        def told(error: ExternalError | None) -> None:
+            for waiter in waiters.values():
+                waiter.told(error)
+
+        self.desk.ask_entities(
+            game, asks, told=told, answered={entity: waiter.answer for entity, waiter in waiters.items()}
+        )
         for waiter in waiters.values():
             self.wait(waiter)
         return {entity: waiter.action for entity, waiter in waiters.items()}
@@ -283,10 +291,9 @@ class ThreadGames:
     def _run(self) -> None:
         try:
             self._env.run()
-        except ExternalClosed:
-            pass
         except BaseException as error:
-            self._failure = error
+            if not (self._episodes.closed and isinstance(error, ExternalClosed)):
+                self._failure = error
         self._returned = True
         self._episodes.desk.ring()
 

@@ -6,16 +6,29 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any
 
-_Call = tuple[Callable[[], Any], "asyncio.Future[Any]"]
+
+class _State(Enum):
+    QUEUED = auto()
+    RUNNING = auto()  # a thread is in the call
+    SETTLED = auto()  # the call has returned, or was cancelled
+
+
+@dataclass(eq=False)
+class _Call:
+    do: Callable[[], Any]
+    future: asyncio.Future[Any]
+    state: _State = _State.QUEUED
 
 
 class ActorThreads:
     """Daemon threads, started when they are needed.
 
     Args:
-        most: their number; one that is given up (its call is cancelled) is replaced.
+        most: their number, without those that are given up: a call in them was cancelled and has not returned.
         deliver: calls a function on the server's loop.
     """
 
@@ -23,24 +36,27 @@ class ActorThreads:
         self._most, self._deliver = most, deliver
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         self._threads: set[threading.Thread] = set()
+        self._given_up = 0  # of these
         self._idle = 0  # threads that wait, less calls that wait for them
         self._lock = threading.Lock()
 
     async def run(self, call: Callable[[], Any]) -> Any:
         """Calls a function in a thread; on the server's loop."""
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        work = _Call(call, asyncio.get_running_loop().create_future())
         with self._lock:
             self._idle -= 1
-            if self._idle < 0 and len(self._threads) < self._most:
-                self._start()
-        self._calls.put((call, future))
+            self._start_if_needed()
+        self._calls.put(work)
         try:
-            return await future
+            return await work.future
         except asyncio.CancelledError:
             with self._lock:
-                self._most += 1
-                if self._idle < 0:
-                    self._start()
+                if work.state is _State.QUEUED:
+                    self._idle += 1
+                elif work.state is _State.RUNNING:
+                    self._given_up += 1
+                    self._start_if_needed()
+                work.state = _State.SETTLED
             raise
 
     def close(self, seconds: float) -> list[str]:
@@ -53,40 +69,36 @@ class ActorThreads:
             thread.join(seconds / len(threads))
         return [thread.name for thread in threads if thread.is_alive()]
 
-    def _start(self) -> None:
-        thread = threading.Thread(target=self._work, name=f"actor {len(self._threads)}", daemon=True)
-        self._threads.add(thread)
-        self._idle += 1
-        thread.start()
+    def _start_if_needed(self) -> None:
+        """Starts a thread if a call waits for one and the limit allows it; called with the lock."""
+        if self._idle < 0 and len(self._threads) - self._given_up < self._most:
+            thread = threading.Thread(target=self._work, name=f"actor {len(self._threads)}", daemon=True)
+            self._threads.add(thread)
+            self._idle += 1
+            thread.start()
 
     def _work(self) -> None:
         while (work := self._calls.get()) is not None:
-            call, future = work
-            if future.cancelled():  # before its turn
-                with self._lock:
-                    self._idle += 1
-                    self._most -= 1
-                    if len(self._threads) > self._most:
-                        self._idle -= 1
-                        self._threads.discard(threading.current_thread())
-                        return
-                continue
+            with self._lock:
+                if work.future.cancelled():  # before its turn
+                    self._idle += work.state is _State.QUEUED
+                    work.state = _State.SETTLED
+                    continue
+                work.state = _State.RUNNING
             outcome: Any = None
             error: BaseException | None = None
             try:
-                outcome = call()
+                outcome = work.do()
             except BaseException as raised:
                 error = raised
             with self._lock:
-                given_up = future.cancelled()
-                if given_up:
-                    self._most -= 1
+                if work.state is _State.SETTLED:  # this thread was given up, and may have been replaced
+                    self._given_up -= 1
                     self._threads.discard(threading.current_thread())
-                else:
-                    self._idle += 1
-            if given_up:
-                return
-            self._deliver(lambda future=future, outcome=outcome, error=error: _settle(future, outcome, error))  # type: ignore[misc]
+                    return
+                work.state = _State.SETTLED
+                self._idle += 1
+            self._deliver(lambda work=work, outcome=outcome, error=error: _settle(work.future, outcome, error))  # type: ignore[misc]
 
 
 def _settle(future: asyncio.Future[Any], outcome: Any, error: BaseException | None) -> None:

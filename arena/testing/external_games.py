@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.external.interface import ExternalClosed, ExternalError, ExternalGames
-from arena.external.slots import Game, Slots, Tick
+from arena.external.slots import Ask, End, Game, Slots, Tick
 from arena.game import spaces
-from arena.game.api import Info, Interface
+from arena.game.api import Interface
 from arena.plan.plan import TickRules
 from arena.testing.breach import ContractBroken, must
 
@@ -228,9 +228,10 @@ class _WatchedTable(Slots):
     def begin(self, name: str, entities: Sequence[int] | None = None, **rest: Any) -> int:
         return self._watch("begin", lambda: super(_WatchedTable, self).begin(name, entities, **rest))
 
-    def ask(self, slot: int, entity: int, observation: Any, **rest: Any) -> None:
-        self._watch("ask", lambda: super(_WatchedTable, self).ask(slot, entity, observation, **rest))
-        self.shown[self.name_of(slot)][entity].append(copy.deepcopy(observation))
+    def ask_entities(self, slot: int, asks: Mapping[int, Ask]) -> None:
+        self._watch("ask", lambda: super(_WatchedTable, self).ask_entities(slot, asks))
+        for entity, ask in asks.items():
+            self.shown[self.name_of(slot)][entity].append(copy.deepcopy(ask.observation))
 
     def ask_rows(self, slots: NDArray[np.intp], entity: int, observations: Any, **rest: Any) -> None:
         self._watch("ask_rows", lambda: super(_WatchedTable, self).ask_rows(slots, entity, observations, **rest))
@@ -241,8 +242,8 @@ class _WatchedTable(Slots):
     def pay(self, slot: int, entity: int, reward: float) -> None:
         self._watch("pay", lambda: super(_WatchedTable, self).pay(slot, entity, reward))
 
-    def end(self, slot: int, entity: int, observation: Any = None, *, info: Info | None = None, **rest: Any) -> None:
-        self._watch("end", lambda: super(_WatchedTable, self).end(slot, entity, observation, info=info, **rest))
+    def end_entities(self, slot: int, ends: Mapping[int, End]) -> None:
+        self._watch("end", lambda: super(_WatchedTable, self).end_entities(slot, ends))
 
     def end_rows(self, slots: NDArray[np.intp], entity: int, observations: Any, **rest: Any) -> None:
         self._watch("end_rows", lambda: super(_WatchedTable, self).end_rows(slots, entity, observations, **rest))

@@ -55,3 +55,33 @@ def test_an_info_is_copied() -> None:
     tick = table.form(at_once=True)
     assert tick is not None
     assert tick.step.frame.infos == [[{"outcome": "win"}]]
+
+
+def test_an_info_that_is_paid_goes_with_the_next_observation() -> None:
+    desk, table = Desk(INTERFACE), Slots(INTERFACE, 1)
+    game, codes = DeskGame("game", (0,)), []
+    desk.begin(game, accept)
+    desk.pay(game, 0, 1.0, accept, info={"speed": 1, "lives": 3})
+    desk.pay(game, 0, 1.0, lambda error: codes.append(error and error.code), info=[1])  # type: ignore[arg-type]
+    desk.ask(game, 0, np.zeros(1, np.float32), info={"speed": 2}, told=accept)
+    desk.poll(table)
+    tick = table.form(at_once=True)
+    assert tick is not None and tick.begun.infos == [[{"speed": 2, "lives": 3}]] and codes == ["bad_body"]
+    table.answers([np.zeros(1, np.int64)])
+    desk.pay(game, 0, 1.0, accept, info={"speed": 5})
+    desk.end(game, None, told=accept)
+    desk.poll(table)
+    tick = table.form(at_once=True)
+    assert tick is not None and tick.step.frame.infos == [[{"speed": 5}]]
+
+
+def test_requests_that_belong_together_are_told_in_one_poll() -> None:
+    desk, table = Desk(INTERFACE), Slots(INTERFACE, 1)
+    game = DeskGame("game", (0,))
+    with desk.together():
+        desk.begin(game, accept)
+        desk.poll(table)
+        assert not table.held
+        desk.ask(game, 0, np.zeros(1, np.float32), told=accept)
+    desk.poll(table)
+    assert table.held == 1 and table.form(at_once=True) is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -159,3 +160,37 @@ def test_games_are_told_the_end_of_the_run() -> None:
         env.heard["a"].get(timeout=60)
     with pytest.raises(ExternalClosed):
         env.hear()
+
+
+class Racing(QueuedEnv):
+    """Shows something of the old game while it is reset."""
+
+    def try_reset(self, env_id: Any) -> dict[str, Any] | None:
+        self.show(env_id, observations={"hero": seen(9)})
+        while not self.results.empty():
+            time.sleep(0.001)
+        time.sleep(0.01)
+        return {"hero": seen(1)}
+
+
+def test_what_a_poll_brings_while_a_game_is_reset_begins_no_second_game() -> None:
+    env = Racing(TWO)
+    with Playing(PolledGames(env), 2, TickRules(idle_s=0.05)) as playing:
+        env.show(observations={"hero": seen(1)})
+        assert env.hear() == {"hero": 0}
+        playing.until(lambda: playing.table.counts.begun >= 3)
+        assert playing.table.held <= 1
+
+
+def test_an_environment_that_is_ahead_of_the_ticks_is_not_polled() -> None:
+    env = QueuedEnv(TWO)
+    with Playing(PolledGames(env), 1) as playing:
+        env.show(observations={"hero": seen(0)}, given={"hero": 1})
+        playing.until(lambda: playing.table.counts.begun == 1)
+        playing.stop()
+        for number in range(300):
+            env.show(observations={"hero": seen(number)}, given={"hero": 1})
+        time.sleep(0.5)
+        assert env.results.qsize() > 100
+        playing.resume()
+        playing.until(lambda: playing.table.counts.given == 301)

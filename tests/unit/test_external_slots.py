@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from arena.external import ExternalError, Slots
-from arena.external.slots import Tick
+from arena.external.slots import Ask, End, Tick
 from arena.game.api import Interface
 from arena.plan.plan import TickRules
 
@@ -326,6 +326,33 @@ def test_absent_entities_end_with_their_game() -> None:
     assert step.frame.outside.absent.tolist() == [[True, False]] and not step.frame.observations[0].any()
 
 
+def test_an_absent_entity_does_not_show_what_the_next_game_shows() -> None:
+    table = Slots(TWO, 1)
+    table.begin("a", (1,))
+    table.ask(0, 1, seen(5, 1))
+    played(table)
+    table.end(0, 1, seen(6, 1))
+    table.begin("b")
+    table.ask(0, 0, seen(7, 1))
+    tick = played(table)
+    assert tick.step.frame.outside.absent.tolist() == [[True, False]]
+    assert not tick.step.frame.observations[0].any() and tick.begun.observations[0].tolist() == [[7]]
+
+
+def test_several_entities_ask_and_end_together_or_not_at_all() -> None:
+    table = Slots(TWO, 1)
+    table.begin("a")
+    bad = {0: Ask(seen(1, 1), reward=1.0), 1: Ask(seen(math.nan, 1))}
+    assert code_of(table.ask_entities, 0, bad) == "bad_observation"
+    assert table.form() is None, "nothing has changed"
+    table.ask_entities(0, {0: Ask(seen(1, 1)), 1: Ask(seen(2, 1))})
+    assert played(table).begun.active.all()
+    assert code_of(table.end_entities, 0, {0: End(seen(3, 1)), 1: End(reward=math.inf)}) == "bad_reward"
+    assert table.playing(0) == [0, 1]
+    table.end_entities(0, {0: End(seen(3, 1)), 1: End(reward=2.0)})
+    assert played(table).finished[0].returns.tolist() == [0.0, 2.0]
+
+
 def test_given_actions_are_shown_recorded_and_not_answered() -> None:
     table = Slots(ONE, 2)
     for name in "ab":
@@ -453,6 +480,18 @@ def test_who_waits_at_the_end_of_a_leg_is_in_the_first_tick_of_the_next_one() ->
     table.end(1, 0)
     (game,) = played(table).finished
     assert (game.returns.tolist(), game.lengths.tolist()) == ([4.0], [2])
+
+
+def test_an_info_of_who_waits_at_the_end_of_a_leg_is_shown_in_the_next_one() -> None:
+    table = Slots(ONE, 2)
+    for name in "ab":
+        table.begin(name)
+    table.ask(0, 0, seen(1), info={"step": 1})
+    assert table.form(at_once=True) is not None
+    table.cut()
+    table.ask(1, 0, seen(2), info={"step": 2})
+    tick = table.form(at_once=True)
+    assert tick is not None and tick.begun.infos == [[{"step": 1}], [{"step": 2}]]
 
 
 def test_a_given_action_at_the_end_of_a_leg_keeps_its_reward() -> None:

@@ -663,3 +663,39 @@ def test_silence_before_a_request_is_no_silence_of_the_server() -> None:
         thread.join(60)
         assert len(answers) == 1
         client.end_episode(episode)
+
+
+def test_a_client_between_episodes_is_told_the_end_of_the_run() -> None:
+    with Playing(served(), 1) as playing:
+        client = PolicyClient(playing.games.address)
+    with pytest.raises(ExternalClosed, match="over"):
+        client.start_episode()
+    client.close()
+
+
+def test_a_client_that_is_one_too_many_is_told_so(tmp_path: Path) -> None:
+    with Playing(served(address=f"unix:{tmp_path}/s"), 1) as playing:
+        clients = [PolicyClient(playing.games.address) for _ in range(4)]
+        with pytest.raises(ExternalError, match="there are 4 connections already"):
+            PolicyClient(playing.games.address)
+        for client in clients:
+            client.close()
+
+
+def test_long_names_close_the_connection(playing: Playing) -> None:
+    for name, entity in (("x" * 300, "hero"), ("a", "x" * 300)):
+        wire = Wire(playing.games.address)
+        wire.start("a")
+        wire.say("pay", name, entity, 1.0)
+        assert wire.hear()[:3] == ["error", None, "bad_frame"]
+        wire.close()
+        playing.until(lambda: playing.table.held == 0)
+
+
+def test_each_entity_ends_with_its_own_info() -> None:
+    with Playing(served(TWO), 1) as playing, PolicyClient(playing.games.address) as client:
+        episode = client.start_episode()
+        client.log_returns(episode, 1.0, {"outcome": "win"}, entity="hero")
+        client.log_returns(episode, -1.0, {"outcome": "loss"}, entity="rival")
+        client.end_episode(episode)
+        assert playing.account().outcomes == {0: "win", 1: "loss"}

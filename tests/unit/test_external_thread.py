@@ -2,9 +2,43 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
+from gymnasium.spaces import Discrete
+
+from arena.external import ExternalClosed, ExternalError, Slots
+from arena.external.thread import ThreadGames
+from arena.game.api import Interface
 from arena.testing import check_external_games
-from external_connections import play_thread, threads
+from external_connections import Playing, ThreadsFromOutside, play_thread, threads
 
 
 def test_threads_keep_the_contract() -> None:
     check_external_games(threads, play_thread, limit_s=60.0)
+
+
+TWO = Interface(("hero", "rival"), (Discrete(5), Discrete(5)), (Discrete(3), Discrete(3)), (0, 0))
+
+
+def test_a_refused_observation_leaves_no_request_of_another_entity() -> None:
+    env = ThreadsFromOutside(TWO)
+    with Playing(ThreadGames(env), 1, actions=(1, 2)):
+        env.start_episode("a")
+        with pytest.raises(ExternalError, match="observation of 'rival'"):
+            env.get_actions("a", {"hero": np.int64(1), "rival": np.int64(9)})
+        assert env.get_actions("a", {"hero": np.int64(1), "rival": np.int64(4)}) == {"hero": 1, "rival": 2}
+        env.end_episode("a")
+
+
+class OtherRun(ThreadsFromOutside):
+    def run(self) -> None:
+        raise ExternalClosed("lost")  # of a client of another run
+
+
+def test_another_runs_end_is_a_failure_of_the_game() -> None:
+    games = ThreadGames(OtherRun(TWO))
+    games.open(1, lambda: None)
+    games._thread.join(60)
+    with pytest.raises(ExternalClosed, match="lost"):
+        games.poll(Slots(TWO, 1))
+    games.close("over")
