@@ -8,7 +8,8 @@ READY := $(VENV)/.ready
 PEERS := .venv-peers
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 BENCHMARKS := accounting tick_overhead many_processes image_game ppo_touchdown group_update idle start memory_growth \
-	pipeline chaos endurance league_statistics league_learning report_page export external_games external_http
+	pipeline chaos endurance league_statistics league_learning report_page export external_games external_http \
+	shared_memory
 BENCH ?=
 RUN := runs/touchdown-2v2-$(shell date +%Y%m%d-%H%M%S)
 

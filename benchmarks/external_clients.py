@@ -6,10 +6,13 @@ As a game of the arena (`external_clients:Asking`) it runs in a thread of the en
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
+import statistics
 import struct
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -55,6 +58,36 @@ class Asking(ExternalEnv):
                 time.sleep(0.05)
         except ExternalClosed:
             return
+
+
+class AskingTogether(ExternalEnv):
+    """16 games in threads that ask at once; the median microseconds of a request are written."""
+
+    observation_space, action_space = Box(-np.inf, np.inf, (SIZE,), np.float32), Box(-1.0, 1.0, (2,), np.float32)
+
+    def __init__(self, requests: int, waits: str) -> None:
+        self._requests, self._waits = requests, waits
+        self._medians: list[float] = []
+
+    def run(self) -> None:
+        """See the class."""
+        threads = [threading.Thread(target=self._play) for _ in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        Path(self._waits).write_text(str(statistics.median(self._medians)))
+
+    def _play(self) -> None:
+        waits: list[float] = []
+        with contextlib.suppress(ExternalClosed):
+            episode = self.start_episode()
+            while len(waits) < self._requests:
+                begin = time.perf_counter()
+                self.get_action(episode, SEEN)
+                waits.append((time.perf_counter() - begin) * 1e6)
+            self.end_episode(episode)
+        self._medians.append(statistics.median(waits[WARM:]))
 
 
 def over_socket(address: str, requests: int, notes: str) -> None:

@@ -9,6 +9,7 @@ import importlib
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,6 +86,21 @@ class Empty:
 
     def close(self) -> None:
         """Does nothing."""
+
+
+class Computing(Empty):
+    """A game of one entity whose tick takes a millisecond of processor time for every 8 lanes."""
+
+    def __init__(self, *, lanes: int) -> None:
+        super().__init__(lanes=lanes, entities=1)
+        self.interface = replace(self.interface, action_spaces=(spaces.Box(-1.0, 1.0, (2,), np.float32),))
+
+    def step(self, actions: Sequence[Any]) -> Step:
+        """One tick; ignores the actions."""
+        end = time.process_time() + 1e-3 * self.lanes / 8
+        while time.process_time() < end:
+            pass
+        return super().step(actions)
 
 
 class Clocked:

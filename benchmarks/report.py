@@ -33,6 +33,7 @@ ORDER = (
     "league_statistics",
     "league_learning",
     "external_games",
+    "shared_memory",
     "external_http",
     "export",
 )

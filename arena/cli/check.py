@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
         plan = make_plan(config, ranks=process_count(config, None, os.environ).number)
     findings = preflight(plan, config, origin, conformance=lambda line: complain(f"{line}\n"))
     proof = prove_plan(plan, findings)
-    for line in (*findings.lines, *gate_lines(config), schedule_text(proof)):
+    for line in (*findings.lines, *findings.hints.values(), *gate_lines(config), schedule_text(proof)):
         say(line)
     say(f"plan: {processes_words(plan.processes, len(plan.roles()))}")
     refused = proof.circle is not None

@@ -38,6 +38,17 @@ def policies_of(match: MatchPlan, interface: Interface) -> list[str]:
     return names
 
 
+def wait_for_start(games: ExternalGames, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Waits until games that take time to start can be played.
+
+    Raises:
+        ConfigError: they cannot.
+    """
+    starting: Callable[[], float | None] | None = getattr(games, "starting", None)
+    while starting is not None and (seconds := starting()) is not None:
+        sleep(seconds)
+
+
 class Connection:
     """The external games of one match and their table; open and paused.
 
@@ -46,6 +57,7 @@ class Connection:
         match: its lanes are the slots.
         seed: of the match's first lane.
         logs: the folder for the output of programs; None: it is not kept.
+        sleep: waits so many seconds for games that start.
 
     Attributes:
         games: taking games.
@@ -59,9 +71,14 @@ class Connection:
     """
 
     def __init__(
-        self, make: Callable[[], ExternalGames], match: MatchPlan, seed: int, logs: Path | None = None
+        self,
+        make: Callable[[], ExternalGames],
+        match: MatchPlan,
+        seed: int,
+        logs: Path | None = None,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._make, self._match, self._seed, self._logs = make, match, seed, logs
+        self._make, self._match, self._seed, self._logs, self._sleep = make, match, seed, logs, sleep
         self._rules = match.external or TickRules()
         self.bell: Callable[[], None] = lambda: None
         self.finished: list[Game] = []
@@ -82,6 +99,7 @@ class Connection:
         if hasattr(games, "log"):
             games.log = self._log_of
         games.open(self._match.lanes, lambda: self.bell())
+        wait_for_start(games, self._sleep)
         return games
 
     def _log_of(self, program: int) -> IO[bytes] | None:

@@ -15,7 +15,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arena import registry
@@ -67,6 +67,7 @@ class Preflight:
     seats: tuple[tuple[tuple[int, ...], ...], ...]  # [match][seat]: entity indices
     policies: dict[str, PolicySummary]
     lines: tuple[str, ...]
+    hints: Mapping[str, str] = field(default_factory=dict)  # by environment, what is unwise about its matches
 
     @property
     def schedules(self) -> dict[str, str]:
@@ -99,14 +100,15 @@ def examine(
     lines: list[str] = []
     players = {name: _examine_algorithm(plan, policy, lines.append) for name, policy in plan.policies.items()}
     known: dict[str, Interface] = {}
-    first = _layout(plan, known, conformance, lines.append)
+    hints: dict[str, str] = {}
+    first = _layout(plan, known, conformance, lines.append, hints)
     findings = {name: _examine_policy(first, policy, players[name]) for name, policy in plan.policies.items()}
-    layouts = [first, *(_layout(each, known, conformance, lines.append) for each in later)]
+    layouts = [first, *(_layout(each, known, conformance, lines.append, hints) for each in later)]
     seated = _examine_later(layouts, players)
     lines += [_policy_line(policy, findings[name], name in seated) for name, policy in plan.policies.items()]
     made(plan.callbacks)
     lines += [f"callback {item.target}: {pluralize(len(item.options), 'option')}" for item in plan.callbacks]
-    return Preflight(first.interfaces, first.seats, findings, tuple(lines))
+    return Preflight(first.interfaces, first.seats, findings, tuple(lines), hints)
 
 
 class _ResolvedPolicy(NamedTuple):
@@ -168,12 +170,13 @@ def _layout(
     known: dict[str, Interface],
     conformance: Callable[[str], None] | None,
     report: Callable[[str], None],
+    hints: dict[str, str],
 ) -> _Layout:
     """Creates the environments of a plan; one with the arguments of a known one is not created again."""
     for match in plan.matches:
         key = _likeness(match)
         if key not in known:
-            known[key], breaches = _examine_environment(match, conformance)
+            known[key], breaches = _examine_environment(match, conformance, hints)
             report(_environment_line(match, known[key], conformance=conformance is not None and not breaches))
             for breach in breaches:
                 report(f"warning: environment {match.env}: {breach}")
@@ -187,13 +190,16 @@ def _likeness(match: MatchPlan) -> str:
 
 
 def _examine_environment(
-    match: MatchPlan, conformance: Callable[[str], None] | None
+    match: MatchPlan, conformance: Callable[[str], None] | None, hints: dict[str, str]
 ) -> tuple[Interface, Sequence[str]]:
     """An environment's interface, and the breaches of the contract that do not prevent a run."""
+    if registry.external_kind(match.make) is not None:
+        games = _examined_games(match, opens=conformance is not None)
+        if hasattr(games, "hint") and (hint := games.hint(match.lanes)):
+            hints[match.env] = hint
+        return games.interface, ()
     if conformance is None:
         return interface_of(match), ()
-    if registry.external_kind(match.make) is not None:
-        return _examine_external(match, opens=True), ()
     with (
         _reported_while_slow(f"environment {match.env}: still being made and checked", conformance),
         closing(make_game(match, _PROBE_LANES)) as game,
@@ -211,21 +217,28 @@ def interface_of(match: MatchPlan) -> Interface:
         ConfigError: they cannot be made, or the match's `idle_action` is not theirs.
     """
     if registry.external_kind(match.make) is not None:
-        return _examine_external(match, opens=False)
+        return _examined_games(match, opens=False).interface
     with closing(make_game(match, _PROBE_LANES)) as game:
         check_idle_action(match, game.interface)
         return game.interface
 
 
-def _examine_external(match: MatchPlan, *, opens: bool) -> Interface:
-    """The interface of external games; they are opened and closed once if `opens`."""
+def _examined_games(match: MatchPlan, *, opens: bool) -> ExternalGames:
+    """The external games of a match, closed; they were opened once, and tried out if they can be, if `opens`."""
+    from arena.external.connection import wait_for_start  # imported where games are external
+
     with constructor_errors_reported(match):
         games = external_games(match)
         if opens:
             games.open(_PROBE_LANES, lambda: None)
-        games.close("over")
+            wait_for_start(games)
+        try:
+            if opens and hasattr(games, "try_out"):
+                games.try_out()
+        finally:
+            games.close("over")
     check_idle_action(match, games.interface)
-    return games.interface
+    return games
 
 
 @contextmanager

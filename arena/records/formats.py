@@ -258,10 +258,14 @@ class GamesLine(msgspec.Struct, frozen=True, kw_only=True):
     def words(self, slots: int) -> str:
         """The line about the games in the display of a run and in `arena watch`."""
         share = 100 * self.rows_per_tick / slots
-        return (
+        words = (
             f"games of match {self.match}: {self.held} of {slots} slots, {self.begun} begun, {self.lost} lost; "
             f"{share:.0f} % of the slots ask per tick"
         )
+        if isinstance(self.links, list) and self.seconds:
+            handovers = sum(link.handovers for link in self.links) / self.seconds
+            words += f"; {handovers:,.0f} hand-overs/s, {self.begun / self.seconds:,.0f} lives/s"
+        return words
 
 
 # ---------------------------------------------------------------------------------------------------------- plan.json

@@ -14,7 +14,7 @@ from arena.errors import WriteError
 from arena.records.episode import ending_of, episode_line, unsettled, without_winner
 from arena.records.episode_stats import Results, results_of
 from arena.records.folder import RunFolder
-from arena.records.formats import EpisodeLine, update_line
+from arena.records.formats import EpisodeLine, GamesLine, update_line
 from arena.records.journal import Journal, as_read
 from arena.records.merge_order import InOrder
 from arena.records.metrics import EpisodeRow, UpdateRecord
@@ -153,6 +153,16 @@ class Recorder:
         self.poll()
         if self._tell_update is not None:
             self._tell_update(as_read(line))
+
+    def reported(self, line: GamesLine, env: str) -> None:
+        """Draws what simulators of an environment have reported: `tensorboard/<environment>/`."""
+        if isinstance(line.reported, dict):
+            values = {
+                f"match {line.match} simulator {number}/{key}": value
+                for number, values in line.reported.items()
+                for key, value in values.items()
+            }
+            self._scalars(env).add(line.tick, values)
 
     def poll(self) -> None:
         """Flushes if a second has passed since the last time; to be called now and then while nothing happens."""

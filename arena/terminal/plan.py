@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from arena import registry
@@ -48,7 +48,7 @@ def plan_text(
     proof = prove_plan(plan, examination)
     sections = [
         _table(plan, examination),
-        "\n".join(_matches_lines(plan)),
+        "\n".join(_matches_lines(plan, examination.hints)),
         *(["\n".join(rounds)] if rounds else []),
         "\n".join(
             [
@@ -188,7 +188,7 @@ def _cells(plan: Plan, examination: Preflight, role: Role) -> tuple[str, str, st
     return (role.kind.value, match, plan.seat(role).policy, ", ".join(names))
 
 
-def _matches_lines(plan: Plan) -> Iterator[str]:
+def _matches_lines(plan: Plan, hints: Mapping[str, str]) -> Iterator[str]:
     """One line for each description; its copies are named together."""
     by_entry: dict[int, list[MatchPlan]] = {}
     for match in plan.matches:
@@ -196,15 +196,19 @@ def _matches_lines(plan: Plan) -> Iterator[str]:
     for copies in by_entry.values():
         first = copies[0]
         numbers = ", ".join(str(match.match) for match in copies)
-        kwargs = f" {json.dumps(first.env_kwargs, default=repr)}" if first.env_kwargs else ""
         players = " ".join(seat.policy for seat in first.seats)
         what = "match" if len(copies) == 1 else "matches"
         kind = registry.external_kind(first.make)
         extent = f"{pluralize(first.lanes, 'slot' if kind else 'lane')}, {pluralize(plan.ticks, 'tick')}"
         of = f" ({kind})" if kind else ""
+        kwargs = f" {json.dumps(first.env_kwargs, default=repr)}" if first.env_kwargs else ""
+        if kind == "shared_memory":  # its arguments take many lines
+            of, kwargs = f" ({kind}, {pluralize(first.env_kwargs.get('simulators', 1), 'simulator')})", ""
         yield f"{what} {numbers}: {first.env}{of}{kwargs}{wrapped_words(first)}, {extent}: {players}"
         if kind:
             yield f"games of {what} {numbers} {FROM_OUTSIDE}"
+        if first.env in hints:
+            yield hints[first.env]
 
 
 def _policy_lines(plan: Plan, examination: Preflight) -> Iterator[str]:

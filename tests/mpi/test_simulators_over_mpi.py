@@ -58,6 +58,14 @@ def test_a_repaired_run_goes_on_and_an_interrupt_ends_all_programs(rank: int, tm
     assert [line["kind"] for line in JournalReader(faults)] == ["process"]
 
 
+def test_a_program_that_starts_slowly_is_waited_for(tmp_path: Path) -> None:
+    written = {**config(tmp_path, "late"), "ticks": 50, "watchdog_s": 1.0}
+    written["envs"]["world"]["kwargs"]["command"].append("4")
+    process = start([*ARENA, "train", write(tmp_path, written), "--run-dir", "run", "--ranks", "2"], tmp_path)
+    ended = finish(process)
+    assert ended.code == 0, ended.err
+
+
 @pytest.mark.parametrize(
     ("kind", "message"),
     [

@@ -16,6 +16,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
 from arena.external import Answers, ExternalClosed, ExternalError, Slots
 from arena.external.client import PolicyClient
+from arena.external.connection import wait_for_start
 from arena.external.poll import ALL, PolledGames, PollResult
 from arena.external.slots import Game
 from arena.external.thread import ExternalEnv, ThreadGames
@@ -290,6 +291,7 @@ class Playing:
             write_sample(space, action, batch, slice(None))
         self._thread = threading.Thread(target=self._play, name="environment", daemon=True)
         self.games.open(slots, self._bell.set)
+        wait_for_start(self.games)
         self.games.pause(True)
 
     def __enter__(self) -> Playing:

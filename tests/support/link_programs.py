@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import sys
 import time
 import uuid
@@ -12,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from arena.external.shared_memory import GroupSpec, PeerClosed, Rows, Simulator
+from arena.external.shared_memory.messages import STATISTICS
 
 WALKER = GroupSpec("walker", 3, ((3,), (2, 2)), 2)
 CHOOSER = GroupSpec("chooser", 2, ((2,), (1,)), None, (3, 2))
@@ -49,6 +51,8 @@ def main(kind: str, *more: str) -> None:
     print("a line of output", flush=True)
     if kind == "silent":
         time.sleep(600)
+    if kind == "late":
+        time.sleep(float(more[0]))
     if kind == "ends at once":
         sys.exit(7)
     with Simulator(profile="release-0.2" if kind == "release-0.2" else "published") as simulator:
@@ -70,6 +74,8 @@ def main(kind: str, *more: str) -> None:
                 time.sleep(600)
             for guid, data in simulator.received():
                 simulator.send(guid, data[::-1])
+            if kind == "reports":
+                simulator.send(STATISTICS, struct.pack("<i5sfi", 5, b"speed", 2.0, 0))
             rows = {"walker": walkers(step)}
             if step % 3 == 0:
                 rows["chooser"] = choosers(step)

@@ -11,10 +11,13 @@ import numpy as np
 import pytest
 
 from arena.errors import ConfigError, LinkError
+from arena.external.connection import wait_for_start
 from arena.external.shared_memory import GroupSpec, LayoutError, Rows
 from arena.external.shared_memory.games import SharedMemoryGames
 from arena.external.shared_memory.lives import Lives, interface_of_groups
 from arena.external.slots import Slots
+from arena.records.formats import GamesLine, LinkLine
+from arena.records.journal import JournalReader
 from external_connections import Playing
 from in_process import play
 from link_programs import command, environment
@@ -211,19 +214,17 @@ def test_interface_is_learnt_from_the_program() -> None:
 @pytest.mark.parametrize("kind", ["ends at once", "silent"])
 def test_a_program_that_does_not_answer_is_a_mistake_of_the_configuration(kind: str) -> None:
     made = games(kind, start_s=1.0, close_s=0.1)
+    made.open(5, lambda: None)
     with pytest.raises(ConfigError, match=r"simulator 0 \(pid \d+\) .*\n  \| a line of output"):
-        made.open(5, lambda: None)
+        wait_for_start(made)
 
 
 def test_another_group_than_the_configured_one_fails() -> None:
     other = {**GROUPS, "walker": {**GROUPS["walker"], "agents": 4}}
     made = games(groups=other)
     made.open(5, lambda: None)
-    try:
-        with pytest.raises(LinkError, match=r"simulator 0: .*group walker has 3 agents, the configuration says 4"):
-            made.poll(Slots(made.interface, 5))
-    finally:
-        made.close("over")
+    with pytest.raises(ConfigError, match=r"simulator 0: .*group walker has 3 agents, the configuration says 4"):
+        wait_for_start(made)
 
 
 def config(**kwargs: Any) -> dict[str, Any]:
@@ -250,6 +251,21 @@ def test_a_deterministic_simulator_gives_the_same_episodes_twice(
     ]
     assert len(first.episodes) > 40
     assert first.episodes[0]["game"].startswith("0/agent_0/")
+
+
+@pytest.mark.slow
+def test_reports_of_a_simulator_are_recorded_and_drawn(tmp_path: Path) -> None:
+    kwargs = {"command": command("reports"), "environment": environment(), "groups": GROUPS}
+    env = {"make": "shared_memory", "kwargs": kwargs}
+    policies = {"blue": {"algorithm": "random"}, "red": {"algorithm": "random"}}
+    match = {"env": "world", "seats": ["blue", "red"], "lanes": 5}
+    played = play({"ticks": 20, "envs": {"world": env}, "policies": policies, "matches": [match]}, tmp_path / "run")
+    (*_, last) = JournalReader(played.folder.games)
+    assert last["reported"] == {"0": {"speed": 2.0}}
+    (file,) = (played.folder.path / "tensorboard" / "world").iterdir()
+    assert b"match 0 simulator 0/speed" in file.read_bytes()
+    line = GamesLine(**{**last, "links": [LinkLine(**last["links"][0])], "seconds": 0.5})
+    assert line.words(5).endswith(f"; {2 * line.links[0].handovers} hand-overs/s, 10 lives/s")
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ import pytest
 from arena.cli.main import main
 from arena.records.journal import JournalReader
 from in_process import play
+from link_programs import command, environment
 from working_folder import working_directory
 
 PROJECT = Path(__file__).parents[2]
@@ -90,6 +91,35 @@ def test_the_example_is_built_checked_and_trained_as_the_documentation_says(tmp_
         assert main(["train", file, "--ranks", "1", "--ticks", "20", "--run-dir", "run", *small]) == 0
     updates = [(line["policy"], line["ticks"]) for line in JournalReader(tmp_path / "run" / "metrics.jsonl")]
     assert {(name, ticks) for name in ("chaser", "runner") for ticks in (8, 16)} <= set(updates)
+
+
+def test_the_plan_says_how_many_simulators_and_slots(
+    pursuit: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "config.yaml"
+    groups = {
+        "chaser": {"agents": 8, "observations": [[4]], "continuous": 2},
+        "runner": {"agents": 8, "observations": [[4]], "branches": [5]},
+    }
+    file.write_text(json.dumps(config(pursuit, tmp_path, simulators=2, groups=groups)))
+    assert main(["plan", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert "match 0: square (shared_memory, 2 simulators), 8 slots, 600 ticks: chaser runner\n" in said
+    assert "\n32 agents may ask at once, and there are 8 slots: `lanes: 32` is enough for them\n" in said
+
+
+def test_check_plays_some_hand_overs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "config.yaml"
+    written = config(tmp_path / "unused", tmp_path)
+    groups = {
+        "walker": {"agents": 3, "observations": [[3], [2, 2]], "continuous": 2},
+        "chooser": {"agents": 2, "observations": [[2], [1]], "branches": [3, 2]},
+    }
+    written["envs"]["square"]["kwargs"].update(command=command("killed"), environment=environment(), groups=groups)
+    file.write_text(json.dumps(written))
+    assert main(["check", str(file)]) == 2
+    assert "was killed by SIGKILL after 5 hand-overs" in capsys.readouterr().err
+    assert not list(tmp_path.glob("mpi-policy-arena-*/*"))
 
 
 def test_a_file_is_shown_field_by_field(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,7 +25,15 @@ from arena.terminal.output import say
 CHECKS: tuple[Callable[[], Iterable[Finding]], ...] = (
     *(software.python, software.packages),
     *(mpi.library, mpi.launcher, mpi.few_processes, mpi.many_processes, mpi.a_death),
-    *(memory.shared, memory.segments, memory.leftovers, memory.handles, memory.limit, memory.open_files),
+    *(
+        memory.shared,
+        memory.segments,
+        memory.simulator_links,
+        memory.leftovers,
+        memory.handles,
+        memory.limit,
+        memory.open_files,
+    ),
     *(storage.writing, storage.space, storage.clocks),
     *(torch.torch, torch.gpu),
 )

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from arena.cli.doctor.finding import Finding, ask, ok, problem, python, warning
-from arena.errors import shorten
+from arena.errors import NoRoom, UnsafeFile, shorten
+from arena.external.shared_memory.files import LinkFolder, default_folder
 from arena.launch.mpirun import JOB_FOLDER, SHARED_MEMORY
 from arena.transport.shared_memory import SharedMemory
 
@@ -42,6 +43,19 @@ def shared() -> Iterator[Finding]:
     else:
         remedy = "messages go through MPI instead, which is slower; allow /proc/<pid>/fd between your own processes"
         yield warning(subject, f"another process cannot open it{scope}: {answer.last_words}", remedy)
+
+
+def simulator_links() -> Iterator[Finding]:
+    """Where external simulators share files with the arena; see `make: shared_memory`."""
+    subject, place = "simulator links", default_folder()
+    try:
+        LinkFolder(place).remove()
+    except (UnsafeFile, NoRoom) as error:
+        remedy = "remove it, or name another one with `folder` in the kwargs of `make: shared_memory`"
+        yield warning(subject, str(error), remedy)
+        return
+    free = size(shutil.disk_usage(place).free)
+    yield ok(subject, f"files go to a folder in {place} that only you can access; {free} are free")
 
 
 def segments(place: Path = SHARED_MEMORY) -> Iterator[Finding]:

@@ -19,13 +19,13 @@ from arena.external.shared_memory.layout import GroupSpec, Rows
 from arena.external.shared_memory.lives import AskedRows, Lives, interface_of_groups
 from arena.external.shared_memory.messages import Channel, Reported, initial_messages, property_message
 from arena.external.shared_memory.settings import Settings
-from arena.external.shared_memory.turn_wait import TurnWait
 from arena.external.slots import Slots
 from arena.game.api import Interface
 from arena.plan.plan import TickRules
 
 _log = logging.getLogger(__name__)
 
+_TRIED_HANDOVERS = 64  # by `arena check`
 _LEARNT_HANDOVERS = 64  # with rows, after which the groups that are registered are the interface
 _LOOK_S = 0.25  # between two looks at programs that wait for their turn
 _PATIENCE_S = 25.0  # a program that waited for its turn for longer may have given up: published ones do after 30 s
@@ -69,16 +69,14 @@ class SharedMemoryGames:
         self._entropy = entropy
 
     def open(self, slots: int, ring: Callable[[], None]) -> None:
-        """Starts all programs and waits until each has handed over once; for a program started by hand, it does not.
+        """Starts all programs; `starting` says when they play.
 
         Raises:
-            ConfigError: one cannot be started, or breaks the rules.
+            ConfigError: one cannot be started.
         """
         try:
             for simulator in self._simulators:
                 simulator.driver = self._start(simulator)
-            if self.settings.command is not None:
-                self._await_first_rows()
         except LinkError as error:
             self.close("failed")
             raise ConfigError(str(error)) from error
@@ -88,17 +86,47 @@ class SharedMemoryGames:
         else:
             self.address = "pid " + ", ".join(str(driver.pid) for driver in drivers)
 
-    def _await_first_rows(self) -> None:
-        wait = TurnWait()
-        waiting = list(self._simulators)
-        while True:
+    def starting(self) -> float | None:
+        """Seconds until the next look at programs that start; None: each has handed over once, or is started by hand.
+
+        Raises:
+            ConfigError: one has ended, or breaks the rules.
+        """
+        if self.settings.attach is not None:
+            return None
+        waiting = [simulator for simulator in self._simulators if simulator.rows is None]
+        try:
             for simulator in waiting:
                 with _numbered(simulator):
                     simulator.rows = simulator.link.poll()
-            waiting = [simulator for simulator in waiting if simulator.rows is None]
-            if not waiting:
-                return
-            wait.pause()
+                    self._check_groups(simulator.link.groups)
+        except LinkError as error:
+            self.close("failed")
+            raise ConfigError(str(error)) from error
+        return min((one.link.pause_s() for one in waiting if one.rows is None), default=None)
+
+    def try_out(self) -> None:
+        """Plays some hand-overs of the first simulator, without a table of slots.
+
+        Raises:
+            ConfigError: it breaks the rules.
+        """
+        simulator = self._simulators[0]
+        try:
+            with _numbered(simulator):
+                for _ in range(_TRIED_HANDOVERS if self.settings.command is not None else 0):
+                    simulator.link.give()
+                    simulator.link.await_rows()
+                    self._check_groups(simulator.link.groups)
+        except LinkError as error:
+            raise ConfigError(str(error)) from error
+
+    def hint(self, slots: int) -> str:
+        """What is unwise about this number of slots; empty if nothing is."""
+        most = sum(spec.agents for spec in self._groups.values()) * self.settings.simulators
+        if most <= slots:
+            return ""
+        return f"{most} agents may ask at once, and there are {slots} slots: `lanes: {most}` is enough for them"
 
     def poll(self, table: Slots) -> float | None:
         """Tells the table what has been handed over.

@@ -24,7 +24,7 @@ from arena.roles.protocol import Done, Games, Go, Listening, Progress, Ready, St
 from arena.run.process_state import ProcessState
 from arena.run.run import Run
 from arena.transport import Bytes, Endpoint, Order, Tag
-from arena.transport.endpoint import OrderHandler
+from arena.transport.endpoint import ANYONE, OrderHandler
 from arena.transport.pickling import expect, pack
 
 _REPORT_SECONDS = 0.25  # between two Progress messages
@@ -95,10 +95,16 @@ class Environment:
         if connection is None:
             seed = run.environment_seed(match, 0)
             with constructor_errors_reported(match):
-                connection = Connection(lambda: external_games(match), match, seed, run.folder.logs)
+                connection = Connection(
+                    lambda: external_games(match), match, seed, run.folder.logs, sleep=self._sleep_for_games
+                )
             memory.connections[match.match] = connection
             self._endpoint.send(0, Tag.TO_ROOT, pack(Listening(connection.place(kind))))
         return connection
+
+    def _sleep_for_games(self, seconds: float) -> None:
+        """Other roles of the process run meanwhile, and the watchdog knows that games are waited for."""
+        self._endpoint.sleep((self._endpoint.address, Tag.GAMES, ANYONE), seconds)
 
     def _play(self) -> None:
         external = self._ring is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from arena.records.episode import episode_of, unsettled
 from arena.records.episode_stats import in_parts
-from arena.records.formats import EpisodeLine
+from arena.records.formats import EpisodeLine, GamesLine
 from arena.records.journal import JournalReader
 from arena.records.metrics import UpdateRecord
 from arena.records.outcome import Winners
@@ -63,6 +63,10 @@ class RunProgress:
         self._scoreboard.update(record)
         self.updates[record.policy] = record.update
         self.seconds[record.policy] = record.seconds
+
+    def report(self, line: GamesLine, env: str) -> None:
+        """Records what the external games of an environment have reported by themselves."""
+        self._recorder.reported(line, env)
 
     def poll(self) -> None:
         """Flushes the records to the files if the flush interval has passed."""

@@ -256,8 +256,9 @@ class Root:
                 self._display.message(line)
         elif isinstance(message, Games):
             append_games(self._run.folder, message.line)
-            slots = self._run.plan.matches[message.line.match].lanes
-            self.scoreboard.games[message.line.match] = message.line.words(slots)
+            match = self._run.plan.matches[message.line.match]
+            progress.report(message.line, match.env)
+            self.scoreboard.games[match.match] = message.line.words(match.lanes)
         elif isinstance(message, Left):
             self._display.message(_format_left(self._run.plan, message))
         self._show(progress)
