@@ -88,7 +88,7 @@ def timed_steps(one: Driver, steps: int, rows: int = 1) -> list[float]:
 def bare(floats: int, steps: int) -> Sample:
     """The same program without the driver, after its first hand-over."""
     with driver(floats=floats) as one:
-        payload_at, actions_at = one.offset_of("agent", "observation", 0), one.offset_of("agent", "action", 0)
+        payload_at, actions_at = one.offset_of("agent", "observation 0", 0), one.offset_of("agent", "action", 0)
         file, data, times = os.open(one.path, os.O_RDWR), _ACTIONS.tobytes(), []
         for _ in range(_WARM + steps):
             begin = time.perf_counter()
@@ -240,7 +240,7 @@ def benchmark(settings: Settings) -> Report:
         Case("arena, link", partial(arena_link, ticks)),
         Case("arena, threads", partial(arena_threads, ticks)),
         Case("ppo, link", partial(ppo, simulators(4, 8, work_us=1000), settings.pick(1500, 256))),
-        Case("ppo, in process", partial(ppo, {"make": "games:Computing"}, settings.pick(1500, 256))),
+        Case("ppo, in process", partial(ppo, {"make": "games:Computing", "kwargs": {}}, settings.pick(1500, 256))),
     ]
     measured = interleave(cases, settings.repeats, say=say)
     report = Report("shared_memory", "External simulators by shared memory", measured, method(__doc__))
