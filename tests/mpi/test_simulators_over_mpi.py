@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,9 +15,10 @@ from typing import Any
 import pytest
 
 from arena.records.journal import JournalReader
-from run_cli import ARENA, finish, left_behind, ranks_in, start, wait_for, write
+from run_cli import ARENA, finish, left_behind, living, ranks_in, start, wait_for, write
 
 PROGRAMS = str(Path(__file__).parents[1] / "support" / "link_programs.py")
+FOREIGN = Path(__file__).parents[1] / "support" / "foreign_peer.c"
 GROUPS = {
     "walker": {"agents": 3, "observations": [[3], [2, 2]], "continuous": 2},
     "chooser": {"agents": 2, "observations": [[2], [1]], "branches": [3, 2]},
@@ -42,6 +46,77 @@ def config(folder: Path, kind: str = "plays", **changes: Any) -> dict[str, Any]:
 
 def boundaries(run: Path) -> int:
     return len(list((run / "boundaries").glob("*.json")))
+
+
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The compiled `foreign_peer.c`."""
+    program = tmp_path_factory.mktemp("program") / "foreign_peer"
+    flags = ["-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-pedantic"]
+    subprocess.run(["cc", *flags, "-o", str(program), str(FOREIGN), "-lm"], check=True)
+    return program
+
+
+def foreign_config(program: Path, folder: Path, ticks: int, **kwargs: Any) -> dict[str, Any]:
+    """A run with `foreign_peer`, whose books are files of the folder."""
+    written = {**config(folder), "ticks": ticks, "checkpoint_every": ticks // 3, "seed": 11}
+    written["envs"]["world"]["kwargs"] = {
+        "command": [str(program), "--books", f"{folder}/books{{number}}", "--seed", "{seed}"],
+        "groups": {
+            "walker": {"agents": 8, "observations": [[3]], "continuous": 2},
+            "chooser": {"agents": 6, "observations": [[2]], "branches": [3, 2]},
+        },
+        "folder": str(folder),
+        **kwargs,
+    }
+    written["matches"][0]["lanes"] = 14
+    return written
+
+
+@pytest.mark.parametrize("ticks", [3_000, pytest.param(100_000, marks=pytest.mark.long)])
+def test_a_foreign_program_finds_no_fault_and_keeps_the_same_books(ticks: int, foreign: Path, tmp_path: Path) -> None:
+    file, run = write(tmp_path, foreign_config(foreign, tmp_path, ticks)), tmp_path / "run"
+    ended = finish(
+        start([*ARENA, "train", file, "--run-dir", "run", "--ranks", "3"], tmp_path), timeout=ticks / 200 + 60
+    )
+    assert ended.code == 0, ended.err
+    *lives, (handovers, faults) = (line.split() for line in (tmp_path / "books0").read_text().splitlines())
+    assert (int(faults), int(handovers)) == (0, ticks + 1)
+    known = {name: (int(length), float(total), truncated == "1") for name, length, total, truncated, _ in lives}
+    last = {name for name, *_, handover in lives if int(handover) >= int(handovers) - 1}
+    recorded = {}
+    for line in JournalReader(run / "episodes.jsonl"):
+        (seat,) = line["seats"]
+        recorded[line["game"]] = (line["length"], seat["return"], line["truncated"])
+    assert set(known) - last <= set(recorded) <= set(known)
+    assert {name: known[name] for name in recorded} == recorded
+    assert len(recorded) > ticks / 10
+
+
+def programs_in(folder: Path) -> list[int]:
+    """The processes of `foreign_peer` in this folder."""
+    return [pid for pid in living(folder) if "foreign_peer" in os.readlink(f"/proc/{pid}/exe")]
+
+
+VICTIMS = ("simulator", "environment", "worker", "launcher")
+CASES = [pytest.param(victim, seed, marks=[pytest.mark.long] * (seed > 0)) for victim in VICTIMS for seed in range(50)]
+
+
+@pytest.mark.parametrize(("victim", "seed"), CASES)
+def test_nothing_is_left_when_a_process_is_killed_at_any_moment(
+    victim: str, seed: int, foreign: Path, tmp_path: Path
+) -> None:
+    written = foreign_config(foreign, tmp_path, 6_000, simulators=2, restarts=1)
+    process = start([*ARENA, "train", write(tmp_path, written), "--run-dir", "run", "--ranks", "4"], tmp_path)
+    wait_for(lambda: len(programs_in(tmp_path)) == 2)
+    time.sleep(random.Random(seed).uniform(0.0, 3.0))
+    ranks = ranks_in(tmp_path)
+    pids = {"launcher": process.pid, "environment": ranks[1], "worker": ranks[2]}
+    os.kill(pids[victim] if victim in pids else programs_in(tmp_path)[seed % 2], signal.SIGKILL)
+    ended = finish(process)
+    assert ended.code == (-signal.SIGKILL if victim == "launcher" else 0), ended.err
+    wait_for(lambda: not left_behind(tmp_path), timeout=10.0)
+    assert not list(tmp_path.glob("mpi-policy-arena-*/*"))
 
 
 @pytest.mark.parametrize("rank", [1, 2], ids=["environment", "worker"])

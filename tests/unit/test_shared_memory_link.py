@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -150,6 +152,30 @@ def test_a_file_that_is_cut_is_an_error(size: int, tmp_path: Path) -> None:
                 link.await_rows()
         if size > 17:
             assert isinstance(caught.value, LayoutError)
+
+
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The compiled `foreign_peer.c`, which maps the file."""
+    program = tmp_path_factory.mktemp("program") / "foreign_peer"
+    source = Path(__file__).parents[1] / "support" / "foreign_peer.c"
+    subprocess.run(["cc", "-std=c99", "-O2", "-o", str(program), str(source), "-lm"], check=True)
+    return program
+
+
+@pytest.mark.parametrize("block", [0, *(pytest.param(block, marks=pytest.mark.long) for block in range(1, 40))])
+def test_a_file_that_is_cut_at_any_moment_is_an_error_and_no_signal(block: int, foreign: Path, tmp_path: Path) -> None:
+    drawn = random.Random(block)
+    for _ in range(25):
+        with Driver([str(foreign), "--books", "/dev/null"], folder=tmp_path) as driver:
+            rows = driver.reset()
+            path, size = driver.path, driver.path.stat().st_size
+            cut = threading.Timer(drawn.uniform(0.0, 0.01), os.truncate, (path, drawn.randrange(size)))
+            cut.start()
+            with pytest.raises(LinkError):
+                for _ in range(1_000_000):
+                    rows = driver.step({name: no_op_actions(driver.groups[name], one) for name, one in rows.items()})
+            cut.join()
 
 
 def test_program_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from arena.external.shared_memory.turn_wait import TurnWait
 
 PROFILES = ("published", "release-0.2")
 _CAPACITIES = {"published": 4, "release-0.2": 65536}
+_NEWEST = 0.1  # weight of the newest wait in the mean
 _LOOK_S = 0.05  # between two looks at the program
 
 
@@ -87,7 +88,7 @@ class Driver:
         self._taken_at = self._looked_at = 0.0
         self.handovers = self.changes = 0
         self.simulator_s = self.driver_s = 0.0
-        self._given_at = 0.0
+        self._given_at = self._usual_s = 0.0
         capacity = side_channel_bytes or _CAPACITIES[profile]
         self._folder: files.LinkFolder | None = None
         if attach is None:
@@ -265,7 +266,7 @@ class Driver:
 
     def _hand_over(self, command: Command) -> None:
         messages = layout.join_messages(self._outgoing)
-        if len(messages) > self._file.room():
+        if messages and len(messages) > self._file.room():
             if self._old_release and self._file.groups:
                 raise NoRoom(
                     f"{len(messages)} bytes of messages do not fit, and programs of release 0.2 do not follow a change "
@@ -278,7 +279,7 @@ class Driver:
         self._outgoing.clear()
         now = time.monotonic()
         self.driver_s += now - self._taken_at if self._taken_at else 0.0
-        self._rows, self._given_at, self._wait = None, now, TurnWait()
+        self._rows, self._given_at, self._wait = None, now, TurnWait(self._usual_s)
 
     def _take(self) -> dict[str, Rows] | None:
         """Takes the turn; None: the simulator has changed the file, and goes on in the next one."""
@@ -295,7 +296,9 @@ class Driver:
             raise PeerClosed(f"{{simulator}}{self._number()} has closed the link after {self.handovers} hand-overs")
         rows = self._file.rows()
         now = time.monotonic()
-        self.simulator_s += now - self._given_at
+        passed = now - self._given_at
+        self.simulator_s += passed
+        self._usual_s += _NEWEST * (min(passed, 1.0) - self._usual_s)
         self._taken_at = now
         if self._old_release and not self._greeted:  # what comes with the greeting is not played
             self._greeted, self._rows = True, rows

@@ -35,10 +35,12 @@ LEAST_BYTES = 22
 MOST_GROUPS = 4096
 NAME_BYTES = 64
 _I32 = struct.Struct("<i")
+_FEW = 256  # bytes of which Python finds the largest faster than numpy
 _F4, _I4 = np.dtype("<f4"), np.dtype("<i4")
 _GUID_BYTES = 16
 
 Read = Callable[[int, int], bytes]
+ReadRows = Callable[[int, int], "bytes | NDArray[np.uint8]"]  # an array is the caller's own
 """Bytes of a file: `read(offset, count)`; the caller has checked that they are there."""
 
 
@@ -339,7 +341,7 @@ def read_count(data: bytes, spec: GroupSpec, offset: int, source: str = "") -> i
     return n
 
 
-def read_rows(read: Read, group: PlacedGroup, n: int, source: str = "", *, masks_at_max_step: bool = False) -> Rows:
+def read_rows(read: ReadRows, group: PlacedGroup, n: int, source: str = "", *, masks_at_max_step: bool = False) -> Rows:
     """Rows 0 to n - 1 of a group.
 
     Args:
@@ -355,7 +357,7 @@ def read_rows(read: Read, group: PlacedGroup, n: int, source: str = "", *, masks
     """
     spec, at = group.spec, group.offsets
     observations = tuple(
-        np.frombuffer(read(at[f"observation {number}"], 4 * n * prod(shape)), _F4).reshape(n, *shape).astype(np.float32)
+        _own(np.frombuffer(read(at[f"observation {number}"], 4 * n * prod(shape)), _F4).reshape(n, *shape))
         for number, shape in enumerate(spec.observations)
     )
     rewards = np.frombuffer(read(at["reward"], 4 * n), _F4).astype(np.float32)
@@ -374,10 +376,15 @@ def read_rows(read: Read, group: PlacedGroup, n: int, source: str = "", *, masks
     return Rows(ids, observations, rewards, done, max_step, masks)
 
 
-def _flags(read: Read, group: PlacedGroup, field: str, count: int, source: str) -> NDArray[np.bool_]:
+def _own(array: NDArray[Any]) -> NDArray[np.float32]:
+    """An array of the caller's own; one that may be written was read into memory of its own."""
+    return array if array.flags.writeable and array.dtype == np.float32 else array.astype(np.float32)
+
+
+def _flags(read: ReadRows, group: PlacedGroup, field: str, count: int, source: str) -> NDArray[np.bool_]:
     offset = group.offsets[field]
     data = read(offset, count)
-    if count and max(data) > 1:
+    if count and (max(data) if count <= _FEW else np.frombuffer(data, np.uint8).max()) > 1:
         index = next(index for index, byte in enumerate(data) if byte > 1)
         raise LayoutError(offset + index, f"{group.spec.name}.{field}", data[index], "0 or 1", source=source)
     return np.frombuffer(data, np.bool_).copy()

@@ -13,6 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from arena.errors import LayoutError, NoRoom
 from arena.external.shared_memory import layout
 from arena.external.shared_memory.files import make_file, open_file
@@ -22,6 +25,7 @@ from arena.transport.shared_memory import fence
 DRIVER, SIMULATOR = 0, 1  # whose turn it is
 MOST_CHANGES = 200  # each adds a letter to the name, which has 255 at most
 _WHOLE = 64 * 2**10  # bytes: a file up to this size is read at once
+_LARGE = 4096  # bytes: so many are read into an array, which saves a copy
 _I32 = struct.Struct("<i")
 
 
@@ -46,6 +50,8 @@ class LinkFile:
         self.groups: dict[str, PlacedGroup] = {}
         self._fixed: dict[str, bytes] = {}  # of the groups, with what comes before n
         self._count = b""  # the number of groups
+        self._usual = b""  # the header of a hand-over without messages
+        self._command = Command.STEP  # in the file, as far as this side knows
         self._unread = 0  # bytes of messages that were read, and are to be set to zero
         self.bytes_read = self.bytes_written = 0
 
@@ -84,7 +90,11 @@ class LinkFile:
         size = os.fstat(self.descriptor).st_size
         if self._header is not None and size < self._header.length:
             raise self._cut()
-        header = layout.read_header(self.read(0, layout.HEADER.size), size, self._source, from_simulator=from_simulator)
+        data = self.read(0, layout.HEADER.size)
+        if data == self._usual:
+            self._command, self._unread = Command.STEP, 0
+            return Command.STEP, []
+        header = layout.read_header(data, size, self._source, from_simulator=from_simulator)
         before = self._header
         if before is not None:
             for offset, field in ((0, "length"), (layout.CAPACITY_AT, "capacity")):
@@ -94,7 +104,7 @@ class LinkFile:
         self._unread = header.message_bytes
         area = self.read(layout.AREA_AT, header.message_bytes) if header.message_bytes else b""
         messages = layout.split_messages(area, source=self._source, base=layout.AREA_AT)
-        command = Command(header.command)
+        command = self._command = Command(header.command)
         if before is None and command is not Command.CHANGE_FILE:
             self.read_groups()
         return command, messages
@@ -115,6 +125,7 @@ class LinkFile:
             LayoutError: one is wrong.
         """
         header = self._header = self.check_header()
+        self._usual = layout.HEADER.pack(*header._replace(turn=DRIVER, command=Command.STEP, message_bytes=0))
         groups = layout.read_groups(self.read, header, self._source)
         layout.check_length(header, groups, self._source)
         self._count = self.read(layout.AREA_AT - 4 + header.capacity, 4)
@@ -129,12 +140,15 @@ class LinkFile:
             LayoutError: as `layout.read_rows`, or something fixed has changed.
         """
         assert self._header is not None, "`take` has read the header"
-        read, length = self.read, self._header.length
-        if length <= _WHOLE:
-            data = self.read(0, length)
+        read: layout.Read = self.read
+        read_own: layout.ReadRows = self._read_own
+        if self._header.length <= _WHOLE:
+            data = self.read(0, self._header.length)
 
             def read(offset: int, count: int) -> bytes:
                 return data[offset : offset + count]
+
+            read_own = read
 
         at = layout.AREA_AT - 4 + self._header.capacity
         if read(at, 4) != self._count:
@@ -148,7 +162,9 @@ class LinkFile:
                 raise self._changed(group, part[:-4])
             n = layout.read_count(part[-4:], group.spec, n_at, self._source)
             if n:
-                found[name] = layout.read_rows(read, group, n, self._source, masks_at_max_step=self._masks_at_max_step)
+                found[name] = layout.read_rows(
+                    read_own, group, n, self._source, masks_at_max_step=self._masks_at_max_step
+                )
         return found
 
     def give(self, command: Command, turn: int, messages: bytes = b"") -> None:
@@ -157,7 +173,9 @@ class LinkFile:
             self.write(layout.AREA_AT, messages.ljust(self._unread, b"\0"))
             self.write(layout.MESSAGE_BYTES_AT, _I32.pack(len(messages)))
             self._unread = 0
-        self.write(layout.COMMAND_AT, bytes([command]))
+        if command is not self._command:
+            self.write(layout.COMMAND_AT, bytes([command]))
+            self._command = command
         fence()
         self.write(layout.TURN_AT, bytes([turn]))
 
@@ -252,6 +270,16 @@ class LinkFile:
         """
         data = os.pread(self.descriptor, count, offset)
         if len(data) < count:
+            raise self._cut()
+        self.bytes_read += count
+        return data
+
+    def _read_own(self, offset: int, count: int) -> bytes | NDArray[np.uint8]:
+        """As `read`; many bytes are read into a new array."""
+        if count < _LARGE:
+            return self.read(offset, count)
+        data = np.empty(count, np.uint8)
+        if os.preadv(self.descriptor, [data.data], offset) < count:
             raise self._cut()
         self.bytes_read += count
         return data

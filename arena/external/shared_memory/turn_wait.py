@@ -8,6 +8,7 @@ import time
 _YIELDS = 30
 _FIRST_PAUSE, _GROWTH = 20e-6, 1.3  # seconds
 _LONGEST_PAUSE, _LONGEST_LATER = 0.5e-3, 5e-3  # in the first second, and after it
+_LONG = 200e-6  # seconds: the yields would take as long
 _GAP = 1.0  # seconds between two looks that count in any case
 
 
@@ -15,10 +16,14 @@ class TurnWait:
     """One wait for the turn: offers the core, then sleeps, longer and longer.
 
     The other side may need this side's core, so neither spins.
+
+    Args:
+        usual_s: how long such a wait has taken lately; a long one begins with a sleep of half the time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, usual_s: float = 0.0) -> None:
         self._yields, self._pause = _YIELDS, _FIRST_PAUSE
+        self._first = min(usual_s / 2, _LONGEST_PAUSE) if usual_s > _LONG else 0.0
         self._looked, self._cpu = time.monotonic(), time.process_time()
         self.seconds = 0.0
 
@@ -38,6 +43,9 @@ class TurnWait:
 
     def pause_s(self) -> float:
         """Seconds of the next pause; 0.0: the core is offered to other processes."""
+        if self._first:
+            first, self._first, self._yields = self._first, 0.0, 0
+            return first
         if self._yields:
             self._yields -= 1
             return 0.0
