@@ -8,6 +8,7 @@
     legs                  legs and boundaries, a resumed run, and the death of a process
     rounds                how a league makes the matches of a round from earlier results
     external              games that run elsewhere, their slots, and the tick that is formed from those that ask
+    hand_over             how a simulator and the arena take turns in a file
     imports               the packages of the arena, and which of them imports which
 
 All numbers come from the configurations in `configs/` and from the code that a run uses.
@@ -15,14 +16,15 @@ All numbers come from the configurations in `configs/` and from the code that a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from imports import imports
 from svg import INK, LINE, MUTED, PAPER, Sheet, tint
 
 from arena.config import Config, load_config
+from arena.external.shared_memory import GroupSpec
 from arena.game.api import Interface
 from arena.league import next_round
 from arena.league.next_round import Round
@@ -617,9 +619,94 @@ def external() -> str:
     return sheet.to_text()
 
 
+def hand_over() -> str:
+    """Two sides that take turns in a file, what each of them writes, and the change of the file."""
+    name = "examples/shared_memory/config.yaml"
+    kwargs = load_config(CONFIGS / name).envs["square"].kwargs
+    groups = [group_spec(group, written) for group, written in kwargs["groups"].items()]
+    arena, simulator = "#1f77b4", "#d95f02"
+    sheet = Sheet(
+        520,
+        title="A hand-over",
+        describe="the arena writes actions and gives the turn; the simulator steps, writes rows and gives it back",
+    )
+    sheet.heading("Two programs take turns in one file", f"configs/{name}: {len(groups)} groups")
+    sheet.text(36, 142, "arena", color=arena, bold=True)
+    sheet.text(36, 232, "simulator", color=simulator, bold=True)
+    for turn in range(4):
+        mine, x = turn % 2 == 0, 128 + 184 * turn
+        y, color = (116, arena) if mine else (206, simulator)
+        sheet.box(x, y, 150, 42, fill=tint(color, 0.9), stroke=color)
+        sheet.text(x + 12, y + 26, "policies act" if mine else "steps its agents", size=13)
+        if turn < 3:
+            below = y + 21 + (90 if mine else -90)
+            sheet.arrow([(x + 152, y + 21), (x + 167, y + 21), (x + 167, below), (x + 180, below)], color=color)
+            sheet.text(x + 172, 186, f"turn = {1 if mine else 0}", size=12, color=MUTED)
+    parts = [("header", 22, MUTED), ("messages", 0, MUTED)]
+    for group in groups:
+        sizes = dict(group.sizes())
+        actions = sizes["action"]
+        moving = sum(nbytes for _, nbytes in list(group.sizes())[list(sizes).index("n") :]) - actions
+        parts += [(f"{group.name}: rows", moving, simulator), ("actions", actions, arena)]
+    sheet.text(36, 296, "the file", bold=True)
+    x = 128
+    for field, nbytes, color in parts:
+        width = 78 if nbytes < 30 else 88 if field == "actions" else 150
+        sheet.box(
+            x,
+            274,
+            width,
+            56,
+            fill=PAPER if color == MUTED else tint(color, 0.9),
+            stroke=LINE if color == MUTED else color,
+        )
+        sheet.text(x + 10, 297, field, size=12.5)
+        sheet.text(x + 10, 316, f"{nbytes} bytes" if nbytes else "if any", size=12, color=MUTED)
+        x += width + 6
+    sheet.text(36, 384, "next files", bold=True)
+    sheet.box(128, 362, 190, 36, fill=PAPER)
+    sheet.text(140, 385, "file, told to change", size=13)
+    sheet.arrow([(320, 380), (356, 380)], color=simulator)
+    sheet.box(360, 362, 190, 36, fill=tint(simulator, 0.9), stroke=simulator)
+    sheet.text(372, 385, "file_, with a new group", size=13)
+    sheet.arrow([(552, 380), (588, 380)], color=arena)
+    sheet.box(592, 362, 220, 36, fill=tint(arena, 0.9), stroke=arena)
+    sheet.text(604, 385, "file__, with larger messages", size=13)
+    notes = (
+        "Only the side that has the turn writes: the simulator rows, the arena actions, and the turn last of all.",
+        "Who waits looks at the turn, offers its core, and then sleeps. No socket, no serialization.",
+        "Groups are registered, and large messages sent, in a new file; the other side removes the old one.",
+    )
+    sheet.lines(36, 438, notes, step=20)
+    return sheet.to_text()
+
+
+def group_spec(name: str, written: Mapping[str, Any]) -> GroupSpec:
+    """A group as a configuration writes it."""
+    branches = written.get("branches")
+    return GroupSpec(
+        name,
+        written["agents"],
+        tuple(map(tuple, written["observations"])),
+        written.get("continuous"),
+        None if branches is None else tuple(branches),
+    )
+
+
 PICTURES: dict[str, Callable[[], str]] = {
     picture.__name__: picture
-    for picture in (environment_process, workers, proxy, match_2v2, round_robin, legs, rounds, external, imports)
+    for picture in (
+        environment_process,
+        workers,
+        proxy,
+        match_2v2,
+        round_robin,
+        legs,
+        rounds,
+        external,
+        hand_over,
+        imports,
+    )
 }
 
 

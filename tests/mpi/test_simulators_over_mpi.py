@@ -98,6 +98,23 @@ def programs_in(folder: Path) -> list[int]:
     return [pid for pid in living(folder) if "foreign_peer" in os.readlink(f"/proc/{pid}/exe")]
 
 
+@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
+def test_eight_simulators_end_in_time_also_when_one_hangs(asked: int, foreign: Path, tmp_path: Path) -> None:
+    written = foreign_config(foreign, tmp_path, 300_000, simulators=8, close_s=1.0)
+    written["matches"][0]["lanes"] = 56
+    process = start([*ARENA, "train", write(tmp_path, written), "--run-dir", "run", "--ranks", "4"], tmp_path)
+    wait_for(lambda: (tmp_path / "run" / "games.jsonl").exists())
+    programs = programs_in(tmp_path)
+    os.kill(programs[3], signal.SIGSTOP)
+    begun = time.monotonic()
+    process.send_signal(asked)
+    wait_for(lambda: not programs_in(tmp_path), timeout=1.0 + 4.0 + 5.0)  # close_s + 4 s, and a slow machine
+    seconds, ended = time.monotonic() - begun, finish(process)
+    assert len(programs) == 8
+    assert ended.code in (130, 143), ended.err
+    assert "Traceback" not in ended.err, seconds
+
+
 VICTIMS = ("simulator", "environment", "worker", "launcher")
 CASES = [pytest.param(victim, seed, marks=[pytest.mark.long] * (seed > 0)) for victim in VICTIMS for seed in range(50)]
 
@@ -115,8 +132,7 @@ def test_nothing_is_left_when_a_process_is_killed_at_any_moment(
     os.kill(pids[victim] if victim in pids else programs_in(tmp_path)[seed % 2], signal.SIGKILL)
     ended = finish(process)
     assert ended.code == (-signal.SIGKILL if victim == "launcher" else 0), ended.err
-    wait_for(lambda: not left_behind(tmp_path), timeout=10.0)
-    assert not list(tmp_path.glob("mpi-policy-arena-*/*"))
+    wait_for(lambda: not left_behind(tmp_path) and not list(tmp_path.glob("mpi-policy-arena-*/*")), timeout=10.0)
 
 
 @pytest.mark.parametrize("rank", [1, 2], ids=["environment", "worker"])

@@ -12,7 +12,18 @@ import pytest
 import readme
 
 DIAGRAMS = readme.ROOT / "diagrams"
-NAMES = ("environment_process", "workers", "proxy", "match_2v2", "round_robin", "legs", "rounds", "external", "imports")
+NAMES = (
+    "environment_process",
+    "workers",
+    "proxy",
+    "match_2v2",
+    "round_robin",
+    "legs",
+    "rounds",
+    "external",
+    "hand_over",
+    "imports",
+)
 SVG = "{http://www.w3.org/2000/svg}"
 
 

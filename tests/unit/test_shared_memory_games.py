@@ -133,6 +133,33 @@ def test_agents_that_vanish_lose_their_slots() -> None:
     assert (table.lives.counts[0].lost, table.slots.counts.lost) == (1, 1)
 
 
+def test_an_agent_that_has_a_row_keeps_its_slot() -> None:
+    table = Table(2, unseen=2)
+    table.tell(walker=walkers((1, 0.0, ""), (2, 0.0, "")))
+    table.tick()
+    for _ in range(4):
+        table.tell(walker=walkers((2, 0.0, "")))
+        table.tick()
+    table.tell(walker=walkers((2, 0.0, ""), (1, 0.0, "")))
+    table.tick()
+    for _ in range(4):
+        table.tell(walker=walkers((2, 0.0, "")))
+        table.tick()
+    with pytest.raises(LinkError, match="3 agents live, 2 slots"):
+        table.tell(walker=walkers((9, 0.0, ""), (1, 0.0, ""), (2, 0.0, "")))
+
+
+def test_ended_rows_get_zeros_and_rows_without_a_policy_what_is_allowed() -> None:
+    table = Table(3)
+    masks = np.array([[True, False, True, False], [True, False, True, False]])
+    flags = np.array([False, True]), np.zeros(2, bool)
+    seen, rewards = (np.zeros((2, 1), np.float32),), np.zeros(2, np.float32)
+    table.tell(chooser=Rows(np.array([4, 5], np.int32), seen, rewards, *np.zeros((2, 2), bool), masks))
+    table.tick()
+    table.tell(chooser=Rows(np.array([4, 5], np.int32), seen, rewards, *flags, masks))
+    assert table.lives.actions(table.asked, None, set())["chooser"].tolist() == [[1, 1], [0, 0]]
+
+
 def test_numbers_that_are_not_finite_are_named() -> None:
     table = Table(3)
     with pytest.raises(LayoutError, match=r"byte 3: walker\.observation 0: found nan"):

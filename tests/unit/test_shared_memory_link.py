@@ -115,9 +115,13 @@ def test_wrong_actions_are_refused_before_a_byte_is_written(actions: Any, messag
 
 def test_a_turn_is_given_once(tmp_path: Path) -> None:
     with driver("plays", tmp_path) as link:
-        with pytest.raises(ProtocolError, match="simulator's turn"):
+        with pytest.raises(ProtocolError, match="call `reset` first"):
             link.step({})
+        with pytest.raises(ProtocolError, match="nothing to wait for"):
+            link.await_rows()
         link.reset()
+        with pytest.raises(ProtocolError, match="nothing to wait for"):
+            link.await_rows()
         link.give()
         with pytest.raises(ProtocolError, match="simulator's turn"):
             link.give()
@@ -239,14 +243,18 @@ def test_a_program_by_hand_finds_the_file_and_two_drivers_do_not_share_it(
         assert link.path == tmp_path / "ml-agents" / "default"
         with pytest.raises(UnsafeFile, match="another driver uses this file"):
             Driver(attach="default")
-        assert link.poll() is None
+        link.send(ECHO, b"hello")
+        link.give(reset=True)  # in a second file, because of the message
+        with pytest.raises(UnsafeFile, match="another driver uses this file"):
+            Driver(attach="default")
+        assert link.path.exists() and link.poll() is None
         program = subprocess.Popen(
             [
                 sys.executable,
                 str(Path(__file__).parents[1] / "support" / "link_programs.py"),
                 "plays",
                 "--memory-path",
-                str(link.path),
+                str(link.first_path),
             ],
             env={**os.environ, **environment()},
         )
@@ -254,6 +262,7 @@ def test_a_program_by_hand_finds_the_file_and_two_drivers_do_not_share_it(
         for _ in range(10):
             link.give()
             link.await_rows()
+        assert link.received() == [(ECHO, b"olleh")], "once, and not what was sent"
     assert program.wait(10) == 0
     assert not list((tmp_path / "ml-agents").iterdir())
 

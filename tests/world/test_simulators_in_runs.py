@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from arena.cli.main import main
@@ -91,6 +92,26 @@ def test_the_example_is_built_checked_and_trained_as_the_documentation_says(tmp_
         assert main(["train", file, "--ranks", "1", "--ticks", "20", "--run-dir", "run", *small]) == 0
     updates = [(line["policy"], line["ticks"]) for line in JournalReader(tmp_path / "run" / "metrics.jsonl")]
     assert {(name, ticks) for name in ("chaser", "runner") for ticks in (8, 16)} <= set(updates)
+
+
+def test_cartpole_through_a_file_is_valid_and_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(PROJECT))
+    file = str(PROJECT / "configs" / "shared_memory_cartpole.yaml")
+    with working_directory(tmp_path):
+        assert main(["check", file]) == 0
+        small = ["--set", "policies.learner.options.n_steps=32", "--set", "policies.learner.options.minibatch_size=64"]
+        assert main(["train", file, "--ranks", "1", "--ticks", "40", "--run-dir", "run", *small]) == 0
+    assert [line["ticks"] for line in JournalReader(tmp_path / "run" / "metrics.jsonl")][:1] == [32]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_cartpole_through_a_file_is_learnt(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(PROJECT))
+    file = str(PROJECT / "configs" / "shared_memory_cartpole.yaml")
+    assert main(["train", file, "--ranks", "1", "--run-dir", str(tmp_path / "run"), "--set", f"seed={seed}"]) == 0
+    returns = [line["seats"][0]["return"] for line in JournalReader(tmp_path / "run" / "episodes.jsonl")]
+    assert np.mean(returns[-20:]) >= 450
 
 
 def test_the_plan_says_how_many_simulators_and_slots(

@@ -6,6 +6,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -107,13 +108,16 @@ class Driver:
         if attach is not None and not files.lock(self._file.descriptor):
             raise UnsafeFile("another driver uses this file", source=str(first))
         keeper.add(first, None if self._folder is None else self._folder.path)
-        if attach is not None:
-            self._begin()
 
     @property
     def path(self) -> Path:
         """Of the file that is in use."""
         return self._file.path
+
+    @property
+    def first_path(self) -> Path:
+        """Of the first file, which a program looks for."""
+        return self._first
 
     @property
     def pid(self) -> int | None:
@@ -172,8 +176,11 @@ class Driver:
         """Waits for the next hand-over and returns its rows.
 
         Raises:
+            ProtocolError: nothing was given since the last one.
             LinkError: as `reset`.
         """
+        if self._rows is not None or not self._begun:
+            raise ProtocolError("there is nothing to wait for: call `reset` or `give` first")
         while True:
             rows = self.poll()
             if rows is not None:
@@ -196,6 +203,8 @@ class Driver:
         if not self._begun and reset and actions is None:
             self._begin()
             return
+        if not self._begun:
+            raise ProtocolError("the link has not begun: call `reset` first")
         if self._rows is None:
             raise ProtocolError("there is no hand-over to answer: it is the simulator's turn")
         packed = self._packed(self._rows, actions)
@@ -275,6 +284,8 @@ class Driver:
                 )
             self._file = self._file.replace(2 * len(messages) + 20, DRIVER)
             self.changes += 1
+            if self._command is None:
+                files.lock(self._file.descriptor)
         self._file.give(command, SIMULATOR, messages)
         self._outgoing.clear()
         now = time.monotonic()
@@ -284,13 +295,13 @@ class Driver:
     def _take(self) -> dict[str, Rows] | None:
         """Takes the turn; None: the simulator has changed the file, and goes on in the next one."""
         command, messages = self._file.take(from_simulator=self._greeted or not self._old_release)
-        self._received += messages
-        if command is Command.CHANGE_FILE:
+        if command is Command.CHANGE_FILE:  # the messages are in the next file as well
             self._file = self._file.follow()
             self.changes += 1
             if self._command is None:
                 files.lock(self._file.descriptor)
             return None
+        self._received += messages
         if command is Command.CLOSE:
             self._file.remove()
             raise PeerClosed(f"{{simulator}}{self._number()} has closed the link after {self.handovers} hand-overs")
@@ -389,11 +400,13 @@ class Driver:
         if self._program is not None and self._program.ending():
             return True
         try:
+            while self._file.turn == DRIVER and self._file.command == Command.CHANGE_FILE:
+                self._file = self._file.follow()
+            if self._program is None and self._file.turn == DRIVER and self._file.command == Command.CLOSE:
+                return True  # the simulator has closed the link
             if not self._asked_to_close and self._file.turn == DRIVER:
                 self._file.give(Command.CLOSE, SIMULATOR)
                 self._asked_to_close = True
-            elif self._asked_to_close and self._program is None:
-                return self._file.turn == DRIVER
         except LinkError:
             return True  # the file is broken: the program is ended by signals
         return False
@@ -401,7 +414,8 @@ class Driver:
     def _clean_up(self) -> None:
         self._closed = True
         for path in files.files_of(self._first):
-            path.unlink(missing_ok=True)
+            with suppress(OSError):  # it was removed by hand
+                path.unlink()
         if self._folder is not None:
             self._folder.remove()
         self._file.close()

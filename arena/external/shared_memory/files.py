@@ -14,7 +14,7 @@ import shutil
 import stat
 import string
 import tempfile
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from arena.errors import NoRoom, UnsafeFile
@@ -184,19 +184,23 @@ def remove_unused(first: Path) -> None:
     Raises:
         UnsafeFile: a driver or simulator uses them, or they are not this user's.
     """
-    for path in files_of(first):
-        descriptor = open_file(path)
-        try:
+    with ExitStack() as opened:
+        found = files_of(first)
+        for path in found:
+            descriptor = open_file(path)
+            opened.callback(os.close, descriptor)
             if not lock(descriptor):
                 raise UnsafeFile("another driver uses this file; give `attach` another name", source=str(path))
+        for path in found:
             path.unlink()
-        finally:
-            os.close(descriptor)
 
 
 def files_of(first: Path) -> list[Path]:
     """The files of a link that are there: each is named like the one before it, with `_` behind."""
-    names = (path for path in first.parent.iterdir() if path.name.startswith(first.name))
+    try:
+        names = [path for path in first.parent.iterdir() if path.name.startswith(first.name)]
+    except FileNotFoundError:  # the folder was removed by hand
+        return []
     return sorted(path for path in names if not path.name.removeprefix(first.name).strip("_"))
 
 

@@ -18,7 +18,7 @@ from arena.external.shared_memory.driver import Driver, close_drivers
 from arena.external.shared_memory.layout import GroupSpec, Rows
 from arena.external.shared_memory.lives import AskedRows, Lives, interface_of_groups
 from arena.external.shared_memory.messages import Channel, Reported, initial_messages, property_message
-from arena.external.shared_memory.settings import Settings
+from arena.external.shared_memory.settings import Settings, checked_split
 from arena.external.slots import Slots
 from arena.game.api import Interface
 from arena.plan.plan import TickRules
@@ -54,15 +54,16 @@ class SharedMemoryGames:
         self.address = ""
         self._entropy = 0
         groups = settings.groups or self._learn_groups()
-        for name in settings.split:
-            if name not in {spec.name for spec in groups}:
-                known = ", ".join(spec.name for spec in groups)
-                raise ConfigError(f"there is no group {name!r}; there are {known}", path="split")
+        for spec in groups:
+            if not spec.observations or spec.continuous == 0:
+                what = "actions" if spec.observations else "observations"
+                raise ConfigError(f"the group {spec.name!r} of the program has no {what}", path="command")
+        checked_split(settings.split, groups)
         self.interface: Interface = interface_of_groups(groups, settings.split, settings.action_range)
         self._groups = {spec.name: spec for spec in groups}
         self._lives = Lives(groups, settings.split, settings.unseen)
         self._simulators = [_Simulator(number) for number in range(settings.simulators)]
-        self._closed = False
+        self._told: set[str] = set()  # what was said once
 
     def seed(self, entropy: int) -> None:
         """The seed of the match's first lane, of which those of the simulators are made."""
@@ -74,15 +75,18 @@ class SharedMemoryGames:
         Raises:
             ConfigError: one cannot be started.
         """
+        if self.settings.profile == "release-0.2" and any(spec.branches for spec in self._groups.values()):
+            _log.warning("profile release-0.2: masks lie at `max_step`, and agents of discrete groups have no ids")
         try:
             for simulator in self._simulators:
-                simulator.driver = self._start(simulator)
+                with _numbered(simulator):
+                    simulator.driver = self._start(simulator)
         except LinkError as error:
             self.close("failed")
             raise ConfigError(str(error)) from error
         drivers = [simulator.driver for simulator in self._simulators if simulator.driver is not None]
         if self.settings.attach is not None:
-            self.address = str(drivers[0].path)
+            self.address = str(drivers[0].first_path)
         else:
             self.address = "pid " + ", ".join(str(driver.pid) for driver in drivers)
 
@@ -148,6 +152,8 @@ class SharedMemoryGames:
 
     def _advance(self, simulator: _Simulator, table: Slots) -> None:
         driver = simulator.link
+        if simulator.failure is not None:
+            raise simulator.failure
         if simulator.asked is not None:
             driver.poll()  # looks whether the program lives
             if not simulator.waiting:  # all that waited were dropped
@@ -164,24 +170,31 @@ class SharedMemoryGames:
         for asked in simulator.asked.values():
             for slots in asked.slots.values():
                 simulator.waiting.update(slots.tolist())
+        if self._lives.counts[simulator.number].max_step_without_done and "max_step" not in self._told:
+            self._told.add("max_step")
+            _log.warning("simulator %d: rows with `max_step` without `done` do not end a life", simulator.number)
         if not simulator.waiting:
             self._give(simulator, None)
 
     def answer(self, actions: Answers) -> None:
-        """Gives the actions to the simulators that wait for them."""
+        """Gives the actions to the simulators that wait for them; the next `poll` tells of one that has failed."""
         for simulator in self._simulators:
             if simulator.asked is not None:
-                with _numbered(simulator):
-                    self._give(simulator, actions)
+                try:
+                    with _numbered(simulator):
+                        self._give(simulator, actions)
+                except LinkError as error:
+                    simulator.failure = error
 
     def _give(self, simulator: _Simulator, actions: Answers | None) -> None:
         asked, simulator.asked = simulator.asked, None
+        chosen = self._lives.actions(asked or {}, actions, simulator.waiting)
         simulator.waiting.clear()
         driver = simulator.link
         for channel in simulator.channels:
             for data in channel.outgoing():
                 driver.send(channel.guid, data)
-        driver.give(None if actions is None else self._lives.actions(asked or {}, actions))
+        driver.give(chosen)
 
     def drop(self, slot: int, reason: str) -> None:
         """Gives an agent up: it does nothing until its life ends."""
@@ -241,8 +254,11 @@ class SharedMemoryGames:
         messages += initial_messages({}, {}, settings.parameters)
         messages += [(channel.guid, data) for channel in simulator.channels for data in channel.outgoing()]
         driver = settings.driver(simulator.number, seed, messages, simulator.output)
-        if settings.command is not None:
+        try:
             driver.give(reset=True)
+        except BaseException:
+            driver.abandon()
+            raise
         return driver
 
     def _learn_groups(self) -> tuple[GroupSpec, ...]:
@@ -255,11 +271,16 @@ class SharedMemoryGames:
                 list(initial_messages(self.settings.engine, self.settings.properties, self.settings.parameters)),
                 None,
             ) as driver:
-                rows = driver.reset()
+                rows, begun = driver.reset(), time.monotonic()
                 while True:
                     number += bool(rows)
                     if number >= _LEARNT_HANDOVERS:
                         break
+                    if not number and time.monotonic() - begun > self.settings.start_s:
+                        what = f"{driver.handovers} hand-overs in {self.settings.start_s:g} s without a row"
+                        raise ConfigError(
+                            f"the program makes {what}: no groups can be learnt; set `groups`", path="groups"
+                        )
                     driver.give()
                     rows = driver.await_rows()
                 return tuple(driver.groups.values())
@@ -310,12 +331,14 @@ class SharedMemoryGames:
         if len(times) >= most:
             raise error
         times.append(now)
-        simulator.before = simulator.counts()
+        before = simulator.counts()
         driver.abandon()
         self._lives.lose(table, simulator.number)
-        simulator.asked, simulator.rows = None, None
+        simulator.asked = simulator.rows = simulator.failure = None
         simulator.waiting.clear()
-        simulator.driver = self._start(simulator)
+        with _numbered(simulator):
+            simulator.driver = self._start(simulator)
+        simulator.before = before
         if given_up:
             _log.warning(
                 "simulator %d gave up after %.0f s without its turn: it was started again", simulator.number, waited
@@ -333,6 +356,7 @@ class _Simulator:
         self.rows: dict[str, Rows] | None = None  # that have come, and were not told
         self.asked: dict[str, AskedRows] | None = None  # what waits for actions
         self.waiting: set[int] = set()  # slots of these
+        self.failure: LinkError | None = None  # that the next `poll` tells
         self.starts = 0
         self.before: dict[str, Any] = {}  # the counts of the drivers before
         self.failed: deque[float] = deque()

@@ -200,6 +200,9 @@ class LinkFile:
             NoRoom: there is no room, or there were too many changes.
             UnsafeFile: a file of that name is there.
         """
+        if self._unread:  # else the other side would hear once more what this one has heard
+            self.write(layout.AREA_AT, bytes(self._unread))
+            self.write(layout.MESSAGE_BYTES_AT, _I32.pack(0))
         length, version, _, _, old_capacity, _ = layout.HEADER.unpack(self.read(0, layout.HEADER.size))
         count_at = layout.AREA_AT - 4 + old_capacity
         (count,) = _I32.unpack(self.read(count_at, 4))

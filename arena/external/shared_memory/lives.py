@@ -7,7 +7,7 @@ it takes rows of hand-overs, calls the table, and turns answers into actions of 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -140,6 +140,9 @@ class Lives:
             check_rows(self._groups[group], handover[group], offset_of, told)
         for group, by_meaning in found.items():
             self._handovers[simulator, group] += 1
+            for _, _, life in by_meaning.asks:
+                if life is not None:
+                    life.seen = self._handovers[simulator, group]  # before any other agent may take its slot
             counts.never_asked += by_meaning.never_asked
             self._end(table, simulator, group, handover[group], by_meaning)
         return {group: self._ask(table, simulator, group, handover, found) for group in found}
@@ -288,22 +291,30 @@ class Lives:
                         self.counts[simulator].lost += 1
                 living.clear()
 
-    def actions(self, asked: Mapping[str, AskedRows], answers: Answers) -> dict[str, NDArray[Any]]:
-        """The actions of the rows of a hand-over: by group [n, A]; rows without a policy do nothing.
+    def actions(
+        self, asked: Mapping[str, AskedRows], answers: Answers | None, waiting: Set[int]
+    ) -> dict[str, NDArray[Any]]:
+        """The actions of the rows of a hand-over: by group [n, A]; zeros for rows that have ended, else no-ops.
 
         Args:
             asked: as `tell` has returned it.
-            answers: of the tick that has these rows.
+            answers: of the tick that has these rows; None: none of them waits.
+            waiting: the slots that still wait.
         """
         found = {}
-        for group, waiting in asked.items():
+        for group, told in asked.items():
             spec = self._groups[group]
-            actions = np.zeros((len(waiting.rows.ids), spec.action_size), spec.action_dtype)
-            if waiting.dropped:
-                actions[waiting.dropped] = no_op_actions(spec, waiting.rows)[waiting.dropped]
-            for entity, positions in waiting.positions.items():
-                chosen = np.asarray(answers.actions[entity])[waiting.slots[entity]]
-                actions[positions] = chosen.reshape(len(positions), spec.action_size)
+            actions = np.zeros((len(told.rows.ids), spec.action_size), spec.action_dtype)
+            idle = list(told.dropped)
+            for entity, positions in told.positions.items():
+                slots = told.slots[entity]
+                waits = np.array([slot in waiting for slot in slots.tolist()], np.bool_)
+                if answers is not None:
+                    chosen = np.asarray(answers.actions[entity])[slots[waits]]
+                    actions[positions[waits]] = chosen.reshape(-1, spec.action_size)
+                idle += positions[~waits].tolist()
+            if idle:
+                actions[idle] = no_op_actions(spec, told.rows)[idle]
             found[group] = actions
         return found
 

@@ -18,7 +18,7 @@ from arena.external.shared_memory.driver import PROFILES, Driver
 from arena.external.shared_memory.layout import GroupSpec
 from arena.external.shared_memory.messages import ENGINE_DEFAULTS, Channel, Message
 
-_ATTACH = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_ATTACH = re.compile(r"[A-Za-z0-9_-]{0,63}[A-Za-z0-9-]")  # the files after the first one end in `_`
 _MOST_SIMULATORS = 256
 _MOST_AREA = 2**24
 _STEP_S, _ATTACHED_STEP_S = 30.0, 3600.0  # an editor that is attached may be paused by hand
@@ -104,7 +104,7 @@ class Settings:
             attach=None if attach is None else _attach(attach, copy),
             simulators=_integer(given, "simulators", 1, 1, 1 if attached else _MOST_SIMULATORS),
             groups=groups,
-            split=_split(given.get("split", {}), groups),
+            split=checked_split(given.get("split", {}), groups),
             profile=profile,
             side_channel_bytes=_integer(given, "side_channel_bytes", None, 4, _MOST_AREA),
             engine=_engine(given.get("engine", {})),
@@ -175,7 +175,9 @@ def _check_program(program: str, settings: Settings) -> None:
 
 def _attach(value: Any, copy: int) -> str:
     if not isinstance(value, str) or not _ATTACH.fullmatch(value):
-        raise ConfigError(f"found {value!r}; expected `default`, or 1 to 64 of A-Z a-z 0-9 _ -", path="attach")
+        raise ConfigError(
+            f"found {value!r}; expected `default`, or 1 to 64 of A-Z a-z 0-9 _ -, not ending in _", path="attach"
+        )
     return f"{value}-{copy}" if copy else value
 
 
@@ -247,7 +249,12 @@ def _is_integer(value: Any, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
-def _split(value: Any, groups: Sequence[GroupSpec] | None) -> dict[str, int]:
+def checked_split(value: Any, groups: Sequence[GroupSpec] | None) -> dict[str, int]:
+    """The key `split`; `groups` are those of the configuration or of the program, None if they are not known yet.
+
+    Raises:
+        ConfigError: it is none.
+    """
     if not isinstance(value, Mapping):
         raise ConfigError(f"found {value!r}; expected a mapping of groups to their numbers of entities", path="split")
     names = None if groups is None else {spec.name for spec in groups}

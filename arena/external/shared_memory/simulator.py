@@ -134,8 +134,8 @@ class Simulator:
         while True:
             if self._file.turn == SIMULATOR:
                 command, messages = self._file.take(from_simulator=False)
-                self._received += messages
-                if command is not Command.CHANGE_FILE:
+                if command is not Command.CHANGE_FILE:  # else they are in the next file as well
+                    self._received += messages
                     break
                 self._file = self._file.follow()
                 continue

@@ -24,7 +24,8 @@ class TurnWait:
     def __init__(self, usual_s: float = 0.0) -> None:
         self._yields, self._pause = _YIELDS, _FIRST_PAUSE
         self._first = min(usual_s / 2, _LONGEST_PAUSE) if usual_s > _LONG else 0.0
-        self._looked, self._cpu = time.monotonic(), time.process_time()
+        self._looked = self._cpu_at = time.monotonic()
+        self._cpu = time.process_time()
         self.seconds = 0.0
 
     def look(self) -> float:
@@ -33,13 +34,16 @@ class TurnWait:
         gap, self._looked = now - self._looked, now
         if gap > _GAP:
             cpu = time.process_time()
-            gap, self._cpu = min(gap, _GAP + cpu - self._cpu), cpu
+            gap, self._cpu, self._cpu_at = min(gap, _GAP + cpu - self._cpu), cpu, now
+        elif now - self._cpu_at > _GAP:
+            self._cpu, self._cpu_at = time.process_time(), now
         self.seconds += gap
         return self.seconds
 
     def skip(self) -> None:
         """Leaves out the time since the last look."""
-        self._looked, self._cpu = time.monotonic(), time.process_time()
+        self._looked = self._cpu_at = time.monotonic()
+        self._cpu = time.process_time()
 
     def pause_s(self) -> float:
         """Seconds of the next pause; 0.0: the core is offered to other processes."""
