@@ -99,7 +99,11 @@ class Connection:
         if hasattr(games, "log"):
             games.log = self._log_of
         games.open(self._match.lanes, lambda: self.bell())
-        wait_for_start(games, self._sleep)
+        try:
+            wait_for_start(games, self._sleep)
+        except BaseException:  # such as Ctrl-C
+            games.close("over")
+            raise
         return games
 
     def _log_of(self, program: int) -> IO[bytes] | None:
@@ -141,9 +145,10 @@ class Connection:
         self.table.pause(on)
 
     def remake(self) -> None:
-        """Replaces games that have failed; the table, whose games are all lost, stays."""
+        """Replaces games that have failed while they were played; the table, whose games are all lost, stays."""
         self.close("failed")
         self.games = self._open()
+        self.games.pause(False)
 
     def close(self, reason: str) -> None:
         """Ends all games; an error is only logged."""

@@ -37,7 +37,7 @@ class DeskGame:
         name: what the outside world calls it.
         entities: the indices of those that take part.
         training: whether algorithms learn from it.
-        after: the slot to take if it is free.
+        after: the slot to take if it is free, or the game whose slot that is.
         slot: of the game; None before it has begun.
         over: why the game is over; empty while it goes on.
         gone: why no more requests will come, although it is not over; empty if they may.
@@ -46,7 +46,7 @@ class DeskGame:
     name: str
     entities: tuple[int, ...]
     training: bool = True
-    after: int | None = None
+    after: int | DeskGame | None = None
     slot: int | None = None
     over: str = ""
     gone: str = ""
@@ -97,7 +97,9 @@ class Desk:
             drains = table.most is not None and table.counts.begun >= table.most  # then it is refused for good
             if not table.free and not drains:
                 raise ExternalError("no_slot")  # not by the table, which would count each try as a refusal
-            game.slot = table.begin(game.name, game.entities, training=game.training, after=game.after)
+            after = game.after.slot if isinstance(game.after, DeskGame) else game.after
+            game.after = None  # else each game would keep all before it
+            game.slot = table.begin(game.name, game.entities, training=game.training, after=after)
             self._by_slot[game.slot] = game
 
         self._put(_Request(game, do, told))
@@ -232,7 +234,8 @@ class Desk:
             yield
         finally:
             self._kept.requests = None
-            self._put(*requests)
+            if requests:
+                self._put(*requests)
 
     def _put(self, *requests: _Request) -> None:
         kept: list[_Request] | None = getattr(self._kept, "requests", None)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
@@ -38,6 +40,17 @@ class PollResult(NamedTuple):
     truncateds: ByAgent = {}
     infos: ByAgent = {}  # with `action_mask` for agents that have one
     given: ByAgent = {}  # actions that the game has taken by itself at these observations
+
+
+class _Parts(NamedTuple):
+    """What a poll has brought of one game, by agent; see `PollResult`."""
+
+    observations: Mapping[str, Any]
+    rewards: Mapping[str, float]
+    terminateds: Mapping[str, bool]
+    truncateds: Mapping[str, bool]
+    infos: Mapping[str, Info]
+    given: Mapping[str, Any]
 
 
 class PollEnv(Protocol):
@@ -97,7 +110,13 @@ class PolledGames:
         self.rules = TickRules()
         self._failure: BaseException | None = None
         self._closed = False
-        self._resetting: dict[Hashable, list[tuple[Mapping[str, Any], ...]]] = {}  # with what polls bring meanwhile
+        self._renewing: dict[
+            Hashable, list[tuple[float, _Parts]]
+        ] = {}  # games that are reset, what polls bring of them
+        self._renewed_at: dict[Hashable, float] = {}  # polls that returned before tell of the game before
+        self._successors: dict[Hashable, DeskGame] = {}  # the game before one whose first observation has not come
+        self._waiting: dict[Hashable, deque[_Polled]] = {}  # games with requests that the table has not taken
+        self._ahead = False  # whether the environment is not polled
         self._thread = threading.Thread(target=self._run, name=f"{type(env).__name__}.poll", daemon=True)
 
     # ------------------------------------------------------------------------------------ the environment's thread
@@ -119,7 +138,8 @@ class PolledGames:
         self._desk.poll(table)
         if self._failure is not None:
             raise self._failure
-        self._happened.set()
+        if self._ahead:
+            self._happened.set()
         return None
 
     def answer(self, actions: Answers) -> None:
@@ -134,19 +154,15 @@ class PolledGames:
         """Gives a game up, and begins it anew unless the run is over."""
         with self._lock:
             polled = next((one for one in self._games.values() if one.game.slot == slot), None)
-            if polled is not None:
-                self._resetting[polled.env_id] = []
+            renews = polled is not None and reason != "over"
+            if polled is not None and renews:
+                self._renewing[polled.env_id] = []
         self._desk.drop(slot, reason)
         if polled is None:
             return  # its end has come meanwhile, and the thread begins it anew
-        env_id = polled.env_id
-        self._tell_dropped(env_id, reason)
-        begun = reason != "over" and self._reset(env_id, after=slot)
-        with self._lock:
-            brought = self._resetting.pop(env_id)
-        if not begun:
-            for parts in brought:
-                self._take(env_id, *parts)
+        self._tell_dropped(polled.env_id, reason)
+        if renews:
+            self._renew(polled.env_id, polled.game)
 
     def pause(self, on: bool) -> None:
         """Nothing: what polls bring waits until it is told."""
@@ -186,13 +202,15 @@ class PolledGames:
         try:
             while not self._closed:
                 self._happened.clear()
-                if self._is_ahead():
+                self._ahead = self._is_ahead()
+                if self._ahead:
                     self._happened.wait(_LONGEST_PAUSE_S)
                     continue
                 result = PollResult(*self._env.poll())
-                happened = [env_id for by_game in result for env_id in by_game]
-                for env_id in dict.fromkeys(happened):
-                    self._take(env_id, *(by_game.get(env_id, {}) for by_game in result))
+                returned = time.monotonic()
+                happened = dict.fromkeys(env_id for by_game in result for env_id in by_game)
+                for env_id in happened:
+                    self._take(env_id, _Parts(*(by_game.get(env_id, {}) for by_game in result)), returned)
                 if happened:
                     pause = _FIRST_PAUSE_S
                 else:
@@ -204,25 +222,59 @@ class PolledGames:
             else:
                 self._fail(error)
 
-    def _take(
-        self,
-        env_id: Hashable,
-        *parts: Mapping[str, Any],
-    ) -> None:
-        """Puts what has happened in one game; `parts` are those of a `PollResult`, by agent."""
+    def _take(self, env_id: Hashable, parts: _Parts, returned: float) -> None:
+        """Puts what a poll has brought of one game, unless that is of a game that was given up since."""
+        with self._lock:
+            if env_id in self._renewing:
+                self._renewing[env_id].append((returned, parts))
+                return
+            if returned < self._renewed_at.get(env_id, 0.0):
+                return
+            over = self._put(env_id, parts)
+            if over is None:
+                return
+            self._renewing[env_id] = []
+        self._renew(env_id, over)
+
+    def _renew(self, env_id: Hashable, before: DeskGame) -> None:
+        """Begins a game anew; what polls bring meanwhile is put afterwards, in order. The game is in `_renewing`."""
+        asked = time.monotonic()
+        seen = self._env.try_reset(env_id)
+        if seen:
+            self._check_known(env_id, seen)
+        with self._lock:
+            # Its first observations may be in a poll that has returned since, if they are not here.
+            self._renewed_at[env_id] = time.monotonic() if seen else asked
+            over: DeskGame | None = None
+            if seen:
+                with self._desk.together():
+                    polled = self._begin(env_id, before)
+                    for agent, observation in seen.items():
+                        self._ask(polled, agent, observation, 0.0, None, None, {})
+            else:
+                self._successors[env_id] = before
+            brought = self._renewing[env_id]
+            while brought and over is None:
+                returned, parts = brought.pop(0)
+                if returned >= self._renewed_at[env_id]:
+                    over = self._put(env_id, parts)
+            if over is None:
+                del self._renewing[env_id]
+        if over is not None:
+            self._renew(env_id, over)
+
+    def _put(self, env_id: Hashable, parts: _Parts) -> DeskGame | None:
+        """Puts what has happened in one game; returns the game if it is over."""
         observations, rewards, terminateds, truncateds, infos, given = parts
         agents = dict.fromkeys((*observations, *rewards, *terminateds, *truncateds, *given))
         agents.pop(ALL, None)
         self._check_known(env_id, agents)
-        with self._lock, self._desk.together():
-            if env_id in self._resetting:
-                self._resetting[env_id].append(parts)
-                return
-            polled = self._games.get(env_id)
+        polled = self._games.get(env_id)
+        if polled is None and not observations:
+            return None  # of a game that is over
+        with self._desk.together():
             if polled is None:
-                if not observations:
-                    return  # of a game that is over
-                polled = self._begin(env_id, None)
+                polled = self._begin(env_id, self._successors.pop(env_id, None))
             all_over = bool(terminateds.get(ALL) or truncateds.get(ALL))
             for agent in [*agents, *(sorted(polled.playing - set(agents)) if all_over else ())]:
                 terminated = bool(terminateds.get(agent) or (terminateds.get(ALL) and not truncateds.get(agent)))
@@ -236,41 +288,35 @@ class PolledGames:
                     self._ask(polled, agent, seen, reward, mask, given.get(agent), info)
                 elif agent in rewards and agent in polled.playing and not (terminated or truncated):
                     self._desk.pay(polled.game, self._indices[agent], reward, self._judged(polled, agent), info=info)
-            over = not polled.playing
-            if over and self._games.get(env_id) is polled:
-                del self._games[env_id]
-        if over:
-            self._reset(env_id, after=polled.game)
+        if polled.playing:
+            return None
+        if self._games.get(env_id) is polled:
+            del self._games[env_id]
+        return polled.game
 
     def _is_ahead(self) -> bool:
-        """Whether a game has told so much more than ticks have taken that it has to wait; without a slot it may not."""
+        """Whether some game has told so much more than ticks have taken that it has to wait.
+
+        A game that waits for a slot does not count: the end of another one, which a poll has to bring, may free it.
+        """
         most = _MOST_REQUESTS * len(self._indices)
         with self._lock:
-            return any(one.waiting > most for one in self._games.values() if one.game.slot is not None)
+            return any(
+                games[0].game.slot is not None and sum(one.waiting for one in games) > most
+                for games in self._waiting.values()
+            )
 
     def _check_known(self, env_id: Hashable, agents: Iterable[str]) -> None:
         unknown = [agent for agent in agents if agent not in self._indices]
         if unknown:
             raise GameError(f"game {env_id!r}: unknown agents {unknown}; observation_spaces has {list(self._indices)}")
 
-    def _begin(self, env_id: Hashable, after: DeskGame | int | None) -> _Polled:
-        slot = after.slot if isinstance(after, DeskGame) else after
-        game = DeskGame(str(env_id), tuple(self._indices.values()), after=slot)
+    def _begin(self, env_id: Hashable, after: DeskGame | None) -> _Polled:
+        game = DeskGame(str(env_id), tuple(self._indices.values()), after=after)
         polled = self._games[env_id] = _Polled(env_id, game, set(self._indices))
+        self._waiting.setdefault(env_id, deque()).append(polled)
         self._desk.begin(game, self._judged(polled, ALL))
         return polled
-
-    def _reset(self, env_id: Hashable, after: DeskGame | int) -> bool:
-        """Begins a game anew; False: its first observations come in a later poll."""
-        seen = self._env.try_reset(env_id)
-        if not seen:
-            return False
-        self._check_known(env_id, seen)
-        with self._lock, self._desk.together():
-            polled = self._begin(env_id, after)
-            for agent, observation in seen.items():
-                self._ask(polled, agent, observation, 0.0, None, None, {})
-        return True
 
     def _ask(
         self, polled: _Polled, agent: str, observation: Any, reward: float, mask: Any, given: Any, info: Info
@@ -312,6 +358,9 @@ class PolledGames:
                 return
             with self._lock:
                 polled.waiting -= 1
+                games = self._waiting[polled.env_id]
+                while len(games) > 1 and not games[0].waiting:
+                    games.popleft()  # its end is told
             if error is not None and not polled.game.over:
                 self._fail(GameError(f"game {polled.env_id!r}, agent {agent!r}: {error}"))
 

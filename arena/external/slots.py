@@ -592,7 +592,8 @@ class Slots:
         outside = Outside(self._void.copy(), given.copy(), [batch.batch for batch in self._actions], absent)
         active = asks.copy()
         size = len(self._observations)
-        last_infos = _listed({**self._infos, **self._last_infos}, len(over), size)
+        shown_infos = {row: info for row, info in self._infos.items() if not ended[row]}  # else of the next game
+        last_infos = _listed({**shown_infos, **self._last_infos}, len(over), size)
         frame = Frame(observations, active, masks, last_infos, final_masks, outside)
         step = Step(frame, self._rewards.copy(), self._terminated | (absent & over[:, None]), self._truncated.copy())
         infos = _listed(self._infos, len(over), size)

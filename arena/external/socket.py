@@ -29,7 +29,8 @@ from arena.game.api import Interface
 _CHUNK = 2**16  # bytes of one read
 _BEFORE_HELLO = 2**16  # bytes of the first frame
 _MOST_REQUESTS = 64  # of one connection and slot that wait for the environment; then it is not read from
-_NO_DESCRIPTORS_S = 0.02  # between two tries to accept a client while the process has no descriptors left
+_SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)  # no descriptors or no memory for a client
+_SHORT_S = 0.05  # between two tries to accept one then
 _GIVEN_UP = ("timeout", "expired", "over", "policy_error")
 
 
@@ -82,6 +83,7 @@ class SocketGames:
         self._listener: socket.socket | None = None
         self._thread = threading.Thread(target=self._serve, name="external games over a socket", daemon=True)
         self._connections: set[_Connection] = set()
+        self._accepts_at: float | None = None  # when clients are accepted again, if they are not
         self._closed = self._stopping = False
         self._failure: Exception | None = None
 
@@ -135,7 +137,7 @@ class SocketGames:
         for game in games:  # without a slot
             game.connection.send(codec.Dropped(game.desk.name, reason))
         for connection in self._connections - playing:
-            if connection.welcome:
+            if connection.welcome and reason == "over":
                 connection.send(codec.Error(None, "over", "the run has ended"))
         if self._listener is not None:
             self._stopping = True
@@ -174,8 +176,13 @@ class SocketGames:
     def _serve(self) -> None:
         try:
             while not self._stopping:
-                for key, events in self._selector.select():
+                pause = None if self._accepts_at is None else max(0.0, self._accepts_at - time.monotonic())
+                for key, events in self._selector.select(pause):
                     key.data(events)
+                if self._accepts_at is not None and time.monotonic() >= self._accepts_at:
+                    assert self._listener is not None, "it is listening"
+                    self._accepts_at = None
+                    self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         except Exception as error:
             self._failure = error  # raised by the next `poll`
             self._desk.ring()
@@ -198,8 +205,9 @@ class SocketGames:
         try:
             accepted, _address = self._listener.accept()
         except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE):  # the client stays in the queue, and is looked at again
-                time.sleep(_NO_DESCRIPTORS_S)
+            if error.errno in _SHORT:  # the client stays in the queue, and is looked at again
+                self._selector.unregister(self._listener)
+                self._accepts_at = time.monotonic() + _SHORT_S
             return
         accepted.setblocking(False)
         if accepted.family != socket.AF_UNIX:

@@ -6,6 +6,7 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
@@ -45,18 +46,23 @@ class ActorThreads:
         work = _Call(call, asyncio.get_running_loop().create_future())
         with self._lock:
             self._idle -= 1
-            self._start_if_needed()
+            try:
+                self._start_if_needed()
+            except RuntimeError:  # the system starts no more threads
+                self._idle += 1
+                raise
         self._calls.put(work)
         try:
             return await work.future
         except asyncio.CancelledError:
             with self._lock:
-                if work.state is _State.QUEUED:
+                before, work.state = work.state, _State.SETTLED
+                if before is _State.QUEUED:
                     self._idle += 1
-                elif work.state is _State.RUNNING:
+                elif before is _State.RUNNING:
                     self._given_up += 1
-                    self._start_if_needed()
-                work.state = _State.SETTLED
+                    with suppress(RuntimeError):  # the system starts no more threads: the others take the calls
+                        self._start_if_needed()
             raise
 
     def close(self, seconds: float) -> list[str]:
@@ -73,9 +79,9 @@ class ActorThreads:
         """Starts a thread if a call waits for one and the limit allows it; called with the lock."""
         if self._idle < 0 and len(self._threads) - self._given_up < self._most:
             thread = threading.Thread(target=self._work, name=f"actor {len(self._threads)}", daemon=True)
+            thread.start()  # may fail: then nothing is counted
             self._threads.add(thread)
             self._idle += 1
-            thread.start()
 
     def _work(self) -> None:
         while (work := self._calls.get()) is not None:

@@ -231,8 +231,9 @@ def _examined_games(match: MatchPlan, *, opens: bool) -> ExternalGames:
         games = external_games(match)
         if opens:
             games.open(_PROBE_LANES, lambda: None)
-            wait_for_start(games)
         try:
+            if opens:
+                wait_for_start(games)
             if opens and hasattr(games, "try_out"):
                 games.try_out()
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +13,7 @@ from gymnasium.spaces import Box, Discrete
 
 from arena.errors import ConfigError, GameError
 from arena.external import ExternalClosed, ExternalError
-from arena.external.poll import ALL, PolledGames
+from arena.external.poll import ALL, PolledGames, PollResult
 from arena.game.api import Interface
 from arena.plan.plan import TickRules
 from arena.testing import check_external_games
@@ -194,3 +195,49 @@ def test_an_environment_that_is_ahead_of_the_ticks_is_not_polled() -> None:
         assert env.results.qsize() > 100
         playing.resume()
         playing.until(lambda: playing.table.counts.given == 301)
+
+
+class SlowReset(QueuedEnv):
+    """The reset of `a` takes until `b` was given up and begun anew."""
+
+    def __init__(self) -> None:
+        super().__init__(TWO)
+        self.begun_anew = threading.Event()
+
+    def try_reset(self, env_id: Any) -> dict[str, Any]:
+        if env_id == "a":
+            assert self.begun_anew.wait(60)
+        return {"hero": seen(1)}
+
+
+def test_what_was_polled_before_a_game_was_given_up_is_not_put_into_the_next_one() -> None:
+    env = SlowReset()
+    with Playing(PolledGames(env), 2, TickRules(idle_s=0.1)) as playing:
+        for env_id in "ab":
+            env.show(env_id, observations={"hero": seen(1)})
+            assert env.hear(env_id) == {"hero": 0}
+        ends = {"a": {ALL: True}}
+        env.results.put(PollResult({"a": {"hero": seen(2)}, "b": {"hero": seen(9)}}, terminateds=ends))
+        with pytest.raises(ExternalError, match="expired"):
+            env.hear("b")
+        assert env.hear("b") == {"hero": 0}, "the action of the next game"
+        env.begun_anew.set()
+        assert env.hear("a") == {"hero": 0}
+        time.sleep(0.05)
+        assert playing.error is None and not playing.table.counts.refused
+
+
+def test_the_next_game_takes_the_slot_of_the_one_before() -> None:
+    env = QueuedEnv(TWO)
+    with Playing(PolledGames(env), 3) as playing:
+        for env_id in "abc":
+            env.show(env_id, observations={"hero": seen(1)})
+            env.hear(env_id)
+        for env_id in "cab":
+            env.show(env_id, terminateds={ALL: True})
+        playing.until(lambda: len(playing.finished) == 3)
+        slots = {game.name: game.slot for game in playing.finished}
+        for env_id in "bca":
+            env.show(env_id, observations={"hero": seen(2)})
+            env.hear(env_id)
+        assert {playing.table.game(slot).name: slot for slot in range(3)} == slots

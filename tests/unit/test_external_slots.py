@@ -339,6 +339,18 @@ def test_an_absent_entity_does_not_show_what_the_next_game_shows() -> None:
     assert not tick.step.frame.observations[0].any() and tick.begun.observations[0].tolist() == [[7]]
 
 
+def test_the_info_of_the_next_game_is_not_shown_with_the_last_step() -> None:
+    table = Slots(ONE, 1)
+    table.begin("a")
+    table.ask(0, 0, seen(1))
+    played(table)
+    table.end(0, 0)
+    table.begin("b")
+    table.ask(0, 0, seen(2), info={"level": 2})
+    tick = played(table)
+    assert tick.step.frame.infos is None and tick.begun.infos == [[{"level": 2}]]
+
+
 def test_several_entities_ask_and_end_together_or_not_at_all() -> None:
     table = Slots(TWO, 1)
     table.begin("a")
