@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import queue
 import random
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -26,12 +28,15 @@ from arena.external.shared_memory import (
     PeerClosed,
     PeerGone,
     PeerSilent,
+    Rows,
+    Simulator,
     UnsafeFile,
     decode,
 )
 from arena.external.shared_memory.keeper import processes_of
 from arena.external.shared_memory.layout import no_op_actions
 from arena.external.shared_memory.link_file import next_path
+from link_layout import Group, file_of, places
 from link_programs import CHOOSER, ECHO, WALKER, command, environment
 from run_cli import wait_for
 
@@ -156,6 +161,116 @@ def test_a_file_that_is_cut_is_an_error(size: int, tmp_path: Path) -> None:
                 link.await_rows()
         if size > 17:
             assert isinstance(caught.value, LayoutError)
+
+
+class ModelDriver:
+    """The other side of a `Simulator`: it knows every byte of the file, and shares no code with the codec."""
+
+    def __init__(self, first: Path, groups: list[Group]) -> None:
+        self._path, self._groups = first, groups
+        first.write_bytes(struct.pack("<iiBBiii", 22, 0, 1, 1, 4, 0, 0))  # a reset, in the simulator's turn
+        first.chmod(0o600)
+        self.expected = bytearray()
+
+    def take(self) -> None:
+        """Waits for the turn; follows changes of file."""
+        while True:
+            while self._path.read_bytes()[8]:
+                time.sleep(0)
+            if self._path.read_bytes()[9] != 2:
+                return
+            self._path.unlink()
+            self._path = self._path.with_name(self._path.name + "_")
+
+    def expect(self, names: list[str]) -> None:
+        """The groups that are registered, without rows."""
+        groups = [group for group in self._groups if group.name in names]
+        self.expected = bytearray(file_of(groups))
+        self.places = places(groups)
+        for group in groups:
+            start = self.places[f"{group.name}.n"]
+            end = self.places[f"{group.name}.name"] + len(group.data)
+            self.expected[start:end] = bytes(end - start)
+
+    def write(self, field: str, data: bytes) -> None:
+        """What the simulator must have written."""
+        at = self.places[field]
+        self.expected[at : at + len(data)] = data
+
+    def check(self) -> None:
+        """The file has these bytes and no others."""
+        assert self._path.read_bytes() == bytes(self.expected)
+
+    def give(self, actions: dict[str, bytes]) -> None:
+        """Writes actions, and gives the turn."""
+        with self._path.open("r+b", buffering=0) as file:
+            for name, data in actions.items():
+                self.write(f"{name}.action", data)
+                os.pwrite(file.fileno(), data, self.places[f"{name}.action"])
+            os.pwrite(file.fileno(), b"\1", 8)
+
+
+@pytest.mark.parametrize("handovers", [300, pytest.param(10_000, marks=pytest.mark.long)])
+def test_a_simulator_writes_what_an_independent_model_expects(handovers: int, tmp_path: Path) -> None:
+    drawn = np.random.default_rng(5)
+    model = ModelDriver(
+        tmp_path / "link",
+        [
+            Group(drawn, "walker", 3, [(3,), (2, 2)], 2, None, 0),
+            Group(drawn, "chooser", 2, [(2,), (1,)], None, [3, 2], 0),
+        ],
+    )
+    told: queue.Queue[dict[str, Rows]] = queue.Queue()
+    heard: queue.Queue[Any] = queue.Queue()
+
+    def play() -> None:
+        with Simulator(tmp_path / "link", step_s=60.0) as simulator:
+            simulator.add(WALKER)
+            simulator.add(CHOOSER)
+            simulator.begin()
+            for _ in range(handovers):
+                heard.put(simulator.ask(told.get()))
+
+    thread = threading.Thread(target=play)
+    thread.start()
+    registered: list[str] = []
+    for _ in range(handovers):
+        rows: dict[str, Rows] = {}
+        for spec in (WALKER, CHOOSER):
+            if (n := int(drawn.integers(0, spec.agents + 1))) and drawn.random() < 0.7:
+                observations = tuple(
+                    drawn.standard_normal((n, *shape)).astype(np.float32) for shape in spec.observations
+                )
+                flags = drawn.integers(0, 2, (2, n)).astype(bool)
+                masks = None if spec.branches is None else drawn.integers(0, 2, (n, spec.choices)).astype(bool)
+                ids = drawn.permutation(100)[:n].astype(np.int32)
+                rows[spec.name] = Rows(ids, observations, drawn.standard_normal(n).astype(np.float32), *flags, masks)
+        told.put(rows)
+        model.take()
+        if new := [name for name in rows if name not in registered]:
+            before, registered = model.expected, [*registered, *new]
+            model.expect(registered)
+            model.expected[22 : len(before)] = before[22:]
+        for name in registered:
+            model.write(f"{name}.n", struct.pack("<i", len(rows[name].ids) if name in rows else 0))
+        for name, one in rows.items():
+            for number, values in enumerate(one.observations):
+                model.write(f"{name}.observation {number}", struct.pack(f"<{values.size}f", *values.flat))
+            model.write(f"{name}.reward", struct.pack(f"<{len(one.ids)}f", *one.rewards))
+            model.write(f"{name}.done", bytes(one.done.tolist()))
+            model.write(f"{name}.max_step", bytes(one.max_step.tolist()))
+            model.write(f"{name}.id", struct.pack(f"<{len(one.ids)}i", *one.ids))
+            if one.masks is not None:
+                model.write(f"{name}.mask", bytes(one.masks.reshape(-1).tolist()))
+        if registered:
+            model.check()
+        given = {name: drawn.standard_normal(2 * len(one.ids)).astype("<f4").tobytes() for name, one in rows.items()}
+        if "chooser" in rows:
+            given["chooser"] = drawn.integers(0, 2, 2 * len(rows["chooser"].ids)).astype("<i4").tobytes()
+        model.give(given)
+        actions = heard.get(timeout=60)
+        assert {name: one.tobytes() for name, one in actions.items()} == given
+    thread.join(60)
 
 
 @pytest.fixture(scope="module")
