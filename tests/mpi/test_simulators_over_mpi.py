@@ -81,7 +81,8 @@ def test_a_foreign_program_finds_no_fault_and_keeps_the_same_books(ticks: int, f
     )
     assert ended.code == 0, ended.err
     *lives, (handovers, faults) = (line.split() for line in (tmp_path / "books0").read_text().splitlines())
-    assert (int(faults), int(handovers)) == (0, ticks + 1)
+    assert int(faults) == 0
+    assert ticks < int(handovers) < ticks + 20, "a hand-over without rows is no tick"
     known = {name: (int(length), float(total), truncated == "1") for name, length, total, truncated, _ in lives}
     last = {name for name, *_, handover in lives if int(handover) >= int(handovers) - 1}
     recorded = {}
