@@ -2,8 +2,8 @@
 
 The simulator is a C program (`link_peer.c`) that offers its core 2,000 times and then sleeps. `link` is `Driver.step`
 with 64 bytes of actions. `bare` is a loop in Python over the same program that does nothing but store 64 bytes, hand
-over the turn, wait as the driver does, and read and copy the payload. `grpc` is a unary call with the same bytes
-between two Python processes. Figures are medians over the steps of one turn.
+over the turn, wait with the same yields and sleeps, and read and copy the payload. `grpc` is a unary call with the
+same bytes between two Python processes. Figures of these are median times of a step.
 
 `8 links` are eight processes, each with a driver and a simulator that takes 200 us of processor time per step; `8
 alone` are the same eight programs without a link. `waiting` is the processor time of a driver whose simulator
@@ -56,7 +56,7 @@ def peer() -> str:
 
 
 def median_us(times: list[float]) -> float:
-    """Of the steps that are counted."""
+    """Median time of a step in microseconds, without the first ones."""
     return 1e6 * statistics.median(times[_WARM:])
 
 
@@ -141,8 +141,8 @@ def alone(seconds: float) -> Sample:
     command = [peer(), "--alone", str(seconds), "--work-us", str(_WORK_US)]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(_LINKS)]
     found = [process.communicate()[0].split() for process in processes]
-    steps, latest = sum(int(one[0]) for one in found), max(float(one[1]) for one in found)
-    return {"steps/s": steps / seconds, "p99 ms": latest / 1e3}
+    steps, p99_us = sum(int(one[0]) for one in found), max(float(one[1]) for one in found)
+    return {"steps/s": steps / seconds, "p99 ms": p99_us / 1e3}
 
 
 def waiting(seconds: float) -> Sample:

@@ -15,7 +15,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's part of the command line."""
     parser.description = (
         "Shows the header, the messages, and the fields of each group with their offsets. Takes no turn and no lock: "
-        "both sides may play meanwhile. Exit code 2 if the file breaks the layout; the message says where."
+        "both sides may play meanwhile, and a file that is being written may look broken. Exit code 2 if the file "
+        "breaks the layout; the message says where."
     )
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -79,10 +80,11 @@ def _lines(found: dict[str, Any]) -> list[str]:
         f"     8  turn      {found['turn']} ({sides[found['turn']]})",
         f"     9  command   {found['command']} ({commands[found['command']]})",
         f"    10  capacity  {found['capacity']}",
-        f"    14  messages  {len(found['messages'])}",
+        f"    14  message bytes  {sum(20 + message['bytes'] for message in found['messages'])}",
     ]
     lines += [f"            {message['guid']}, {message['bytes']} bytes" for message in found["messages"]]
-    lines.append(f"{found['capacity'] + 14:6}  groups    {len(found['groups'])}")
+    groups = "in the next file" if found["command"] == 2 else len(found["groups"])
+    lines.append(f"{found['capacity'] + 14:6}  groups    {groups}")
     for group in found["groups"]:
         values = {"name": group["name"], "agents": group["agents"], "n": group["n"]}
         values |= {"id": group["ids"], "done": group["done"], "max_step": group["max_step"]}

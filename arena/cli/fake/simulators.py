@@ -13,7 +13,6 @@ from arena.errors import ConfigError
 from arena.terminal.output import say
 
 _PROFILES = ("published", "release-0.2")
-_LEARNT = "the file named `default`"
 
 
 def add_sides(sides: argparse._SubParsersAction[Parser]) -> None:
@@ -37,7 +36,9 @@ def add_sides(sides: argparse._SubParsersAction[Parser]) -> None:
         "Instances side by side: a group for each entity, an agent for each instance. Ends when the driver closes the "
         "link. Observations are Box spaces of float32; actions are Box, Discrete or MultiDiscrete."
     )
-    simulator.add_argument("--memory-path", metavar="FILE", help=f"the first file (default: {_LEARNT})")
+    simulator.add_argument(
+        "--memory-path", metavar="FILE", help="the first file (default: ml-agents/default in the temporary folder)"
+    )
     simulator.add_argument("--make", default="gymnasium:CartPole-v1", help="the game (default: gymnasium:CartPole-v1)")
     simulator.add_argument("--kwargs", default="{}", metavar="YAML", help="of the game")
     simulator.add_argument("--agents", type=positive_int, default=4, metavar="N", help="instances (default: 4)")

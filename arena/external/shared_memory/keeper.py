@@ -28,7 +28,7 @@ _PAUSE_S = 0.02
 
 
 class Keeper:
-    """The parent's side; one for all links of a process. It runs while there are links.
+    """The parent's side; one for all links of a process. The cleanup process runs while there are links.
 
     All methods may be called by any thread.
     """
@@ -39,7 +39,7 @@ class Keeper:
         self._process: subprocess.Popen[bytes] | None = None
 
     def add(self, path: Path, folder: Path | None) -> None:
-        """Looks after a link.
+        """Registers a link for cleanup.
 
         Args:
             path: of its first file.
@@ -55,7 +55,7 @@ class Keeper:
             self._send()
 
     def remove(self, path: Path) -> None:
-        """Forgets a link, which the caller has cleaned up; the process ends with the last one."""
+        """Unregisters a link that the caller has cleaned up; stops the cleanup process after the last one."""
         with self._lock:
             self._links.pop(str(path), None)
             self._send()

@@ -24,13 +24,13 @@ ENGINE_DEFAULTS: dict[str, Any] = {
     "target_frame_rate": -1,
     "capture_frame_rate": 60,
 }
-_AVERAGE, _MOST_RECENT, _SUM, _HISTOGRAM = range(4)  # how statistics are put together
+_AVERAGE, _MOST_RECENT, _SUM, _HISTOGRAM = range(4)  # how statistics are aggregated
 
 Message = tuple[uuid.UUID, bytes]
 
 
 class Channel(Protocol):
-    """A side channel of one's own; made without arguments, once for each simulator."""
+    """A user-defined side channel; made without arguments, once for each simulator."""
 
     guid: uuid.UUID
 

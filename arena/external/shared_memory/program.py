@@ -15,7 +15,7 @@ from typing import IO
 
 from arena.external.shared_memory.keeper import TERMINATE_S
 
-_MOST_OUTPUT = 16 * 2**20  # bytes; then the first half is cut
+_MOST_OUTPUT = 16 * 2**20  # bytes; of more, the last half of this is kept
 _LAST_LINES, _LAST_BYTES = 20, 8192
 _STATES = {"S": "asleep", "D": "waiting for a device", "T": "stopped", "t": "stopped", "Z": "ended", "X": "ended"}
 _KILL_S = 1.0  # for a killed program to go
@@ -64,7 +64,10 @@ class Program:
         self.pid = self._process.pid
 
     def ending(self) -> str:
-        """How the program has ended: `was killed by SIGKILL`, `ended with status 7`; empty while it runs."""
+        """How the program has ended: `was killed by SIGKILL`, `ended with status 7`; empty while it runs.
+
+        The first call after its end kills what is left of its process group.
+        """
         code = self._process.returncode
         if code is None:
             if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
@@ -77,7 +80,7 @@ class Program:
         return f"was killed by {name}"
 
     def state(self) -> str:
-        """What the program does: `running`, `asleep`, `stopped`, `ended`; empty on systems without `/proc`."""
+        """What the program does, such as `running` or `asleep`; empty on systems without `/proc`."""
         try:
             status = Path(f"/proc/{self.pid}/stat").read_text(errors="replace")
         except OSError:
@@ -95,7 +98,7 @@ class Program:
         return "\n".join("".join(letter if letter.isprintable() else " " for letter in line) for line in lines)
 
     def limit_output(self) -> None:
-        """Cuts the first half of an output that has become too long; what is written meanwhile may be lost."""
+        """Keeps the last 8 MiB of an output longer than 16 MiB; what is written meanwhile may be lost."""
         if not self._readable:
             return
         descriptor = self._output.fileno()

@@ -28,7 +28,7 @@ _INTEGERS = ("width", "height", "quality", "target_frame_rate", "capture_frame_r
 
 @dataclass(frozen=True)
 class Settings:
-    """What a match of simulators is, see `docs/external/simulators.md`; exactly one of `command` and `attach` is given.
+    """What a match of simulators is, see `docs/simulators.md`; exactly one of `command` and `attach` is given.
 
     Args:
         command: a program and its arguments; `{seed}`, `{number}`, `{python}`, `{memory_path}` in them are replaced.
@@ -83,7 +83,7 @@ class Settings:
         """The settings that a configuration describes.
 
         Raises:
-            ConfigError: a value is not allowed; its path is the key.
+            ConfigError: a key is unknown, or its value is not allowed.
         """
         known = [each.name for each in fields(cls) if each.name != "copy"]
         for key in kwargs:
@@ -135,6 +135,9 @@ class Settings:
             seed: 32 bits.
             messages: for the first reset.
             output: of the program.
+
+        Raises:
+            UnsafeFile, NoRoom: the first file cannot be made.
         """
         command = None
         if self.command is not None:
@@ -253,7 +256,7 @@ def checked_split(value: Any, groups: Sequence[GroupSpec] | None) -> dict[str, i
     """The key `split`; `groups` are those of the configuration or of the program, None if they are not known yet.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not a mapping of groups to integers of at least 2, or the name of a part is taken.
     """
     if not isinstance(value, Mapping):
         raise ConfigError(f"found {value!r}; expected a mapping of groups to their numbers of entities", path="split")

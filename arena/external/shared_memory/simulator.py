@@ -29,7 +29,7 @@ class Simulator:
 
     Args:
         path: of the first file; None: the argument after `--memory-path`, or else the default file if it is there.
-        profile: `published`, or `release-0.2`: it takes the turn when it is made, and writes masks of discrete groups
+        profile: `published`, or `release-0.2`: it gives the turn when it is made, and writes masks of discrete groups
             over `max_step` and the ids, as programs of that release do.
         step_s: seconds until the driver must have answered.
 
@@ -41,6 +41,8 @@ class Simulator:
     def __init__(self, path: str | Path | None = None, *, profile: str = "published", step_s: float = 30.0) -> None:
         place = Path(path) if path is not None else _given_path()
         self._file = LinkFile(place, open_file(place))
+        if profile not in ("published", "release-0.2"):
+            raise ValueError(f"profile {profile!r}; known: published, release-0.2")
         self._old_release = profile == "release-0.2"
         self._step_s = step_s
         self._specs: dict[str, GroupSpec] = {}
@@ -62,7 +64,7 @@ class Simulator:
         Raises:
             PeerClosed: the driver has closed the link.
             PeerSilent: it has not answered.
-            LayoutError: the file is wrong.
+            LayoutError, UnsafeFile: the file is wrong, or the next one.
         """
         while self._await_turn() is not Command.RESET:
             self._file.give(Command.STEP, DRIVER)
@@ -79,10 +81,14 @@ class Simulator:
 
         Raises:
             ValueError: a group is not known, or an array does not fit it.
-            PeerClosed, PeerSilent, LayoutError: as `begin`.
+            NoRoom: the next file cannot be made.
+            PeerClosed, PeerSilent, LayoutError, UnsafeFile: as `begin`.
         """
         if not self._has_turn:
             self._await_turn()
+        for name in rows:
+            if name not in self._specs:
+                raise ValueError(f"group {name!r} is not known: call `add` first")
         new = [self._specs[name] for name in rows if name not in self._file.groups]
         messages = layout.join_messages(self._outgoing)
         room = self._file.room()
