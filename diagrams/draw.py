@@ -674,7 +674,7 @@ def hand_over() -> str:
     sheet.text(604, 385, "file__, with larger messages", size=13)
     notes = (
         "Only the side that has the turn writes: the simulator rows, the arena actions, and the turn last of all.",
-        "Who waits looks at the turn, offers its core, and then sleeps. No socket, no serialization.",
+        "The side that waits looks at the turn, offers its core, and then sleeps. No socket, no serialization.",
         "Groups are registered, and large messages sent, in a new file; the other side removes the old one.",
     )
     sheet.lines(36, 438, notes, step=20)
