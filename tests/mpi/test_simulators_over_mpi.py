@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,12 @@ def test_a_foreign_program_finds_no_fault_and_keeps_the_same_books(ticks: int, f
 
 def programs_in(folder: Path) -> list[int]:
     """The processes of `foreign_peer` in this folder."""
-    return [pid for pid in living(folder) if "foreign_peer" in os.readlink(f"/proc/{pid}/exe")]
+    found = []
+    for pid in living(folder):
+        with suppress(OSError):  # it has ended
+            if "foreign_peer" in os.readlink(f"/proc/{pid}/exe"):
+                found.append(pid)
+    return found
 
 
 @pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
