@@ -110,9 +110,8 @@ class PolledGames:
         self.rules = TickRules()
         self._failure: BaseException | None = None
         self._closed = False
-        self._renewing: dict[
-            Hashable, list[tuple[float, _Parts]]
-        ] = {}  # games that are reset, what polls bring of them
+        # Of games that are being reset: what polls bring of them meanwhile, and when these have returned.
+        self._renewing: dict[Hashable, list[tuple[float, _Parts]]] = {}
         self._renewed_at: dict[Hashable, float] = {}  # polls that returned before tell of the game before
         self._successors: dict[Hashable, DeskGame] = {}  # the game before one whose first observation has not come
         self._waiting: dict[Hashable, deque[_Polled]] = {}  # games with requests that the table has not taken
@@ -154,14 +153,13 @@ class PolledGames:
         """Gives a game up, and begins it anew unless the run is over."""
         with self._lock:
             polled = next((one for one in self._games.values() if one.game.slot == slot), None)
-            renews = polled is not None and reason != "over"
-            if polled is not None and renews:
+            if polled is not None and reason != "over":
                 self._renewing[polled.env_id] = []
         self._desk.drop(slot, reason)
         if polled is None:
             return  # its end has come meanwhile, and the thread begins it anew
         self._tell_dropped(polled.env_id, reason)
-        if renews:
+        if reason != "over":
             self._renew(polled.env_id, polled.game)
 
     def pause(self, on: bool) -> None:

@@ -100,15 +100,14 @@ def examine(
     lines: list[str] = []
     players = {name: _examine_algorithm(plan, policy, lines.append) for name, policy in plan.policies.items()}
     known: dict[str, Interface] = {}
-    hints: dict[str, str] = {}
-    first = _layout(plan, known, conformance, lines.append, hints)
+    first = _layout(plan, known, conformance, lines.append)
     findings = {name: _examine_policy(first, policy, players[name]) for name, policy in plan.policies.items()}
-    layouts = [first, *(_layout(each, known, conformance, lines.append, hints) for each in later)]
+    layouts = [first, *(_layout(each, known, conformance, lines.append) for each in later)]
     seated = _examine_later(layouts, players)
     lines += [_policy_line(policy, findings[name], name in seated) for name, policy in plan.policies.items()]
     made(plan.callbacks)
     lines += [f"callback {item.target}: {pluralize(len(item.options), 'option')}" for item in plan.callbacks]
-    return Preflight(first.interfaces, first.seats, findings, tuple(lines), hints)
+    return Preflight(first.interfaces, first.seats, findings, tuple(lines), first.hints)
 
 
 class _ResolvedPolicy(NamedTuple):
@@ -158,6 +157,7 @@ class _Layout(NamedTuple):
     plan: Plan
     interfaces: tuple[Interface, ...]  # [match]
     seats: tuple[tuple[tuple[int, ...], ...], ...]  # [match][seat]: entity indices
+    hints: Mapping[str, str]  # see `Preflight`; of environments that were not known before
 
     def spaces(self, worker: tuple[int, int]) -> SeatSpaces:
         """Of the seat of a worker, as (match, seat)."""
@@ -170,19 +170,21 @@ def _layout(
     known: dict[str, Interface],
     conformance: Callable[[str], None] | None,
     report: Callable[[str], None],
-    hints: dict[str, str],
 ) -> _Layout:
     """Creates the environments of a plan; one with the arguments of a known one is not created again."""
+    hints: dict[str, str] = {}
     for match in plan.matches:
         key = _likeness(match)
         if key not in known:
-            known[key], breaches = _examine_environment(match, conformance, hints)
+            known[key], breaches, hint = _examine_environment(match, conformance)
+            if hint:
+                hints[match.env] = hint
             report(_environment_line(match, known[key], conformance=conformance is not None and not breaches))
             for breach in breaches:
                 report(f"warning: environment {match.env}: {breach}")
     interfaces = tuple(known[_likeness(match)] for match in plan.matches)
     seats = tuple(check_seats(match, interface) for match, interface in zip(plan.matches, interfaces, strict=True))
-    return _Layout(plan, interfaces, seats)
+    return _Layout(plan, interfaces, seats, hints)
 
 
 def _likeness(match: MatchPlan) -> str:
@@ -190,16 +192,14 @@ def _likeness(match: MatchPlan) -> str:
 
 
 def _examine_environment(
-    match: MatchPlan, conformance: Callable[[str], None] | None, hints: dict[str, str]
-) -> tuple[Interface, Sequence[str]]:
-    """An environment's interface, and the breaches of the contract that do not prevent a run."""
+    match: MatchPlan, conformance: Callable[[str], None] | None
+) -> tuple[Interface, Sequence[str], str]:
+    """An environment's interface, the breaches of the contract that do not prevent a run, and what is unwise."""
     if registry.external_kind(match.make) is not None:
         games = _examined_games(match, opens=conformance is not None)
-        if hasattr(games, "hint") and (hint := games.hint(match.lanes)):
-            hints[match.env] = hint
-        return games.interface, ()
+        return games.interface, (), games.hint(match.lanes) if hasattr(games, "hint") else ""
     if conformance is None:
-        return interface_of(match), ()
+        return interface_of(match), (), ""
     with (
         _reported_while_slow(f"environment {match.env}: still being made and checked", conformance),
         closing(make_game(match, _PROBE_LANES)) as game,
@@ -207,7 +207,7 @@ def _examine_environment(
     ):
         breaches = _check_conformance(game, again, match)
         check_idle_action(match, game.interface)
-        return game.interface, breaches
+        return game.interface, breaches, ""
 
 
 def interface_of(match: MatchPlan) -> Interface:
@@ -229,13 +229,12 @@ def _examined_games(match: MatchPlan, *, opens: bool) -> ExternalGames:
 
     with constructor_errors_reported(match):
         games = external_games(match)
-        if opens:
-            games.open(_PROBE_LANES, lambda: None)
         try:
             if opens:
+                games.open(_PROBE_LANES, lambda: None)
                 wait_for_start(games)
-            if opens and hasattr(games, "try_out"):
-                games.try_out()
+                if hasattr(games, "try_out"):
+                    games.try_out()
         finally:
             games.close("over")
     check_idle_action(match, games.interface)

@@ -154,7 +154,7 @@ class Recorder:
         if self._tell_update is not None:
             self._tell_update(as_read(line))
 
-    def reported(self, line: GamesLine, env: str) -> None:
+    def draw_reported(self, line: GamesLine, env: str) -> None:
         """Draws what simulators of an environment have reported: `tensorboard/<environment>/`."""
         if isinstance(line.reported, dict):
             values = {

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
-from typing import TypeAlias
+from typing import NamedTuple
 
 from arena.diagnostics.remote_stacks import Process, forget_roles, note_role, peek
 from arena.diagnostics.stacks import stack_of
@@ -64,14 +64,17 @@ class _Task:
         self.gate.acquire()
 
 
-_Wait: TypeAlias = tuple[Channel, float, Callable[[], int] | None]
-"""What a role waits for, since when, and which role; see `Endpoint.sleep`. A plain tuple: one is made per tick."""
+class _Wait(NamedTuple):
+    """What a role waits for, and since when; see `Endpoint.sleep`."""
 
+    awaited: Channel
+    since: float
+    awaited_role: Callable[[], int] | None
 
-def _channel(wait: _Wait) -> Channel:
-    """The channel with the role that is waited for at the moment."""
-    (receiver, tag, sender), _, awaited_role = wait
-    return receiver, tag, sender if awaited_role is None else awaited_role()
+    def channel(self) -> Channel:
+        """The channel with the role that is waited for at the moment."""
+        receiver, tag, sender = self.awaited
+        return receiver, tag, sender if self.awaited_role is None else self.awaited_role()
 
 
 class RoleScheduler:
@@ -205,7 +208,7 @@ class RoleScheduler:
             self._idle = True
             if self._remote is not None:
                 self._remote.wait(self, seconds)
-            elif any(wait[0][1] is Tag.GAMES for wait in self._asleep.values()):
+            elif any(wait.awaited[1] is Tag.GAMES for wait in self._asleep.values()):
                 self._bell.wait(seconds)
                 self._bell.clear()
             else:
@@ -249,7 +252,7 @@ class RoleScheduler:
             if task.ended:
                 found.append(RoleStatus(address, State.ENDED))
             elif wait is not None:
-                found.append(RoleStatus(address, State.WAITS, _channel(wait), monotonic() - wait[1], stack))
+                found.append(RoleStatus(address, State.WAITS, wait.channel(), monotonic() - wait.since, stack))
             else:
                 state = State.READY if id(task) in ready else State.RUNS
                 found.append(RoleStatus(address, state, stack=stack))
@@ -306,7 +309,7 @@ class RoleScheduler:
         channel = (to, tag, ANYONE if tag is Tag.TO_ROOT else source)
         self._mail[channel].append((source, data))
         wait = self._asleep.get(to)
-        if wait is not None and wait[0] == channel:
+        if wait is not None and wait.awaited == channel:
             self.wake(to)
 
     def wake(self, address: int) -> None:
@@ -361,7 +364,7 @@ class RoleScheduler:
             raise RunStopped
         if self._alone and self._remote is not None:
             self._has_arrivals = False
-            self._lone_wait = awaited, monotonic(), awaited_role
+            self._lone_wait = _Wait(awaited, monotonic(), awaited_role)
             self._remote.wait(self, seconds)
             while not self._has_arrivals and seconds is None:  # an order does not end a wait
                 self._remote.wait(self)
@@ -369,7 +372,7 @@ class RoleScheduler:
             return
         address = awaited[0]
         task = self._tasks[address]
-        self._asleep[address] = awaited, monotonic(), awaited_role
+        self._asleep[address] = _Wait(awaited, monotonic(), awaited_role)
         if seconds is not None:
             self._alarms[address] = monotonic() + seconds
         other = self._next()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import pickle
@@ -25,9 +26,10 @@ from arena.errors import ConfigError
 from arena.external import ExternalClosed, ExternalError
 from arena.external.client import PolicyClient
 from arena.external.codec import EntityCodec
+from arena.external.connection import Connection
 from arena.external.socket import SocketGames
 from arena.game.api import Interface
-from arena.plan.plan import TickRules
+from arena.plan.plan import MatchPlan, SeatPlan, TickRules
 from arena.testing import check_external_games
 from external_connections import INTERFACE, Playing, entities_of, play_episode, play_socket
 
@@ -699,3 +701,36 @@ def test_each_entity_ends_with_its_own_info() -> None:
         client.log_returns(episode, -1.0, {"outcome": "loss"}, entity="rival")
         client.end_episode(episode)
         assert playing.account().outcomes == {0: "win", 1: "loss"}
+
+
+def test_a_client_is_accepted_when_there_are_descriptors_again(
+    playing: Playing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accept, tries = socket.socket.accept, []
+
+    def accept_at_third(listener: socket.socket) -> Any:
+        tries.append(time.monotonic())
+        if len(tries) < 3:
+            raise OSError(errno.EMFILE, "too many open files")
+        return accept(listener)
+
+    monkeypatch.setattr(socket.socket, "accept", accept_at_third)
+    wire = Wire(playing.games.address)
+    assert wire.welcome[0] == "hello" and len(tries) == 3, "no more tries than pauses"
+    assert tries[2] - tries[0] >= 0.05
+    wire.close()
+
+
+def test_games_that_are_made_anew_are_played_at_once() -> None:
+    match = MatchPlan(0, 0, 0, "live", "socket", {}, 1, (SeatPlan(0, "blue", ("hero",)),))
+    connection = Connection(served, match, seed=0)
+    try:
+        connection.remake()
+        wire = Wire(connection.games.address)
+        wire.say("start", "a", None, True)
+        while not connection.table.held:
+            connection.games.poll(connection.table)
+        assert wire.hear()[:2] == ["started", "a"]
+        wire.close()
+    finally:
+        connection.close("over")

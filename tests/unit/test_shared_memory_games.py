@@ -135,15 +135,9 @@ def test_agents_that_vanish_lose_their_slots() -> None:
 
 def test_an_agent_that_has_a_row_keeps_its_slot() -> None:
     table = Table(2, unseen=2)
-    table.tell(walker=walkers((1, 0.0, ""), (2, 0.0, "")))
-    table.tick()
-    for _ in range(4):
-        table.tell(walker=walkers((2, 0.0, "")))
-        table.tick()
-    table.tell(walker=walkers((2, 0.0, ""), (1, 0.0, "")))
-    table.tick()
-    for _ in range(4):
-        table.tell(walker=walkers((2, 0.0, "")))
+    stories = [((1, 0.0, ""), (2, 0.0, "")), *[((2, 0.0, ""),)] * 4]  # 1 has not been seen for long
+    for rows in stories:
+        table.tell(walker=walkers(*rows))
         table.tick()
     with pytest.raises(LinkError, match="3 agents live, 2 slots"):
         table.tell(walker=walkers((9, 0.0, ""), (1, 0.0, ""), (2, 0.0, "")))

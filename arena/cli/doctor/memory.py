@@ -51,7 +51,7 @@ def simulator_links() -> Iterator[Finding]:
     try:
         LinkFolder(place).remove()
     except (UnsafeFile, NoRoom) as error:
-        remedy = "remove it, or name another one with `folder` in the kwargs of `make: shared_memory`"
+        remedy = "remove that folder, or name another place with `folder` in the kwargs of `make: shared_memory`"
         yield warning(subject, str(error), remedy)
         return
     free = size(shutil.disk_usage(place).free)

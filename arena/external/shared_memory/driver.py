@@ -152,10 +152,7 @@ class Driver:
         Raises:
             LinkError: the link has failed; which error says how.
         """
-        if self._begun:
-            self.give(reset=True)
-        else:
-            self._begin()
+        self.give(reset=True)
         return self.await_rows()
 
     def step(self, actions: Mapping[str, NDArray[Any]]) -> dict[str, Rows]:

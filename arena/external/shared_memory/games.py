@@ -54,16 +54,11 @@ class SharedMemoryGames:
         self.address = ""
         self._entropy = 0
         groups = settings.groups or self._learn_groups()
-        for spec in groups:
-            if not spec.observations or spec.continuous == 0:
-                what = "actions" if spec.observations else "observations"
-                raise ConfigError(f"the group {spec.name!r} of the program has no {what}", path="command")
-        checked_split(settings.split, groups)
         self.interface: Interface = interface_of_groups(groups, settings.split, settings.action_range)
         self._groups = {spec.name: spec for spec in groups}
         self._lives = Lives(groups, settings.split, settings.unseen)
         self._simulators = [_Simulator(number) for number in range(settings.simulators)]
-        self._told: set[str] = set()  # what was said once
+        self._warned = False  # of `max_step` without `done`
 
     def seed(self, entropy: int) -> None:
         """The seed of the match's first lane, of which those of the simulators are made."""
@@ -110,15 +105,17 @@ class SharedMemoryGames:
         return min((one.link.pause_s() for one in waiting if one.rows is None), default=None)
 
     def try_out(self) -> None:
-        """Plays some hand-overs of the first simulator, without a table of slots.
+        """Plays some hand-overs of the first simulator without policies, unless it is started by hand.
 
         Raises:
             ConfigError: it breaks the rules.
         """
+        if self.settings.attach is not None:
+            return  # the program may be started much later
         simulator = self._simulators[0]
         try:
             with _numbered(simulator):
-                for _ in range(_TRIED_HANDOVERS if self.settings.command is not None else 0):
+                for _ in range(_TRIED_HANDOVERS):
                     simulator.link.give()
                     simulator.link.await_rows()
                     self._check_groups(simulator.link.groups)
@@ -170,8 +167,8 @@ class SharedMemoryGames:
         for asked in simulator.asked.values():
             for slots in asked.slots.values():
                 simulator.waiting.update(slots.tolist())
-        if self._lives.counts[simulator.number].max_step_without_done and "max_step" not in self._told:
-            self._told.add("max_step")
+        if self._lives.counts[simulator.number].max_step_without_done and not self._warned:
+            self._warned = True
             _log.warning("simulator %d: rows with `max_step` without `done` do not end a life", simulator.number)
         if not simulator.waiting:
             self._give(simulator, None)
@@ -277,15 +274,19 @@ class SharedMemoryGames:
                     if number >= _LEARNT_HANDOVERS:
                         break
                     if not number and time.monotonic() - begun > self.settings.start_s:
-                        what = f"{driver.handovers} hand-overs in {self.settings.start_s:g} s without a row"
-                        raise ConfigError(
-                            f"the program makes {what}: no groups can be learnt; set `groups`", path="groups"
-                        )
+                        made = f"{driver.handovers} hand-overs in {self.settings.start_s:g} s without a row"
+                        raise ConfigError(f"the program has made {made}: write its groups here", path="groups")
                     driver.give()
                     rows = driver.await_rows()
-                return tuple(driver.groups.values())
+                groups = tuple(driver.groups.values())
         except LinkError as error:
             raise ConfigError(str(error), path="command") from error
+        for spec in groups:
+            if not spec.observations or spec.continuous == 0:
+                what = "actions" if spec.observations else "observations"
+                raise ConfigError(f"the group {spec.name!r} of the program has no {what}", path="command")
+        checked_split(self.settings.split, groups)
+        return groups
 
     def _check_groups(self, groups: Mapping[str, GroupSpec]) -> None:
         if groups.items() <= self._groups.items():

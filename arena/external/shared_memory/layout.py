@@ -35,7 +35,7 @@ LEAST_BYTES = 22
 MOST_GROUPS = 4096
 NAME_BYTES = 64
 _I32 = struct.Struct("<i")
-_FEW = 256  # bytes of which Python finds the largest faster than numpy
+_FEW = 128  # bytes of which Python finds the largest faster than numpy
 _F4, _I4 = np.dtype("<f4"), np.dtype("<i4")
 _GUID_BYTES = 16
 

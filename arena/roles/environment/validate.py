@@ -19,7 +19,6 @@ from arena.game.api import Frame, Info, Interface, Step
 from arena.game.spaces import flatten, keeps_values, leaves_of
 from arena.transport.pickling import pack
 
-_vdot = np.vdot
 _FLOAT, _BOOL = np.dtype(np.float64), np.dtype(np.bool_)
 _REAL = "fiub"  # kinds of dtypes that rewards may have
 # Types of infos that can always be pickled; all others are pickled once more to find out.
@@ -189,7 +188,7 @@ class StepValidator:
 
 def _is_finite(array: NDArray[Any]) -> bool:
     # A sum of squares is finite only if all numbers are, and the fastest of such tests; large numbers may overflow it.
-    return array.dtype.kind != "f" or isfinite(_vdot(array, array)) or bool(np.isfinite(array).all())
+    return array.dtype.kind != "f" or isfinite(np.vdot(array, array)) or bool(np.isfinite(array).all())
 
 
 def _described(given: Any) -> str:

@@ -26,10 +26,9 @@ def record_place(folder: RunFolder, place: ExternalPlace) -> list[str]:
     with replacing(folder.external) as file:
         file.write(msgspec.json.format(msgspec.json.encode([places[match] for match in sorted(places)])) + b"\n")
     lines = [] if place.match in known else [f"games of match {place.match} {FROM_OUTSIDE}"]
-    if place.address.startswith("pid "):  # programs that the arena has started
-        lines.append(f"match {place.match}: simulators {place.address}")
-    elif place.address:
-        lines.append(f"match {place.match}: listening {place.kind} {place.address}")
+    if place.address:
+        what = "simulators" if place.kind == "shared_memory" else f"listening {place.kind}"
+        lines.append(f"match {place.match}: {what} {place.address}")
     return lines
 
 

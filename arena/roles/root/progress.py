@@ -64,9 +64,9 @@ class RunProgress:
         self.updates[record.policy] = record.update
         self.seconds[record.policy] = record.seconds
 
-    def report(self, line: GamesLine, env: str) -> None:
-        """Records what the external games of an environment have reported by themselves."""
-        self._recorder.reported(line, env)
+    def draw_reported(self, line: GamesLine, env: str) -> None:
+        """Draws what the simulators of an environment have reported."""
+        self._recorder.draw_reported(line, env)
 
     def poll(self) -> None:
         """Flushes the records to the files if the flush interval has passed."""

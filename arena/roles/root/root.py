@@ -257,7 +257,7 @@ class Root:
         elif isinstance(message, Games):
             append_games(self._run.folder, message.line)
             match = self._run.plan.matches[message.line.match]
-            progress.report(message.line, match.env)
+            progress.draw_reported(message.line, match.env)
             self.scoreboard.games[match.match] = message.line.words(match.lanes)
         elif isinstance(message, Left):
             self._display.message(_format_left(self._run.plan, message))
