@@ -13,7 +13,7 @@ BENCHMARKS := accounting tick_overhead many_processes image_game ppo_touchdown g
 BENCH ?=
 RUN := runs/touchdown-2v2-$(shell date +%Y%m%d-%H%M%S)
 
-.PHONY: run test test-fast test-long check lint types reference diagrams docs browser bench bench-learning bench-peers clean
+.PHONY: run test test-fast test-long check lint types reference diagrams docs system bench bench-learning bench-peers clean
 
 run: $(READY)
 	$(BIN)/arena train configs/touchdown_2v2.yaml --run-dir $(RUN)
@@ -54,9 +54,11 @@ $(READY): setup.py constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[$(MPI),dev]"
 	touch $@
 
-browser:
+system:
 	@for name in $(BROWSERS); do if command -v $$name; then exit 0; fi; done; \
 	apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium
+	@PATH=$$PATH:/usr/sbin command -v nginx || \
+	{ apt-get update -qq && apt-get install -qq -y --no-install-recommends nginx-light; }
 
 bench: $(READY)
 	for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py $(BENCH) || exit 1; done

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from system_programs import executable
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _FLAGS = [
@@ -25,22 +24,10 @@ DESK, PHONE = (1440, 900), (390, 844)
 Scheme = Literal["light", "dark"]
 
 
-def executable() -> str:
-    """Where Chromium is; without it a test fails in CI, and is skipped elsewhere."""
-    for name in NAMES:
-        if found := shutil.which(name):
-            return found
-    missing = "there is no Chromium: `make browser` installs it"
-    if os.environ.get("CI"):
-        pytest.fail(missing)
-    # Chromium is a package of the system: who tries out the project may not be allowed to install it. CI has it always.
-    pytest.skip(f"{missing}, which needs root; this page is tested in CI")
-
-
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """A browser with a profile of its own."""
-    path = executable()
+    path = executable("Chromium", *NAMES)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=_FLAGS, timeout=_PATIENCE)
         try:
