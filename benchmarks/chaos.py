@@ -126,7 +126,9 @@ def play_killed(folder: Path, drawn: RandomRun, chance: random.Random, *, root: 
         found["s of a repair"] = median(line["seconds"] for line in repairs)
         found["ticks played again"] = sum(line["replayed"] for line in repairs)
     if status:
-        say(f"{drawn.config['name']}: {(folder / f'said-{drawn.ranks}').read_text()[-2000:]}")
+        for told in (folder / f"said-{drawn.ranks}", *sorted((run / "logs").glob("*")), faults):
+            if told.exists():
+                say(f"{drawn.config['name']}, {told.name}:\n{told.read_text()[-2000:]}")
     return found
 
 
