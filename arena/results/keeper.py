@@ -17,11 +17,12 @@ from arena.diagnostics.profile import Activity, RoleProfile
 from arena.plan.plan import ONLY_ACT, Plan
 from arena.records.episode import episode_of
 from arena.records.folder import RunFolder
-from arena.records.formats import EpisodeLine, update_of
+from arena.records.formats import EpisodeLine, MeasureLine, update_of
 from arena.records.journal import Journal, JournalReader, as_read
 from arena.records.metrics import EpisodeRow, UpdateRecord
 from arena.results import files
 from arena.results.evaluations import evaluation_of
+from arena.results.figures import metric_names
 from arena.results.iterations import Iterations, Steps, Totals
 
 Listener = Callable[[Mapping[str, Any]], None]
@@ -83,7 +84,11 @@ class RunResults:
             smoothing=self._plan.results.smoothing,
             policies=self._policies,
             totals=Totals(covered, iteration, *steps),
+            metric_names=() if last is None else metric_names(last["custom_metrics"]),
         )
+        for line in JournalReader(self._folder.measures).lines(MeasureLine, missing_ok=True):
+            if line.tick <= tick:
+                _take_measured(found, line, covered)
         lines = JournalReader(self._folder.episodes).lines(EpisodeLine, missing_ok=True)
         rows = (episode_of(line) for line in lines if line.tick <= tick)
         count = 0
@@ -131,6 +136,11 @@ class RunResults:
         """Takes an update of a policy."""
         self._iterations.update(record)
         self._write_known()
+
+    def measured(self, lines: Sequence[MeasureLine]) -> None:
+        """Takes what callbacks have measured, before the episodes and updates of which it is."""
+        for line in lines:
+            _take_measured(self._iterations, line, self._iterations.totals.tick)
 
     def leave(self, policy: str) -> None:
         """All workers of a policy have left the leg."""
@@ -222,6 +232,14 @@ class RunResults:
         journal, self._journal = self._journal, None
         if journal is not None:
             journal.close()
+
+
+def _take_measured(iterations: Iterations, line: MeasureLine, covered: int) -> None:
+    """Takes a measured value; one of an iteration only if no result on record has covered it."""
+    if isinstance(line.match, int) and isinstance(line.lane, int) and isinstance(line.episode, int):
+        iterations.measured_of((line.tick, line.match, line.lane, line.episode), line.metrics)
+    elif line.tick > covered:
+        iterations.measured(line.tick, line.metrics)
 
 
 def sampler_perf(profiles: Sequence[RoleProfile], ticks: int) -> dict[str, float]:

@@ -17,7 +17,7 @@ from arena.config.matches import KnockoutConfig, MatchConfig, SwissConfig, gener
 from arena.errors import ConfigError, located
 from arena.plan.plan import ONLY_ACT, Plan
 from arena.records import boundary as boundaries
-from arena.records import checkpoint, evaluations
+from arena.records import checkpoint, evaluations, measures
 from arena.records.faults import was_repaired_in_mid_leg
 from arena.records.folder import RunFolder
 from arena.records.formats import Boundary, Worker
@@ -157,6 +157,7 @@ def forget(run: Run) -> None:
         for match in folder.replays.glob("round-*/match-*"):
             replay_format.discard_after(match, run.leg.start)
     evaluations.forget_after(folder, run.leg.start)
+    measures.forget_after(folder, run.leg.start)
 
 
 def _anew_words(plan: Plan, found: Boundary) -> Iterator[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import struct
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -230,3 +232,55 @@ def test_loggers_that_are_left_out_write_nothing(tmp_path: Path) -> None:
     assert (run / "result.json").exists()
     assert not (run / "progress.csv").exists()
     assert not (run / "tensorboard").exists()
+
+
+METERED = {
+    **DUEL,
+    "envs": {"game": TOUCHDOWN, "metered": {"make": "games:Metered", "kwargs": {"length": 4}}},
+    "policies": {"blue": PPO, "red": RANDOM, "alone": RANDOM},
+    "matches": [
+        {"env": "game", "seats": ["blue", "red"], "lanes": 2},
+        {"env": "metered", "seats": ["alone"], "lanes": 3},
+    ],
+    "callbacks": ["recorders:Measures"],
+}
+
+
+@pytest.mark.parametrize(("every", "smoothing"), [(4, 1), (20, 7), (80, 30)])
+def test_metrics_of_games_and_callbacks_are_in_the_results(every: int, smoothing: int, tmp_path: Path) -> None:
+    data = {**METERED, "results": {"every": every, "smoothing": smoothing}}
+    lines = check(train(data, tmp_path / "run"))
+    names = [{key.rpartition("_")[0] for key in line["custom_metrics"]} for line in lines]
+    assert names[-1] == {"score", "reward", "lane", "entropy", "at_checkpoint"}
+    assert all(earlier <= later for earlier, later in pairwise(names)), "names stay"
+    folder = RunFolder(train(data, tmp_path / "broken"))
+    for tick in (80, 40):
+        boundary.discard_after(folder, tick)
+        kept = [line for line in json_lines(folder.results) if line["ticks"] < tick]
+        folder.results.write_text("".join(f"{json.dumps(line)}\n" for line in kept))
+        train(data, folder.path, resume=True)
+        assert without_clock(folder.path) == without_clock(tmp_path / "run")
+        assert folder.measures.read_bytes() == (tmp_path / "run" / "measures.jsonl").read_bytes()
+    seats = [seat for line in json_lines(folder.episodes) for seat in line["seats"]]
+    assert {"metrics" in seat for seat in seats} == {True, False}
+    assert all(set(seat["metrics"]) == {"score"} for seat in seats if "metrics" in seat)
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("start", "measure() belongs into on_episode, on_update, on_checkpoint or on_round; on_start has called it"),
+        ("name", "ValueError: a metric cannot be named '_x': letters, digits and '_', the first a letter"),
+        ("value", "TypeError: the metric 'x' is a str; it has to be a number"),
+    ],
+)
+def test_wrong_measurement_ends_the_run_and_is_named(
+    where: str, words: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    callback = {"class": "recorders:MeasuresWrongly", "options": {"where": where}}
+    data = {"name": "test", **DUEL, "callbacks": [callback]}
+    run = prepare(parse_config(data, source="test"), ranks=1, run_dir=str(tmp_path / "run"))
+    assert lead.run_single_process(run, lambda *_: None, silent_display()) == 1
+    said = capfd.readouterr().err
+    assert "callback recorders:MeasuresWrongly" in said
+    assert words in said

@@ -314,6 +314,7 @@ class Root:
         boundary = self._boundary(tick, done, progress)
         boundaries.save(run.folder, boundary)
         self._run_callbacks(boundary)
+        progress.take_measured()
         leg = leg_end.leg_from(boundary, plan, self._leg, run.folder)
         step = leg_end.next_step(plan, leg, stopping=self._memory.stop.wanted)
         results = self._memory.results
@@ -356,7 +357,7 @@ class Root:
         files = {name: boundary.checkpoint(self._run.folder, name) for name in boundary.checkpoints}
         callbacks.checkpoint(boundary.tick, files)
         if boundary.tick >= self._run.plan.ticks:
-            callbacks.round(self._run.plan.round)
+            callbacks.round(self._run.plan.round, boundary.tick)
 
 
 def _failed(message: str, *, exit_code: int) -> RoleFailed:
