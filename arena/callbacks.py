@@ -81,6 +81,15 @@ class Callback:
         The episodes and updates that it covers were told before.
         """
 
+    def on_evaluation(self, tick: int, lines: Sequence[Mapping[str, Any]], folder: Path) -> None:
+        """Called after each evaluation during the run.
+
+        Args:
+            tick: of all matches.
+            lines: of `evaluations.jsonl`, one per policy.
+            folder: the run folder of its games.
+        """
+
     def on_checkpoint(self, tick: int, checkpoints: Mapping[str, Path]) -> None:
         """Called after each leg, when its checkpoints are on the disk.
 
@@ -271,6 +280,10 @@ class Callbacks:
     def result(self, result: Mapping[str, Any]) -> None:
         """Calls `on_result`: a result is recorded."""
         self._call("on_result", result)
+
+    def evaluation(self, tick: int, lines: Sequence[Mapping[str, Any]], folder: Path) -> None:
+        """Calls `on_evaluation`: an evaluation is recorded."""
+        self._call("on_evaluation", tick, lines, folder)
 
     def checkpoint(self, tick: int, checkpoints: Mapping[str, Path]) -> None:
         """Calls `on_checkpoint`: a boundary is on the disk."""

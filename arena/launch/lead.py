@@ -17,6 +17,7 @@ from arena.launch.rank import Main, again_words, names_of, played_words
 from arena.launch.watchdog_thread import RootWatchdog
 from arena.plan.plan import Role, RoleKind
 from arena.preflight.external import external_kinds
+from arena.records import evaluations
 from arena.records.episode import episode_of
 from arena.records.folder import RunFolder
 from arena.records.formats import EpisodeLine, plan_file, write_document
@@ -137,6 +138,8 @@ def _evaluated(
     ):
         output.say(line)
     with _results(run, memory):
+        lines = evaluations.lines_at(run.folder, run.leg.start)
+        _callbacks(run, memory).evaluation(run.leg.start, list(map(as_read, lines)), evaluation.path)
         return run.leg
 
 

@@ -16,6 +16,12 @@ def evaluated(folder: RunFolder) -> set[int]:
     return {line.ticks for line in JournalReader(folder.evaluations).lines(EvaluationLine, missing_ok=True)}
 
 
+def lines_at(folder: RunFolder, tick: int) -> list[EvaluationLine]:
+    """The lines of the evaluation at a tick."""
+    lines = JournalReader(folder.evaluations).lines(EvaluationLine, missing_ok=True)
+    return [line for line in lines if line.ticks == tick]
+
+
 def keep(folder: RunFolder, tick: int, scoreboard: Scoreboard) -> None:
     """Appends the results of the policies that have played."""
     played = {name: score for name, score in scoreboard.policies.items() if score.episodes}

@@ -29,9 +29,7 @@ def evaluation_of(folder: RunFolder, tick: int, policies: Collection[str]) -> di
     episodes = JournalReader(RunFolder(folder.evaluation_path(tick)).episodes)
     rows = [episode_of(line) for line in episodes.lines(EpisodeLine, missing_ok=True) if not line.cut]
     figures.add(rows)
-    lines = [
-        line for line in JournalReader(folder.evaluations).lines(EvaluationLine, missing_ok=True) if line.ticks == tick
-    ]
+    lines = evaluations.lines_at(folder, tick)
     return {
         **figures.rewards(),
         "episodes_this_iter": figures.count,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,13 @@ class RecordsAll(Callback):
 
     def on_update(self, line: Mapping[str, Any]) -> None:
         self.note("update", line)
+
+    def on_result(self, result: Mapping[str, Any]) -> None:
+        self.note("result", result)
+
+    def on_evaluation(self, tick: int, lines: Sequence[Mapping[str, Any]], folder: Path) -> None:
+        assert (folder / "episodes.jsonl").exists()
+        self.note("evaluation", tick, lines, folder)
 
     def on_checkpoint(self, tick: int, checkpoints: Mapping[str, Path]) -> None:
         assert all(path.exists() for path in checkpoints.values())
