@@ -31,13 +31,14 @@ from arena.roles.root.fault_records import log_repairs
 from arena.roles.root.root import RoleFailed, Root
 from arena.run import stages
 from arena.run.display import Display
-from arena.run.evaluation import record_evaluation
+from arena.run.evaluation import measure_alone, record_evaluation
 from arena.run.leg import Leg
 from arena.run.prepare import abandon, begin
 from arena.run.process_state import ProcessState
 from arena.run.results import opened, stop_words, write_boundary
 from arena.run.resume import forget
 from arena.run.run import Run, Stage
+from arena.run.stages import is_over
 from arena.terminal.display import silent_display
 from arena.terminal.profile import profile_file
 from arena.transport import Endpoint
@@ -75,7 +76,10 @@ def run_single_process(
     try:
         log_beside_display(run, run.roles)
         lock(run, memory)
-        while (stage := next_stage(run)) is not None:
+        while True:
+            measure(run, memory)
+            if (stage := next_stage(run)) is None:
+                break
             run = stage.run
             if stage.evaluation is not None:
                 own = memory.for_evaluation()
@@ -250,6 +254,17 @@ def _callbacks(run: Run, memory: ProcessState) -> Callbacks:
     """The callbacks of the run, which are kept from stage to stage."""
     memory.callbacks = memory.callbacks or Callbacks(run.plan.callbacks, memory.stop.ask, run.plan.loggers)
     return memory.callbacks
+
+
+def measure(run: Run, memory: ProcessState) -> None:
+    """Calls the function of an evaluation without games between two stages, if it is due.
+
+    Raises:
+        CallbackFailed: it has raised.
+    """
+    if run.leg.start and run.episodes is None and measure_alone(run, ends=is_over(run)):
+        with _results(run, memory):
+            _callbacks(run, memory).evaluation(run.leg.start, [], run.folder.evaluation_path(run.leg.start))
 
 
 @contextmanager
@@ -454,6 +469,10 @@ class Rank0Base(ABC):
     def roll_back(self, run: Run) -> None:
         """Brings the run folder back to the boundary from which the run continues after a death."""
         forget(run)
+
+    def measure(self, run: Run, memory: ProcessState) -> None:
+        """Calls the function of an evaluation without games, if it is due."""
+        measure(run, memory)
 
     def next_stage(self, run: Run) -> Stage | None:
         """What is played next; None if the run is over."""

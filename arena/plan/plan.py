@@ -172,6 +172,18 @@ class StopRule:
 
 
 @dataclass(frozen=True)
+class BestPlan:
+    """The number of the results of which the best boundary is kept, and whether the highest is the best."""
+
+    metric: str
+    highest: bool = True
+
+    def is_better(self, value: float, before: float) -> bool:
+        """Whether a value is better than an earlier one; equal values are not."""
+        return value > before if self.highest else value < before
+
+
+@dataclass(frozen=True)
 class ResultsPlan:
     """When a result is made, in ticks, and the least number of episodes of which its means are."""
 
@@ -201,6 +213,7 @@ class Plan:
     callbacks: tuple[CallbackPlan, ...] = ()
     loggers: tuple[CallbackPlan, ...] = ()
     stop: tuple[StopRule, ...] = ()
+    best: BestPlan | None = None
     results: ResultsPlan = field(default_factory=ResultsPlan)
     round: int = 0
     rounds: int = 1

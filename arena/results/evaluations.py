@@ -10,7 +10,7 @@ import msgspec
 from arena.records import evaluations
 from arena.records.episode import episode_of
 from arena.records.folder import RunFolder
-from arena.records.formats import EpisodeLine, EvaluationLine
+from arena.records.formats import EpisodeLine, EvaluationLine, read_document
 from arena.records.journal import JournalReader
 from arena.results.figures import Figures
 
@@ -36,8 +36,18 @@ def evaluation_of(folder: RunFolder, tick: int, policies: Collection[str]) -> di
         **figures.returns(policies),
         "policies": {line.policy: _numbers(line) for line in lines},
         "custom_metrics": figures.metrics(),
-        "custom": {},
+        "custom": custom_of(folder, tick),
     }
+
+
+def custom_of(folder: RunFolder, tick: int) -> dict[str, Any]:
+    """What the evaluation's function has measured; empty if there is none.
+
+    Raises:
+        ConfigError: the file is damaged.
+    """
+    path = folder.custom_path(tick)
+    return read_document(path, dict[str, Any]) if path.exists() else {}
 
 
 def _numbers(line: EvaluationLine) -> dict[str, Any]:

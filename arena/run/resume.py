@@ -16,8 +16,8 @@ from arena.config import Config, load_config, parse_config, yaml
 from arena.config.matches import KnockoutConfig, MatchConfig, SwissConfig, generator_of
 from arena.errors import ConfigError, located
 from arena.plan.plan import ONLY_ACT, Plan
+from arena.records import best, checkpoint, evaluations, measures
 from arena.records import boundary as boundaries
-from arena.records import checkpoint, evaluations, measures
 from arena.records.faults import was_repaired_in_mid_leg
 from arena.records.folder import RunFolder
 from arena.records.formats import Boundary, Worker
@@ -172,6 +172,7 @@ def forget(run: Run) -> None:
             replay_format.discard_after(match, run.leg.start)
     evaluations.forget_after(folder, run.leg.start)
     measures.forget_after(folder, run.leg.start)
+    best.forget_after(folder, run.leg.start)
 
 
 def _anew_words(plan: Plan, found: Boundary) -> Iterator[str]:
