@@ -14,16 +14,28 @@ callback that raises ends the run.
 from __future__ import annotations
 
 import inspect
+import logging
+import math
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from arena.errors import CallbackFailed, ConfigError, close_name, located, nearest
+from arena.game.metrics import NAME_RULE, is_metric_name
 from arena.plan.plan import CallbackPlan
-from arena.registry import load_object, where_raised
+from arena.records.formats import MeasureLine
+from arena.registry import load_object, logger_target, where_raised
 
 __all__ = ["Callback", "StartedRun"]
+
+_log = logging.getLogger(__name__)
+_EPISODE = ("tick", "match", "lane", "episode")
+Place = Callable[[], Mapping[str, int]]
+"""The fields of a line of `measures.jsonl` that say of what it is."""
 
 
 class StartedRun(NamedTuple):
@@ -49,6 +61,7 @@ class Callback:
     """
 
     _wants_end = False
+    _measured: tuple[dict[str, float], ...] = ()
 
     def on_start(self, run: StartedRun) -> None:
         """Called when all roles are ready, before the first tick."""
@@ -62,6 +75,21 @@ class Callback:
     def on_update(self, line: Mapping[str, Any]) -> None:
         """Called after each update of a policy, with its line of `metrics.jsonl`."""
 
+    def on_result(self, result: Mapping[str, Any]) -> None:
+        """Called after each result, with its line of `result.json`, in which NaN stands for null.
+
+        The episodes and updates that it covers were told before.
+        """
+
+    def on_evaluation(self, tick: int, lines: Sequence[Mapping[str, Any]], folder: Path) -> None:
+        """Called after each evaluation during the run.
+
+        Args:
+            tick: of all matches.
+            lines: of `evaluations.jsonl`, one per policy.
+            folder: the run folder of its games.
+        """
+
     def on_checkpoint(self, tick: int, checkpoints: Mapping[str, Path]) -> None:
         """Called after each leg, when its checkpoints are on the disk.
 
@@ -72,6 +100,24 @@ class Callback:
 
     def on_end(self) -> None:
         """Called when the run has ended without a failure, at its last tick or before."""
+
+    def measure(self, **values: float) -> None:
+        """Measures numbers for `custom_metrics` of the results; those that are not finite are left out.
+
+        Within `on_episode` they belong to that episode, and are averaged like its reward; within `on_update`,
+        `on_checkpoint` and `on_round` to the iteration, whose values alone are averaged.
+
+        Raises:
+            ValueError: a name is not made of letters, digits and `_`, the first a letter.
+            TypeError: a value is no number.
+        """
+        for name, value in values.items():
+            if not is_metric_name(name):
+                raise ValueError(f"a metric cannot be named {name!r}: {NAME_RULE}")
+            if not isinstance(value, (int, float, np.integer, np.floating)):
+                raise TypeError(f"the metric {name!r} is a {type(value).__name__}; it has to be a number")
+        numbers = {name: float(value) for name, value in values.items()}
+        self._measured = (*self._measured, {name: value for name, value in numbers.items() if math.isfinite(value)})
 
     def stop(self) -> None:
         """Ends the run early, as a signal does: everything is saved, and `--resume` can continue it.
@@ -95,11 +141,25 @@ def made(planned: Sequence[CallbackPlan]) -> list[Any]:
     return [_made(callback, f"callbacks[{index}]") for index, callback in enumerate(planned)]
 
 
+def made_loggers(planned: Sequence[CallbackPlan]) -> list[Any]:
+    """The loggers of a plan: objects of the built-in classes, or of a user's with the methods of callbacks.
+
+    Raises:
+        ConfigError: an unknown name, or as `made`.
+    """
+    found = []
+    for index, logger in enumerate(planned):
+        with located(path=f"loggers[{index}]"):
+            target = logger_target(logger.target)
+        found.append(_made(replace(logger, target=target), f"loggers[{index}]"))
+    return found
+
+
 def _made(planned: CallbackPlan, path: str) -> Any:
     with located(path=path):
         cls = load_object(planned.target)
         if not isinstance(cls, type):
-            raise ConfigError(f"the callback {planned.target!r} is a {type(cls).__name__}; it has to be a class")
+            raise ConfigError(f"{planned.target!r} is a {type(cls).__name__}; it has to be a class")
         _check_methods(cls)
     _check_options(cls, planned.options, f"{path}.options")
     try:
@@ -149,14 +209,25 @@ def _check_options(cls: type[Any], options: Mapping[str, Any], path: str) -> Non
         raise ConfigError(f"{cls.__name__} cannot be made: {error}{hint} It takes: {takes}", path=path) from error
 
 
+class _Listener(NamedTuple):
+    """An object that is called, and whether the run goes on without it when it raises."""
+
+    name: str
+    object: Any
+    may_fail: bool
+
+
 class Callbacks:
-    """All callbacks of a run, called by the root.
+    """All callbacks and loggers of a run, called by the root. A logger that raises is not called any more.
 
     Args:
         planned: the callbacks of the plan.
         stop: ends the run early; takes the name of the callback that asked for it.
+        loggers: of the plan.
 
     Attributes:
+        warn: shows a line about a logger that has raised.
+        measured: what callbacks have measured and the recorder has not taken yet.
         needs_episodes: whether a callback has `on_episode`; if not, lines of episodes need not be built for it.
         needs_updates: likewise `on_update`.
 
@@ -165,12 +236,29 @@ class Callbacks:
         CallbackFailed: from every method, if a callback raises.
     """
 
-    def __init__(self, planned: Sequence[CallbackPlan], stop: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        planned: Sequence[CallbackPlan],
+        stop: Callable[[str], None],
+        loggers: Sequence[CallbackPlan] = (),
+    ) -> None:
         self._stop = stop
+        self.warn: Callable[[str], None] = _log.warning
+        self.measured: list[MeasureLine] = []
         self._started = self._ended = False
-        listeners = [(f"callback {plan.target}", item) for plan, item in zip(planned, made(planned), strict=True)]
+        listeners = [
+            *(
+                _Listener(f"callback {plan.target}", item, False)
+                for plan, item in zip(planned, made(planned), strict=True)
+            ),
+            *(
+                _Listener(f"logger {plan.target}", item, True)
+                for plan, item in zip(loggers, made_loggers(loggers), strict=True)
+            ),
+        ]
         self._listeners = {
-            method: [(name, item) for name, item in listeners if _overrides(type(item), method)] for method in METHODS
+            method: [listener for listener in listeners if _overrides(type(listener.object), method)]
+            for method in METHODS
         }
         self.needs_episodes = bool(self._listeners["on_episode"])
         self.needs_updates = bool(self._listeners["on_update"])
@@ -183,19 +271,27 @@ class Callbacks:
 
     def episode(self, line: Mapping[str, Any]) -> None:
         """Calls `on_episode`: an episode is recorded."""
-        self._call("on_episode", line)
+        self._call("on_episode", line, place=lambda: {name: line[name] for name in _EPISODE})
 
     def update(self, line: Mapping[str, Any]) -> None:
         """Calls `on_update`: an update is recorded."""
-        self._call("on_update", line)
+        self._call("on_update", line, place=lambda: {"tick": line["ticks"]})
+
+    def result(self, result: Mapping[str, Any]) -> None:
+        """Calls `on_result`: a result is recorded."""
+        self._call("on_result", result)
+
+    def evaluation(self, tick: int, lines: Sequence[Mapping[str, Any]], folder: Path) -> None:
+        """Calls `on_evaluation`: an evaluation is recorded."""
+        self._call("on_evaluation", tick, lines, folder)
 
     def checkpoint(self, tick: int, checkpoints: Mapping[str, Path]) -> None:
         """Calls `on_checkpoint`: a boundary is on the disk."""
-        self._call("on_checkpoint", tick, checkpoints)
+        self._call("on_checkpoint", tick, checkpoints, place=lambda: {"tick": tick})
 
-    def round(self, number: int) -> None:
-        """Calls `on_round`: a round is over."""
-        self._call("on_round", number)
+    def round(self, number: int, tick: int) -> None:
+        """Calls `on_round`: a round is over, at this tick."""
+        self._call("on_round", number, place=lambda: {"tick": tick})
 
     def end(self) -> None:
         """Calls `on_end`, once: after the death of a process a run may end a second time."""
@@ -203,12 +299,36 @@ class Callbacks:
             self._ended = True
             self._call("on_end")
 
-    def _call(self, method: str, *arguments: Any) -> None:
-        for name, listener in self._listeners[method]:
+    def _call(self, method: str, *arguments: Any, place: Place | None = None) -> None:
+        """Calls a method of all listeners; `place` says where what they measure belongs, None if they may not."""
+        for listener in [*self._listeners[method]]:
             try:
-                getattr(listener, method)(*arguments)
+                getattr(listener.object, method)(*arguments)
             except (Exception, SystemExit) as error:
                 trace = "".join(traceback.format_exception(error)).rstrip()
-                raise CallbackFailed(name, trace) from error
-            if getattr(listener, "_wants_end", False):
-                self._stop(name)
+                if not listener.may_fail:
+                    raise CallbackFailed(listener.name, trace) from error
+                self._drop(listener, method, error, trace)
+            self._take_measured(listener, method, place)
+            if getattr(listener.object, "_wants_end", False):
+                self._stop(listener.name)
+
+    def _take_measured(self, listener: _Listener, method: str, place: Place | None) -> None:
+        measured = getattr(listener.object, "_measured", ())
+        if not measured:
+            return
+        listener.object._measured = ()
+        if place is None:
+            words = "measure() belongs into on_episode, on_update, on_checkpoint or on_round"
+            raise CallbackFailed(listener.name, f"{words}; {method} has called it")
+        merged = {name: value for values in measured for name, value in values.items()}
+        if merged:
+            self.measured.append(MeasureLine(**place(), metrics=merged))
+
+    def _drop(self, listener: _Listener, method: str, error: BaseException, trace: str) -> None:
+        """Calls a logger no more: the run does not depend on it."""
+        self._listeners = {
+            name: [other for other in others if other is not listener] for name, others in self._listeners.items()
+        }
+        self.warn(f"{listener.name} is told nothing more: {method} has raised {type(error).__name__}: {error}")
+        _log.warning("%s\n%s", listener.name, trace)

@@ -81,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--checkpoints",
         nargs="+",
         metavar="WHICH",
-        help="of a run: first, last, or a number of ticks (default: last)",
+        help="of a run: first, last, best, or a number of ticks (default: last)",
     )
     parser.add_argument("--against", metavar="POLICY", help="a policy or algorithm that takes all other seats")
     parser.add_argument("--sample", action="store_true", help="sampled actions instead of the most likely ones")
@@ -155,15 +155,13 @@ def _weights(config: Config, folder: RunFolder | None, label: str) -> _Weights:
     planned = [] if folder is None else rounds_file.read_played(folder, config)
     policies = {name: _frozen(name, policy, files.get(name), planned) for name, policy in config.policies.items()}
     frozen = msgspec.structs.replace(
-        config,
+        config.games_alone(),
         policies=policies,
         matches=tuple(entry for _, entry in config.entries()),
         ticks=UNBOUNDED_TICKS,
         rounds=1,
         league=None,
         scale=False,
-        callbacks=(),
-        evaluation=None,
     )
     return _Weights(label, frozen, frozenset(files))
 
@@ -186,6 +184,8 @@ def _files(config: Config, folder: RunFolder, label: str) -> dict[str, Path]:
         if files:
             ticks = {str(checkpoint.ticks_of(file)): file for file in files}
             named = {"first": files[0], "last": files[-1], **ticks}
+            best = files[0].parent / checkpoint.BEST
+            named |= {"best": best} if best.exists() else {}
             if label not in named:
                 raise ConfigError(f"there is no checkpoint {label!r}; {nearest(label, named)}", path="--checkpoints")
             found[name] = named[label]

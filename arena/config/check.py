@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from arena.config.check_league import check_rounds, check_winners
 from arena.config.decode import NAME_RULE, is_name, is_snapshot_name, show
-from arena.config.independent import check_independent
+from arena.config.independent import check_independent, expanded
 from arena.config.matches import (
     GauntletConfig,
     Generator,
@@ -21,7 +21,8 @@ from arena.config.matches import (
     generator_of,
 )
 from arena.config.members import check_drawn
-from arena.errors import ConfigError, nearest
+from arena.config.result_keys import check_key
+from arena.errors import ConfigError, located, nearest
 from arena.plan.plan import MOST_ROLES
 
 if TYPE_CHECKING:
@@ -60,9 +61,38 @@ def check(config: Config) -> None:
     check_winners(config)
     check_rounds(config)
     check_drawn(config)
+    _check_results(config)
     if config.evaluation is not None:
         _check_evaluation(config, config.evaluation)
     check_independent(config)
+    _check_result_keys(config)
+
+
+def _check_results(config: Config) -> None:
+    every, checkpoint = config.results.every, config.checkpoint_every
+    if every is not None and every % checkpoint and checkpoint % every:
+        raise ConfigError(
+            f"found {every}; expected a divisor or a multiple of checkpoint_every ({checkpoint}), such as "
+            f"{_nearest_divisor(every, checkpoint)}",
+            path="results.every",
+        )
+
+
+def _check_result_keys(config: Config) -> None:
+    policies, evaluates = expanded(config).policies, config.evaluation is not None
+    for rule in config.stop_rules:
+        with located(path=f"stop.{rule.key}"):
+            check_key(rule.key, policies, evaluates=evaluates)
+    if config.best is not None:
+        with located(path="best.metric"):
+            check_key(config.best.metric, policies, evaluates=evaluates)
+
+
+def _nearest_divisor(wanted: int, number: int) -> int:
+    """The divisor or multiple of a number that is closest to another number."""
+    if wanted > number:
+        return round(wanted / number) * number
+    return next(found for found in range(wanted, 0, -1) if number % found == 0)
 
 
 def _check_wrappers(wrappers: Sequence[WrapperEntry], path: str) -> None:
@@ -169,6 +199,10 @@ def _check_evaluation(config: Config, evaluation: EvaluationConfig) -> None:
             f"ticks; set a multiple of it, or `checkpoint_every: {evaluation.every}`",
             path="evaluation.every",
         )
+    if evaluation.episodes == 0 and evaluation.function is None:
+        raise ConfigError("found 0, which is for a `function` alone; play at least 1", path="evaluation.episodes")
+    if evaluation.options and evaluation.function is None:
+        raise ConfigError("there is no `function` that they could be given to", path="evaluation.options")
     if evaluation.seats is None:
         return
     for index, seat in enumerate(evaluation.seats):

@@ -15,7 +15,8 @@ from arena.config.fields import Color, Count, Natural, Seconds, Text
 from arena.config.league import LeagueConfig
 from arena.config.matches import GeneratorEntry, MatchConfig, SeatEntry, generator_of
 from arena.config.members import may_be_frozen
-from arena.plan.plan import ONLY_ACT, OutcomeRule
+from arena.config.result_keys import stop_rules
+from arena.plan.plan import ONLY_ACT, OutcomeRule, StopRule
 
 WrapperEntry = str | dict[str, Any]
 
@@ -71,9 +72,25 @@ class EvaluationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """How the policies are evaluated while they learn: frozen copies of them play matches of their own."""
 
     every: Count  # ticks; a multiple of checkpoint_every
-    episodes: Count = 20  # at least so many of each policy; every lane plays the same number
+    episodes: Natural = 20  # at least so many of each policy; every lane plays the same number; 0: `function` alone
     seats: tuple[SeatEntry, ...] | None = None  # who plays; null: as in each match
     greedy: bool = True  # the most likely action rather than a sampled one
+    function: Text | None = None  # "package.module:function", called with each evaluation; null: none
+    options: dict[str, Any] = {}  # given to the function
+
+
+class ResultsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When a line of numbers about the run is written to `result.json`."""
+
+    every: Count | None = None  # ticks; a divisor or a multiple of checkpoint_every; null: that
+    smoothing: Count = 100  # episodes of which the means of a result are, at least, if there were so many
+
+
+class BestConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which checkpoints are kept as the best ones."""
+
+    metric: Text  # key of a result, such as policy_reward_mean/blue
+    mode: Literal["max", "min"] = "max"  # whether the highest or the lowest value is the best
 
 
 class CallbackConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -97,8 +114,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     scale: bool = False  # repeat all matches until the ranks are used up
     ranks: Literal["auto", "one_per_role"] | Count = "auto"  # processes that `arena train` starts; auto: one per core
     checkpoint_every: Count = 10_000  # ticks from one boundary to the next: everything is saved, and can go on from it
+    results: ResultsConfig = ResultsConfig()  # lines of numbers in result.json, one per iteration
+    stop: dict[str, Any] = {}  # ends the run when a result meets any of them: key of a result to a number, or at_most
+    best: BestConfig | None = None  # keeps the checkpoints of the boundary with the best result; null: none
     evaluation: EvaluationConfig | None = None  # while they learn; null: none
     callbacks: tuple[Text | CallbackConfig, ...] = ()  # classes that are told what happens; or "package.module:Class"
+    loggers: tuple[Text | CallbackConfig, ...] = ("csv", "tensorboard")  # where results go beside result.json
     record: Literal["nothing", "samples", "replays"] = "nothing"  # of all that is played: columns, or what replays it
     transport: Literal["auto", "mpi"] = "auto"  # auto: shared memory within a node; mpi: MPI messages everywhere
     watchdog_s: Seconds = 60.0  # when nothing has moved for so long, the run ends and says who waits for what
@@ -115,6 +136,24 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return sum(
             entry.copies * (1 + len(entry.seats)) if isinstance(entry, MatchConfig) else generator_of(entry).roles
             for entry in self.matches
+        )
+
+    @property
+    def stop_rules(self) -> tuple[StopRule, ...]:
+        """The rules of `stop`."""
+        return stop_rules(self.stop)
+
+    def games_alone(self) -> Config:
+        """The same games and policies, without what only a training run has: its listeners and evaluations."""
+        kept = tuple(entry for entry in self.loggers if entry == "tensorboard")
+        return msgspec.structs.replace(
+            self,
+            callbacks=(),
+            loggers=kept,
+            evaluation=None,
+            results=ResultsConfig(),
+            stop={},
+            best=None,
         )
 
     def entries(self) -> tuple[tuple[str, MatchConfig], ...]:

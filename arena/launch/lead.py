@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 from arena.callbacks import Callbacks
@@ -17,6 +17,7 @@ from arena.launch.rank import Main, again_words, names_of, played_words
 from arena.launch.watchdog_thread import RootWatchdog
 from arena.plan.plan import Role, RoleKind
 from arena.preflight.external import external_kinds
+from arena.records import evaluations
 from arena.records.episode import episode_of
 from arena.records.folder import RunFolder
 from arena.records.formats import EpisodeLine, plan_file, write_document
@@ -30,18 +31,21 @@ from arena.roles.root.fault_records import log_repairs
 from arena.roles.root.root import RoleFailed, Root
 from arena.run import stages
 from arena.run.display import Display
-from arena.run.evaluation import record_evaluation
+from arena.run.evaluation import measure_alone, record_evaluation
 from arena.run.leg import Leg
 from arena.run.prepare import abandon, begin
 from arena.run.process_state import ProcessState
+from arena.run.results import opened, stop_words, write_boundary
 from arena.run.resume import forget
 from arena.run.run import Run, Stage
+from arena.run.stages import is_over
 from arena.terminal.display import silent_display
 from arena.terminal.profile import profile_file
 from arena.transport import Endpoint
 from arena.transport.scheduler import RoleScheduler
 
 if TYPE_CHECKING:
+    from arena.results.keeper import RunResults
     from arena.transport.mpi import World
 
 _LOCK_SECONDS = 60.0  # until the lock of a dead root is released, at most
@@ -72,7 +76,10 @@ def run_single_process(
     try:
         log_beside_display(run, run.roles)
         lock(run, memory)
-        while (stage := next_stage(run)) is not None:
+        while True:
+            measure(run, memory)
+            if (stage := next_stage(run)) is None:
+                break
             run = stage.run
             if stage.evaluation is not None:
                 own = memory.for_evaluation()
@@ -134,7 +141,10 @@ def _evaluated(
         run, evaluation, scored(evaluation.folder, evaluation.plan.players()), _scoreboard(run, memory).winners
     ):
         output.say(line)
-    return run.leg
+    with _results(run, memory):
+        lines = evaluations.lines_at(run.folder, run.leg.start)
+        _callbacks(run, memory).evaluation(run.leg.start, list(map(as_read, lines)), evaluation.path)
+        return run.leg
 
 
 def _conclude(
@@ -143,6 +153,9 @@ def _conclude(
     """Shows the result; returns the exit status."""
     _end_callbacks(memory)
     present(run, result.scoreboard)
+    if memory.results is not None and result.stopped_at is None:
+        for line in stop_words(run, memory.results):
+            output.say(line)
     if result.stopped_at is None:
         run.folder.requeue.unlink(missing_ok=True)
         return 0
@@ -204,7 +217,8 @@ def _record(
     endpoint: Endpoint, run: Run, display: Display, memory: ProcessState, ready: Callable[[], None] = lambda: None
 ) -> Result:
     root = Root(endpoint, run, display, memory)
-    callbacks = memory.callbacks = memory.callbacks or Callbacks(run.plan.callbacks, memory.stop.ask)
+    callbacks = _callbacks(run, memory)
+    callbacks.warn = display.message
     try:
         root.wait_until_ready()
     except RoleFailed as error:
@@ -217,15 +231,57 @@ def _record(
             begin(run, resumable=root.resumable)
             display.message(f"run folder: {run.path}")
         resumed_at = run.leg.start if run.resumed else None
-        with Recorder(run.folder, run.first_ticks, resumed_at=resumed_at, callbacks=callbacks) as recorder:
-            callbacks.start(
-                run.path, lambda: as_read(plan_file(run.plan, external_kinds(run.plan))), resumed=run.resumed
-            )
+        scalars = any(logger.target == "tensorboard" for logger in run.plan.loggers)
+        with (
+            _results(run, memory) as results,
+            Recorder(
+                run.folder,
+                run.first_ticks,
+                resumed_at=resumed_at,
+                callbacks=callbacks,
+                results=results,
+                scalars=scalars,
+            ) as recorder,
+        ):
             memory.stop.handled = True
             way = root.record(recorder)
     if run.profile:
         write_document(run.folder.profile, profile_file(memory.profiles))
     return Result(root.scoreboard, way.stopped_at, way.following)
+
+
+def _callbacks(run: Run, memory: ProcessState) -> Callbacks:
+    """The callbacks of the run, which are kept from stage to stage."""
+    memory.callbacks = memory.callbacks or Callbacks(run.plan.callbacks, memory.stop.ask, run.plan.loggers)
+    return memory.callbacks
+
+
+def measure(run: Run, memory: ProcessState) -> None:
+    """Calls the function of an evaluation without games between two stages, if it is due.
+
+    Raises:
+        CallbackFailed: it has raised.
+    """
+    if run.leg.start and run.episodes is None and measure_alone(run, ends=is_over(run)):
+        with _results(run, memory):
+            _callbacks(run, memory).evaluation(run.leg.start, [], run.folder.evaluation_path(run.leg.start))
+
+
+@contextmanager
+def _results(run: Run, memory: ProcessState) -> Iterator[RunResults | None]:
+    """The results of a run at a boundary, with nothing missing up to there; their file is closed afterwards.
+
+    Callbacks have started then.
+    """
+    callbacks = _callbacks(run, memory)
+    results = memory.results = opened(run, memory.results, callbacks.result)
+    callbacks.start(run.path, lambda: as_read(plan_file(run.plan, external_kinds(run.plan))), resumed=run.resumed)
+    if results is None:
+        yield None
+        return
+    with closing(results):
+        write_boundary(run, results)
+        yield results
 
 
 def lock(run: Run, memory: ProcessState) -> None:
@@ -257,6 +313,8 @@ def conclude(
         return memory.stop.status if memory.stop.wanted else 0
     for line in log_repairs(run):
         output.say(line)
+    with _results(run, memory):
+        pass  # the result of the last boundary is written
     return _conclude(run, Result(_scoreboard(run, memory)), memory, present, output)
 
 
@@ -411,6 +469,10 @@ class Rank0Base(ABC):
     def roll_back(self, run: Run) -> None:
         """Brings the run folder back to the boundary from which the run continues after a death."""
         forget(run)
+
+    def measure(self, run: Run, memory: ProcessState) -> None:
+        """Calls the function of an evaluation without games, if it is due."""
+        measure(run, memory)
 
     def next_stage(self, run: Run) -> Stage | None:
         """What is played next; None if the run is over."""

@@ -67,6 +67,9 @@ class Rank0(Protocol):
     def roll_back(self, run: Run) -> None:
         """Brings the run folder back to the boundary from which the run continues after a death."""
 
+    def measure(self, run: Run, memory: ProcessState) -> None:
+        """Calls the function of an evaluation without games, if it is due."""
+
     def next_stage(self, run: Run) -> Stage | None:
         """What is played next; None if the run is over."""
 
@@ -184,7 +187,11 @@ class Rank:
     def _next_stage(self, run: Run) -> Stage | None:
         if not run.plan.staged:
             return None if run.concluded else Stage(run)
-        stage: Stage | None = _broadcast(self._team, self._leader().next_stage(run) if self._team.rank == 0 else None)
+        stage: Stage | None = None
+        if self._team.rank == 0:
+            self._leader().measure(run, self._memory)
+            stage = self._leader().next_stage(run)
+        stage = _broadcast(self._team, stage)
         return stage
 
     def _begin(self, run: Run) -> None:

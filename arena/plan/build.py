@@ -14,11 +14,13 @@ from arena.plan.plan import (
     MOST_ROLES,
     ONLY_ACT,
     ROOT,
+    BestPlan,
     CallbackPlan,
     Entity,
     MatchPlan,
     Plan,
     PolicyPlan,
+    ResultsPlan,
     Role,
     SeatPlan,
     TickRules,
@@ -28,7 +30,7 @@ from arena.plan.plan import (
 
 if TYPE_CHECKING:
     from arena.config.matches import MatchConfig
-    from arena.config.schema import Config
+    from arena.config.schema import CallbackConfig, Config
 
 _ACTS, _LEARNS = 1, 3  # loads: what a tick costs a role, as a multiple of what it costs an environment
 
@@ -67,7 +69,11 @@ def make_plan(config: Config, *, ranks: int | None = None, number: int = 0) -> P
         spares=config.spares,
         record=config.record,
         evaluate_every=None if config.evaluation is None else config.evaluation.every,
-        callbacks=_callbacks(config),
+        callbacks=_listeners(config.callbacks),
+        loggers=_listeners(config.loggers),
+        stop=config.stop_rules,
+        best=None if config.best is None else BestPlan(config.best.metric, config.best.mode == "max"),
+        results=ResultsPlan(config.results.every or config.checkpoint_every, config.results.smoothing),
         round=number,
         rounds=config.rounds,
         snapshotted=config.snapshotted,
@@ -141,10 +147,10 @@ def _policies(config: Config, matches: Sequence[MatchPlan]) -> dict[str, PolicyP
     }
 
 
-def _callbacks(config: Config) -> tuple[CallbackPlan, ...]:
+def _listeners(entries: Iterable[str | CallbackConfig]) -> tuple[CallbackPlan, ...]:
     return tuple(
         CallbackPlan(entry) if isinstance(entry, str) else CallbackPlan(entry.class_, dict(entry.options))
-        for entry in config.callbacks
+        for entry in entries
     )
 
 

@@ -133,10 +133,62 @@ class PolicyPlan:
 
 @dataclass(frozen=True)
 class CallbackPlan:
-    """A callback class, `package.module:Class`, and its options."""
+    """A callback class, `package.module:Class`, or a logger, which may have a short name, and its options."""
 
     target: str
     options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StopRule:
+    """A bound of a number of the results: the run ends when a result meets it.
+
+    Args:
+        key: a path through a result, with `/`.
+        bound: the number.
+        at_least: whether values from the bound on meet it; else values up to the bound.
+    """
+
+    key: str
+    bound: float
+    at_least: bool = True
+
+    @property
+    def words(self) -> str:
+        """The rule, as `ticks >= 500`."""
+        return f"{self.key} {self._sign} {self.bound:.15g}"
+
+    def met_words(self, value: float) -> str:
+        """That a value meets the rule, as `ticks 512 >= 500`."""
+        return f"{self.key} {value:.6g} {self._sign} {self.bound:.15g}"
+
+    @property
+    def _sign(self) -> str:
+        return ">=" if self.at_least else "<="
+
+    def is_met(self, value: float) -> bool:
+        """Whether a value meets the rule; NaN never does."""
+        return value >= self.bound if self.at_least else value <= self.bound
+
+
+@dataclass(frozen=True)
+class BestPlan:
+    """The number of the results of which the best boundary is kept, and whether the highest is the best."""
+
+    metric: str
+    highest: bool = True
+
+    def is_better(self, value: float, before: float) -> bool:
+        """Whether a value is better than an earlier one; equal values are not."""
+        return value > before if self.highest else value < before
+
+
+@dataclass(frozen=True)
+class ResultsPlan:
+    """When a result is made, in ticks, and the least number of episodes of which its means are."""
+
+    every: int = 10_000
+    smoothing: int = 100
 
 
 @dataclass(frozen=True)
@@ -159,6 +211,10 @@ class Plan:
     record: str = "nothing"
     evaluate_every: int | None = None  # ticks
     callbacks: tuple[CallbackPlan, ...] = ()
+    loggers: tuple[CallbackPlan, ...] = ()
+    stop: tuple[StopRule, ...] = ()
+    best: BestPlan | None = None
+    results: ResultsPlan = field(default_factory=ResultsPlan)
     round: int = 0
     rounds: int = 1
     snapshotted: frozenset[str] = frozenset()  # policies of which snapshots may play in later rounds
@@ -175,8 +231,11 @@ class Plan:
 
     @property
     def staged(self) -> bool:
-        """Whether the run is played in several parts over the same processes: rounds, or evaluations between legs."""
-        return self.rounds > 1 or self.evaluate_every is not None
+        """Whether the run is played in several parts over the same processes: rounds, or evaluations between legs.
+
+        A run with stop rules is asked between two parts whether there is another one.
+        """
+        return self.rounds > 1 or self.evaluate_every is not None or bool(self.stop)
 
     def acts(self, policy: PolicyPlan) -> bool:
         """Whether a policy plays without learning, always, when it is evaluated, or as a snapshot."""

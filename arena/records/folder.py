@@ -4,6 +4,9 @@ runs/<name>/
 ├── config.yaml  plan.json          written once by the root, when all roles are ready
 ├── profile.json                    where the time went, with `--profile`
 ├── episodes.jsonl  metrics.jsonl   the root's recorder
+├── result.json  progress.csv       the root: a line of numbers per iteration; the same as a table
+├── best.json                       the root: which boundary had the best result, with `best`
+├── measures.jsonl                  the root: what callbacks have measured, if anything
 ├── evaluations.jsonl  evaluations/ the root: how the policies did when they were evaluated, and the games
 ├── tournament.json                the root, of a tournament: how it is played
 ├── rounds.jsonl  snapshots/        the root, of a league: its rounds, and who the policies were at the end of some
@@ -11,7 +14,7 @@ runs/<name>/
 ├── replays/round-0000/match-0000/  each environment its own: what plays it again, with `record: replays`
 ├── external.json  games.jsonl      the root: where external games connect, and counts of them
 ├── faults.jsonl                    the root: what has failed and was mended, if anything has
-├── tensorboard/<policy>/           the root's recorder
+├── tensorboard/<policy>/           the root's recorder; `_results/`: the logger `tensorboard`
 ├── checkpoints/<policy>/           one worker of that policy, usually the root of its group
 ├── boundaries/                     the root: where the run can go on from
 ├── models/<policy>/<tick>/         `arena export`: a network for other runtimes, and how it was verified
@@ -50,6 +53,10 @@ class RunFolder:
         external: where the external games of each match connect; missing without such games.
         games: counts of external games, a line per match and interval; likewise.
         faults: a line per fault that the run has survived; missing without one.
+        results: a line per iteration, the numbers of the run under published names.
+        measures: what callbacks have measured; missing if nothing.
+        best: which boundary had the best result; with `best` in the configuration.
+        progress: the same as a table; written by the logger `csv`.
         evaluations: a line per evaluation and policy.
         tournament: the rules of a tournament, read when it is resumed.
         rounds: a line per round of a league; missing if there is only one round.
@@ -75,6 +82,10 @@ class RunFolder:
         self.external = path / "external.json"
         self.games = path / "games.jsonl"
         self.faults = path / "faults.jsonl"
+        self.results = path / "result.json"
+        self.measures = path / "measures.jsonl"
+        self.best = path / "best.json"
+        self.progress = path / "progress.csv"
         self.evaluations = path / "evaluations.jsonl"
         self.tournament = path / "tournament.json"
         self.rounds = path / "rounds.jsonl"
@@ -108,7 +119,7 @@ class RunFolder:
         path = Path(path)
         try:
             folder = cls(_existing(path, given=given) if resume else _claimed(path, given=given))
-            for part in (folder.logs, folder.checkpoints, folder.tensorboard):
+            for part in (folder.logs, folder.checkpoints):
                 make_folder(part)
         except OSError as error:
             raise ConfigError(f"the run folder cannot be made: {error.strerror or error}", source=str(path)) from error
@@ -161,6 +172,10 @@ class RunFolder:
     def evaluation_path(self, tick: int) -> Path:
         """The folder of the evaluation at a tick."""
         return self.path / "evaluations" / f"tick-{tick:012d}"
+
+    def custom_path(self, tick: int) -> Path:
+        """What the function of the evaluation at a tick has measured."""
+        return self.evaluation_path(tick) / "custom.json"
 
     def snapshot_path(self, policy: str, tick: int) -> Path:
         """What a policy had learned at the end of a round of a league, if that is a player."""

@@ -11,10 +11,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from arena.errors import WriteError
+from arena.records.atomic import make_folder
 from arena.records.episode import ending_of, episode_line, unsettled, without_winner
 from arena.records.episode_stats import Results, results_of
 from arena.records.folder import RunFolder
-from arena.records.formats import EpisodeLine, GamesLine, update_line
+from arena.records.formats import GamesLine, update_line
 from arena.records.journal import Journal, as_read
 from arena.records.merge_order import InOrder
 from arena.records.metrics import EpisodeRow, UpdateRecord
@@ -23,6 +24,7 @@ from arena.records.tensorboard import ScalarFile
 
 if TYPE_CHECKING:
     from arena.callbacks import Callbacks
+    from arena.results.keeper import RunResults
 
 FLUSH_EVERY = 1.0  # seconds
 
@@ -62,6 +64,8 @@ class Recorder:
         ticks: per match how many ticks it has played before.
         resumed_at: the tick from which a resumed run goes on; TensorBoard forgets later points of the earlier run.
         callbacks: are told of every line.
+        results: are told of everything that was recorded; their files are flushed with the journals.
+        scalars: whether TensorBoard files are written.
         clock: seconds, for the flushes.
         now: wall time in seconds, for TensorBoard.
 
@@ -77,6 +81,8 @@ class Recorder:
         *,
         resumed_at: int | None = None,
         callbacks: Callbacks | None = None,
+        results: RunResults | None = None,
+        scalars: bool = True,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -84,11 +90,14 @@ class Recorder:
         self._resumed_at = resumed_at
         self._tell_episode = callbacks.episode if callbacks is not None and callbacks.needs_episodes else None
         self._tell_update = callbacks.update if callbacks is not None and callbacks.needs_updates else None
+        self._callbacks, self._results = callbacks, results
+        self._has_scalars = scalars
         self._clock, self._now = clock, now
         self._episodes = Journal(folder.episodes)
         self._order = InOrder(ticks)
         self.winners = Winners()
         self._metrics = Journal(folder.metrics)
+        self._measures: Journal | None = None  # opened when something is measured
         self._scalar_files: dict[str, ScalarFile] = {}
         self._played: dict[str, _Means] = {}  # of finished episodes, by policy
         self._learned: dict[str, _Means] = {}  # of updates
@@ -124,11 +133,12 @@ class Recorder:
             ValueError: the recorder is closed.
             CallbackFailed: a callback that was told of them has raised.
         """
-        results = results_of(finished)
-        lines = self._lines(self._order.add(match, tick, finished, last=last))
+        brought_by = results_of(finished)
+        rows = self._decided(self._order.add(match, tick, finished, last=last))
+        lines = list(map(episode_line, rows))
         self._episodes.extend(lines)
         self._tick = max(self._tick, tick)
-        for policy, brought in results.items():
+        for policy, brought in brought_by.items() if self._has_scalars else ():
             means = self._played.setdefault(policy, _Means())
             means.extend("return", brought.returns)
             means.extend("length", brought.lengths)
@@ -139,7 +149,10 @@ class Recorder:
         if self._tell_episode is not None:
             for line in lines:
                 self._tell_episode(as_read(line))
-        return results
+            self.take_measured()
+        if self._results is not None:
+            self._results.episodes(match, tick, rows, last=last)
+        return brought_by
 
     def update(self, record: UpdateRecord) -> None:
         """Records an update of a policy.
@@ -149,14 +162,28 @@ class Recorder:
         """
         line = update_line(record)
         self._metrics.append(line)
-        self._learned.setdefault(record.policy, _Means()).add(record.ticks, record.values)
+        if self._has_scalars:
+            self._learned.setdefault(record.policy, _Means()).add(record.ticks, record.values)
         self.poll()
         if self._tell_update is not None:
             self._tell_update(as_read(line))
+            self.take_measured()
+        if self._results is not None:
+            self._results.update(record)
+
+    def take_measured(self) -> None:
+        """Records what callbacks have measured."""
+        if self._callbacks is None or not self._callbacks.measured:
+            return
+        measured, self._callbacks.measured = self._callbacks.measured, []
+        self._measures = self._measures or Journal(self._folder.measures)
+        self._measures.extend(measured)
+        if self._results is not None:
+            self._results.measured(measured)
 
     def draw_reported(self, line: GamesLine, env: str) -> None:
         """Draws what simulators of an environment have reported: `tensorboard/<environment>/`."""
-        if isinstance(line.reported, dict):
+        if isinstance(line.reported, dict) and self._has_scalars:
             values = {
                 f"match {line.match} simulator {number}/{key}": value
                 for number, values in line.reported.items()
@@ -174,6 +201,10 @@ class Recorder:
         self._flushed = self._clock()
         self._episodes.flush()
         self._metrics.flush()
+        if self._measures is not None:
+            self._measures.flush()
+        if self._results is not None:
+            self._results.flush()
         self._write_scalars()
 
     def sync(self) -> None:
@@ -188,25 +219,26 @@ class Recorder:
             return
         self._closed = True
         try:
-            self._episodes.extend(self._lines(self._order.rest()))
+            self._episodes.extend(list(map(episode_line, self._decided(self._order.rest()))))
             self.flush()
         finally:
             with ExitStack() as stack:
                 for close in (
                     self._episodes.close,
                     self._metrics.close,
+                    *(() if self._measures is None else (self._measures.close,)),
                     *(f.close for f in self._scalar_files.values()),
                 ):
                     stack.callback(close)
 
-    def _lines(self, rows: Iterable[EpisodeRow]) -> list[EpisodeLine]:
+    def _decided(self, rows: Iterable[EpisodeRow]) -> list[EpisodeRow]:
         """Episodes in the order of the file, without outcomes from the first one on that shows that they have none."""
-        lines = []
+        decided = []
         for row in rows:
             self.winners.see(unsettled([row]))
             holds = row[2] not in self.winners.without or self.winners.holds(ending_of(row))
-            lines.append(episode_line(row if holds else without_winner(row)))
-        return lines
+            decided.append(row if holds else without_winner(row))
+        return decided
 
     def _write_scalars(self) -> None:
         played, self._played = self._played, {}
@@ -221,6 +253,7 @@ class Recorder:
 
     def _scalars(self, policy: str) -> ScalarFile:
         if policy not in self._scalar_files:
+            make_folder(self._folder.tensorboard)
             folder = self._folder.tensorboard / policy
             self._scalar_files[policy] = ScalarFile(folder, first_step=self._resumed_at, now=self._now)
         return self._scalar_files[policy]

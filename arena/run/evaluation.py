@@ -27,6 +27,7 @@ from arena.records.journal import JournalReader
 from arena.records.outcome import Winners, without_winner_words
 from arena.records.scoreboard import Score, Scoreboard
 from arena.run.evaluation_config import evaluation_config
+from arena.run.evaluation_function import call_function
 from arena.run.prepare import prepare
 from arena.run.run import Run
 
@@ -45,6 +46,8 @@ def evaluation_due(run: Run, *, ends: bool = False) -> Run | None:
         return None
     config = config_now(run)
     assert config.evaluation is not None, "an evaluation is due only if the configuration has one"
+    if config.evaluation.episodes == 0:
+        return None
     folder = run.folder.evaluation_path(run.leg.start)
     shutil.rmtree(folder, ignore_errors=True)  # of an interrupted evaluation
     make_folder(folder.parent)
@@ -53,6 +56,26 @@ def evaluation_due(run: Run, *, ends: bool = False) -> Run | None:
     seated = {seat.policy for match in prepared.plan.matches for seat in match.seats}
     lanes = episodes_per_lane(prepared, seated, config.evaluation.episodes)
     return replace(prepared, source=run.source, episodes=lanes, greedy=config.evaluation.greedy)
+
+
+def measure_alone(run: Run, *, ends: bool) -> bool:
+    """Calls the function of an evaluation without games, if that is due at a boundary; whether it was.
+
+    Args:
+        run: at the boundary.
+        ends: whether the run ends here.
+
+    Raises:
+        CallbackFailed: the function has raised.
+    """
+    plan, tick = run.plan, run.leg.start
+    if plan.evaluate_every is None or not (plan.evaluates_at(tick) or ends):
+        return False
+    settings = config_now(run).evaluation
+    if settings is None or settings.episodes or tick in evaluations.evaluated(run.folder):
+        return False
+    call_function(run, settings)
+    return True
 
 
 def config_now(run: Run) -> Config:
@@ -76,6 +99,9 @@ def record_evaluation(run: Run, evaluation: Run, scoreboard: Scoreboard, winners
     """
     shown = [env for env in scoreboard.winners.without if env not in winners.without]
     scoreboard.winners.without.update(winners.without)
+    settings = config_now(run).evaluation
+    assert settings is not None, "the run is evaluated"
+    call_function(run, settings)
     evaluations.keep(run.folder, run.leg.start, scoreboard)
     for name, score in scoreboard.policies.items():
         if score.episodes:

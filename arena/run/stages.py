@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from arena.run.evaluation import evaluation_due
 from arena.run.run import Run, Stage
+from arena.run.stop_rules import rule_met
 
 
 def next_stage(run: Run) -> Stage | None:
@@ -16,7 +17,7 @@ def next_stage(run: Run) -> Stage | None:
     evaluation = evaluation_due(run)
     if evaluation is not None:
         return Stage(run, evaluation)
-    if run.concluded:
+    if run.concluded or rule_met(run) is not None:
         return None
     if run.leg.start < run.plan.ticks:
         return Stage(run)
@@ -27,3 +28,12 @@ def next_stage(run: Run) -> Stage | None:
         return Stage(following)
     evaluation = evaluation_due(run, ends=True)
     return None if evaluation is None else Stage(run, evaluation)
+
+
+def is_over(run: Run) -> bool:
+    """Whether a run ends at its boundary: all ticks were played, or a league is decided before its last round."""
+    if run.leg.start >= run.plan.horizon or run.leg.start < run.plan.ticks:
+        return run.leg.start >= run.plan.horizon
+    from arena.run.rounds import is_decided  # as above
+
+    return is_decided(run)
