@@ -62,6 +62,12 @@ class Callback:
     def on_update(self, line: Mapping[str, Any]) -> None:
         """Called after each update of a policy, with its line of `metrics.jsonl`."""
 
+    def on_result(self, result: Mapping[str, Any]) -> None:
+        """Called after each result, with its line of `result.json`, in which NaN stands for null.
+
+        The episodes and updates that it covers were told before.
+        """
+
     def on_checkpoint(self, tick: int, checkpoints: Mapping[str, Path]) -> None:
         """Called after each leg, when its checkpoints are on the disk.
 
@@ -188,6 +194,10 @@ class Callbacks:
     def update(self, line: Mapping[str, Any]) -> None:
         """Calls `on_update`: an update is recorded."""
         self._call("on_update", line)
+
+    def result(self, result: Mapping[str, Any]) -> None:
+        """Calls `on_result`: a result is recorded."""
+        self._call("on_result", result)
 
     def checkpoint(self, tick: int, checkpoints: Mapping[str, Path]) -> None:
         """Calls `on_checkpoint`: a boundary is on the disk."""

@@ -60,9 +60,27 @@ def check(config: Config) -> None:
     check_winners(config)
     check_rounds(config)
     check_drawn(config)
+    _check_results(config)
     if config.evaluation is not None:
         _check_evaluation(config, config.evaluation)
     check_independent(config)
+
+
+def _check_results(config: Config) -> None:
+    every, checkpoint = config.results.every, config.checkpoint_every
+    if every is not None and every % checkpoint and checkpoint % every:
+        raise ConfigError(
+            f"found {every}; expected a divisor or a multiple of checkpoint_every ({checkpoint}), such as "
+            f"{_nearest_divisor(every, checkpoint)}",
+            path="results.every",
+        )
+
+
+def _nearest_divisor(wanted: int, number: int) -> int:
+    """The divisor or multiple of a number that is closest to another number."""
+    if wanted > number:
+        return round(wanted / number) * number
+    return next(found for found in range(wanted, 0, -1) if number % found == 0)
 
 
 def _check_wrappers(wrappers: Sequence[WrapperEntry], path: str) -> None:

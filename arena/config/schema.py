@@ -76,6 +76,13 @@ class EvaluationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     greedy: bool = True  # the most likely action rather than a sampled one
 
 
+class ResultsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When a line of numbers about the run is written to `result.json`."""
+
+    every: Count | None = None  # ticks; a divisor or a multiple of checkpoint_every; null: that
+    smoothing: Count = 100  # episodes of which the means of a result are, at least, if there were so many
+
+
 class CallbackConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One entry of `callbacks` that has options."""
 
@@ -97,6 +104,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     scale: bool = False  # repeat all matches until the ranks are used up
     ranks: Literal["auto", "one_per_role"] | Count = "auto"  # processes that `arena train` starts; auto: one per core
     checkpoint_every: Count = 10_000  # ticks from one boundary to the next: everything is saved, and can go on from it
+    results: ResultsConfig = ResultsConfig()  # lines of numbers in result.json, one per iteration
     evaluation: EvaluationConfig | None = None  # while they learn; null: none
     callbacks: tuple[Text | CallbackConfig, ...] = ()  # classes that are told what happens; or "package.module:Class"
     record: Literal["nothing", "samples", "replays"] = "nothing"  # of all that is played: columns, or what replays it

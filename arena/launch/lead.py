@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 from arena.callbacks import Callbacks
@@ -34,6 +34,7 @@ from arena.run.evaluation import record_evaluation
 from arena.run.leg import Leg
 from arena.run.prepare import abandon, begin
 from arena.run.process_state import ProcessState
+from arena.run.results import opened, write_boundary
 from arena.run.resume import forget
 from arena.run.run import Run, Stage
 from arena.terminal.display import silent_display
@@ -42,6 +43,7 @@ from arena.transport import Endpoint
 from arena.transport.scheduler import RoleScheduler
 
 if TYPE_CHECKING:
+    from arena.results.keeper import RunResults
     from arena.transport.mpi import World
 
 _LOCK_SECONDS = 60.0  # until the lock of a dead root is released, at most
@@ -134,7 +136,8 @@ def _evaluated(
         run, evaluation, scored(evaluation.folder, evaluation.plan.players()), _scoreboard(run, memory).winners
     ):
         output.say(line)
-    return run.leg
+    with _results(run, memory):
+        return run.leg
 
 
 def _conclude(
@@ -204,7 +207,7 @@ def _record(
     endpoint: Endpoint, run: Run, display: Display, memory: ProcessState, ready: Callable[[], None] = lambda: None
 ) -> Result:
     root = Root(endpoint, run, display, memory)
-    callbacks = memory.callbacks = memory.callbacks or Callbacks(run.plan.callbacks, memory.stop.ask)
+    callbacks = _callbacks(run, memory)
     try:
         root.wait_until_ready()
     except RoleFailed as error:
@@ -217,15 +220,40 @@ def _record(
             begin(run, resumable=root.resumable)
             display.message(f"run folder: {run.path}")
         resumed_at = run.leg.start if run.resumed else None
-        with Recorder(run.folder, run.first_ticks, resumed_at=resumed_at, callbacks=callbacks) as recorder:
-            callbacks.start(
-                run.path, lambda: as_read(plan_file(run.plan, external_kinds(run.plan))), resumed=run.resumed
-            )
+        with (
+            _results(run, memory) as results,
+            Recorder(
+                run.folder, run.first_ticks, resumed_at=resumed_at, callbacks=callbacks, results=results
+            ) as recorder,
+        ):
             memory.stop.handled = True
             way = root.record(recorder)
     if run.profile:
         write_document(run.folder.profile, profile_file(memory.profiles))
     return Result(root.scoreboard, way.stopped_at, way.following)
+
+
+def _callbacks(run: Run, memory: ProcessState) -> Callbacks:
+    """The callbacks of the run, which are kept from stage to stage."""
+    memory.callbacks = memory.callbacks or Callbacks(run.plan.callbacks, memory.stop.ask)
+    return memory.callbacks
+
+
+@contextmanager
+def _results(run: Run, memory: ProcessState) -> Iterator[RunResults | None]:
+    """The results of a run at a boundary, with nothing missing up to there; their file is closed afterwards.
+
+    Callbacks have started then.
+    """
+    callbacks = _callbacks(run, memory)
+    results = memory.results = opened(run, memory.results, callbacks.result)
+    callbacks.start(run.path, lambda: as_read(plan_file(run.plan, external_kinds(run.plan))), resumed=run.resumed)
+    if results is None:
+        yield None
+        return
+    with closing(results):
+        write_boundary(run, results)
+        yield results
 
 
 def lock(run: Run, memory: ProcessState) -> None:
@@ -257,6 +285,8 @@ def conclude(
         return memory.stop.status if memory.stop.wanted else 0
     for line in log_repairs(run):
         output.say(line)
+    with _results(run, memory):
+        pass  # the result of the last boundary is written
     return _conclude(run, Result(_scoreboard(run, memory)), memory, present, output)
 
 

@@ -140,6 +140,14 @@ class CallbackPlan:
 
 
 @dataclass(frozen=True)
+class ResultsPlan:
+    """When a result is made, in ticks, and the least number of episodes of which its means are."""
+
+    every: int = 10_000
+    smoothing: int = 100
+
+
+@dataclass(frozen=True)
 class Plan:
     """Everything that the ranks have to agree on before a run. `ranks[r]` are the roles of world rank r."""
 
@@ -159,6 +167,7 @@ class Plan:
     record: str = "nothing"
     evaluate_every: int | None = None  # ticks
     callbacks: tuple[CallbackPlan, ...] = ()
+    results: ResultsPlan = field(default_factory=ResultsPlan)
     round: int = 0
     rounds: int = 1
     snapshotted: frozenset[str] = frozenset()  # policies of which snapshots may play in later rounds

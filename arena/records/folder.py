@@ -4,6 +4,7 @@ runs/<name>/
 ├── config.yaml  plan.json          written once by the root, when all roles are ready
 ├── profile.json                    where the time went, with `--profile`
 ├── episodes.jsonl  metrics.jsonl   the root's recorder
+├── result.json  progress.csv       the root: a line of numbers per iteration; the same as a table
 ├── evaluations.jsonl  evaluations/ the root: how the policies did when they were evaluated, and the games
 ├── tournament.json                the root, of a tournament: how it is played
 ├── rounds.jsonl  snapshots/        the root, of a league: its rounds, and who the policies were at the end of some
@@ -50,6 +51,8 @@ class RunFolder:
         external: where the external games of each match connect; missing without such games.
         games: counts of external games, a line per match and interval; likewise.
         faults: a line per fault that the run has survived; missing without one.
+        results: a line per iteration, the numbers of the run under published names.
+        progress: the same as a table; written by the logger `csv`.
         evaluations: a line per evaluation and policy.
         tournament: the rules of a tournament, read when it is resumed.
         rounds: a line per round of a league; missing if there is only one round.
@@ -75,6 +78,8 @@ class RunFolder:
         self.external = path / "external.json"
         self.games = path / "games.jsonl"
         self.faults = path / "faults.jsonl"
+        self.results = path / "result.json"
+        self.progress = path / "progress.csv"
         self.evaluations = path / "evaluations.jsonl"
         self.tournament = path / "tournament.json"
         self.rounds = path / "rounds.jsonl"

@@ -14,7 +14,7 @@ from arena.errors import WriteError
 from arena.records.episode import ending_of, episode_line, unsettled, without_winner
 from arena.records.episode_stats import Results, results_of
 from arena.records.folder import RunFolder
-from arena.records.formats import EpisodeLine, GamesLine, update_line
+from arena.records.formats import GamesLine, update_line
 from arena.records.journal import Journal, as_read
 from arena.records.merge_order import InOrder
 from arena.records.metrics import EpisodeRow, UpdateRecord
@@ -23,6 +23,7 @@ from arena.records.tensorboard import ScalarFile
 
 if TYPE_CHECKING:
     from arena.callbacks import Callbacks
+    from arena.results.keeper import RunResults
 
 FLUSH_EVERY = 1.0  # seconds
 
@@ -62,6 +63,7 @@ class Recorder:
         ticks: per match how many ticks it has played before.
         resumed_at: the tick from which a resumed run goes on; TensorBoard forgets later points of the earlier run.
         callbacks: are told of every line.
+        results: are told of everything that was recorded; their files are flushed with the journals.
         clock: seconds, for the flushes.
         now: wall time in seconds, for TensorBoard.
 
@@ -77,6 +79,7 @@ class Recorder:
         *,
         resumed_at: int | None = None,
         callbacks: Callbacks | None = None,
+        results: RunResults | None = None,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -84,6 +87,7 @@ class Recorder:
         self._resumed_at = resumed_at
         self._tell_episode = callbacks.episode if callbacks is not None and callbacks.needs_episodes else None
         self._tell_update = callbacks.update if callbacks is not None and callbacks.needs_updates else None
+        self._results = results
         self._clock, self._now = clock, now
         self._episodes = Journal(folder.episodes)
         self._order = InOrder(ticks)
@@ -124,11 +128,12 @@ class Recorder:
             ValueError: the recorder is closed.
             CallbackFailed: a callback that was told of them has raised.
         """
-        results = results_of(finished)
-        lines = self._lines(self._order.add(match, tick, finished, last=last))
+        brought_by = results_of(finished)
+        rows = self._decided(self._order.add(match, tick, finished, last=last))
+        lines = list(map(episode_line, rows))
         self._episodes.extend(lines)
         self._tick = max(self._tick, tick)
-        for policy, brought in results.items():
+        for policy, brought in brought_by.items():
             means = self._played.setdefault(policy, _Means())
             means.extend("return", brought.returns)
             means.extend("length", brought.lengths)
@@ -139,7 +144,9 @@ class Recorder:
         if self._tell_episode is not None:
             for line in lines:
                 self._tell_episode(as_read(line))
-        return results
+        if self._results is not None:
+            self._results.episodes(match, tick, rows, last=last)
+        return brought_by
 
     def update(self, record: UpdateRecord) -> None:
         """Records an update of a policy.
@@ -153,6 +160,8 @@ class Recorder:
         self.poll()
         if self._tell_update is not None:
             self._tell_update(as_read(line))
+        if self._results is not None:
+            self._results.update(record)
 
     def draw_reported(self, line: GamesLine, env: str) -> None:
         """Draws what simulators of an environment have reported: `tensorboard/<environment>/`."""
@@ -174,6 +183,8 @@ class Recorder:
         self._flushed = self._clock()
         self._episodes.flush()
         self._metrics.flush()
+        if self._results is not None:
+            self._results.flush()
         self._write_scalars()
 
     def sync(self) -> None:
@@ -188,7 +199,7 @@ class Recorder:
             return
         self._closed = True
         try:
-            self._episodes.extend(self._lines(self._order.rest()))
+            self._episodes.extend(list(map(episode_line, self._decided(self._order.rest()))))
             self.flush()
         finally:
             with ExitStack() as stack:
@@ -199,14 +210,14 @@ class Recorder:
                 ):
                     stack.callback(close)
 
-    def _lines(self, rows: Iterable[EpisodeRow]) -> list[EpisodeLine]:
+    def _decided(self, rows: Iterable[EpisodeRow]) -> list[EpisodeRow]:
         """Episodes in the order of the file, without outcomes from the first one on that shows that they have none."""
-        lines = []
+        decided = []
         for row in rows:
             self.winners.see(unsettled([row]))
             holds = row[2] not in self.winners.without or self.winners.holds(ending_of(row))
-            lines.append(episode_line(row if holds else without_winner(row)))
-        return lines
+            decided.append(row if holds else without_winner(row))
+        return decided
 
     def _write_scalars(self) -> None:
         played, self._played = self._played, {}

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from arena.external.connection import Connection
     from arena.records.lock import RunLock
     from arena.records.scoreboard import Scoreboard
+    from arena.results.keeper import RunResults
     from arena.roles.environment.restart import RestartLimit
     from arena.run.profiles import Profiled
 
@@ -26,6 +27,7 @@ class ProcessState:
         scoreboard: of the root.
         stop: the requests to end the run that have reached this process, if it leads the run.
         callbacks: of the root.
+        results: of the root, from stage to stage.
         concluded: whether this process has shown the result of the run.
         profiles: of the root: the time of each role.
         begun: whether a role of this process has begun to play, so that the run folder has a boundary.
@@ -40,6 +42,7 @@ class ProcessState:
     scoreboard: Scoreboard | None = None
     stop: Stop = field(default_factory=Stop)
     callbacks: Callbacks | None = None
+    results: RunResults | None = None
     concluded: bool = False
     profiles: dict[Profiled, RoleProfile] = field(default_factory=dict)
     begun: bool = False
@@ -62,7 +65,7 @@ class ProcessState:
 
         Callbacks are created again, as by `--resume`, because the old ones have seen what is played again.
         """
-        self.scoreboard, self.callbacks, self.tick = None, None, 0
+        self.scoreboard, self.callbacks, self.results, self.tick = None, None, None, 0
         self.stop.by = ""
 
     def for_evaluation(self) -> ProcessState:

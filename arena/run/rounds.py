@@ -21,6 +21,7 @@ import msgspec
 
 from arena.config import Config, parse_config, yaml
 from arena.config.league import LeagueConfig
+from arena.config.matches import KnockoutEntry
 from arena.errors import ConfigError
 from arena.league import rounds_file
 from arena.league.knockouts import knockouts_won
@@ -80,6 +81,15 @@ def next_round(run: Run) -> Run | None:
     _forget(run.folder, before)
     leg, ticks_before = _leg(run, config, before, following, plan), _ticks_before(run.folder, following.number)
     return replace(run, plan=plan, leg=leg, words=(), ticks_before=ticks_before)
+
+
+def is_decided(run: Run) -> bool:
+    """Whether a league that has played a round to its end has nothing left to find out, though rounds are left."""
+    config, known = config_of(run), rounds_file.read(run.folder)
+    knockouts = (isinstance(entry, KnockoutEntry) for entry in config.matches)
+    if (config.league is None or config.league.decided is None) and not any(knockouts):
+        return False  # the common case: no results need to be read
+    return is_over(config, known[: run.plan.round + 1], _reading(run, config).results)
 
 
 def league_standings(run: Run) -> LeagueTable:

@@ -27,3 +27,12 @@ def next_stage(run: Run) -> Stage | None:
         return Stage(following)
     evaluation = evaluation_due(run, ends=True)
     return None if evaluation is None else Stage(run, evaluation)
+
+
+def is_over(run: Run) -> bool:
+    """Whether a run ends at its boundary: all ticks were played, or a league is decided before its last round."""
+    if run.leg.start >= run.plan.horizon or run.leg.start < run.plan.ticks:
+        return run.leg.start >= run.plan.horizon
+    from arena.run.rounds import is_decided  # as above
+
+    return is_decided(run)

@@ -24,7 +24,7 @@ FLOORS = (
     "config",
     "records",
     "registry",
-    "callbacks dataset external group league replay seat",
+    "callbacks dataset external group league replay results seat",
     "proxy testing",
     "preflight",
     "run",

@@ -27,6 +27,7 @@ from arena.records.journal import JournalReader
 from arena.records.outcome import without_winner_words
 from arena.records.recorder import Recorder
 from arena.records.scoreboard import Scoreboard
+from arena.results.keeper import sampler_perf
 from arena.roles.protocol import (
     Done,
     Failed,
@@ -52,6 +53,7 @@ from arena.roles.root.watchdog import Watchdog
 from arena.run.display import Display
 from arena.run.process_state import ProcessState
 from arena.run.profiles import Profiled
+from arena.run.results import write_boundary
 from arena.run.run import Run
 from arena.transport import ANYONE, Endpoint, Tag
 from arena.transport.pickling import pack, unpack
@@ -162,6 +164,8 @@ class Root:
         until, repairable = self._planned_end(), self.resumable
         self._memory.begin_leg(repairable=repairable)
         self._send_all(Go(until, repairable))
+        if self._memory.results is not None:
+            self._memory.results.begin_leg(self._leg.start, until, self._leg.left)
         early_stop = EarlyStop(self._endpoint, self._run, self._leg, until, repairable=repairable)
         messages = self._messages(partial(self._check_stop, progress, early_stop))
         done = self._collect_done(messages, partial(self._handle, progress, early_stop))
@@ -229,6 +233,10 @@ class Root:
             self._add_profile(message.role, message.profile)
             if message.stateless:
                 self._stateless.add(self._run.plan.seat(message.role).policy)
+            if message.role.seat is not None and self._memory.results is not None:
+                policy = self._run.plan.policies[self._run.plan.seat(message.role).policy]
+                if all(Role(RoleKind.WORKER, *worker) in done for worker in policy.workers):
+                    self._memory.results.leave(policy.name)
         return done
 
     def _add_profile(self, role: Role, profile: RoleProfile | None) -> None:
@@ -307,7 +315,13 @@ class Root:
         boundaries.save(run.folder, boundary)
         self._run_callbacks(boundary)
         leg = leg_end.leg_from(boundary, plan, self._leg, run.folder)
-        return leg_end.next_step(plan, leg, stopping=self._memory.stop.wanted)
+        step = leg_end.next_step(plan, leg, stopping=self._memory.stop.wanted)
+        results = self._memory.results
+        if results is not None:
+            workers = [message.profile for role, message in done.items() if role.kind is RoleKind.WORKER]
+            results.perf = sampler_perf([profile for profile in workers if profile], tick - self._leg.start)
+            write_boundary(replace(run, leg=leg), results, stopped=step.stopped_at is not None)
+        return step
 
     def _finish_games(self, progress: RunProgress) -> NextStep:
         """Ends a round without learning; the next round, or a resumed run, begins at the tick of the longest match."""

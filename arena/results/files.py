@@ -1,0 +1,110 @@
+"""`result.json`: a JSON object per line and result; how it is read, cut, and flattened.
+
+JSON has no NaN: a number that is not finite is null in the file, and NaN again for those who read it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from arena.records.atomic import replacing
+from arena.records.folder import RunFolder
+from arena.records.journal import JournalReader
+
+TEXTS = frozenset({"stopped_by", "date", "hostname"})
+"""Keys of a result that hold text, and may be null."""
+CLOCK_KEYS = frozenset(
+    {
+        "sampler_perf",
+        "time_this_iter_s",
+        "time_total_s",
+        "time_since_restore",
+        "timesteps_since_restore",
+        "iterations_since_restore",
+        "timestamp",
+        "date",
+        "pid",
+        "hostname",
+    }
+)
+"""Keys of a result that depend on when and where a run is played."""
+
+
+def read_results(path: Path | str) -> list[dict[str, Any]]:
+    """The results of a run, with NaN for null; none if the file is not there. An incomplete last line is skipped.
+
+    Args:
+        path: the run folder, or its `result.json`.
+
+    Raises:
+        ConfigError: a line is damaged; with its number.
+    """
+    path = Path(path)
+    file = path if path.suffix == ".json" else RunFolder(path).results
+    return list(JournalReader(file).made(_result_of, missing_ok=True))
+
+
+def with_nan(result: Mapping[str, Any]) -> dict[str, Any]:
+    """A result as its file holds it, with NaN for null."""
+    return {key: value if key in TEXTS else _with_nan(value) for key, value in result.items()}
+
+
+def flat(result: Mapping[str, Any], inside: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of a result under flat names, as `policy_reward_mean/blue`, in the order of the result."""
+    for key, value in result.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{inside}{key}/")
+        else:
+            yield f"{inside}{key}", value
+
+
+def numbers(result: Mapping[str, Any]) -> dict[str, float]:
+    """The finite numbers of a result under flat names."""
+    return {name: value for name, value in flat(result) if is_number(value) and math.isfinite(value)}
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value of a result is a number: true and false are none."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def forget_after(folder: RunFolder, tick: int) -> None:
+    """Brings `result.json` back to a boundary: removes later lines, and takes back that the run was over."""
+    if not folder.results.exists():
+        return
+    lines = list(JournalReader(folder.results).made(_checked))
+    kept = [_undone(line) for line in lines if line["ticks"] <= tick]
+    if kept != lines:
+        write_all(folder.results, kept)
+
+
+def write_all(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
+    """Writes the file with these lines, at once or not at all."""
+    with replacing(path) as file:
+        file.write(msgspec.json.Encoder().encode_lines(lines))
+
+
+def _undone(line: Mapping[str, Any]) -> dict[str, Any]:
+    return {**line, "done": False, "stopped_by": None}
+
+
+def _result_of(line: dict[str, Any]) -> dict[str, Any]:
+    return with_nan(_checked(line))
+
+
+def _checked(line: dict[str, Any]) -> dict[str, Any]:
+    for key in ("training_iteration", "ticks"):
+        if not isinstance(line[key], int):
+            raise TypeError(f"{key} is {line[key]!r}, no whole number")
+    return line
+
+
+def _with_nan(value: Any) -> Any:
+    if value is None:
+        return math.nan
+    return {key: _with_nan(inner) for key, inner in value.items()} if isinstance(value, Mapping) else value

@@ -1,0 +1,222 @@
+"""What the results of a run say: a pure machine, episodes and updates in, results out.
+
+    episodes(rows)            in the order of `episodes.jsonl`
+    reach(match, tick)        all episodes of the match up to this tick were handed over
+    update(record), leave(policy)
+    known()                   -> the results of which all is known
+    take(tick)                -> the result of the tick at which a leg has ended
+
+A result covers the episodes and updates at ticks in (tick of the last result, its tick]. Its means are of the new
+episodes, or of the newest `smoothing` ones if fewer are new.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from arena.records.episode import unsettled
+from arena.records.metrics import EpisodeRow, UpdateRecord, column
+from arena.records.outcome import Winners
+from arena.results.figures import Figures
+
+_tick, _cut = column("tick"), column("cut")
+
+
+class Totals(NamedTuple):
+    """What was counted up to the tick of a result, from the beginning of the run.
+
+    Args:
+        tick: of every match.
+        iteration: the number of results.
+        timesteps: steps of games: ticks of all lanes of all matches.
+        agent_timesteps: the same, each times the entities of its game.
+        episodes: that ended and were not cut.
+    """
+
+    tick: int = 0
+    iteration: int = 0
+    timesteps: int = 0
+    agent_timesteps: int = 0
+    episodes: int = 0
+
+
+class Steps(NamedTuple):
+    """Steps of games, and the same times entities."""
+
+    games: int = 0
+    agents: int = 0
+
+
+class Iterations:
+    """The results of a run that are not on record yet.
+
+    Args:
+        every: ticks from one result to the next.
+        smoothing: the least number of episodes of which a mean is.
+        policies: the names of the policies that have keys in a result.
+        totals: up to the newest result on record.
+
+    Attributes:
+        totals: up to the newest result that was taken.
+        steps_at: the steps of all matches up to a tick, earlier rounds included; set when a round begins.
+    """
+
+    def __init__(self, *, every: int, smoothing: int, policies: Collection[str], totals: Totals) -> None:
+        self.totals = totals
+        self.steps_at: Callable[[int], Steps] = lambda _: Steps()
+        self._every, self._smoothing, self._policies = every, smoothing, tuple(policies)
+        self._winners = Winners()
+        self._recent: deque[EpisodeRow] = deque(maxlen=smoothing)  # the newest episodes up to those of this iteration
+        self._new = Figures()  # of this iteration
+        self._later: deque[EpisodeRow] = deque()  # of later iterations
+        self._newest: dict[str, UpdateRecord] = {}  # per policy, of this iteration or an earlier one
+        self._later_updates: dict[str, deque[UpdateRecord]] = {}
+        self._learners: frozenset[str] = frozenset()
+        self._reached: dict[int, int] = {}
+        self._ended: set[int] = set()
+        self._until = 0  # the planned end of the leg
+
+    def begin_leg(self, reached: Mapping[int, int], until: int, learners: Collection[str]) -> None:
+        """Takes the matches of a leg.
+
+        Args:
+            reached: per match the tick at which it begins.
+            until: the tick at which it is to end; what is known of that is taken when it has ended.
+            learners: the policies that may log updates.
+        """
+        self._reached, self._ended = dict(reached), set()
+        self._until, self._learners = until, frozenset(learners)
+
+    # --------------------------------------------------------------------------------------------------- what happens
+
+    def remember(self, episodes: Sequence[EpisodeRow]) -> None:
+        """Takes episodes that results on record have covered, the newest one last."""
+        self._winners.see(unsettled(episodes))
+        self._recent.extend(episode for episode in episodes if not _cut(episode))
+
+    def remember_update(self, record: UpdateRecord) -> None:
+        """Takes an update that a result on record has covered."""
+        self._newest[record.policy] = record
+
+    def episodes(self, episodes: Sequence[EpisodeRow]) -> None:
+        """Takes episodes in the order of `episodes.jsonl`."""
+        following = self.following
+        if episodes and _tick(episodes[-1]) <= following and not self._later:
+            self._cover(episodes)
+            return
+        self._later.extend(episodes)
+
+    def reach(self, match: int, tick: int, *, last: bool = False) -> None:
+        """All episodes of a match that ended up to a tick were handed over.
+
+        Args:
+            match: its number.
+            tick: that it has reached.
+            last: whether it plays no further tick of the leg.
+        """
+        self._reached[match] = tick
+        if last:
+            self._ended.add(match)
+        else:
+            self._ended.discard(match)
+
+    def update(self, record: UpdateRecord) -> None:
+        """Takes an update; those of one policy come in the order of their ticks."""
+        if record.ticks <= self.following and not self._later_updates.get(record.policy):
+            self._newest[record.policy] = record
+        else:
+            self._later_updates.setdefault(record.policy, deque()).append(record)
+
+    def leave(self, policy: str) -> None:
+        """A policy logs nothing any more in this leg."""
+        self._learners -= {policy}
+
+    # -------------------------------------------------------------------------------------------------------- results
+
+    @property
+    def following(self) -> int:
+        """The tick of the next result, if the run does not end before it."""
+        return (self.totals.tick // self._every + 1) * self._every
+
+    def known(self) -> Iterator[dict[str, Any]]:
+        """The results of which all is known while a leg is played."""
+        while self.following < self._until and self._is_known(self.following):
+            yield self.take(self.following)
+
+    def _is_known(self, tick: int) -> bool:
+        # A match that has ended holds up none of the others, but the leg goes on only as far as some match has played.
+        playing = [reached for match, reached in self._reached.items() if match not in self._ended]
+        if tick > min(playing, default=max(self._reached.values(), default=0)):
+            return False
+        return all(any(record.ticks > tick for record in self._later_updates.get(name, ())) for name in self._learners)
+
+    def take_until(self, tick: int) -> Iterator[dict[str, Any]]:
+        """The results before a tick at which a leg has ended: everything up to it was handed over."""
+        while self.following < tick:
+            yield self.take(self.following)
+
+    def take(self, tick: int) -> dict[str, Any]:
+        """The result of a tick: everything up to it was handed over, and no result was taken beyond it."""
+        covered = []
+        while self._later and _tick(self._later[0]) <= tick:
+            covered.append(self._later.popleft())
+        self._cover(covered)
+        for name, later in self._later_updates.items():
+            while later and later[0].ticks <= tick:
+                self._newest[name] = later.popleft()
+        steps, before = self._steps(tick), self.totals
+        self.totals = Totals(tick, before.iteration + 1, steps.games, steps.agents, before.episodes + self._new.count)
+        smoothed, new = self._smoothed(), self._new.count
+        found = {
+            "training_iteration": self.totals.iteration,
+            "ticks": tick,
+            "timesteps_total": steps.games,
+            "timesteps_this_iter": steps.games - before.timesteps,
+            "agent_timesteps_total": steps.agents,
+            "episodes_total": self.totals.episodes,
+            "episodes_this_iter": new,
+            **smoothed.rewards(),
+            **smoothed.returns(self._policies),
+            "policy_win_rate": smoothed.win_rates(self._policies, self._winners),
+            "custom_metrics": {},
+            "info": self._learned(),
+        }
+        self._new = Figures()
+        self._advance()
+        return found
+
+    def _advance(self) -> None:
+        """Takes over what already belongs to the iteration that begins."""
+        following, covered = self.following, []
+        while self._later and _tick(self._later[0]) <= following:
+            covered.append(self._later.popleft())
+        self._cover(covered)
+
+    def _cover(self, episodes: Sequence[EpisodeRow]) -> None:
+        """Takes episodes of this iteration."""
+        self._winners.see(unsettled(episodes))
+        whole = [episode for episode in episodes if not _cut(episode)]
+        self._recent.extend(whole)
+        self._new.add(whole)
+
+    def _smoothed(self) -> Figures:
+        if self._new.count >= self._smoothing:
+            return self._new
+        found = Figures()
+        found.add(self._recent)
+        return found
+
+    def _learned(self) -> dict[str, Any]:
+        newest = {name: self._newest[name] for name in self._policies if name in self._newest}
+        learner = {
+            name: {"update": record.update, "samples": record.samples, **record.values}
+            for name, record in newest.items()
+        }
+        return {"learner": learner, "num_steps_sampled": sum(record.samples for record in newest.values())}
+
+    def _steps(self, tick: int) -> Steps:
+        """The steps up to a tick: those that are on record, and those of the ticks since then."""
+        (now, now_agents), (then, then_agents) = self.steps_at(tick), self.steps_at(self.totals.tick)
+        return Steps(self.totals.timesteps + now - then, self.totals.agent_timesteps + now_agents - then_agents)

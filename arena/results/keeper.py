@@ -1,0 +1,249 @@
+"""The results of a run as its root keeps them: from the records to `result.json`, and to those who listen.
+
+A result is written when all that it covers is known: while a leg is played, at the end of the leg, or, if the policies
+are evaluated at its boundary, when that is on record. What a killed run has not written is found in its records.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from arena.diagnostics.profile import Activity, RoleProfile
+from arena.plan.plan import ONLY_ACT, Plan
+from arena.records.episode import episode_of
+from arena.records.folder import RunFolder
+from arena.records.formats import EpisodeLine, update_of
+from arena.records.journal import Journal, JournalReader, as_read
+from arena.records.metrics import EpisodeRow, UpdateRecord
+from arena.results import files
+from arena.results.evaluations import evaluation_of
+from arena.results.iterations import Iterations, Steps, Totals
+
+Listener = Callable[[Mapping[str, Any]], None]
+_PART = 1000  # episodes that are taken at once
+
+
+class RunResults:
+    """The results of a run, from a boundary on.
+
+    Args:
+        folder: of the run; its `result.json` is cut at the boundary.
+        plan: of the round that is played.
+        tick: of the boundary.
+        steps_at: the steps of all matches up to a tick, earlier rounds included.
+        tell: takes each new result, with NaN for null.
+        clock: seconds.
+        now: wall time in seconds.
+
+    Attributes:
+        perf: `sampler_perf` of the leg that has ended; empty if it was not measured.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        plan: Plan,
+        *,
+        tick: int,
+        steps_at: Callable[[int], Steps],
+        tell: Listener = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._folder, self._plan = folder, plan
+        self._tell, self._clock, self._now = tell, clock, now
+        self.perf: dict[str, float] = {}
+        self._journal: Journal | None = None
+        files.forget_after(folder, tick)
+        last = next(iter(files.read_results(folder.path)[-1:]), None)
+        self._policies = tuple(name for name in plan.policies if "@" not in name)
+        self._every = plan.results.every
+        self._iterations = self._from_records(tick, last, steps_at)
+        self.begin_round(plan, steps_at)
+        self._began = self._last = clock()
+        self._seconds_before = 0.0 if last is None else last["time_total_s"]
+        self._first = self._iterations.totals
+        self._newest = last
+
+    def _from_records(self, tick: int, last: Mapping[str, Any] | None, steps_at: Callable[[int], Steps]) -> Iterations:
+        """What results on record have covered, and what was recorded since then, up to a boundary."""
+        if last is not None:
+            covered, steps = last["ticks"], Steps(last["timesteps_total"], last["agent_timesteps_total"])
+        else:  # the run had no results before, or was killed before its first one
+            covered = max(0, tick - 1) // self._every * self._every
+            steps = steps_at(covered)
+        iteration = 0 if last is None else last["training_iteration"]
+        found = Iterations(
+            every=self._every,
+            smoothing=self._plan.results.smoothing,
+            policies=self._policies,
+            totals=Totals(covered, iteration, *steps),
+        )
+        lines = JournalReader(self._folder.episodes).lines(EpisodeLine, missing_ok=True)
+        rows = (episode_of(line) for line in lines if line.tick <= tick)
+        count = 0
+        while part := list(islice(rows, _PART)):
+            before = [row for row in part if row.tick <= covered]
+            count += sum(not row.cut for row in before)
+            found.remember(before)
+            found.episodes(part[len(before) :])
+        found.totals = found.totals._replace(episodes=count)
+        for record in JournalReader(self._folder.metrics).made(update_of, missing_ok=True):
+            if record.ticks <= covered:
+                found.remember_update(record)
+            elif record.ticks <= tick:
+                found.update(record)
+        return found
+
+    def begin_round(self, plan: Plan, steps_at: Callable[[int], Steps]) -> None:
+        """Takes the plan of the round that is played next, or goes on."""
+        self._plan, self._iterations.steps_at = plan, steps_at
+
+    def begin_leg(self, start: int, until: int, left: frozenset[tuple[int, int]]) -> None:
+        """Takes the matches of a leg.
+
+        Args:
+            start: the tick at which it begins.
+            until: the tick at which it is to end.
+            left: the workers, as (match, seat), that do not play any more.
+        """
+        learners = {
+            name
+            for name, policy in self._plan.policies.items()
+            if not policy.frozen and policy.algorithm not in ONLY_ACT and not left.issuperset(policy.workers)
+        }
+        self._iterations.begin_leg({match.match: start for match in self._plan.matches}, until, learners)
+
+    # --------------------------------------------------------------------------------------------------- what happens
+
+    def episodes(self, match: int, tick: int, episodes: Sequence[EpisodeRow], *, last: bool) -> None:
+        """Takes episodes in the order of `episodes.jsonl`, and how far a match has come."""
+        self._iterations.episodes(episodes)
+        self._iterations.reach(match, tick, last=last)
+        self._write_known()
+
+    def update(self, record: UpdateRecord) -> None:
+        """Takes an update of a policy."""
+        self._iterations.update(record)
+        self._write_known()
+
+    def leave(self, policy: str) -> None:
+        """All workers of a policy have left the leg."""
+        self._iterations.leave(policy)
+        self._write_known()
+
+    def _write_known(self) -> None:
+        for found in self._iterations.known():
+            self._write(found)
+
+    # ------------------------------------------------------------------------------------------------------ boundaries
+
+    def leg_over(self, tick: int) -> None:
+        """Writes the results before the end of a leg, of which everything was handed over."""
+        for found in self._iterations.take_until(tick):
+            self._write(found)
+
+    def boundary(self, tick: int, *, ends: bool = False, stopped: bool = False) -> None:
+        """Writes the results up to a boundary that are not on record yet.
+
+        Args:
+            tick: of the boundary, of which everything was handed over.
+            ends: whether the run has come to its end.
+            stopped: whether the run was ended early.
+        """
+        self.leg_over(tick)
+        totals = self._iterations.totals
+        if tick > totals.tick and (tick % self._every == 0 or ends or stopped):
+            found = self._iterations.take(tick)
+            evaluation = evaluation_of(self._folder, tick, self._policies) if self._plan.evaluate_every else None
+            perf, self.perf = self.perf, {}
+            self._write(found, evaluation=evaluation, perf=perf, done=ends)
+        elif ends and self._newest is not None and not self._newest["done"]:
+            self._mark_done()
+
+    def _mark_done(self) -> None:
+        """The run had ended with its last result, which a resumed run has taken back."""
+        self.close()
+        lines = list(JournalReader(self._folder.results))
+        files.write_all(self._folder.results, [*lines[:-1], {**lines[-1], "done": True}])
+
+    def _write(
+        self,
+        found: dict[str, Any],
+        *,
+        evaluation: dict[str, Any] | None = None,
+        perf: dict[str, float] | None = None,
+        done: bool = False,
+    ) -> None:
+        result = {
+            **found,
+            **({} if evaluation is None else {"evaluation": evaluation}),
+            "sampler_perf": perf or {},
+            "off_policy_estimator": {},
+            "done": done,
+            "stopped_by": None,
+            **self._clock_keys(found),
+        }
+        if self._journal is None:
+            self._journal = Journal(self._folder.results)
+        self._journal.append(result)
+        self._newest = files.with_nan(as_read(result))
+        self._tell(self._newest)
+
+    def _clock_keys(self, found: Mapping[str, Any]) -> dict[str, Any]:
+        clock, now = self._clock(), self._now()
+        this, self._last = clock - self._last, clock
+        return {
+            "time_this_iter_s": this,
+            "time_total_s": self._seconds_before + clock - self._began,
+            "time_since_restore": clock - self._began,
+            "timesteps_since_restore": found["timesteps_total"] - self._first.timesteps,
+            "iterations_since_restore": found["training_iteration"] - self._first.iteration,
+            "timestamp": int(now),
+            "date": time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(now)),
+            "pid": os.getpid(),
+            "hostname": socket.gethostname(),
+        }
+
+    # ----------------------------------------------------------------------------------------------------------- files
+
+    def flush(self) -> None:
+        """Brings every result so far into the file."""
+        if self._journal is not None:
+            self._journal.flush()
+
+    def close(self) -> None:
+        """Flushes and closes the file; the next result opens it again."""
+        journal, self._journal = self._journal, None
+        if journal is not None:
+            journal.close()
+
+
+def sampler_perf(profiles: Sequence[RoleProfile], ticks: int) -> dict[str, float]:
+    """Milliseconds per tick and worker of each kind of work; empty if nothing was measured.
+
+    Args:
+        profiles: of the workers.
+        ticks: that each of them has played.
+    """
+    if not profiles:
+        return {}
+
+    def per_tick(seconds: float) -> float:
+        return 1000 * seconds / (ticks * len(profiles))
+
+    def spent(activity: Activity) -> float:
+        return sum(profile.seconds.get(activity.value, 0.0) for profile in profiles)
+
+    wait, inference = spent(Activity.WAITING_FOR_MATCH), spent(Activity.INFERENCE)
+    others = wait + inference + spent(Activity.LEARNING) + spent(Activity.WAITING_FOR_GROUP)
+    return {
+        "mean_env_wait_ms": per_tick(wait),
+        "mean_inference_ms": per_tick(inference),
+        "mean_processing_ms": per_tick(sum(profile.wall for profile in profiles) - others),
+    }
