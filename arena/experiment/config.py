@@ -21,7 +21,7 @@ _LONGEST_NAME = 90  # with the number of a trial it is the name of a run
 _OF_A_RUN = {"envs", "policies", "matches", "ticks"}
 
 
-class MetricConfig(Shortened):
+class MetricConfig(Shortened, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a trial is judged by."""
 
     name: Text = "episode_reward_mean"  # of a number of `result.json`, parts with `/`
@@ -46,7 +46,7 @@ class ExperimentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     name: str  # of the experiment and its folder; default: the file's name
     run: Text | dict[str, Any]  # the configuration of each trial: its file, or the configuration itself
     set: dict[str, Any] = {}  # over it, in every trial: by key path as `--set` takes it, a value or what varies
-    variants: dict[str, VariantConfig] | None = None  # by name: experiments with a `set` of their own, in order
+    variants: dict[str, VariantConfig] = {}  # by name: experiments with a `set` of their own, in order
     repeat: Count = 1  # trials of each combination, with the run's seed, + 1, + 2, ...
     stop: dict[str, Any] = {}  # over the run's own `stop`
     metric: MetricConfig = MetricConfig()  # what a trial is judged by; or the name of a number of `result.json`
@@ -116,7 +116,7 @@ def _parse(data: Any, source: str, overrides: Sequence[str], changes: Mapping[st
     given = [overriding.read(text) for text in overrides]
     for where, held in (
         ("set", config.set),
-        *((f"variants.{n}.set", v.set) for n, v in (config.variants or {}).items()),
+        *((f"variants.{n}.set", v.set) for n, v in config.variants.items()),
     ):
         for key in held:
             if not overriding.is_path(str(key)):
@@ -124,7 +124,7 @@ def _parse(data: Any, source: str, overrides: Sequence[str], changes: Mapping[st
                     "is no key path; expected such as policies.blue.options.gamma", path=joined(where, str(key))
                 )
     sets = {item.path: item.value for item in given}
-    variants = config.variants and {
+    variants = {
         name: VariantConfig(set={**entry.set, **sets})  # also over what a variant sets as a part of a mapping
         for name, entry in config.variants.items()
     }

@@ -90,7 +90,7 @@ def _planned(file: ExperimentFile, *, examined: bool) -> ExperimentPlan:
             )
     trials = Trials(file)
     for variant in trials.variants:
-        check_search(search, variant.varied, variants=config.variants is not None)
+        check_search(search, variant.varied, variants=bool(config.variants))
     known: list[Trial] = []
     adaptive = search is not None and search.adaptive
     if search is None:

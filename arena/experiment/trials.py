@@ -16,7 +16,7 @@ from arena.config import overrides as overriding
 from arena.config.decode import joined
 from arena.config.load import load_data
 from arena.config.overrides import Override
-from arena.errors import ConfigError
+from arena.errors import ConfigError, Origin, OverriddenPlace
 from arena.experiment.config import MOST_TRIALS, ExperimentFile, VariantConfig
 from arena.experiment.variation import (
     Choice,
@@ -47,14 +47,14 @@ class Variant:
         data: the configuration with null in the place of what varies.
         varied: the places that vary, in the order of the file.
         seed: of the run.
-        origins: by place, where in the experiment file its value comes from.
+        places: that the experiment has filled, each with its place in the experiment file.
     """
 
     name: str
     data: Mapping[str, Any]
     varied: tuple[Varied, ...]
     seed: int
-    origins: Mapping[str, str]
+    places: tuple[OverriddenPlace, ...]
 
     @property
     def searched(self) -> tuple[Varied, ...]:
@@ -102,9 +102,7 @@ class Trials:
         self.file = file
         config = file.config
         given = {name: entry.set for name, entry in (config.variants or {"": VariantConfig()}).items()}
-        self.variants = tuple(
-            self._variant(name, sets, path=f"variants.{name}.set") for name, sets in given.items()
-        )
+        self.variants = tuple(self._variant(name, sets, path=f"variants.{name}.set") for name, sets in given.items())
         self.labels = labels([*dict.fromkeys(each.path for variant in self.variants for each in variant.varied)])
 
     def _variant(self, name: str, sets: Mapping[str, Any], *, path: str) -> Variant:
@@ -124,16 +122,16 @@ class Trials:
             data, places = overriding.apply(run, changes)
         except ConfigError as error:
             raise self._blamed(error) from error
-        origins = {place.path: place.text for place in places if not place.made}
         try:
             found = [*find(data, "")]
         except ConfigError as error:
-            path = _moved(error.path, origins) or joined("run", error.path)
-            raise self._blamed(ConfigError(error.message, path=path, source=source)) from error
-        order = {place: number for number, place in enumerate(origins)}
+            path = _moved(error.path, places) or joined("run", error.path)
+            raise ConfigError(error.message, path=path, source=source) from error
         ordered = []
         for number, each in enumerate(found):
-            inside = [order[place] for place in origins if _is_inside(each.path, place)]
+            inside = [
+                order for order, place in enumerate(places) if not place.made and _is_inside(each.path, place.path)
+            ]
             if inside or everywhere:
                 ordered.append(((max(inside, default=-1), number), each))
         varied = tuple(each for _, each in sorted(ordered, key=lambda pair: pair[0]))
@@ -141,7 +139,7 @@ class Trials:
         base = without_forms(data) if everywhere else _without(data, varied)
         if not isinstance(seed, int):
             seed = 0  # it varies, or the check of the configuration refuses it
-        return Variant(name, base, varied, seed, origins)
+        return Variant(name, base, varied, seed, places)
 
     def config_of(self, variant: str, params: Params, repetition: int = 0, *, name: str = "trial") -> Config:
         """The checked configuration of a trial.
@@ -156,9 +154,7 @@ class Trials:
             ConfigError: the run refuses a value; the message names the trial's values.
         """
         held = next(each for each in self.variants if each.name == variant)
-        changes = [
-            Override(path, value, _moved(path, held.origins) or joined("run", path)) for path, value in params.items()
-        ]
+        changes = [Override(path, value, path) for path, value in params.items()]
         changes.append(Override("name", name, ""))
         seed = params.get("seed", held.seed)
         if repetition and isinstance(seed, int):
@@ -176,25 +172,30 @@ class Trials:
     def blamed(self, error: ConfigError, variant: str, params: Params) -> ConfigError:
         """An error of a trial's configuration with its place in the experiment file and the trial's values."""
         held = next(each for each in self.variants if each.name == variant)
-        found = self._blamed(error, held.origins)
+        varied = [OverriddenPlace(path, _moved(path, held.places) or joined("run", path)) for path in params]
+        found = self._blamed(error, (*held.places, *varied))
         words = self.words(variant, params)
         message = f"{found.message} (trial {words})" if words else found.message
         return ConfigError(message, path=found.path, source=found.source)
 
-    def _blamed(self, error: ConfigError, origins: Mapping[str, str] | None = None) -> ConfigError:
+    def _blamed(self, error: ConfigError, places: Sequence[OverriddenPlace] = ()) -> ConfigError:
         """The error with its place in the experiment file, or the option of the command line that it comes from."""
-        path, source = error.path, error.source
-        if source.startswith(_CHANGE):  # of one of our changes, which bears its place in the file as its text
-            path, source = source.removeprefix(_CHANGE) or path, ""
-        elif source in ("", self._run_source) and (moved := _moved(path, origins or {})):
-            path, source = moved, ""
-        elif source in ("", self._run_source) and not isinstance(self.file.config.run, str):
-            path, source = joined("run", path), ""
+        message, path, source = error.message, error.path, error.source
+        if source in ("", self._run_source) or source.startswith(_CHANGE):
+            blamed = Origin(overridden=tuple(places)).blame(ConfigError(message, path=path))
+            if not places and source.startswith(_CHANGE):  # a path that leads nowhere, as its text
+                path, source = source.removeprefix(_CHANGE), ""
+            elif blamed.source:
+                message, path, source = blamed.message, _moved(path, places) or blamed.source.removeprefix(_CHANGE), ""
+            elif not isinstance(self.file.config.run, str):
+                path, source = joined("run", path), ""
+            else:
+                source = self._run_source
         key = path.removeprefix("set.")
         for given, text in self.file.given.items():
             if _is_inside(key, given):
-                return ConfigError(error.message, path=key, source=f"--set {text}")
-        return ConfigError(error.message, path=path, source=source or self.file.source)
+                return ConfigError(message, path=key, source=f"--set {text}")
+        return ConfigError(message, path=path, source=source or self.file.source)
 
     def words(self, variant: str, params: Params, seed: int | None = None) -> str:
         """The values of a trial in a few words, as the name of its folder has them."""
@@ -269,10 +270,10 @@ def _tried(each: Varied) -> tuple[Any, ...]:
     return form.ends if isinstance(form, (Choice, Range)) else form.values
 
 
-def _moved(path: str, origins: Mapping[str, str]) -> str:
+def _moved(path: str, places: Sequence[OverriddenPlace]) -> str:
     """A place of the configuration as a place of the experiment file; empty where it comes from the run itself."""
-    found = [place for place in origins if _is_inside(path, place)]
-    return origins[found[-1]] + path.removeprefix(found[-1]) if found else ""
+    found = [place for place in places if not place.made and _is_inside(path, place.path)]
+    return found[-1].text + path.removeprefix(found[-1].path) if found else ""
 
 
 def _is_inside(path: str, place: str) -> bool:
