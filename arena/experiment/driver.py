@@ -523,6 +523,9 @@ def opened(plan: ExperimentPlan, folder: ExperimentFolder, *, resume: bool, shar
     with ExitStack() as stack:
         if not shared:
             stack.enter_context(RunLock.take(folder.path))
-        if not shared or not there:
             folder.write_config(experiment_yaml(config))
+        elif not there:
+            with folder.writing_alone():
+                if not folder.config.is_file():
+                    folder.write_config(experiment_yaml(config))
         yield

@@ -15,7 +15,7 @@ import fcntl
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -181,6 +181,17 @@ class ExperimentFolder:
                 make_folder(part)
         except OSError as error:
             raise ConfigError(f"the folder cannot be made: {error.strerror or error}", source=str(self.path)) from error
+
+    @contextmanager
+    def writing_alone(self) -> Iterator[None]:
+        """Waits until no other process begins the experiment in this folder."""
+        descriptor = private(str(self.path / "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        try:
+            with suppress(OSError):  # of a file system without locks
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
 
     def write_config(self, text: str) -> None:
         """Writes the experiment, at once or not at all."""
