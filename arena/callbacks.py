@@ -14,16 +14,20 @@ callback that raises ends the run.
 from __future__ import annotations
 
 import inspect
+import logging
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from arena.errors import CallbackFailed, ConfigError, close_name, located, nearest
 from arena.plan.plan import CallbackPlan
-from arena.registry import load_object, where_raised
+from arena.registry import load_object, logger_target, where_raised
 
 __all__ = ["Callback", "StartedRun"]
+
+_log = logging.getLogger(__name__)
 
 
 class StartedRun(NamedTuple):
@@ -101,11 +105,25 @@ def made(planned: Sequence[CallbackPlan]) -> list[Any]:
     return [_made(callback, f"callbacks[{index}]") for index, callback in enumerate(planned)]
 
 
+def made_loggers(planned: Sequence[CallbackPlan]) -> list[Any]:
+    """The loggers of a plan: objects of the built-in classes, or of a user's with the methods of callbacks.
+
+    Raises:
+        ConfigError: an unknown name, or as `made`.
+    """
+    found = []
+    for index, logger in enumerate(planned):
+        with located(path=f"loggers[{index}]"):
+            target = logger_target(logger.target)
+        found.append(_made(replace(logger, target=target), f"loggers[{index}]"))
+    return found
+
+
 def _made(planned: CallbackPlan, path: str) -> Any:
     with located(path=path):
         cls = load_object(planned.target)
         if not isinstance(cls, type):
-            raise ConfigError(f"the callback {planned.target!r} is a {type(cls).__name__}; it has to be a class")
+            raise ConfigError(f"{planned.target!r} is a {type(cls).__name__}; it has to be a class")
         _check_methods(cls)
     _check_options(cls, planned.options, f"{path}.options")
     try:
@@ -155,14 +173,24 @@ def _check_options(cls: type[Any], options: Mapping[str, Any], path: str) -> Non
         raise ConfigError(f"{cls.__name__} cannot be made: {error}{hint} It takes: {takes}", path=path) from error
 
 
+class _Listener(NamedTuple):
+    """An object that is called, and whether the run goes on without it when it raises."""
+
+    name: str
+    object: Any
+    may_fail: bool
+
+
 class Callbacks:
-    """All callbacks of a run, called by the root.
+    """All callbacks and loggers of a run, called by the root. A logger that raises is not called any more.
 
     Args:
         planned: the callbacks of the plan.
         stop: ends the run early; takes the name of the callback that asked for it.
+        loggers: of the plan.
 
     Attributes:
+        warn: shows a line about a logger that has raised.
         needs_episodes: whether a callback has `on_episode`; if not, lines of episodes need not be built for it.
         needs_updates: likewise `on_update`.
 
@@ -171,12 +199,28 @@ class Callbacks:
         CallbackFailed: from every method, if a callback raises.
     """
 
-    def __init__(self, planned: Sequence[CallbackPlan], stop: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        planned: Sequence[CallbackPlan],
+        stop: Callable[[str], None],
+        loggers: Sequence[CallbackPlan] = (),
+    ) -> None:
         self._stop = stop
+        self.warn: Callable[[str], None] = _log.warning
         self._started = self._ended = False
-        listeners = [(f"callback {plan.target}", item) for plan, item in zip(planned, made(planned), strict=True)]
+        listeners = [
+            *(
+                _Listener(f"callback {plan.target}", item, False)
+                for plan, item in zip(planned, made(planned), strict=True)
+            ),
+            *(
+                _Listener(f"logger {plan.target}", item, True)
+                for plan, item in zip(loggers, made_loggers(loggers), strict=True)
+            ),
+        ]
         self._listeners = {
-            method: [(name, item) for name, item in listeners if _overrides(type(item), method)] for method in METHODS
+            method: [listener for listener in listeners if _overrides(type(listener.object), method)]
+            for method in METHODS
         }
         self.needs_episodes = bool(self._listeners["on_episode"])
         self.needs_updates = bool(self._listeners["on_update"])
@@ -214,11 +258,21 @@ class Callbacks:
             self._call("on_end")
 
     def _call(self, method: str, *arguments: Any) -> None:
-        for name, listener in self._listeners[method]:
+        for listener in [*self._listeners[method]]:
             try:
-                getattr(listener, method)(*arguments)
+                getattr(listener.object, method)(*arguments)
             except (Exception, SystemExit) as error:
                 trace = "".join(traceback.format_exception(error)).rstrip()
-                raise CallbackFailed(name, trace) from error
-            if getattr(listener, "_wants_end", False):
-                self._stop(name)
+                if not listener.may_fail:
+                    raise CallbackFailed(listener.name, trace) from error
+                self._drop(listener, method, error, trace)
+            if getattr(listener.object, "_wants_end", False):
+                self._stop(listener.name)
+
+    def _drop(self, listener: _Listener, method: str, error: BaseException, trace: str) -> None:
+        """Calls a logger no more: the run does not depend on it."""
+        self._listeners = {
+            name: [other for other in others if other is not listener] for name, others in self._listeners.items()
+        }
+        self.warn(f"{listener.name} is told nothing more: {method} has raised {type(error).__name__}: {error}")
+        _log.warning("%s\n%s", listener.name, trace)

@@ -78,6 +78,11 @@ WRAPPERS: dict[str, Entry] = {
     "time_limit": Entry("envs.adapters.wrappers:TimeLimit", "episodes are truncated after N ticks"),
 }
 
+LOGGERS: dict[str, Entry] = {
+    "csv": Entry("arena.loggers.csv_file:Csv", "results as a table: progress.csv"),
+    "tensorboard": Entry("arena.loggers.tensorboard:TensorBoard", "results and curves for TensorBoard"),
+}
+
 _OWN_PACKAGES = ("envs", "policies")  # installed beside `arena`; a user's folder may have the same name
 _HOME = Path(__file__).resolve().parent.parent
 _GIVEN_BY_PLACE = 2  # of a worker's parameters: env, group
@@ -313,6 +318,15 @@ def _check_signature(cls: type[Any], options: Mapping[str, Any]) -> None:
             f"{cls.__name__}.__init__ cannot be called with (env, group, *, ticks, **options), as for every worker: "
             f"{error}"
         ) from error
+
+
+def logger_target(name: str) -> str:
+    """The class of a logger, as `package.module:Class`.
+
+    Raises:
+        ConfigError: an unknown short name.
+    """
+    return _target(name, LOGGERS, "logger")
 
 
 def check_names(

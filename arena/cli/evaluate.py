@@ -155,15 +155,13 @@ def _weights(config: Config, folder: RunFolder | None, label: str) -> _Weights:
     planned = [] if folder is None else rounds_file.read_played(folder, config)
     policies = {name: _frozen(name, policy, files.get(name), planned) for name, policy in config.policies.items()}
     frozen = msgspec.structs.replace(
-        config,
+        config.games_alone(),
         policies=policies,
         matches=tuple(entry for _, entry in config.entries()),
         ticks=UNBOUNDED_TICKS,
         rounds=1,
         league=None,
         scale=False,
-        callbacks=(),
-        evaluation=None,
     )
     return _Weights(label, frozen, frozenset(files))
 

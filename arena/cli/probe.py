@@ -99,7 +99,7 @@ def _play(plan: Plan, match: MatchPlan, ticks: int) -> tuple[float, float]:
     """Seconds that a match took, and those of them in which its game ran."""
     seats = {name: tuple((0, seat.index) for seat in match.seats if seat.policy == name) for name in plan.policies}
     policies = {name: PolicyPlan(name, "random", workers=workers) for name, workers in seats.items()}
-    small = replace(plan, ticks=ticks, policies=policies, matches=(match,), callbacks=())
+    small = replace(plan, ticks=ticks, policies=policies, matches=(match,), callbacks=(), loggers=())
     small = replace(small, ranks=(small.roles(),))
     clock = _PlayClock()
     with tempfile.TemporaryDirectory() as home:

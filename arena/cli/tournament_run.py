@@ -193,7 +193,7 @@ def opening(request: TournamentArgs) -> tuple[Config, Batch]:
             )
     base = sources[0].config
     config = msgspec.structs.replace(
-        base,
+        base.games_alone(),
         name=f"{base.name[:80]}-tournament",
         seed=int(np.random.SeedSequence([base.seed, _STREAM]).generate_state(1)[0]),
         ticks=UNBOUNDED_TICKS,
@@ -202,8 +202,6 @@ def opening(request: TournamentArgs) -> tuple[Config, Batch]:
         policies=players,
         matches=first.matches,
         league=None,
-        evaluation=None,
-        callbacks=(),
         record="nothing",
         scale=False,
         fault_tolerance="off",

@@ -107,6 +107,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     results: ResultsConfig = ResultsConfig()  # lines of numbers in result.json, one per iteration
     evaluation: EvaluationConfig | None = None  # while they learn; null: none
     callbacks: tuple[Text | CallbackConfig, ...] = ()  # classes that are told what happens; or "package.module:Class"
+    loggers: tuple[Text | CallbackConfig, ...] = ("csv", "tensorboard")  # where results go beside result.json
     record: Literal["nothing", "samples", "replays"] = "nothing"  # of all that is played: columns, or what replays it
     transport: Literal["auto", "mpi"] = "auto"  # auto: shared memory within a node; mpi: MPI messages everywhere
     watchdog_s: Seconds = 60.0  # when nothing has moved for so long, the run ends and says who waits for what
@@ -124,6 +125,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             entry.copies * (1 + len(entry.seats)) if isinstance(entry, MatchConfig) else generator_of(entry).roles
             for entry in self.matches
         )
+
+    def games_alone(self) -> Config:
+        """The same games and policies, without what only a training run has: its listeners and evaluations."""
+        kept = tuple(entry for entry in self.loggers if entry == "tensorboard")
+        return msgspec.structs.replace(self, callbacks=(), loggers=kept, evaluation=None, results=ResultsConfig())
 
     def entries(self) -> tuple[tuple[str, MatchConfig], ...]:
         """Every match description of the first round, generators written out, with its place in the configuration."""

@@ -208,6 +208,7 @@ def _record(
 ) -> Result:
     root = Root(endpoint, run, display, memory)
     callbacks = _callbacks(run, memory)
+    callbacks.warn = display.message
     try:
         root.wait_until_ready()
     except RoleFailed as error:
@@ -220,10 +221,16 @@ def _record(
             begin(run, resumable=root.resumable)
             display.message(f"run folder: {run.path}")
         resumed_at = run.leg.start if run.resumed else None
+        scalars = any(logger.target == "tensorboard" for logger in run.plan.loggers)
         with (
             _results(run, memory) as results,
             Recorder(
-                run.folder, run.first_ticks, resumed_at=resumed_at, callbacks=callbacks, results=results
+                run.folder,
+                run.first_ticks,
+                resumed_at=resumed_at,
+                callbacks=callbacks,
+                results=results,
+                scalars=scalars,
             ) as recorder,
         ):
             memory.stop.handled = True
@@ -235,7 +242,7 @@ def _record(
 
 def _callbacks(run: Run, memory: ProcessState) -> Callbacks:
     """The callbacks of the run, which are kept from stage to stage."""
-    memory.callbacks = memory.callbacks or Callbacks(run.plan.callbacks, memory.stop.ask)
+    memory.callbacks = memory.callbacks or Callbacks(run.plan.callbacks, memory.stop.ask, run.plan.loggers)
     return memory.callbacks
 
 

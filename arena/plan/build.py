@@ -29,7 +29,7 @@ from arena.plan.plan import (
 
 if TYPE_CHECKING:
     from arena.config.matches import MatchConfig
-    from arena.config.schema import Config
+    from arena.config.schema import CallbackConfig, Config
 
 _ACTS, _LEARNS = 1, 3  # loads: what a tick costs a role, as a multiple of what it costs an environment
 
@@ -68,7 +68,8 @@ def make_plan(config: Config, *, ranks: int | None = None, number: int = 0) -> P
         spares=config.spares,
         record=config.record,
         evaluate_every=None if config.evaluation is None else config.evaluation.every,
-        callbacks=_callbacks(config),
+        callbacks=_listeners(config.callbacks),
+        loggers=_listeners(config.loggers),
         results=ResultsPlan(config.results.every or config.checkpoint_every, config.results.smoothing),
         round=number,
         rounds=config.rounds,
@@ -143,10 +144,10 @@ def _policies(config: Config, matches: Sequence[MatchPlan]) -> dict[str, PolicyP
     }
 
 
-def _callbacks(config: Config) -> tuple[CallbackPlan, ...]:
+def _listeners(entries: Iterable[str | CallbackConfig]) -> tuple[CallbackPlan, ...]:
     return tuple(
         CallbackPlan(entry) if isinstance(entry, str) else CallbackPlan(entry.class_, dict(entry.options))
-        for entry in config.callbacks
+        for entry in entries
     )
 
 

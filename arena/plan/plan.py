@@ -133,7 +133,7 @@ class PolicyPlan:
 
 @dataclass(frozen=True)
 class CallbackPlan:
-    """A callback class, `package.module:Class`, and its options."""
+    """A callback class, `package.module:Class`, or a logger, which may have a short name, and its options."""
 
     target: str
     options: dict[str, Any] = field(default_factory=dict)
@@ -167,6 +167,7 @@ class Plan:
     record: str = "nothing"
     evaluate_every: int | None = None  # ticks
     callbacks: tuple[CallbackPlan, ...] = ()
+    loggers: tuple[CallbackPlan, ...] = ()
     results: ResultsPlan = field(default_factory=ResultsPlan)
     round: int = 0
     rounds: int = 1

@@ -12,7 +12,7 @@ runs/<name>/
 ├── replays/round-0000/match-0000/  each environment its own: what plays it again, with `record: replays`
 ├── external.json  games.jsonl      the root: where external games connect, and counts of them
 ├── faults.jsonl                    the root: what has failed and was mended, if anything has
-├── tensorboard/<policy>/           the root's recorder
+├── tensorboard/<policy>/           the root's recorder; `_results/`: the logger `tensorboard`
 ├── checkpoints/<policy>/           one worker of that policy, usually the root of its group
 ├── boundaries/                     the root: where the run can go on from
 ├── models/<policy>/<tick>/         `arena export`: a network for other runtimes, and how it was verified
@@ -113,7 +113,7 @@ class RunFolder:
         path = Path(path)
         try:
             folder = cls(_existing(path, given=given) if resume else _claimed(path, given=given))
-            for part in (folder.logs, folder.checkpoints, folder.tensorboard):
+            for part in (folder.logs, folder.checkpoints):
                 make_folder(part)
         except OSError as error:
             raise ConfigError(f"the run folder cannot be made: {error.strerror or error}", source=str(path)) from error

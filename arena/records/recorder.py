@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from arena.errors import WriteError
+from arena.records.atomic import make_folder
 from arena.records.episode import ending_of, episode_line, unsettled, without_winner
 from arena.records.episode_stats import Results, results_of
 from arena.records.folder import RunFolder
@@ -64,6 +65,7 @@ class Recorder:
         resumed_at: the tick from which a resumed run goes on; TensorBoard forgets later points of the earlier run.
         callbacks: are told of every line.
         results: are told of everything that was recorded; their files are flushed with the journals.
+        scalars: whether TensorBoard files are written.
         clock: seconds, for the flushes.
         now: wall time in seconds, for TensorBoard.
 
@@ -80,6 +82,7 @@ class Recorder:
         resumed_at: int | None = None,
         callbacks: Callbacks | None = None,
         results: RunResults | None = None,
+        scalars: bool = True,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -88,6 +91,7 @@ class Recorder:
         self._tell_episode = callbacks.episode if callbacks is not None and callbacks.needs_episodes else None
         self._tell_update = callbacks.update if callbacks is not None and callbacks.needs_updates else None
         self._results = results
+        self._has_scalars = scalars
         self._clock, self._now = clock, now
         self._episodes = Journal(folder.episodes)
         self._order = InOrder(ticks)
@@ -133,7 +137,7 @@ class Recorder:
         lines = list(map(episode_line, rows))
         self._episodes.extend(lines)
         self._tick = max(self._tick, tick)
-        for policy, brought in brought_by.items():
+        for policy, brought in brought_by.items() if self._has_scalars else ():
             means = self._played.setdefault(policy, _Means())
             means.extend("return", brought.returns)
             means.extend("length", brought.lengths)
@@ -156,7 +160,8 @@ class Recorder:
         """
         line = update_line(record)
         self._metrics.append(line)
-        self._learned.setdefault(record.policy, _Means()).add(record.ticks, record.values)
+        if self._has_scalars:
+            self._learned.setdefault(record.policy, _Means()).add(record.ticks, record.values)
         self.poll()
         if self._tell_update is not None:
             self._tell_update(as_read(line))
@@ -165,7 +170,7 @@ class Recorder:
 
     def draw_reported(self, line: GamesLine, env: str) -> None:
         """Draws what simulators of an environment have reported: `tensorboard/<environment>/`."""
-        if isinstance(line.reported, dict):
+        if isinstance(line.reported, dict) and self._has_scalars:
             values = {
                 f"match {line.match} simulator {number}/{key}": value
                 for number, values in line.reported.items()
@@ -232,6 +237,7 @@ class Recorder:
 
     def _scalars(self, policy: str) -> ScalarFile:
         if policy not in self._scalar_files:
+            make_folder(self._folder.tensorboard)
             folder = self._folder.tensorboard / policy
             self._scalar_files[policy] = ScalarFile(folder, first_step=self._resumed_at, now=self._now)
         return self._scalar_files[policy]

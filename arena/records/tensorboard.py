@@ -52,6 +52,11 @@ class ScalarFile:
         )
         self._write(_step(step) + _field(5, values))
 
+    def reopen(self) -> None:
+        """Opens the file again, at its end, after `close`."""
+        with writing(self._path):
+            self._file = open(self._path, "ab", opener=private)  # noqa: SIM115 - closed by close()
+
     def flush(self) -> None:
         """Hands the points to the operating system, where TensorBoard can see them."""
         with writing(self._path):

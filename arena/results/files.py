@@ -55,8 +55,11 @@ def with_nan(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def flat(result: Mapping[str, Any], inside: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of a result under flat names, as `policy_reward_mean/blue`, in the order of the result."""
-    for key, value in result.items():
+    """The values of a result under flat names, as `policy_reward_mean/blue`.
+
+    They stand in the order of the result, those of its mappings in the order of their keys.
+    """
+    for key, value in sorted(result.items()) if inside else result.items():
         if isinstance(value, Mapping):
             yield from flat(value, f"{inside}{key}/")
         else:

@@ -32,15 +32,13 @@ def evaluation_config(config: Config, loads: Mapping[str, str]) -> Config:
         for name, policy in config.policies.items()
     }
     return msgspec.structs.replace(
-        config,
+        config.games_alone(),
         seed=int(np.random.SeedSequence([config.seed, _STREAM]).generate_state(1)[0]),
         ticks=UNBOUNDED_TICKS,
         rounds=1,
         league=None,
         policies=policies,
         matches=_matches(config, config.evaluation.seats),
-        evaluation=None,
-        callbacks=(),
         spares=0,
         scale=False,
     )

@@ -1,9 +1,9 @@
-"""From a configuration to its plan, with all its names checked; only callbacks are imported for it."""
+"""From a configuration to its plan, with all its names checked; only callbacks and loggers are imported for it."""
 
 from __future__ import annotations
 
 from arena import registry
-from arena.callbacks import made
+from arena.callbacks import made, made_loggers
 from arena.config import Config
 from arena.plan.build import make_plan
 from arena.plan.plan import Plan
@@ -13,8 +13,8 @@ def checked_plan(config: Config, *, ranks: int | None) -> Plan:
     """The plan of a configuration whose names are known; no environment and no algorithm is imported for it.
 
     Raises:
-        ConfigError: an unknown short name of an environment or an algorithm, even if no match uses it; a callback that
-            cannot be made; or what `make_plan` refuses.
+        ConfigError: an unknown short name of an environment or an algorithm, even if no match uses it; a callback or
+            logger that cannot be made; or what `make_plan` refuses.
     """
     registry.check_names(
         {name: entry.make for name, entry in config.envs.items()},
@@ -23,4 +23,5 @@ def checked_plan(config: Config, *, ranks: int | None) -> Plan:
     )
     plan = make_plan(config, ranks=ranks)
     made(plan.callbacks)
+    made_loggers(plan.loggers)
     return plan

@@ -95,6 +95,7 @@ class FollowedRun:
         self.scoreboard = Scoreboard(players(self.config), snapshots=self.planned is None)
         self._episodes, self._metrics = FollowedJournal(self.folder.episodes), FollowedJournal(self.folder.metrics)
         self._games = FollowedJournal(self.folder.games)
+        self._results = FollowedJournal(self.folder.results)
         self._lanes: Mapping[int, int] = {}  # by match
         self._played: dict[int, int] = {}  # ticks by match, as its last episode tells
         self._learned: dict[str, int] = {}  # ticks by policy, which all of its matches have played
@@ -165,7 +166,8 @@ class FollowedRun:
         self._first_look = False
         for line in self._games.fresh(lambda journal: journal.lines(GamesLine)):
             self.scoreboard.games[line.match] = line.words(self._lanes[line.match])
-        return [*rounds, *faults, *filter(None, without)]
+        results = self._results.fresh(lambda journal: journal.made(_result_words))[-1:]
+        return [*rounds, *faults, *filter(None, without), *results]
 
     def _without_winner(self, env: str) -> str:
         """That a game has shown that it has no winners; nothing where a rule has been set for it since."""
@@ -272,6 +274,15 @@ def _round_words(line: RoundLine) -> str:
     """What happens in a round: how much is played, and what has become of whom when it began."""
     head = f"round {line.round} from tick {line.start}: {pluralize(len(line.matches), 'match', 'matches')}"
     return "; ".join([head, *change_words(line)])
+
+
+def _result_words(result: Mapping[str, Any]) -> str:
+    """The rewards of a result."""
+    rewards = {"episode_reward_mean": result["episode_reward_mean"], **result["policy_reward_mean"]}
+    words = (f"{name} {'-' if value is None else f'{value:.2f}'}" for name, value in rewards.items())
+    whole, *policies = words
+    number = f"result {result['training_iteration']} at tick {result['ticks']}"
+    return f"{number}: {whole}, policy_reward_mean of {', '.join(policies)} (result.json)"
 
 
 def _fault_words(line: Mapping[str, Any]) -> str:

@@ -608,3 +608,32 @@ def test_a_wrong_override_is_named_instead_of_the_file(override: str, message: s
 
 def test_a_mistake_of_the_file_is_not_blamed_on_an_override() -> None:
     assert str(error_of(changed(["seed"], -1), "ticks=3")).startswith("duel.yaml: seed: ")
+
+
+# Results
+
+
+@pytest.mark.parametrize(
+    ("results", "path", "message"),
+    [
+        (
+            {"every": 7},
+            "results.every",
+            "found 7; expected a divisor or a multiple of checkpoint_every (30), such as 6",
+        ),
+        ({"every": 70}, "results.every", "such as 60"),
+        ({"every": 0}, "results.every", "at least 1"),
+        ({"smoothing": 0}, "results.smoothing", "at least 1"),
+        ({"evry": 10}, "results.evry", "did you mean 'every'?"),
+        (5, "results", "expected a mapping"),
+    ],
+)
+def test_wrong_results_are_refused(results: Any, path: str, message: str) -> None:
+    error = error_of({**VALID, "checkpoint_every": 30, "results": results})
+    assert error.path == path
+    assert message in error.message
+
+
+@pytest.mark.parametrize("every", [1, 5, 30, 60, 900])
+def test_results_may_divide_or_repeat_the_boundaries(every: int) -> None:
+    assert parse({**VALID, "checkpoint_every": 30, "results": {"every": every}}).results.every == every

@@ -40,6 +40,20 @@ def test_a_journal_is_read_on_from_its_last_whole_line(tmp_path: Path) -> None:
     assert journal.fresh(iter) == []
 
 
+def test_newest_result_is_shown_with_its_rewards_and_its_file(folder: RunFolder) -> None:
+    run = followed(folder)
+    run.look()
+    result = {"ticks": 500, "episode_reward_mean": 1.25, "policy_reward_mean": {"p0": -3.0, "p1": None}}
+    lines = [json.dumps({"training_iteration": number, **result}) for number in (1, 2)]
+    folder.results.write_text("\n".join(lines) + "\n")
+    words = "episode_reward_mean 1.25, policy_reward_mean of p0 -3.00, p1 - (result.json)"
+    assert run.look() == [f"result 2 at tick 500: {words}"]
+    assert run.look() == []
+    folder.results.write_text("\n".join([*lines, "{}"]) + "\n")
+    with pytest.raises(ConfigError, match=r"result.json: line 1: is damaged.*lacks 'episode_reward_mean'"):
+        run.look()
+
+
 def test_the_scoreboard_counts_every_episode_once(folder: RunFolder) -> None:
     whole = folder.episodes.read_bytes().splitlines(keepends=True)
     run = followed(folder)

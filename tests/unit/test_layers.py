@@ -25,7 +25,7 @@ FLOORS = (
     "records",
     "registry",
     "callbacks dataset external group league replay results seat",
-    "proxy testing",
+    "loggers proxy testing",
     "preflight",
     "run",
     "roles",

@@ -33,7 +33,6 @@ def test_a_new_run_gets_a_private_tree(tmp_path: Path) -> None:
         "config.yaml",
         "logs",
         "plan.json",
-        "tensorboard",
     ]
     assert {mode(path) for path in (folder.path, folder.logs, folder.checkpoints, folder.tensorboard)} == {0o700}
     assert {mode(path) for path in (folder.config, folder.plan)} == {0o600}

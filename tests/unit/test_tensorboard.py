@@ -6,7 +6,6 @@ import math
 import stat
 import struct
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,26 +13,7 @@ from arena.records.folder import RunFolder
 from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
 from arena.records.recorder import Recorder
 from arena.records.tensorboard import ScalarFile, _masked_crc
-
-
-def events(path: Path) -> list[Any]:
-    """What tensorboardX's own definitions make of a file; checks the framing on the way."""
-    from tensorboardX.crc32c import crc32c  # type: ignore[import-untyped]
-    from tensorboardX.proto.event_pb2 import Event  # type: ignore[import-untyped]
-
-    def check(data: bytes, masked: int) -> None:
-        rotated = (masked - 0xA282EAD8) & 0xFFFFFFFF
-        assert (rotated >> 17 | rotated << 15) & 0xFFFFFFFF == crc32c(data)
-
-    found, content = [], path.read_bytes()
-    while content:
-        length, length_crc = struct.unpack("<QI", content[:12])
-        data, (data_crc,) = content[12 : 12 + length], struct.unpack("<I", content[12 + length : 16 + length])
-        check(content[:8], length_crc)
-        check(data, data_crc)
-        found.append(Event.FromString(data))
-        content = content[16 + length :]
-    return found
+from event_files import events
 
 
 def test_the_checksum_is_crc32c() -> None:

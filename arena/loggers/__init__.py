@@ -1,0 +1,7 @@
+"""Built-in loggers: classes with the methods of callbacks that write results elsewhere.
+
+csv_file     `progress.csv`
+tensorboard  points for TensorBoard
+
+A logger lives in the root's process. One that raises is dropped with a warning, and the run goes on.
+"""

@@ -1,0 +1,134 @@
+"""The machine of results: the same lines, however the messages of matches and policies come."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
+from arena.results.iterations import Iterations, Steps, Totals
+
+TICKS, LEG = 40, 20
+
+
+def episode(tick: int, match: int = 0, value: float = 1.0, **changes: Any) -> EpisodeRecord:
+    seats = (SeatRecord("blue", (0, 1), value, "win"), SeatRecord("red", (2,), -value, "loss"))
+    return EpisodeRecord(0, match, "game", 0, 0, tick, 3, True, False, seats, **changes)
+
+
+def update(tick: int, number: int) -> UpdateRecord:
+    return UpdateRecord("blue", number, tick, 2 * tick, 0.0, {"loss": 1 / number})
+
+
+def machine(every: int, smoothing: int) -> Iterations:
+    found = Iterations(every=every, smoothing=smoothing, policies=["blue", "red"], totals=Totals())
+    found.steps_at = lambda tick: Steps(2 * tick, 6 * tick)
+    return found
+
+
+def leg_by_leg(every: int, smoothing: int, episodes: list[EpisodeRecord], updates: list[UpdateRecord]) -> list[Any]:
+    """The results, of which each leg's are taken when it is over."""
+    found, lines = machine(every, smoothing), []
+    for end in range(LEG, TICKS + 1, LEG):
+        found.begin_leg({0: end - LEG, 1: end - LEG}, end, ["blue"])
+        for record in updates:
+            if end - LEG < record.ticks <= end:
+                found.update(record)
+        found.episodes([row for row in episodes if end - LEG < row.tick <= end])
+        lines += [*found.take_until(end), found.take(end)]
+    return lines
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, TICKS), st.integers(0, 1), st.floats(-9, 9)), max_size=30),
+    st.lists(st.integers(1, TICKS), max_size=8),
+    st.sampled_from([1, 2, 5, 10, 20]),
+    st.integers(1, 9),
+    st.integers(0, 2**32),
+)
+def test_results_do_not_depend_on_the_order_of_messages(
+    rows: list[tuple[int, int, float]], logged: list[int], every: int, smoothing: int, seed: int
+) -> None:
+    episodes = [episode(*row) for row in sorted(rows)]
+    updates = [update(tick, number) for number, tick in enumerate(sorted(logged), start=1)]
+    found, lines, chance = machine(every, smoothing), [], random.Random(seed)
+    for end in range(LEG, TICKS + 1, LEG):
+        found.begin_leg({0: end - LEG, 1: end - LEG}, end, ["blue"])
+        reached, learned, written = {0: end - LEG, 1: end - LEG}, end - LEG, end - LEG
+        while min(*reached.values(), learned) < end:
+            who = chance.randrange(3)
+            if who == 2 and learned < end:
+                learned += 1
+                for record in updates:
+                    if record.ticks == learned:
+                        found.update(record)
+            elif who < 2 and reached[who] < end:
+                reached[who] = min(end, reached[who] + chance.randint(1, 7))
+                ripe = [row for row in episodes if written < row.tick <= min(reached.values())]
+                written = max(written, min(reached.values()))
+                found.episodes(ripe)
+                found.reach(who, reached[who], last=reached[who] == end)
+            early = list(found.known())
+            assert all(line["ticks"] < end for line in early), "a boundary's result waits for the boundary"
+            assert all(line["ticks"] <= min(reached.values()) for line in early)
+            lines += early
+        lines += [*found.take_until(end), found.take(end)]
+    assert repr(lines) == repr(leg_by_leg(every, smoothing, episodes, updates))
+
+
+def test_result_waits_for_every_match_and_every_policy_that_learns() -> None:
+    found = machine(5, 1)
+    found.begin_leg({0: 0, 1: 0}, LEG, ["blue"])
+    found.reach(0, 9)
+    assert not list(found.known())
+    found.reach(1, 5)
+    assert not list(found.known()), "blue may still log at a tick up to 5"
+    found.update(update(5, 1))
+    assert not list(found.known())
+    found.update(update(6, 2))
+    (line,) = found.known()
+    assert (line["ticks"], line["info"]["learner"]["blue"]["update"]) == (5, 1)
+    found.reach(1, 12)
+    found.reach(0, 12)
+    assert not list(found.known())
+    found.leave("blue")
+    (line,) = found.known()
+    assert (line["ticks"], line["info"]["learner"]["blue"]["update"]) == (10, 2)
+
+
+def test_match_that_has_ended_early_holds_up_no_result() -> None:
+    found = machine(5, 1)
+    found.begin_leg({0: 0, 1: 0}, LEG, [])
+    found.reach(0, 3, last=True)
+    found.reach(1, 11)
+    assert [line["ticks"] for line in found.known()] == [5, 10]
+    found.reach(1, 12, last=True)
+    assert not list(found.known()), "the leg may have been cut short at tick 12"
+
+
+def test_episodes_that_are_cut_are_in_no_number() -> None:
+    found = machine(10, 5)
+    found.episodes([episode(3, value=2.0), episode(10, value=99.0, cut=True)])
+    line = found.take(10)
+    assert (line["episodes_total"], line["episode_reward_max"]) == (1, 2.0 * 2 - 2.0)
+
+
+def test_value_that_is_not_finite_is_in_no_number() -> None:
+    found = machine(10, 5)
+    found.episodes([episode(3, value=float("nan")), episode(4, value=1e308), episode(5, value=1e308)])
+    line = found.take(10)
+    assert line["policy_reward_min"]["blue"] == 1e308
+    assert line["policy_reward_mean"]["blue"] == float("inf"), "null in the file"
+
+
+@pytest.mark.parametrize(("smoothing", "mean"), [(1, 4.5), (2, 4.5), (3, (3 + 4 + 5) / 3), (99, 3.0)])
+def test_means_are_of_all_new_episodes_or_of_enough_earlier_ones(smoothing: int, mean: float) -> None:
+    found = machine(10, smoothing)
+    found.episodes([episode(tick, value=float(tick)) for tick in (1, 2, 3)])
+    found.take(10)
+    found.episodes([episode(tick, value=float(tick - 10)) for tick in (14, 15)])
+    assert found.take(20)["policy_reward_mean"]["blue"] == mean

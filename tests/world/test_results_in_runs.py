@@ -1,0 +1,232 @@
+"""Every number of every result equals a slow recomputation from the journals, and all its files say the same."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.config import parse_config
+from arena.launch import lead
+from arena.records import boundary
+from arena.records.folder import RunFolder
+from arena.results import read_results
+from arena.run.prepare import prepare
+from arena.terminal.display import silent_display
+from event_files import points
+from slow_results import CLOCK, expected, flat, json_lines, returns, rewards, table, without_clock
+
+TOUCHDOWN = {"make": "touchdown", "kwargs": {"max_steps": 15}}
+COVER = {"make": "cover", "kwargs": {"max_steps": 11}}
+RPS = {"make": "matrix", "kwargs": {"game": "rock_paper_scissors", "rounds": 4}}
+STAG = {"make": "matrix", "kwargs": {"game": "stag_hunt", "rounds": 3}}
+PPO = {"algorithm": "ppo", "options": {"n_steps": 16, "minibatch_size": 32, "hidden_sizes": [8]}}
+RANDOM = {"algorithm": "random"}
+DUEL = {
+    "seed": 5,
+    "ticks": 120,
+    "checkpoint_every": 40,
+    "envs": {"game": TOUCHDOWN},
+    "policies": {"blue": PPO, "red": RANDOM},
+    "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 2, "copies": 2}],
+}
+SEVERAL = {
+    **DUEL,
+    "envs": {"game": TOUCHDOWN, "cover": COVER, "rps": RPS, "stag": STAG},
+    "policies": {"blue": PPO, "red": RANDOM, "team": PPO, "idle": RANDOM},
+    "matches": [
+        {"env": "game", "seats": [["blue"], "red"], "lanes": 3},
+        {"env": "cover", "seats": [["team", "team"], "team"], "lanes": 2},
+        {"env": "rps", "seats": ["red", "red"], "lanes": 2},
+        {"env": "stag", "seats": ["red", "idle"]},
+    ],
+}
+LEAGUE = {
+    **DUEL,
+    "ticks": 30,
+    "rounds": 3,
+    "checkpoint_every": 30,
+    "policies": {"blue": PPO, "red": RANDOM, "green": RANDOM},
+    "matches": [
+        {
+            "matchmaking": {
+                "env": "game",
+                "policies": ["blue"],
+                "against": ["red", "green"],
+                "rule": {"past_selves": {}},
+                "lanes": 2,
+                "copies": 2,
+            }
+        }
+    ],
+}
+
+
+def train(data: Mapping[str, Any], path: Path, *, resume: bool = False) -> Path:
+    """Plays in this process, as `arena train --ranks 1`."""
+    run = prepare(parse_config({"name": "test", **data}, source="test"), ranks=1, run_dir=str(path), resume=resume)
+    assert lead.run_single_process(run, lambda *_: None, silent_display()) == 0
+    return run.path
+
+
+def check(run: Path) -> list[dict[str, Any]]:
+    """Holds every line against the recomputation, and the other files against the lines; returns the lines."""
+    found = without_clock(run)
+    for line, known in zip(found, expected(run), strict=True):
+        assert_close({key: line[key] for key in known}, known)
+    assert [line["done"] for line in found] == [False] * (len(found) - 1) + [True]
+    every = json_lines(run / "result.json")
+    check_table(run, every)
+    check_curves(run, every)
+    return every
+
+
+def assert_close(found: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    """The same keys, and the same numbers or null to 1e-12."""
+    ours, theirs = dict(flat(found)), dict(flat(known))
+    assert ours.keys() == theirs.keys()
+    for name, value in theirs.items():
+        assert ours[name] == (value if value is None else pytest.approx(value, rel=1e-12, abs=1e-12)), name
+
+
+def check_table(run: Path, every: list[dict[str, Any]]) -> None:
+    rows = table(run / "progress.csv")
+    assert len(rows) == len(every)
+    for row, line in zip(rows, every, strict=True):
+        values = dict(flat(line))
+        assert values.keys() <= row.keys()
+        assert row == {name: "" if values.get(name) is None else str(values[name]) for name in row}
+
+
+def check_curves(run: Path, every: list[dict[str, Any]]) -> None:
+    known: dict[str, dict[int, float]] = {}
+    for line in every:
+        for name, value in flat(line):
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                (known.setdefault(name, {})[line["ticks"]],) = struct.unpack("<f", struct.pack("<f", value))
+    assert points(run / "tensorboard" / "_results") == known
+
+
+@pytest.mark.parametrize(("every", "smoothing"), [(2, 1), (10, 7), (40, 7), (40, 100), (80, 100)])
+def test_results_equal_a_slow_recomputation(every: int, smoothing: int, tmp_path: Path) -> None:
+    results = {"every": every, "smoothing": smoothing}
+    lines = check(train({**SEVERAL, "results": results}, tmp_path / "run"))
+    assert [line["ticks"] for line in lines] == [*dict.fromkeys([*range(every, 121, every), 120])]
+    assert lines[-1]["policy_win_rate"]["idle"] is None, "stag hunt has no winner"
+    assert 0 < lines[-1]["policy_win_rate"]["red"] < 1
+    assert (every == 2) == any(line["episodes_this_iter"] == 0 for line in lines)
+
+
+def test_iterations_without_an_episode_have_no_means_at_first(tmp_path: Path) -> None:
+    data = {**DUEL, "results": {"every": 5, "smoothing": 3}, "envs": {"game": {"make": "touchdown"}}}
+    lines = check(train({**data, "checkpoint_every": 120}, tmp_path / "run"))
+    assert lines[0]["episode_reward_mean"] is None
+    assert math.isnan(read_results(tmp_path / "run")[0]["episode_reward_mean"])
+    assert lines[0]["stopped_by"] is None and read_results(tmp_path / "run")[0]["stopped_by"] is None
+
+
+@pytest.mark.parametrize("every", [10, 30, 60])
+def test_results_of_a_league_count_on_over_its_rounds(every: int, tmp_path: Path) -> None:
+    run = train({**LEAGUE, "results": {"every": every, "smoothing": 7}}, tmp_path / "run")
+    lines = check(run)
+    assert lines[-1]["ticks"] == 90
+    assert set(lines[-1]["policy_reward_mean"]) == {"blue", "red", "green"}
+
+
+def test_result_of_a_boundary_has_its_evaluation(tmp_path: Path) -> None:
+    data = {**DUEL, "results": {"every": 20, "smoothing": 7}, "evaluation": {"every": 80, "episodes": 3}}
+    run = train(data, tmp_path / "run")
+    lines = check(run)
+    assert [line["ticks"] for line in lines if "evaluation" in line] == [80, 120]
+    for line in lines:
+        if "evaluation" in line:
+            episodes = json_lines(RunFolder(run).evaluation_path(line["ticks"]) / "episodes.jsonl")
+            own = [one for one in json_lines(run / "evaluations.jsonl") if one["ticks"] == line["ticks"]]
+            known = {
+                **rewards(episodes),
+                **returns(episodes, ["blue", "red"]),
+                "episodes_this_iter": len(episodes),
+                "policies": {one.pop("policy"): one for one in own if one.pop("ticks")},
+            }
+            assert_close({key: line["evaluation"][key] for key in known}, known)
+
+
+@pytest.mark.parametrize("data", [DUEL, LEAGUE], ids=["duel", "league"])
+@pytest.mark.parametrize("evaluation", [None, {"every": 60, "episodes": 3}], ids=["plain", "evaluated"])
+def test_resumed_run_has_the_results_of_one_that_was_never_interrupted(
+    data: Mapping[str, Any], evaluation: Any, tmp_path: Path
+) -> None:
+    leg = data["checkpoint_every"]
+    evaluation = evaluation and {**evaluation, "every": 2 * leg}
+    data = {**data, "results": {"every": leg // 2, "smoothing": 7}, "evaluation": evaluation}
+    whole = train(data, tmp_path / "whole")
+    broken = train(data, tmp_path / "broken")
+    folder = RunFolder(broken)
+    for tick in (2 * leg, leg):  # as after a kill: whatever is later is played again
+        boundary.discard_after(folder, tick)
+        for name in ("result.json", "progress.csv"):  # the newest lines never came to the disk
+            lines = (broken / name).read_text().splitlines(keepends=True)
+            (broken / name).write_text("".join(lines[: tick * 2 // leg]))
+        train(data, broken, resume=True)
+        assert without_clock(broken) == without_clock(whole)
+        check(broken)
+    boundary.discard_after(folder, leg)
+    train(data, broken, resume=True)  # with all lines of the future there
+    assert without_clock(broken) == without_clock(whole)
+    check(broken)
+    times = [line["time_total_s"] for line in json_lines(broken / "result.json")]
+    assert times == sorted(times)
+    assert json_lines(broken / "result.json")[-1]["iterations_since_restore"] < len(times)
+
+
+def test_a_longer_run_takes_back_that_it_was_done(tmp_path: Path) -> None:
+    longer = train({**DUEL, "ticks": 160}, tmp_path / "longer")
+    run = train(DUEL, tmp_path / "run")
+    assert without_clock(run)[-1]["done"]
+    train({**DUEL, "ticks": 160}, run, resume=True)
+    assert without_clock(run) == without_clock(longer)
+
+
+def test_run_folder_of_an_older_version_gets_results_from_its_boundary_on(tmp_path: Path) -> None:
+    run = train(DUEL, tmp_path / "run")
+    boundary.discard_after(RunFolder(run), 80)
+    for name in ("result.json", "progress.csv"):
+        (run / name).unlink()
+    train(DUEL, run, resume=True)
+    lines = json_lines(run / "result.json")
+    assert [(line["training_iteration"], line["ticks"]) for line in lines] == [(1, 80), (2, 120)]
+    assert lines[-1]["episodes_total"] == sum("cut" not in line for line in json_lines(run / "episodes.jsonl"))
+    assert lines[-1]["timesteps_total"] == 120 * 4
+
+
+def test_late_column_stands_at_the_end_and_earlier_rows_are_empty_there(tmp_path: Path) -> None:
+    run = train({**DUEL, "results": {"every": 10}}, tmp_path / "run")
+    rows = table(run / "progress.csv")
+    assert list(rows[0])[:2] == ["training_iteration", "ticks"]
+    late = [name for name in rows[0] if name.startswith("info/learner/blue/")]
+    assert list(rows[0])[-len(late) :] == late, "there is no update before tick 16"
+    assert {rows[0][name] for name in late} == {""}
+    assert "" not in {rows[-1][name] for name in late}
+    assert set(CLOCK) - {"sampler_perf"} <= set(rows[0])
+
+
+def test_sampler_perf_says_where_the_time_of_workers_goes(tmp_path: Path) -> None:
+    run = prepare(parse_config({"name": "test", **DUEL}, source="test"), ranks=1, run_dir=str(tmp_path / "run"))
+    assert lead.run_single_process(replace(run, profile=True), lambda *_: None, silent_display()) == 0
+    for line in json_lines(tmp_path / "run" / "result.json"):
+        perf = line["sampler_perf"]
+        assert set(perf) == {"mean_env_wait_ms", "mean_inference_ms", "mean_processing_ms"}
+        assert all(value > 0 for value in perf.values())
+        assert sum(perf.values()) * 40 * 4 <= 4000 * line["time_this_iter_s"] * 1.5
+
+
+def test_loggers_that_are_left_out_write_nothing(tmp_path: Path) -> None:
+    run = train({**DUEL, "loggers": []}, tmp_path / "run")
+    assert (run / "result.json").exists()
+    assert not (run / "progress.csv").exists()
+    assert not (run / "tensorboard").exists()
