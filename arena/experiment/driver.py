@@ -173,7 +173,7 @@ class Driver:
                 self.records[number].wanted = True
         for number, record in sorted(self.records.items()):
             self._results[number] = FollowedResults(
-                self.folder.run_folder(record).path / "result.json", self.plan.file.config.metric.name
+                self.folder.run_folder(record).results, self.plan.file.config.metric.name
             )
             self._results[number].look()
         self._replay()
@@ -316,9 +316,7 @@ class Driver:
                     continue
                 self._put_on_record(number, trial)
                 record = self.records[number]
-                self._results[number] = FollowedResults(
-                    self.folder.run_folder(record).path / "result.json", config.metric.name
-                )
+                self._results[number] = FollowedResults(self.folder.run_folder(record).results, config.metric.name)
                 self._take_up(number, record)
                 self._rows[number] = self._row(record)
 

@@ -59,12 +59,34 @@ def read_rows(folder: ExperimentFolder, config: ExperimentConfig) -> list[TrialR
     Raises:
         ConfigError: a file is damaged.
     """
-    rows = []
-    for record in folder.read():
-        results = FollowedResults(folder.run_folder(record).path / "result.json", config.metric.name)
-        results.look()
-        rows.append(trial_row(folder, record, results, config))
-    return rows
+    return FollowedExperiment(folder, config).look()
+
+
+class FollowedExperiment:
+    """The trials of an experiment as its files tell them; of results only what is new is read.
+
+    Args:
+        folder: of the experiment.
+        config: of it.
+    """
+
+    def __init__(self, folder: ExperimentFolder, config: ExperimentConfig) -> None:
+        self._folder, self._config = folder, config
+        self.results: dict[int, FollowedResults] = {}
+
+    def look(self) -> list[TrialRow]:
+        """The rows of all trials.
+
+        Raises:
+            ConfigError: a file is damaged.
+        """
+        rows = []
+        for record in self._folder.read():
+            path = self._folder.run_folder(record).results
+            followed = self.results.setdefault(record.number, FollowedResults(path, self._config.metric.name))
+            followed.look()
+            rows.append(trial_row(self._folder, record, followed, self._config))
+        return rows
 
 
 def write_table(folder: ExperimentFolder, names: Mapping[str, str], rows: Sequence[TrialRow]) -> None:

@@ -30,6 +30,7 @@ class FollowedResults:
         self.ticks = 0
         self.done = False  # whether the newest result is the last one of a run that has come to its end
         self.points: list[tuple[int, float]] = []  # training_iteration and value, of results with the metric
+        self.at: list[int] = []  # the tick of each of them
 
     def look(self) -> list[tuple[int, float]]:
         """Takes the results that are new; returns those that have the metric.
@@ -52,6 +53,7 @@ class FollowedResults:
             value = number_at(line, self._key)
             if value is not None:
                 fresh.append((int(line.get("training_iteration", 0)), value))
+                self.at.append(self.ticks)
         self._read = journal.position
         self.points += fresh
         return fresh
