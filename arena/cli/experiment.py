@@ -96,8 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
             only=arguments.trial,
         )
         status = driver.run()
-        wanted = {number for number, record in driver.records.items() if record.wanted}
-        rows = [row for row in read_rows(folder, file.config) if row.number in wanted]
+        rows = [row for row in read_rows(folder, file.config) if row.wanted]
     _tell_failures(folder, rows)
     if arguments.json:
         say(json.dumps(outcome_data(folder, file.config, rows)))

@@ -8,6 +8,23 @@
     outcome                      combinations ranked, with intervals and paired comparisons
     driver, process, run         starts `arena train` for each trial, follows it, and survives being killed
     display, page                the console, and the page of `arena report`
+    experiment                   experiments in Python
 
 An experiment writes configurations, starts `arena train`, and reads the folders that come of it; nothing else.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from arena.experiment.experiment import Experiment, Outcome, Trial, open_experiment, run_experiments
+
+__all__ = ["Experiment", "Outcome", "Trial", "open_experiment", "run_experiments"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("arena.experiment.experiment"), name)

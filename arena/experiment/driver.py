@@ -9,11 +9,13 @@ from __future__ import annotations
 import shutil
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Protocol
+
+import msgspec
 
 from arena.config import Config, resolved_yaml
 from arena.config.load import load_config
@@ -154,9 +156,7 @@ class Driver:
         """Puts all known trials on record, and gives those that are not over to the scheduler."""
         known = self.folder.read() if self._only is None else []
         self.folder.requeue.unlink(missing_ok=True)
-        for record in known:
-            self.records[record.number] = record
-            record.wanted = False
+        self.records = {record.number: record for record in known}
         self._ended = 1 + max((r.order for r in known if r.order is not None), default=-1)
         if self._only is not None:
             self._begin_one(self._only)
@@ -164,13 +164,12 @@ class Driver:
             self._begin_search()
         else:
             numbers = {record.first.digest: record.number for record in known}
+            self._want({numbers[trial.digest] for trial in self.plan.known if trial.digest in numbers})
             fresh = 1 + max(self.records, default=-1)
             for trial in self.plan.known:
-                number = numbers.get(trial.digest)
-                if number is None:
-                    number, fresh = fresh, fresh + 1
-                    self._put_on_record(number, trial)
-                self.records[number].wanted = True
+                if trial.digest not in numbers:
+                    self._put_on_record(fresh, trial)
+                    fresh += 1
         for number, record in sorted(self.records.items()):
             self._results[number] = FollowedResults(
                 self.folder.run_folder(record).results, self.plan.file.config.metric.name
@@ -208,7 +207,15 @@ class Driver:
                     "resumed with the same run, or started in another folder",
                     source=str(self.folder.path),
                 )
-            record.wanted = number < self.plan.number
+        self._want({*range(self.plan.number)})
+
+    def _want(self, numbers: Set[int]) -> None:
+        """Puts on record which of the known trials the experiment asks for now."""
+        for number, record in self.records.items():
+            if record.wanted != (number in numbers):
+                line = msgspec.structs.replace(record.last, time=now(), wanted=number in numbers)
+                write_state(self.folder.state_path(number), [line])
+                record.last = line
 
     def _put_on_record(self, number: int, trial: Trial) -> None:
         line = StateLine(

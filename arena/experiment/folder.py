@@ -48,6 +48,7 @@ class StateLine(msgspec.Struct, omit_defaults=True):
         hosts: on which it runs, as `a:4,b:4`.
         pid: of its process.
         order: how many trials had ended before, when this one has ended.
+        wanted: whether the experiment still asks for the trial.
         variant: the name of its variant.
         params: the values that vary, by key path.
         seed: of the run.
@@ -64,6 +65,7 @@ class StateLine(msgspec.Struct, omit_defaults=True):
     hosts: str = ""
     pid: int | None = None
     order: int | None = None
+    wanted: bool = True
     variant: str | None = None
     params: dict[str, Any] | None = None
     seed: int | None = None
@@ -80,19 +82,22 @@ class Record:
         first: its first line.
         last: its newest line.
         starts: the times at which its process was started.
-        wanted: whether the experiment still asks for it.
     """
 
     number: int
     first: StateLine
     last: StateLine
     starts: list[str] = field(default_factory=list)
-    wanted: bool = True
 
     @property
     def state(self) -> State:
         """The newest state."""
         return self.last.state
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the experiment still asks for it."""
+        return self.last.wanted
 
     @property
     def order(self) -> int | None:

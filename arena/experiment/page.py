@@ -267,7 +267,7 @@ def _parallel(rows: Sequence[TrialRow], names: Mapping[str, str], metric: str) -
     Plotly's own parallel coordinates need WebGL, which not every browser has.
     """
     columns = {name: _scaled([row.params.get(path) for row in rows]) for path, name in names.items()}
-    reached = _scaled([row.value for row in rows])
+    reached = _scaled([row.value for row in rows], most_ticks=1)
     columns[metric] = reached
     traces = []
     for place in range(_SHADES):
@@ -279,7 +279,7 @@ def _parallel(rows: Sequence[TrialRow], names: Mapping[str, str], metric: str) -
             y += [*(column.shares[number] for column in columns.values()), None]
         line = {"color": faded("#22629e", 0.15 + 0.8 * (place / (_SHADES - 1)) ** 2), "width": 1.6}
         traces.append({"type": "scatter", "mode": "lines", "x": x, "y": y, "line": line, "hoverinfo": "skip"})
-    words: Figure = {"showarrow": False, "font": {"size": 11}, "xanchor": "left", "xshift": 6}
+    words: Figure = {"showarrow": False, "font": {"size": 11}, "xanchor": "left", "xshift": 6, "yshift": 8}
     notes = [
         {**words, "x": place, "y": at, "text": text}
         for place, column in enumerate(columns.values())
@@ -303,10 +303,10 @@ class _Scaled(NamedTuple):
     ticks: list[tuple[float, str]]
 
 
-def _scaled(values: Sequence[Any]) -> _Scaled:
+def _scaled(values: Sequence[Any], *, most_ticks: int = _MOST_TICKS) -> _Scaled:
     numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
-    known = sorted({*values}) if numeric else sorted({*map(value_words, values)})
-    if numeric and len(known) > _MOST_TICKS:
+    known: list[Any] = sorted({*values}) if numeric else sorted({*map(value_words, values)})
+    if numeric and len(known) > most_ticks:
         low, high = known[0], known[-1]
         if _is_wide(values):
             shares = [math.log(value / low) / math.log(high / low) for value in values]

@@ -30,7 +30,8 @@ _PRUNERS = {
     "hyperband": "HyperbandPruner",
     "threshold": "ThresholdPruner",
 }
-_OURS = ("self", "seed")  # parameters of a sampler that no file sets
+_OURS = ("self", "seed", "independent_sampler")  # parameters of a sampler that no file sets
+_STUDY = "experiment"
 RANDOM = "random"
 
 
@@ -77,6 +78,9 @@ def read_search(held: Mapping[str, Mapping[str, Any]]) -> Search:
         for name in rest:
             raise ConfigError(f"unknown key {name!r}; known: trials", path=joined(place, name))
         return Search(kind, trials, rest)
+    for name in rest:
+        if name in _OURS:
+            raise ConfigError(f"is not allowed here: {name!r} follows from the run's seed", path=joined(place, name))
     _made("samplers", _SAMPLERS[kind], {**rest, "seed": 0}, place)
     return Search(kind, trials, rest)
 
@@ -154,12 +158,20 @@ def suggest(
     """
     from numpy.random import SeedSequence
 
-    state = int(SeedSequence([seed, number]).generate_state(1)[0])
-    sampler = _made("samplers", _SAMPLERS[search.kind], {**search.options, "seed": state}, f"search.{search.kind}")
-    optuna = _optuna()
-    study = optuna.create_study(sampler=sampler, direction="maximize" if mode == "max" else "minimize")
+    optuna, place = _optuna(), f"search.{search.kind}"
+    own, common = (int(SeedSequence([seed, of]).generate_state(1)[0]) for of in (number, 0))
+    if search.kind == "qmc":  # one sequence of points for all suggestions; before it has begun, a random point
+        options = {**search.options, "seed": common, "independent_sampler": optuna.samplers.RandomSampler(seed=own)}
+    else:
+        options = {**search.options, "seed": own}
+    sampler = _made("samplers", _SAMPLERS[search.kind], options, place)
+    direction = "maximize" if mode == "max" else "minimize"
+    study = optuna.create_study(study_name=_STUDY, sampler=sampler, direction=direction)
     distributions = {each.path: _distribution(each) for each in space}
     study.add_trials([_frozen(one, space, distributions) for one in told])
+    if search.kind == "qmc":
+        for _ in range(number - 1):  # the study counts how far the sequence is
+            study.ask(distributions)
     asked = study.ask(distributions).params
     return {each.path: _value(each, asked[each.path]) for each in space}
 
@@ -182,9 +194,13 @@ class Pruning:
         if not isinstance(options, Mapping):
             raise ConfigError(f"found {show(options)}; expected a mapping of options", path=joined("prune", kind))
         pruner = _made("pruners", _PRUNERS[kind], options, joined("prune", kind))
-        direction = "maximize" if mode == "max" else "minimize"
         optuna = _optuna()
-        self._study = optuna.create_study(direction=direction, pruner=pruner, sampler=optuna.samplers.RandomSampler(0))
+        self._study = optuna.create_study(
+            study_name=_STUDY,  # the brackets of hyperband depend on it
+            direction="maximize" if mode == "max" else "minimize",
+            pruner=pruner,
+            sampler=optuna.samplers.RandomSampler(0),
+        )
         self._asked: dict[int, Any] = {}  # by trial
 
     def report(self, trial: int, points: Sequence[tuple[int, float]]) -> bool:
@@ -235,7 +251,7 @@ def _made(module: str, name: str, options: Mapping[str, Any], place: str) -> Any
     cls = getattr(getattr(_optuna(), module), name)
     known = [option for option in inspect.signature(cls.__init__).parameters if option not in _OURS]
     for option in options:
-        if option not in known and option != "seed":
+        if option not in known and option not in _OURS:
             raise ConfigError(f"unknown option {option!r}; {nearest(option, known)}", path=joined(place, option))
     try:
         with warnings.catch_warnings():

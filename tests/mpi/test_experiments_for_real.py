@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 import yaml
 
+from arena.experiment import Experiment, Outcome, open_experiment, run_experiments
 from arena.experiment.folder import ExperimentFolder
 from arena.records.journal import JournalReader
 from arena.results.files import CLOCK_KEYS
-from run_cli import ARENA, Ended, arena, finish, left_behind, living, start, wait_for
+from run_cli import ARENA, Ended, arena, environment, finish, left_behind, living, start, wait_for
 
 pytestmark = pytest.mark.mpi
 
@@ -279,3 +280,63 @@ def test_trials_of_several_processes_end_with_their_driver(tmp_path: Path) -> No
     for stream in (process.stdout, process.stderr):
         assert stream is not None
         stream.close()
+
+
+def test_experiments_run_from_python_and_are_opened_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = {**sweep(ticks=40, every=20), "repeat": 2, "name": "lengths"}
+    data["set"]["envs.game.kwargs.length"]["grid_search"] = [3, 7]
+    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
+    with monkeypatch.context() as inside:
+        inside.chdir(tmp_path)
+        first, second = run_experiments([data, Experiment(**{**data, "name": "other", "repeat": 1})])
+        _check_outcomes(first, second)
+
+
+def _check_outcomes(first: Outcome, second: Outcome) -> None:
+    assert (first.folder, second.folder) == (Path("experiments/lengths"), Path("experiments/other"))
+    again = open_experiment(first.folder)
+    assert again.data() == first.data() and [*again.trials] == [0, 1, 2, 3]
+    means = [each.mean for each in first.combinations]
+    assert means == sorted((mean for mean in means if mean is not None), reverse=True)
+    best, length = first.best, "envs.game.kwargs.length"
+    assert best is not None and best.params == first.combinations[0].params
+    trial = first.trials[3]
+    assert (trial.state, trial.params, trial.seed) == ("terminated", {length: 7}, 4)
+    assert trial.last is not None and trial.last["ticks"] == 40 and len(trial.results) == 2
+    values = [result["episode_reward_mean"] for result in trial.results]
+    assert trial.analysis["episode_reward_mean"] == {"max": max(values), "min": min(values), "last": values[-1]}
+    assert [row[length] for row in first.rows()] == [3, 3, 7, 7]
+
+
+def test_a_search_that_is_killed_and_resumed_suggests_the_same(tmp_path: Path) -> None:
+    search = {"tpe": {"trials": 5, "n_startup_trials": 2}}
+    space = {"envs.game.kwargs.length": {"integers": [2, 30]}, "envs.game.kwargs.seconds": {"uniform": [0.001, 0.005]}}
+    data = {"run": run_of(ticks=150, every=50), "set": space, "search": search, "at_once": 1, "ranks": 1}
+    file = write(tmp_path, data)
+    assert arena(tmp_path, "experiment", file, "--run-dir", "calm").code == 0
+    killed_and_resumed(tmp_path, file, "wild", kills=2, seed=3)
+    assert arena(tmp_path, "experiment", file, "--run-dir", "wild", "--resume").code == 0
+    calm, wild = (ExperimentFolder(tmp_path / folder).read() for folder in ("calm", "wild"))
+    assert [record.params for record in calm] == [record.params for record in wild]
+    assert len(calm) == 5 and len({str(record.params) for record in calm}) == 5
+    for one, other in zip(trials_of(tmp_path / "calm").values(), trials_of(tmp_path / "wild").values(), strict=True):
+        assert left_by(one) == left_by(other)
+
+
+def test_a_trial_that_is_not_worth_its_time_is_pruned(tmp_path: Path) -> None:
+    """Rewards are actions, so a long episode earns more; a slow trial of short ones is pruned before its end."""
+    lengths = {"envs.game.kwargs.length": {"grid_search": [25, 24, 2]}}
+    data = {
+        "run": {**run_of(ticks=6000, every=50, seconds=0.001)},
+        "set": {**lengths},
+        "prune": {"median": {"n_startup_trials": 2, "n_warmup_steps": 1}},
+        "metric": "episode_reward_mean",
+        "at_once": 1,
+        "ranks": 1,
+    }
+    ended = arena(tmp_path, "experiment", write(tmp_path, data), "--run-dir", "e", "--json")
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["states"] == {"terminated": 2, "pruned": 1}
+    assert json.loads(ended.out)["trials"][2]["ticks"] < 6000
+    again = arena(tmp_path, "experiment", "sweep.yaml", "--run-dir", "e", "--resume", "--json")
+    assert json.loads(again.out) == json.loads(ended.out), "it is not taken up again"
