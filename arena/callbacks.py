@@ -15,19 +15,27 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from arena.errors import CallbackFailed, ConfigError, close_name, located, nearest
+from arena.game.metrics import NAME_RULE, is_metric_name
 from arena.plan.plan import CallbackPlan
+from arena.records.formats import MeasureLine
 from arena.registry import load_object, logger_target, where_raised
 
 __all__ = ["Callback", "StartedRun"]
 
 _log = logging.getLogger(__name__)
+_EPISODE = ("tick", "match", "lane", "episode")
+Place = Callable[[], Mapping[str, int]]
+"""The fields of a line of `measures.jsonl` that say of what it is."""
 
 
 class StartedRun(NamedTuple):
@@ -53,6 +61,7 @@ class Callback:
     """
 
     _wants_end = False
+    _measured: tuple[dict[str, float], ...] = ()
 
     def on_start(self, run: StartedRun) -> None:
         """Called when all roles are ready, before the first tick."""
@@ -82,6 +91,24 @@ class Callback:
 
     def on_end(self) -> None:
         """Called when the run has ended without a failure, at its last tick or before."""
+
+    def measure(self, **values: float) -> None:
+        """Measures numbers for `custom_metrics` of the results; those that are not finite are left out.
+
+        Within `on_episode` they belong to that episode, and are averaged like its reward; within `on_update`,
+        `on_checkpoint` and `on_round` to the iteration, whose values alone are averaged.
+
+        Raises:
+            ValueError: a name is not made of letters, digits and `_`, the first a letter.
+            TypeError: a value is no number.
+        """
+        for name, value in values.items():
+            if not is_metric_name(name):
+                raise ValueError(f"a metric cannot be named {name!r}: {NAME_RULE}")
+            if not isinstance(value, (int, float, np.integer, np.floating)):
+                raise TypeError(f"the metric {name!r} is a {type(value).__name__}; it has to be a number")
+        numbers = {name: float(value) for name, value in values.items()}
+        self._measured = (*self._measured, {name: value for name, value in numbers.items() if math.isfinite(value)})
 
     def stop(self) -> None:
         """Ends the run early, as a signal does: everything is saved, and `--resume` can continue it.
@@ -191,6 +218,7 @@ class Callbacks:
 
     Attributes:
         warn: shows a line about a logger that has raised.
+        measured: what callbacks have measured and the recorder has not taken yet.
         needs_episodes: whether a callback has `on_episode`; if not, lines of episodes need not be built for it.
         needs_updates: likewise `on_update`.
 
@@ -207,6 +235,7 @@ class Callbacks:
     ) -> None:
         self._stop = stop
         self.warn: Callable[[str], None] = _log.warning
+        self.measured: list[MeasureLine] = []
         self._started = self._ended = False
         listeners = [
             *(
@@ -233,11 +262,11 @@ class Callbacks:
 
     def episode(self, line: Mapping[str, Any]) -> None:
         """Calls `on_episode`: an episode is recorded."""
-        self._call("on_episode", line)
+        self._call("on_episode", line, place=lambda: {name: line[name] for name in _EPISODE})
 
     def update(self, line: Mapping[str, Any]) -> None:
         """Calls `on_update`: an update is recorded."""
-        self._call("on_update", line)
+        self._call("on_update", line, place=lambda: {"tick": line["ticks"]})
 
     def result(self, result: Mapping[str, Any]) -> None:
         """Calls `on_result`: a result is recorded."""
@@ -245,11 +274,11 @@ class Callbacks:
 
     def checkpoint(self, tick: int, checkpoints: Mapping[str, Path]) -> None:
         """Calls `on_checkpoint`: a boundary is on the disk."""
-        self._call("on_checkpoint", tick, checkpoints)
+        self._call("on_checkpoint", tick, checkpoints, place=lambda: {"tick": tick})
 
-    def round(self, number: int) -> None:
-        """Calls `on_round`: a round is over."""
-        self._call("on_round", number)
+    def round(self, number: int, tick: int) -> None:
+        """Calls `on_round`: a round is over, at this tick."""
+        self._call("on_round", number, place=lambda: {"tick": tick})
 
     def end(self) -> None:
         """Calls `on_end`, once: after the death of a process a run may end a second time."""
@@ -257,7 +286,8 @@ class Callbacks:
             self._ended = True
             self._call("on_end")
 
-    def _call(self, method: str, *arguments: Any) -> None:
+    def _call(self, method: str, *arguments: Any, place: Place | None = None) -> None:
+        """Calls a method of all listeners; `place` says where what they measure belongs, None if they may not."""
         for listener in [*self._listeners[method]]:
             try:
                 getattr(listener.object, method)(*arguments)
@@ -266,8 +296,21 @@ class Callbacks:
                 if not listener.may_fail:
                     raise CallbackFailed(listener.name, trace) from error
                 self._drop(listener, method, error, trace)
+            self._take_measured(listener, method, place)
             if getattr(listener.object, "_wants_end", False):
                 self._stop(listener.name)
+
+    def _take_measured(self, listener: _Listener, method: str, place: Place | None) -> None:
+        measured = getattr(listener.object, "_measured", ())
+        if not measured:
+            return
+        listener.object._measured = ()
+        if place is None:
+            words = "measure() belongs into on_episode, on_update, on_checkpoint or on_round"
+            raise CallbackFailed(listener.name, f"{words}; {method} has called it")
+        merged = {name: value for values in measured for name, value in values.items()}
+        if merged:
+            self.measured.append(MeasureLine(**place(), metrics=merged))
 
     def _drop(self, listener: _Listener, method: str, error: BaseException, trace: str) -> None:
         """Calls a logger no more: the run does not depend on it."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from arena.config.check_league import check_rounds, check_winners
 from arena.config.decode import NAME_RULE, is_name, is_snapshot_name, show
-from arena.config.independent import check_independent
+from arena.config.independent import check_independent, expanded
 from arena.config.matches import (
     GauntletConfig,
     Generator,
@@ -21,7 +21,8 @@ from arena.config.matches import (
     generator_of,
 )
 from arena.config.members import check_drawn
-from arena.errors import ConfigError, nearest
+from arena.config.result_keys import check_key
+from arena.errors import ConfigError, located, nearest
 from arena.plan.plan import MOST_ROLES
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def check(config: Config) -> None:
     if config.evaluation is not None:
         _check_evaluation(config, config.evaluation)
     check_independent(config)
+    _check_stop(config)
 
 
 def _check_results(config: Config) -> None:
@@ -74,6 +76,12 @@ def _check_results(config: Config) -> None:
             f"{_nearest_divisor(every, checkpoint)}",
             path="results.every",
         )
+
+
+def _check_stop(config: Config) -> None:
+    for rule in config.stop_rules:
+        with located(path=f"stop.{rule.key}"):
+            check_key(rule.key, expanded(config).policies, evaluates=config.evaluation is not None)
 
 
 def _nearest_divisor(wanted: int, number: int) -> int:

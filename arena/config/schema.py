@@ -15,7 +15,8 @@ from arena.config.fields import Color, Count, Natural, Seconds, Text
 from arena.config.league import LeagueConfig
 from arena.config.matches import GeneratorEntry, MatchConfig, SeatEntry, generator_of
 from arena.config.members import may_be_frozen
-from arena.plan.plan import ONLY_ACT, OutcomeRule
+from arena.config.result_keys import stop_rules
+from arena.plan.plan import ONLY_ACT, OutcomeRule, StopRule
 
 WrapperEntry = str | dict[str, Any]
 
@@ -105,6 +106,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ranks: Literal["auto", "one_per_role"] | Count = "auto"  # processes that `arena train` starts; auto: one per core
     checkpoint_every: Count = 10_000  # ticks from one boundary to the next: everything is saved, and can go on from it
     results: ResultsConfig = ResultsConfig()  # lines of numbers in result.json, one per iteration
+    stop: dict[str, Any] = {}  # ends the run when a result meets any of them: key of a result to a number, or at_most
     evaluation: EvaluationConfig | None = None  # while they learn; null: none
     callbacks: tuple[Text | CallbackConfig, ...] = ()  # classes that are told what happens; or "package.module:Class"
     loggers: tuple[Text | CallbackConfig, ...] = ("csv", "tensorboard")  # where results go beside result.json
@@ -126,10 +128,17 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             for entry in self.matches
         )
 
+    @property
+    def stop_rules(self) -> tuple[StopRule, ...]:
+        """The rules of `stop`."""
+        return stop_rules(self.stop)
+
     def games_alone(self) -> Config:
         """The same games and policies, without what only a training run has: its listeners and evaluations."""
         kept = tuple(entry for entry in self.loggers if entry == "tensorboard")
-        return msgspec.structs.replace(self, callbacks=(), loggers=kept, evaluation=None, results=ResultsConfig())
+        return msgspec.structs.replace(
+            self, callbacks=(), loggers=kept, evaluation=None, results=ResultsConfig(), stop={}
+        )
 
     def entries(self) -> tuple[tuple[str, MatchConfig], ...]:
         """Every match description of the first round, generators written out, with its place in the configuration."""

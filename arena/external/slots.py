@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from arena.errors import ConfigError
 from arena.external.interface import Answers, Code, ExternalError
 from arena.game.api import Frame, Info, Interface, Outside, Step
+from arena.game.metrics import stated_metrics
 from arena.game.spaces import check_choices, empty_batch, flatten, is_finite, keeps_values, leaves_of
 from arena.plan.plan import TickRules
 
@@ -68,6 +69,7 @@ class Game:
         returns: float64 [E].
         asked: whether an entity has asked in a tick; set when the game is over.
         outcomes: by entity, the outcome that the game has stated.
+        metrics: by entity, the metrics that it has stated at its end.
         terminated: whether any entity has ended by the game's rules.
         truncated: whether any entity has ended from outside.
         lost: why the game has ended without its own word; empty if it has not.
@@ -81,6 +83,7 @@ class Game:
     returns: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0, np.float64))
     asked: bool = False
     outcomes: dict[int, str] = field(default_factory=dict)
+    metrics: dict[int, dict[str, float]] = field(default_factory=dict)
     terminated: bool = False
     truncated: bool = False
     lost: str = ""
@@ -751,6 +754,9 @@ class Slots:
             outcome = info.get("outcome")
             if isinstance(outcome, str):
                 game.outcomes[entity] = outcome
+            metrics = stated_metrics(info)
+            if metrics is not None:
+                game.metrics[entity] = metrics
         if void or not game.training:
             self._make_void(slot, entity)
         self._plays[slot, entity] = False

@@ -34,7 +34,7 @@ from arena.run.evaluation import record_evaluation
 from arena.run.leg import Leg
 from arena.run.prepare import abandon, begin
 from arena.run.process_state import ProcessState
-from arena.run.results import opened, write_boundary
+from arena.run.results import opened, stop_words, write_boundary
 from arena.run.resume import forget
 from arena.run.run import Run, Stage
 from arena.terminal.display import silent_display
@@ -146,6 +146,9 @@ def _conclude(
     """Shows the result; returns the exit status."""
     _end_callbacks(memory)
     present(run, result.scoreboard)
+    if memory.results is not None and result.stopped_at is None:
+        for line in stop_words(run, memory.results):
+            output.say(line)
     if result.stopped_at is None:
         run.folder.requeue.unlink(missing_ok=True)
         return 0

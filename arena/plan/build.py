@@ -70,6 +70,7 @@ def make_plan(config: Config, *, ranks: int | None = None, number: int = 0) -> P
         evaluate_every=None if config.evaluation is None else config.evaluation.every,
         callbacks=_listeners(config.callbacks),
         loggers=_listeners(config.loggers),
+        stop=config.stop_rules,
         results=ResultsPlan(config.results.every or config.checkpoint_every, config.results.smoothing),
         round=number,
         rounds=config.rounds,

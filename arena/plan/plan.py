@@ -140,6 +140,38 @@ class CallbackPlan:
 
 
 @dataclass(frozen=True)
+class StopRule:
+    """A bound of a number of the results: the run ends when a result meets it.
+
+    Args:
+        key: a path through a result, with `/`.
+        bound: the number.
+        at_least: whether values from the bound on meet it; else values up to the bound.
+    """
+
+    key: str
+    bound: float
+    at_least: bool = True
+
+    @property
+    def words(self) -> str:
+        """The rule, as `ticks >= 500`."""
+        return f"{self.key} {self._sign} {self.bound:.15g}"
+
+    def met_words(self, value: float) -> str:
+        """That a value meets the rule, as `ticks 512 >= 500`."""
+        return f"{self.key} {value:.6g} {self._sign} {self.bound:.15g}"
+
+    @property
+    def _sign(self) -> str:
+        return ">=" if self.at_least else "<="
+
+    def is_met(self, value: float) -> bool:
+        """Whether a value meets the rule; NaN never does."""
+        return value >= self.bound if self.at_least else value <= self.bound
+
+
+@dataclass(frozen=True)
 class ResultsPlan:
     """When a result is made, in ticks, and the least number of episodes of which its means are."""
 
@@ -168,6 +200,7 @@ class Plan:
     evaluate_every: int | None = None  # ticks
     callbacks: tuple[CallbackPlan, ...] = ()
     loggers: tuple[CallbackPlan, ...] = ()
+    stop: tuple[StopRule, ...] = ()
     results: ResultsPlan = field(default_factory=ResultsPlan)
     round: int = 0
     rounds: int = 1
@@ -185,8 +218,11 @@ class Plan:
 
     @property
     def staged(self) -> bool:
-        """Whether the run is played in several parts over the same processes: rounds, or evaluations between legs."""
-        return self.rounds > 1 or self.evaluate_every is not None
+        """Whether the run is played in several parts over the same processes: rounds, or evaluations between legs.
+
+        A run with stop rules is asked between two parts whether there is another one.
+        """
+        return self.rounds > 1 or self.evaluate_every is not None or bool(self.stop)
 
     def acts(self, policy: PolicyPlan) -> bool:
         """Whether a policy plays without learning, always, when it is evaluated, or as a snapshot."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from arena.records.formats import EpisodeLine, SeatLine
-from arena.records.metrics import EpisodeRecord, EpisodeRow, SeatRecord
+from arena.records.metrics import EpisodeRecord, EpisodeRow, SeatRecord, SeatRow
 from arena.records.outcome import Ending
 
 
@@ -34,13 +34,17 @@ def unsettled(rows: Iterable[EpisodeRow]) -> Iterator[Ending]:
 
 def without_winner(row: EpisodeRow) -> EpisodeRow:
     """The same episode without outcomes."""
-    seats = tuple((policy, entities, gain, None, idle) for policy, entities, gain, _, idle in row[9])
+    seats = tuple((*seat[:3], None, *seat[4:]) for seat in row[9])
     return (*row[:9], seats, *row[10:])
 
 
 def episode_line(row: EpisodeRow) -> EpisodeLine:
     """The line of `episodes.jsonl` for an episode."""
-    return EpisodeLine(*row[:9], tuple(SeatLine(*seat) for seat in row[9]), *row[10:])
+    return EpisodeLine(*row[:9], tuple(_seat_line(seat) for seat in row[9]), *row[10:])
+
+
+def _seat_line(seat: SeatRow) -> SeatLine:
+    return SeatLine(*seat[:5]) if seat[5] is None else SeatLine(*seat[:5], dict(seat[5]))
 
 
 def episode_of(line: EpisodeLine) -> EpisodeRecord:
@@ -52,6 +56,7 @@ def episode_of(line: EpisodeLine) -> EpisodeRecord:
             return_=math.nan if seat.return_ is None else seat.return_,
             outcome=seat.outcome,
             idle_ticks=seat.idle_ticks,
+            metrics=seat.metrics if isinstance(seat.metrics, dict) else None,
         )
         for seat in line.seats
     )

@@ -60,7 +60,7 @@ def results_of(episodes: Sequence[EpisodeRow]) -> dict[str, Results]:
     if not any(map(_seats, episodes)):
         return {}
     lengths, all_seats, places, settled = (list(map(read, episodes)) for read in (_length, _seats, place_of, _settled))
-    policies, entities, returns, outcomes, _ = zip(*chain.from_iterable(all_seats), strict=True)
+    policies, entities, returns, outcomes, *_ = zip(*chain.from_iterable(all_seats), strict=True)
     count = len(all_seats[0])
     if policies != policies[:count] * len(episodes) or entities != entities[:count] * len(episodes):
         return _joined(map(results_of, in_parts(episodes)))

@@ -5,6 +5,7 @@ runs/<name>/
 ├── profile.json                    where the time went, with `--profile`
 ├── episodes.jsonl  metrics.jsonl   the root's recorder
 ├── result.json  progress.csv       the root: a line of numbers per iteration; the same as a table
+├── measures.jsonl                  the root: what callbacks have measured, if anything
 ├── evaluations.jsonl  evaluations/ the root: how the policies did when they were evaluated, and the games
 ├── tournament.json                the root, of a tournament: how it is played
 ├── rounds.jsonl  snapshots/        the root, of a league: its rounds, and who the policies were at the end of some
@@ -52,6 +53,7 @@ class RunFolder:
         games: counts of external games, a line per match and interval; likewise.
         faults: a line per fault that the run has survived; missing without one.
         results: a line per iteration, the numbers of the run under published names.
+        measures: what callbacks have measured; missing if nothing.
         progress: the same as a table; written by the logger `csv`.
         evaluations: a line per evaluation and policy.
         tournament: the rules of a tournament, read when it is resumed.
@@ -79,6 +81,7 @@ class RunFolder:
         self.games = path / "games.jsonl"
         self.faults = path / "faults.jsonl"
         self.results = path / "result.json"
+        self.measures = path / "measures.jsonl"
         self.progress = path / "progress.csv"
         self.evaluations = path / "evaluations.jsonl"
         self.tournament = path / "tournament.json"

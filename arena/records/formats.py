@@ -2,6 +2,7 @@
 
     episodes.jsonl     EpisodeLine       a line per finished episode
     metrics.jsonl      UpdateRecord      a line per update of a policy: `update_line`, `update_of`
+    measures.jsonl     MeasureLine       a line per episode or update of which a callback has measured something
     evaluations.jsonl  EvaluationLine    a line per evaluation and policy
     rounds.jsonl       RoundLine         a line per round of a league: `round_of`
     external.json      ExternalPlace     where the external games of each match connect
@@ -80,13 +81,14 @@ def read_document(path: Path, kind: type[S]) -> S:
 
 # `gc=False`: lines come in hundreds of thousands and hold no cycles; Python need not look for garbage among them.
 class SeatLine(msgspec.Struct, frozen=True, gc=False):
-    """How one seat fared in an episode; a return that was not finite is null."""
+    """How one seat fared in an episode; a return that was not finite is null, `metrics` only where there are some."""
 
     policy: str
     entities: tuple[int | str, ...]
     return_: float | None = msgspec.field(name="return")
     outcome: Outcome | None
     idle_ticks: int = 0
+    metrics: dict[str, float] | msgspec.UnsetType = msgspec.UNSET
 
 
 class EpisodeLine(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -141,6 +143,19 @@ def update_of(line: Mapping[str, Any]) -> UpdateRecord:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+# ----------------------------------------------------------------------------------------------------- measures.jsonl
+
+
+class MeasureLine(msgspec.Struct, frozen=True, kw_only=True):
+    """What a callback has measured: of an episode, or, without `match`, in the iteration that has the tick."""
+
+    tick: _Ticks
+    match: _Count | msgspec.UnsetType = msgspec.UNSET
+    lane: _Count | msgspec.UnsetType = msgspec.UNSET
+    episode: _Ticks | msgspec.UnsetType = msgspec.UNSET
+    metrics: dict[str, float]
 
 
 # -------------------------------------------------------------------------------------------------- evaluations.jsonl

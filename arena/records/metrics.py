@@ -27,6 +27,7 @@ class SeatRecord(NamedTuple):
         return_: the mean over these entities of their sum of rewards, not discounted ("return" in the file).
         outcome: `win`, `loss`, `draw`, or None where the game has no winner.
         idle_ticks: ticks in which the arena played the no-op because the worker had left or was waiting.
+        metrics: what the game has reported of these entities, the mean of each; None: nothing.
     """
 
     policy: str
@@ -34,6 +35,7 @@ class SeatRecord(NamedTuple):
     return_: float
     outcome: Outcome | None = None
     idle_ticks: int = 0
+    metrics: Mapping[str, float] | None = None
 
 
 class EpisodeRecord(NamedTuple):
@@ -72,7 +74,7 @@ class EpisodeRecord(NamedTuple):
     lost: bool = False
 
 
-SeatRow = tuple[str, tuple[int | str, ...], float, Outcome | None, int]
+SeatRow = tuple[str, tuple[int | str, ...], float, Outcome | None, int, Mapping[str, float] | None]
 """A `SeatRecord`, or the plain tuple of its items."""
 
 EpisodeRow = tuple[int, int, str, int, int, int, int, bool, bool, tuple[SeatRow, ...], bool, bool, str | None, bool]

@@ -90,13 +90,14 @@ class Recorder:
         self._resumed_at = resumed_at
         self._tell_episode = callbacks.episode if callbacks is not None and callbacks.needs_episodes else None
         self._tell_update = callbacks.update if callbacks is not None and callbacks.needs_updates else None
-        self._results = results
+        self._callbacks, self._results = callbacks, results
         self._has_scalars = scalars
         self._clock, self._now = clock, now
         self._episodes = Journal(folder.episodes)
         self._order = InOrder(ticks)
         self.winners = Winners()
         self._metrics = Journal(folder.metrics)
+        self._measures: Journal | None = None  # opened when something is measured
         self._scalar_files: dict[str, ScalarFile] = {}
         self._played: dict[str, _Means] = {}  # of finished episodes, by policy
         self._learned: dict[str, _Means] = {}  # of updates
@@ -148,6 +149,7 @@ class Recorder:
         if self._tell_episode is not None:
             for line in lines:
                 self._tell_episode(as_read(line))
+            self.take_measured()
         if self._results is not None:
             self._results.episodes(match, tick, rows, last=last)
         return brought_by
@@ -165,8 +167,19 @@ class Recorder:
         self.poll()
         if self._tell_update is not None:
             self._tell_update(as_read(line))
+            self.take_measured()
         if self._results is not None:
             self._results.update(record)
+
+    def take_measured(self) -> None:
+        """Records what callbacks have measured."""
+        if self._callbacks is None or not self._callbacks.measured:
+            return
+        measured, self._callbacks.measured = self._callbacks.measured, []
+        self._measures = self._measures or Journal(self._folder.measures)
+        self._measures.extend(measured)
+        if self._results is not None:
+            self._results.measured(measured)
 
     def draw_reported(self, line: GamesLine, env: str) -> None:
         """Draws what simulators of an environment have reported: `tensorboard/<environment>/`."""
@@ -188,6 +201,8 @@ class Recorder:
         self._flushed = self._clock()
         self._episodes.flush()
         self._metrics.flush()
+        if self._measures is not None:
+            self._measures.flush()
         if self._results is not None:
             self._results.flush()
         self._write_scalars()
@@ -211,6 +226,7 @@ class Recorder:
                 for close in (
                     self._episodes.close,
                     self._metrics.close,
+                    *(() if self._measures is None else (self._measures.close,)),
                     *(f.close for f in self._scalar_files.values()),
                 ):
                     stack.callback(close)

@@ -37,7 +37,7 @@ def evaluation_of(folder: RunFolder, tick: int, policies: Collection[str]) -> di
         "episodes_this_iter": figures.count,
         **figures.returns(policies),
         "policies": {line.policy: _numbers(line) for line in lines},
-        "custom_metrics": {},
+        "custom_metrics": figures.metrics(),
         "custom": {},
     }
 

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from arena.records.episode_stats import results_of
-from arena.records.metrics import EpisodeRow, column
+from arena.records.metrics import EpisodeRecord, EpisodeRow, column
 from arena.records.outcome import Winners
 from arena.records.scoreboard import Kind
 
 NAN = math.nan
 
+Metrics = Mapping[str, float]
+Place = tuple[int, int, int, int]
+"""Of an episode: its tick, match, lane, and number."""
+
 _env, _match, _length, _seats = column("env"), column("match"), column("length"), column("seats")
+place_of: Callable[[EpisodeRow], Place] = itemgetter(
+    *(EpisodeRecord._fields.index(name) for name in ("tick", "match", "lane", "episode"))
+)
 
 
 class Figures:
@@ -31,16 +39,26 @@ class Figures:
         self._lengths: list[int] = []
         self._returns: dict[str, list[float]] = {}  # per policy one for each seat and episode
         self._won: dict[str, dict[Kind, list[float]]] = {}  # per policy the share of each decided game
+        self._metrics: dict[str, list[float]] = {}
 
-    def add(self, episodes: Collection[EpisodeRow]) -> None:
-        """Adds episodes, in any order."""
+    def add(self, episodes: Collection[EpisodeRow], measured: Mapping[Place, Sequence[Metrics]] | None = None) -> None:
+        """Adds episodes, in any order.
+
+        Args:
+            episodes: none of them cut.
+            measured: what callbacks have measured, by the place of the episode.
+        """
         self.count += len(episodes)
         by_match: dict[tuple[str, int], list[EpisodeRow]] = {}
         for episode in episodes:
             by_match.setdefault((_env(episode), _match(episode)), []).append(episode)
             self._lengths.append(_length(episode))
             reward, seats = 0.0, 0
-            for policy, entities, value, *_ in _seats(episode):
+            for metrics in (measured or {}).get(place_of(episode), ()):
+                self.measure(metrics)
+            for policy, entities, value, _, _, stated in _seats(episode):
+                if stated is not None:
+                    self.measure(stated)
                 if math.isfinite(value):
                     reward += value * len(entities)
                     seats += 1
@@ -52,6 +70,21 @@ class Figures:
                 won = self._won.setdefault(policy, {})
                 for share, settled in zip(brought.won, brought.settled, strict=True):
                     won.setdefault(Kind(brought.env, settled), []).append(share)
+
+    def measure(self, metrics: Metrics) -> None:
+        """Adds values of metrics."""
+        for name, value in metrics.items():
+            self._metrics.setdefault(name, []).append(value)
+
+    def metrics(self, known: Iterable[str] = ()) -> dict[str, float]:
+        """`<name>_mean`, `_min` and `_max` of each metric; of those that are `known` even without a value."""
+        names = sorted({*known, *self._metrics})
+        return {key: value for name in names for key, value in spread(name, self._metrics.get(name, ())).items()}
+
+    @property
+    def measured(self) -> frozenset[str]:
+        """The names of the metrics that have values."""
+        return frozenset(self._metrics)
 
     def rewards(self) -> dict[str, Any]:
         """`episode_reward_mean`, `_min`, `_max` and `episode_len_mean`; NaN without an episode."""
@@ -104,6 +137,6 @@ def mean(values: Sequence[float]) -> float:
         return math.inf if max(values) > -min(values) else -math.inf
 
 
-def spreads(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """The spread of each of several kinds of numbers, by their names."""
-    return {key: number for name, own in sorted(values.items()) for key, number in spread(name, own).items()}
+def metric_names(metrics: Iterable[str]) -> frozenset[str]:
+    """The names of the metrics in `custom_metrics` of a result."""
+    return frozenset(key.removesuffix("_mean") for key in metrics if key.endswith("_mean"))

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from arena.records.episode import unsettled
 from arena.records.metrics import EpisodeRow, UpdateRecord, column
 from arena.records.outcome import Winners
-from arena.results.figures import Figures
+from arena.results.figures import Figures, Metrics, Place, place_of
 
 _tick, _cut = column("tick"), column("cut")
 
@@ -57,13 +57,22 @@ class Iterations:
         smoothing: the least number of episodes of which a mean is.
         policies: the names of the policies that have keys in a result.
         totals: up to the newest result on record.
+        metric_names: of the metrics that earlier results have.
 
     Attributes:
         totals: up to the newest result that was taken.
         steps_at: the steps of all matches up to a tick, earlier rounds included; set when a round begins.
     """
 
-    def __init__(self, *, every: int, smoothing: int, policies: Collection[str], totals: Totals) -> None:
+    def __init__(
+        self,
+        *,
+        every: int,
+        smoothing: int,
+        policies: Collection[str],
+        totals: Totals,
+        metric_names: Collection[str] = (),
+    ) -> None:
         self.totals = totals
         self.steps_at: Callable[[int], Steps] = lambda _: Steps()
         self._every, self._smoothing, self._policies = every, smoothing, tuple(policies)
@@ -77,6 +86,9 @@ class Iterations:
         self._reached: dict[int, int] = {}
         self._ended: set[int] = set()
         self._until = 0  # the planned end of the leg
+        self._metric_names = set(metric_names)
+        self._of_episodes: dict[Place, list[Metrics]] = {}  # what was measured, of episodes that may count yet
+        self._of_ticks: list[tuple[int, Metrics]] = []  # likewise of iterations
 
     def begin_leg(self, reached: Mapping[int, int], until: int, learners: Collection[str]) -> None:
         """Takes the matches of a leg.
@@ -129,6 +141,14 @@ class Iterations:
         else:
             self._later_updates.setdefault(record.policy, deque()).append(record)
 
+    def measured(self, tick: int, metrics: Metrics) -> None:
+        """Takes what was measured in the iteration that has a tick."""
+        self._of_ticks.append((tick, metrics))
+
+    def measured_of(self, place: Place, metrics: Metrics) -> None:
+        """Takes what was measured of an episode, before the episode."""
+        self._of_episodes.setdefault(place, []).append(metrics)
+
     def leave(self, policy: str) -> None:
         """A policy logs nothing any more in this leg."""
         self._learners -= {policy}
@@ -169,6 +189,7 @@ class Iterations:
         steps, before = self._steps(tick), self.totals
         self.totals = Totals(tick, before.iteration + 1, steps.games, steps.agents, before.episodes + self._new.count)
         smoothed, new = self._smoothed(), self._new.count
+        custom = self._custom_metrics(tick, smoothed)
         found = {
             "training_iteration": self.totals.iteration,
             "ticks": tick,
@@ -180,7 +201,7 @@ class Iterations:
             **smoothed.rewards(),
             **smoothed.returns(self._policies),
             "policy_win_rate": smoothed.win_rates(self._policies, self._winners),
-            "custom_metrics": {},
+            "custom_metrics": custom,
             "info": self._learned(),
         }
         self._new = Figures()
@@ -199,14 +220,26 @@ class Iterations:
         self._winners.see(unsettled(episodes))
         whole = [episode for episode in episodes if not _cut(episode)]
         self._recent.extend(whole)
-        self._new.add(whole)
+        self._new.add(whole, self._of_episodes)
 
     def _smoothed(self) -> Figures:
         if self._new.count >= self._smoothing:
             return self._new
         found = Figures()
-        found.add(self._recent)
+        found.add(self._recent, self._of_episodes)
         return found
+
+    def _custom_metrics(self, tick: int, smoothed: Figures) -> dict[str, float]:
+        """The metrics of smoothed episodes and, unsmoothed, of this iteration."""
+        for measured_at, metrics in self._of_ticks:
+            if measured_at <= tick:
+                smoothed.measure(metrics)
+        self._of_ticks = [later for later in self._of_ticks if later[0] > tick]
+        self._metric_names |= smoothed.measured
+        if self._of_episodes:
+            kept = {*map(place_of, self._recent), *map(place_of, self._later)}
+            self._of_episodes = {place: own for place, own in self._of_episodes.items() if place in kept}
+        return smoothed.metrics(self._metric_names)
 
     def _learned(self) -> dict[str, Any]:
         newest = {name: self._newest[name] for name in self._policies if name in self._newest}

@@ -17,12 +17,14 @@ from arena.diagnostics.profile import Activity, RoleProfile
 from arena.plan.plan import ONLY_ACT, Plan
 from arena.records.episode import episode_of
 from arena.records.folder import RunFolder
-from arena.records.formats import EpisodeLine, update_of
+from arena.records.formats import EpisodeLine, MeasureLine, update_of
 from arena.records.journal import Journal, JournalReader, as_read
 from arena.records.metrics import EpisodeRow, UpdateRecord
 from arena.results import files
 from arena.results.evaluations import evaluation_of
+from arena.results.figures import metric_names
 from arena.results.iterations import Iterations, Steps, Totals
+from arena.results.stop_rules import Met, first_met
 
 Listener = Callable[[Mapping[str, Any]], None]
 _PART = 1000  # episodes that are taken at once
@@ -41,6 +43,7 @@ class RunResults:
         now: wall time in seconds.
 
     Attributes:
+        met: the first result that meets a stop rule; None if there is none.
         perf: `sampler_perf` of the leg that has ended; empty if it was not measured.
     """
 
@@ -69,6 +72,10 @@ class RunResults:
         self._seconds_before = 0.0 if last is None else last["time_total_s"]
         self._first = self._iterations.totals
         self._newest = last
+        self.met: Met | None = None
+        self._silent = {rule.key for rule in plan.stop}
+        for result in files.read_results(folder.path) if plan.stop else ():
+            self._hold_against_rules(result)
 
     def _from_records(self, tick: int, last: Mapping[str, Any] | None, steps_at: Callable[[int], Steps]) -> Iterations:
         """What results on record have covered, and what was recorded since then, up to a boundary."""
@@ -83,7 +90,11 @@ class RunResults:
             smoothing=self._plan.results.smoothing,
             policies=self._policies,
             totals=Totals(covered, iteration, *steps),
+            metric_names=() if last is None else metric_names(last["custom_metrics"]),
         )
+        for line in JournalReader(self._folder.measures).lines(MeasureLine, missing_ok=True):
+            if line.tick <= tick:
+                _take_measured(found, line, covered)
         lines = JournalReader(self._folder.episodes).lines(EpisodeLine, missing_ok=True)
         rows = (episode_of(line) for line in lines if line.tick <= tick)
         count = 0
@@ -132,6 +143,11 @@ class RunResults:
         self._iterations.update(record)
         self._write_known()
 
+    def measured(self, lines: Sequence[MeasureLine]) -> None:
+        """Takes what callbacks have measured, before the episodes and updates of which it is."""
+        for line in lines:
+            _take_measured(self._iterations, line, self._iterations.totals.tick)
+
     def leave(self, policy: str) -> None:
         """All workers of a policy have left the leg."""
         self._iterations.leave(policy)
@@ -158,19 +174,38 @@ class RunResults:
         """
         self.leg_over(tick)
         totals = self._iterations.totals
-        if tick > totals.tick and (tick % self._every == 0 or ends or stopped):
+        due = tick % self._every == 0 or ends or stopped or self.met is not None
+        if tick > totals.tick and due:
             found = self._iterations.take(tick)
             evaluation = evaluation_of(self._folder, tick, self._policies) if self._plan.evaluate_every else None
             perf, self.perf = self.perf, {}
-            self._write(found, evaluation=evaluation, perf=perf, done=ends)
-        elif ends and self._newest is not None and not self._newest["done"]:
+            self._write(found, evaluation=evaluation, perf=perf, over=ends, ends_leg=True)
+        elif (ends or self.met is not None) and self._newest is not None and not self._newest["done"]:
             self._mark_done()
 
     def _mark_done(self) -> None:
         """The run had ended with its last result, which a resumed run has taken back."""
         self.close()
         lines = list(JournalReader(self._folder.results))
-        files.write_all(self._folder.results, [*lines[:-1], {**lines[-1], "done": True}])
+        over = {"done": True, "stopped_by": None if self.met is None else self.met.rule.words}
+        files.write_all(self._folder.results, [*lines[:-1], {**lines[-1], **over}])
+
+    @property
+    def silent_rules(self) -> list[str]:
+        """The keys of stop rules that no result has had."""
+        return sorted(self._silent)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the numbers of the newest result, without those of the clock."""
+        known = {} if self._newest is None else files.numbers(self._newest)
+        return sorted(name for name in known if name.partition("/")[0] not in files.CLOCK_KEYS)
+
+    def _hold_against_rules(self, result: Mapping[str, Any]) -> None:
+        if self._silent:
+            self._silent -= files.numbers(result).keys()
+        if self.met is None:
+            self.met = first_met(self._plan.stop, result)
 
     def _write(
         self,
@@ -178,17 +213,22 @@ class RunResults:
         *,
         evaluation: dict[str, Any] | None = None,
         perf: dict[str, float] | None = None,
-        done: bool = False,
+        over: bool = False,
+        ends_leg: bool = False,
     ) -> None:
+        clock = self._clock_keys(found)
         result = {
             **found,
             **({} if evaluation is None else {"evaluation": evaluation}),
             "sampler_perf": perf or {},
             "off_policy_estimator": {},
-            "done": done,
+            "done": over,
             "stopped_by": None,
-            **self._clock_keys(found),
+            **clock,
         }
+        self._hold_against_rules(result)
+        if ends_leg and self.met is not None:
+            result |= {"done": True, "stopped_by": self.met.rule.words}
         if self._journal is None:
             self._journal = Journal(self._folder.results)
         self._journal.append(result)
@@ -222,6 +262,14 @@ class RunResults:
         journal, self._journal = self._journal, None
         if journal is not None:
             journal.close()
+
+
+def _take_measured(iterations: Iterations, line: MeasureLine, covered: int) -> None:
+    """Takes a measured value; one of an iteration only if no result on record has covered it."""
+    if isinstance(line.match, int) and isinstance(line.lane, int) and isinstance(line.episode, int):
+        iterations.measured_of((line.tick, line.match, line.lane, line.episode), line.metrics)
+    elif line.tick > covered:
+        iterations.measured(line.tick, line.metrics)
 
 
 def sampler_perf(profiles: Sequence[RoleProfile], ticks: int) -> dict[str, float]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import accumulate, pairwise
 
+from arena.errors import listed
 from arena.league import rounds_file
 from arena.plan.plan import Plan
 from arena.records import evaluations
@@ -47,6 +48,15 @@ def write_boundary(run: Run, results: RunResults, *, stopped: bool = False) -> N
         results.leg_over(tick)
     else:
         results.boundary(tick, ends=ends, stopped=stopped)
+
+
+def stop_words(run: Run, results: RunResults) -> Iterator[str]:
+    """Lines about the stop rules of a run that is over: which has ended it, and which could never be met."""
+    if results.met is not None:
+        yield f"stopped at tick {run.leg.start}: {results.met.rule.met_words(results.met.value)}"
+    if results.silent_rules:
+        names = listed(results.names)
+        yield f"stop rules of which no result had the key: {', '.join(results.silent_rules)}; the keys were: {names}"
 
 
 def steps_of(run: Run) -> Callable[[int], Steps]:

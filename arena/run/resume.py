@@ -17,13 +17,15 @@ from arena.config.matches import KnockoutConfig, MatchConfig, SwissConfig, gener
 from arena.errors import ConfigError, located
 from arena.plan.plan import ONLY_ACT, Plan
 from arena.records import boundary as boundaries
-from arena.records import checkpoint, evaluations
+from arena.records import checkpoint, evaluations, measures
 from arena.records.faults import was_repaired_in_mid_leg
 from arena.records.folder import RunFolder
 from arena.records.formats import Boundary, Worker
+from arena.results import read_results
 from arena.run.handover import match_workers, seats_of
 from arena.run.leg import Leg, leg_at
 from arena.run.run import Run
+from arena.run.stop_rules import rule_met
 
 SAME_MATCH = ("env", "seats", "entities", "env_kwargs")
 GAME = ("make", "kwargs", "wrappers")
@@ -52,6 +54,7 @@ def resumed(run: Run, config: Config) -> Run:
             source=str(folder.path),
         )
     run = _at(found, run, config, ranks=run.plan.processes, spares=config.spares)
+    _check_stopped(run)
     if run.concluded and not (run.plan.evaluates_at(found.tick) and found.tick not in evaluations.evaluated(folder)):
         raise ConfigError(
             f"the run has played {found.tick} ticks, the configuration asks for {run.plan.horizon}: there is "
@@ -59,6 +62,17 @@ def resumed(run: Run, config: Config) -> Run:
             source=str(folder.path),
         )
     return replace(run, words=(*passed_over, *_anew_words(run.plan, found), *_change_words(before, config, found, run)))
+
+
+def _check_stopped(run: Run) -> None:
+    """Refuses a run that a stop rule has ended, while the rules are as they are."""
+    met = rule_met(run)
+    if met is not None and read_results(run.path)[-1]["done"]:
+        raise ConfigError(
+            f"a stop rule has ended the run at tick {run.leg.start}: {met.rule.met_words(met.value)}; "
+            f"go on with another bound, such as --set stop.{met.rule.key}=..., or without it: --set stop={{}}",
+            source=str(run.path),
+        )
 
 
 def _newest(folder: RunFolder) -> tuple[Boundary | None, list[str]]:
@@ -157,6 +171,7 @@ def forget(run: Run) -> None:
         for match in folder.replays.glob("round-*/match-*"):
             replay_format.discard_after(match, run.leg.start)
     evaluations.forget_after(folder, run.leg.start)
+    measures.forget_after(folder, run.leg.start)
 
 
 def _anew_words(plan: Plan, found: Boundary) -> Iterator[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from arena.run.evaluation import evaluation_due
 from arena.run.run import Run, Stage
+from arena.run.stop_rules import rule_met
 
 
 def next_stage(run: Run) -> Stage | None:
@@ -16,7 +17,7 @@ def next_stage(run: Run) -> Stage | None:
     evaluation = evaluation_due(run)
     if evaluation is not None:
         return Stage(run, evaluation)
-    if run.concluded:
+    if run.concluded or rule_met(run) is not None:
         return None
     if run.leg.start < run.plan.ticks:
         return Stage(run)

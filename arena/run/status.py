@@ -11,6 +11,7 @@ from arena.records.folder import RunFolder
 from arena.records.formats import round_of
 from arena.records.journal import JournalReader
 from arena.records.lock import is_held, is_left
+from arena.results import read_results
 from arena.run.leg import UNBOUNDED_TICKS
 
 
@@ -46,6 +47,8 @@ def run_status(folder: RunFolder, config: Config, *, played: int) -> RunStatus:
         return RunStatus.FINISHED
     if is_left(folder.path):
         return RunStatus.KILLED
+    if planned is not None and any(result["done"] for result in read_results(folder.path)[-1:]):
+        return RunStatus.FINISHED
     over = _is_whole(folder, config) if planned is None else _is_decided(folder, config, played)
     return RunStatus.FINISHED if over else RunStatus.ENDED_EARLY
 

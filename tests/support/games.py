@@ -249,3 +249,19 @@ class Raises(Countdown):
     def close(self) -> None:
         if self.where == "close":
             raise RuntimeError("the game cannot be closed")
+
+
+class Metered(Countdown):
+    """Reports metrics at the end of some episodes: of every second one `score`, of every third one something else."""
+
+    episodes = 0
+
+    def step(self, action: Any) -> Any:
+        observation, reward, terminated, truncated, info = super().step(action)
+        if terminated or truncated:
+            self.episodes += 1
+            if self.episodes % 2 == 0:
+                info["metrics"] = {"score": self.episodes + int(action), "none": float("nan")}
+            elif self.episodes % 3 == 0:
+                info["metrics"] = "as the game has always said"
+        return observation, reward, terminated, truncated, info

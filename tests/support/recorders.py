@@ -100,3 +100,33 @@ class RefusesOptions(RecordsAll):
     def __init__(self, *, error: str) -> None:
         super().__init__()
         raise {"config": ConfigError, "value": ValueError, "other": ZeroDivisionError}[error]("not like this")
+
+
+class Measures(Callback):
+    """Measures something of every second episode, of updates at some ticks, and at every checkpoint."""
+
+    def on_episode(self, line: Mapping[str, Any]) -> None:
+        if line["episode"] % 2:
+            self.measure(reward=line["seats"][0]["return"], lane=line["lane"])
+            self.measure(lost=float("nan"))
+
+    def on_update(self, line: Mapping[str, Any]) -> None:
+        if line["ticks"] % 3 == 0:
+            self.measure(entropy=line["entropy"])
+
+    def on_checkpoint(self, tick: int, checkpoints: Mapping[str, Path]) -> None:
+        self.measure(at_checkpoint=tick)
+
+
+class MeasuresWrongly(Callback):
+    """Measures where there is nothing to measure, or what cannot be measured."""
+
+    def __init__(self, *, where: str) -> None:
+        self.where = where
+
+    def on_start(self, run: StartedRun) -> None:
+        if self.where == "start":
+            self.measure(x=1)
+
+    def on_episode(self, line: Mapping[str, Any]) -> None:
+        self.measure(**({"_x": 1} if self.where == "name" else {"x": "text"}))  # type: ignore[arg-type]

@@ -44,6 +44,7 @@ def expected(run: Path) -> Iterator[dict[str, Any]]:
     episodes, updates = json_lines(run / "episodes.jsonl"), json_lines(run / "metrics.jsonl")
     rounds = _rounds(run, config)
     before = number = played_before = 0
+    custom: dict[str, float | None] = {}
     for line in json_lines(run / "result.json"):
         tick, number = line["ticks"], number + 1
         known = [episode for episode in episodes if episode["tick"] <= tick]
@@ -51,6 +52,7 @@ def expected(run: Path) -> Iterator[dict[str, Any]]:
         new = [episode for episode in whole if episode["tick"] > before]
         smoothed = whole[-max(smoothing, len(new)) :] if whole else []
         games, agents = _steps(rounds, tick)
+        custom = {**dict.fromkeys(custom), **_spreads(smoothed, _measured(run, before, tick))}  # names stay
         yield {
             "training_iteration": number,
             "ticks": tick,
@@ -63,7 +65,7 @@ def expected(run: Path) -> Iterator[dict[str, Any]]:
             **returns(smoothed, policies),
             "policy_win_rate": _win_rates(smoothed, known, policies),
             "info": _info(updates, tick, policies),
-            "custom_metrics": _spreads(smoothed, _measured(run, before, tick)),
+            "custom_metrics": custom,
         }
         before, played_before = tick, games
 
@@ -144,7 +146,7 @@ def _measured(run: Path, before: int, tick: int) -> tuple[dict[tuple[int, ...], 
 
 def _spreads(
     episodes: Sequence[Mapping[str, Any]], measured: tuple[dict[tuple[int, ...], list[Any]], list[Any]]
-) -> dict[str, float]:
+) -> dict[str, float | None]:
     """The spread of each metric that has a value."""
     values: dict[str, list[Fraction]] = {}
     told = [*measured[1]]

@@ -145,7 +145,7 @@ def test_the_methods_that_are_called_are_those_of_the_base_class() -> None:
 
 
 def test_callbacks_are_called_in_configuration_order() -> None:
-    Callbacks([of("RecordsAll", name="b"), of("RecordsAll", name="a")], Stop().ask).round(0)
+    Callbacks([of("RecordsAll", name="b"), of("RecordsAll", name="a")], Stop().ask).round(0, 10)
     assert NOTES == [("b", "round", 0), ("a", "round", 0)]
 
 
@@ -160,9 +160,9 @@ def test_a_run_starts_once(tmp_path: Path) -> None:
 def test_stop_request_carries_the_name_of_its_callback() -> None:
     stop = Stop()
     told = Callbacks([of("RecordsAll"), of("Stops", where="round", nth=2)], stop.ask)
-    told.round(0)
+    told.round(0, 10)
     assert not stop.wanted
-    told.round(1)
+    told.round(1, 20)
     assert (stop.wanted, stop.status, stop.words) == (True, 0, "asked to stop by callback recorders:Stops")
 
 
@@ -224,7 +224,7 @@ def test_lines_are_decoded_only_for_callbacks_that_use_them(tmp_path: Path, monk
 def test_an_object_need_not_be_derived_from_the_base_class() -> None:
     told = Callbacks([of("RecordsUpdates")], Stop().ask)
     told.update({"update": 4})
-    told.round(0)
+    told.round(0, 10)
     told.end()
     assert NOTES == [("update alone", 4)]
 

@@ -637,3 +637,64 @@ def test_wrong_results_are_refused(results: Any, path: str, message: str) -> Non
 @pytest.mark.parametrize("every", [1, 5, 30, 60, 900])
 def test_results_may_divide_or_repeat_the_boundaries(every: int) -> None:
     assert parse({**VALID, "checkpoint_every": 30, "results": {"every": every}}).results.every == every
+
+
+# Stop rules
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("policy_reward_mean/bleu", "unknown policy 'bleu'; did you mean 'blue'? known: blue, red"),
+        (
+            "policy_reward_mean",
+            "is a mapping; name one of its numbers: policy_reward_mean/blue, policy_reward_mean/red",
+        ),
+        ("episode_reward_men", "no result has it; did you mean 'episode_reward_mean'?"),
+        ("timestep_total", "did you mean 'timesteps_total'?"),
+        ("info/learner/bleu/loss", "unknown policy 'bleu'"),
+        ("info/learner/blue", "is a mapping; name one of its numbers, such as `update`"),
+        ("custom_metrics/score", "a metric is named custom_metrics/<name>_mean, _min or _max"),
+        ("evaluation/episode_reward_mean", "the run has no `evaluation`"),
+        ("done", "no result has it"),
+        ("stopped_by", "no result has it"),
+    ],
+)
+def test_stop_rule_on_a_key_that_no_result_has_is_refused(key: str, message: str) -> None:
+    error = error_of({**VALID, "stop": {key: 1}})
+    assert error.path == f"stop.{key}"
+    assert message in error.message
+
+
+@pytest.mark.parametrize(
+    "bound", ["450", True, None, [1], {}, {"atleast": 1}, {"at_least": 1, "at_most": 2}, float("nan")]
+)
+def test_stop_rule_without_one_number_is_refused(bound: Any) -> None:
+    error = error_of({**VALID, "stop": {"ticks": bound}})
+    assert error.path == "stop.ticks"
+    assert "expected a number, {at_least: number} or {at_most: number}" in error.message
+
+
+def test_stop_rules_name_policies_metrics_and_evaluations() -> None:
+    keys = {
+        "policy_win_rate/red": 0.5,
+        "info/learner/blue/any/thing": {"at_most": 1},
+        "custom_metrics/score_max": {"at_least": -1},
+        "evaluation/policies/blue/wins": 1,
+        "evaluation/custom/a/b": 1,
+        "evaluation/custom_metrics/score_min": 1,
+        "sampler_perf/mean_inference_ms": 1,
+        "off_policy_estimator/x": 1,
+    }
+    config = parse({**VALID, "evaluation": {"every": 10_000}, "stop": keys})
+    assert [rule.words for rule in config.stop_rules][:3] == [
+        "policy_win_rate/red >= 0.5",
+        "info/learner/blue/any/thing <= 1",
+        "custom_metrics/score_max >= -1",
+    ]
+
+
+def test_stop_rules_of_independent_policies_name_their_workers() -> None:
+    data = independent({"env": "game", "seats": ["blue", "red", "red", "red"], "copies": 2}, name="x")
+    parse({**data, "stop": {"policy_reward_mean/blue#1": 1}})
+    assert "unknown policy 'blue'; did you mean" in error_of({**data, "stop": {"policy_reward_mean/blue": 1}}).message

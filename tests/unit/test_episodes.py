@@ -292,3 +292,32 @@ def test_lengths_of_a_lanes_episodes_sum_to_the_ticks(seed: int, lanes: int, tic
             lengths[record.lane] += record.length
             assert record.cut <= (tick == ticks)
     assert lengths.tolist() == [ticks] * lanes
+
+
+# Metrics
+
+
+def test_seat_has_the_mean_metrics_of_its_entities_that_have_stated_some() -> None:
+    episodes = account(seats=((0, 1, 2), (3,)))
+    first = [[{"metrics": {"hits": 2, "shots": np.int64(5)}}, {"metrics": {"hits": 9}}, {}, {}]]
+    episodes.tick(step([[0, 0, 0, 0]], [[1, 0, 0, 0]], infos=first))
+    last = [[{"metrics": {"hits": 7}}, {"metrics": {"hits": np.float32(4)}}, {"metrics": {"hits": np.inf}}, {}]]
+    episodes.tick(step([[0, 0, 0, 0]], [[0, 1, 1, 1]], infos=last))
+    record = finish_one(episodes, 0, 2)
+    assert [seat.metrics for seat in record.seats] == [{"hits": 3.0, "shots": 5.0}, None]
+    episodes.tick(step([[0, 0, 0, 0]], [[1, 1, 1, 1]], infos=[[{}, {}, {}, {}]]))
+    assert [seat.metrics for seat in finish_one(episodes, 0, 3).seats] == [None, None], "of the episode before"
+
+
+@pytest.mark.parametrize("said", ["text", 3, {"a b": 1}, {"1st": 1}, {"x": "1"}, {"x": [1]}, {3: 1}, {}, {"x": np.nan}])
+def test_anything_else_under_metrics_is_taken_as_not_said(said: Any) -> None:
+    episodes = account()
+    episodes.tick(step([[0, 0]], [[1, 1]], infos=[[{"metrics": said}, {"metrics": {"x": True}}]]))
+    assert [seat.metrics for seat in finish_one(episodes, 0, 1).seats] == [None, {"x": 1.0}]
+
+
+def test_episode_that_was_cut_has_no_metrics() -> None:
+    episodes = account()
+    episodes.tick(episodes.cut(step([[0, 0]], [[1, 0]], infos=[[{"metrics": {"x": 1}}, {}]])))
+    record = finish_one(episodes, 0, 1)
+    assert record.cut and [seat.metrics for seat in record.seats] == [None, None]

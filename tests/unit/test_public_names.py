@@ -48,6 +48,7 @@ PUBLIC = {
     "arena.callbacks": ["Callback", "StartedRun"],
     "arena.testing": ["ContractBroken", "Played", "check_batched_env", "check_external_games"],
     "arena.dataset": ["Episode", "MatchSamples", "Samples", "open_dataset"],
+    "arena.results": ["read_results"],
     "arena.serving": ["OnnxModel", "Policy", "load_model", "load_policy"],
 }
 

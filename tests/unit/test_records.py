@@ -136,9 +136,9 @@ def test_a_return_that_is_no_number_is_null_in_the_file_and_nan_when_read(folder
 def by_hand(row: EpisodeRow) -> bytes:
     """The line of an episode, with its keys written out."""
     keys = ("round", "match", "env", "lane", "episode", "tick", "length", "terminated", "truncated")
-    seat_keys = ("policy", "entities", "return", "outcome", "idle_ticks")
+    seat_keys = ("policy", "entities", "return", "outcome", "idle_ticks", "metrics")
     *head, played, cut, settled, game, lost = row
-    seats = [dict(zip(seat_keys, seat, strict=True)) for seat in played]
+    seats = [dict(zip(seat_keys[: 6 if seat[5] is not None else 5], seat, strict=False)) for seat in played]
     marked = {"cut": cut, "settled": settled, "game": game, "lost": lost}
     marked = {name: value for name, value in marked.items() if value not in (None, False)}
     return msgspec.json.encode({**dict(zip(keys, head, strict=True)), "seats": seats, **marked}) + b"\n"
@@ -152,6 +152,7 @@ SEATS = st.builds(
     st.floats(),
     st.sampled_from(["win", "loss", "draw", None]),
     COUNTS,
+    st.none() | st.dictionaries(st.text(), st.floats(), max_size=2),
 )
 EPISODES = st.builds(
     EpisodeRecord,

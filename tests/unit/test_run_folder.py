@@ -34,7 +34,7 @@ def test_a_new_run_gets_a_private_tree(tmp_path: Path) -> None:
         "logs",
         "plan.json",
     ]
-    assert {mode(path) for path in (folder.path, folder.logs, folder.checkpoints, folder.tensorboard)} == {0o700}
+    assert {mode(path) for path in (folder.path, folder.logs, folder.checkpoints)} == {0o700}
     assert {mode(path) for path in (folder.config, folder.plan)} == {0o600}
     assert folder.config.read_text() == "seed: 7\n"
     assert json.loads(folder.plan.read_text()) == {"name": "x", "processes": 6, "matches": [], "ranks": []}

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import math
 import struct
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from arena.config import parse_config
+from arena.errors import ConfigError
 from arena.launch import lead
 from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.results import read_results
 from arena.run.prepare import prepare
+from arena.run.status import RunStatus, run_status
 from arena.terminal.display import silent_display
 from event_files import points
 from slow_results import CLOCK, expected, flat, json_lines, returns, rewards, table, without_clock
@@ -230,3 +234,127 @@ def test_loggers_that_are_left_out_write_nothing(tmp_path: Path) -> None:
     assert (run / "result.json").exists()
     assert not (run / "progress.csv").exists()
     assert not (run / "tensorboard").exists()
+
+
+METERED = {
+    **DUEL,
+    "envs": {"game": TOUCHDOWN, "metered": {"make": "games:Metered", "kwargs": {"length": 4}}},
+    "policies": {"blue": PPO, "red": RANDOM, "alone": RANDOM},
+    "matches": [
+        {"env": "game", "seats": ["blue", "red"], "lanes": 2},
+        {"env": "metered", "seats": ["alone"], "lanes": 3},
+    ],
+    "callbacks": ["recorders:Measures"],
+}
+
+
+@pytest.mark.parametrize(("every", "smoothing"), [(4, 1), (20, 7), (80, 30)])
+def test_metrics_of_games_and_callbacks_are_in_the_results(every: int, smoothing: int, tmp_path: Path) -> None:
+    data = {**METERED, "results": {"every": every, "smoothing": smoothing}}
+    lines = check(train(data, tmp_path / "run"))
+    names = [{key.rpartition("_")[0] for key in line["custom_metrics"]} for line in lines]
+    assert names[-1] == {"score", "reward", "lane", "entropy", "at_checkpoint"}
+    assert all(earlier <= later for earlier, later in pairwise(names)), "names stay"
+    folder = RunFolder(train(data, tmp_path / "broken"))
+    for tick in (80, 40):
+        boundary.discard_after(folder, tick)
+        kept = [line for line in json_lines(folder.results) if line["ticks"] < tick]
+        folder.results.write_text("".join(f"{json.dumps(line)}\n" for line in kept))
+        train(data, folder.path, resume=True)
+        assert without_clock(folder.path) == without_clock(tmp_path / "run")
+        assert folder.measures.read_bytes() == (tmp_path / "run" / "measures.jsonl").read_bytes()
+    seats = [seat for line in json_lines(folder.episodes) for seat in line["seats"]]
+    assert {"metrics" in seat for seat in seats} == {True, False}
+    assert all(set(seat["metrics"]) == {"score"} for seat in seats if "metrics" in seat)
+
+
+# Stop rules
+
+
+def left(run: Path) -> dict[str, bytes]:
+    """What the run has left, up to what depends on the clock."""
+    checkpoints = {str(path.relative_to(run)): path.read_bytes() for path in run.rglob("*.ckpt")}
+    updates = [{**line, "seconds": 0} for line in json_lines(run / "metrics.jsonl")]
+    return {**checkpoints, "episodes": (run / "episodes.jsonl").read_bytes(), "updates": repr(updates).encode()}
+
+
+@pytest.mark.parametrize(
+    ("stop", "tick", "words"),
+    [
+        ({"ticks": 45}, 80, "ticks >= 45"),
+        ({"timesteps_total": 320, "ticks": 1e9}, 80, "timesteps_total >= 320"),
+        ({"evaluation/episodes_this_iter": 1}, 80, "evaluation/episodes_this_iter >= 1"),
+        ({"info/learner/blue/update": {"at_least": 1}}, 40, "info/learner/blue/update >= 1"),
+        ({"episode_len_mean": {"at_most": 15}}, 40, "episode_len_mean <= 15"),
+    ],
+)
+def test_run_that_a_rule_has_ended_is_the_beginning_of_the_longer_one(
+    stop: Any, tick: int, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = {**DUEL, "results": {"every": 10}, "evaluation": {"every": 80, "episodes": 2}}
+    run = train({**data, "stop": stop}, tmp_path / "run")
+    assert f"stopped at tick {tick}: {words.split()[0]}" in capsys.readouterr().out
+    shorter = train({**data, "ticks": tick, "evaluation": data["evaluation"]}, tmp_path / "shorter")
+    assert left(run) == left(shorter)
+    *before, last = without_clock(run)
+    assert (last["ticks"], last["done"], last["stopped_by"]) == (tick, True, words)
+    *same, shorter_last = without_clock(shorter)
+    assert before == same
+    assert last == {**shorter_last, "stopped_by": words} or tick == 40, "a run of 40 ticks is evaluated at its end"
+    config = parse_config({"name": "test", **data, "stop": stop}, source="test")
+    assert run_status(RunFolder(run), config, played=tick) is RunStatus.FINISHED
+    with pytest.raises(ConfigError, match=f"a stop rule has ended the run at tick {tick}: {words.split()[0]}"):
+        train({**data, "stop": stop}, run, resume=True)
+    train({**data, "stop": {"ticks": 1000}}, run, resume=True)
+    assert left(run) == left(train(data, tmp_path / "whole"))
+    assert without_clock(run) == without_clock(tmp_path / "whole")
+
+
+def test_run_that_was_killed_before_it_could_say_that_it_is_done_says_so_when_it_is_resumed(tmp_path: Path) -> None:
+    data = {**DUEL, "results": {"every": 10}, "stop": {"ticks": 45}}
+    run = train(data, tmp_path / "run")
+    known = without_clock(run)
+    for kept in (7, 8):  # the boundary at tick 80 is on the disk; its result is, too, but does not say `done`
+        lines = [{**line, "done": False, "stopped_by": None} for line in json_lines(run / "result.json")][:kept]
+        (run / "result.json").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        train(data, run, resume=True)
+        assert without_clock(run) == known
+
+
+def test_rule_of_the_clock_and_rule_of_a_single_leg_end_the_run_at_once(tmp_path: Path) -> None:
+    long = {**DUEL, "ticks": 20_000, "checkpoint_every": 10_000, "results": {"every": 10}}
+    run = train({**long, "stop": {"time_total_s": 0.5}}, tmp_path / "clock")
+    assert without_clock(run)[-1]["stopped_by"] == "time_total_s >= 0.5"
+    assert without_clock(run)[-1]["ticks"] < 10_000
+    stateless = {**long, "policies": {"blue": {"algorithm": "workers:Uniform"}, "red": RANDOM}}
+    run = train({**stateless, "stop": {"episodes_total": 5}}, tmp_path / "single")
+    assert without_clock(run)[-1]["stopped_by"] == "episodes_total >= 5"
+    assert without_clock(run)[-1]["ticks"] < 10_000
+
+
+def test_rule_whose_key_no_result_has_had_is_named_at_the_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train({**DUEL, "stop": {"custom_metrics/goals_mean": 1, "ticks": 1e6}}, tmp_path / "run")
+    said = capsys.readouterr().out
+    assert "stop rules of which no result had the key: custom_metrics/goals_mean; the keys were: agent_times" in said
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("start", "measure() belongs into on_episode, on_update, on_checkpoint or on_round; on_start has called it"),
+        ("name", "ValueError: a metric cannot be named '_x': letters, digits and '_', the first a letter"),
+        ("value", "TypeError: the metric 'x' is a str; it has to be a number"),
+    ],
+)
+def test_wrong_measurement_ends_the_run_and_is_named(
+    where: str, words: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    callback = {"class": "recorders:MeasuresWrongly", "options": {"where": where}}
+    data = {"name": "test", **DUEL, "callbacks": [callback]}
+    run = prepare(parse_config(data, source="test"), ranks=1, run_dir=str(tmp_path / "run"))
+    assert lead.run_single_process(run, lambda *_: None, silent_display()) == 1
+    said = capfd.readouterr().err
+    assert "callback recorders:MeasuresWrongly" in said
+    assert words in said

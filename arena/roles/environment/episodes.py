@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from arena.errors import NotZeroSum
 from arena.game.api import Info, Step
+from arena.game.metrics import mean_metrics, stated_metrics
 from arena.plan.plan import MatchPlan
 from arena.records.metrics import EpisodeRecord, SeatRecord
 from arena.records.outcome import Verdict, outcomes, place_words, returns_words
@@ -53,6 +54,7 @@ class EpisodeTracker:
         self._idle = np.zeros((len(lanes), len(self._seats)), np.int64)
         self._cut = np.zeros(len(lanes), np.bool_)  # whether the end of the leg has cut the lane's episode
         self._stated: dict[tuple[int, int], str] = {}  # (lane, entity) -> the outcome that the game has stated
+        self._metrics: dict[tuple[int, int], dict[str, float]] = {}  # likewise its metrics
 
     @property
     def playing(self) -> NDArray[np.bool_]:
@@ -84,7 +86,7 @@ class EpisodeTracker:
         self._terminated |= step.terminated
         self._truncated |= step.truncated
         if step.frame.infos is not None:
-            self._note_outcomes(step.frame.infos, ended)
+            self._note_stated(step.frame.infos, ended)
         return np.logical_and.reduce(self._terminated | self._truncated, axis=1), True
 
     def cut(self, step: Step) -> Step:
@@ -96,11 +98,15 @@ class EpisodeTracker:
         self._cut = ~np.logical_and.reduce(ended, axis=1)
         return step._replace(truncated=step.truncated | ~ended)
 
-    def _note_outcomes(self, infos: Sequence[Sequence[Info]], ended: NDArray[np.bool_]) -> None:
+    def _note_stated(self, infos: Sequence[Sequence[Info]], ended: NDArray[np.bool_]) -> None:
         for lane, entity in zip(*np.nonzero(ended), strict=True):
             outcome = infos[lane][entity].get("outcome")
             if isinstance(outcome, str):  # some games use this key for values of other types
                 self._stated[int(lane), int(entity)] = outcome
+            if "metrics" in infos[lane][entity]:
+                metrics = stated_metrics(infos[lane][entity])
+                if metrics is not None:
+                    self._metrics[int(lane), int(entity)] = metrics
 
     def finish(self, lanes: NDArray[np.bool_], tick: int) -> list[EpisodeRecord]:
         """Returns the records of the episodes that ended at `tick` in these lanes [L], and resets the lanes.
@@ -131,7 +137,7 @@ class EpisodeTracker:
                 length=length,
                 terminated=terminated,
                 truncated=truncated,
-                seats=self._seat_records(verdict, returns, idle),
+                seats=self._seat_records(lane, verdict, returns, idle),
                 cut=bool(self._cut[lane]),
                 settled=verdict.settled,
             )
@@ -158,6 +164,9 @@ class EpisodeTracker:
         if self._stated:
             dropped = {*lanes.tolist()}
             self._stated = {place: outcome for place, outcome in self._stated.items() if place[0] not in dropped}
+        if self._metrics:
+            dropped = {*lanes.tolist()}
+            self._metrics = {place: metrics for place, metrics in self._metrics.items() if place[0] not in dropped}
 
     def _verdict(self, lane: int, episode: int, returns: Sequence[float]) -> Verdict:
         """The outcomes of an episode by the rule of the game."""
@@ -166,11 +175,25 @@ class EpisodeTracker:
         place = (self._round, self._match.match, self._lanes[lane], episode)
         return verdict(self._match, place, returns, self._stated_of(lane), self._entity_counts)
 
-    def _seat_records(self, verdict: Verdict, returns: Sequence[float], idle: Sequence[int]) -> tuple[SeatRecord, ...]:
+    def _seat_records(
+        self, lane: int, verdict: Verdict, returns: Sequence[float], idle: Sequence[int]
+    ) -> tuple[SeatRecord, ...]:
         return tuple(
-            SeatRecord(seat.policy, seat.entities, value, outcome, ticks)
-            for seat, value, outcome, ticks in zip(self._match.seats, returns, verdict.outcomes, idle, strict=True)
+            SeatRecord(seat.policy, seat.entities, value, outcome, ticks, metrics)
+            for seat, value, outcome, ticks, metrics in zip(
+                self._match.seats, returns, verdict.outcomes, idle, self._metrics_of(lane), strict=True
+            )
         )
+
+    def _metrics_of(self, lane: int) -> list[dict[str, float] | None]:
+        """Per seat, the mean of each metric over its entities; None in an episode that was cut."""
+        if not self._metrics or self._cut[lane]:
+            return [None] * len(self._seats)
+        stated = self._metrics
+        return [
+            mean_metrics(stated[lane, int(entity)] for entity in entities if (lane, int(entity)) in stated)
+            for entities in self._seats
+        ]
 
     def _stated_of(self, lane: int) -> list[str | None]:
         """Per seat, the stated outcome of its first entity that has one."""

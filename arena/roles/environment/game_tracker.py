@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from arena.external.slots import Game, Slots, Tick
 from arena.game.api import Interface, Step
+from arena.game.metrics import mean_metrics
 from arena.plan.plan import MatchPlan
 from arena.records.metrics import EpisodeRecord, SeatRecord
 from arena.records.outcome import Verdict
@@ -115,6 +116,10 @@ class GameTracker:
             place = (self._round, self._match.match, slot, episode)
             result = verdict(self._match, place, returns, stated, [len(playing[seat]) for seat in taken])
         seats = [self._match.seats[seat] for seat in taken]
+        stated_metrics = [
+            None if game.lost else mean_metrics(game.metrics[one] for one in playing[seat] if one in game.metrics)
+            for seat in taken
+        ]
         record = EpisodeRecord(
             round=self._round,
             match=self._match.match,
@@ -126,9 +131,9 @@ class GameTracker:
             terminated=game.terminated,
             truncated=game.truncated,
             seats=tuple(
-                SeatRecord(seat.policy, seat.entities, value, outcome, idle)
-                for seat, value, outcome, idle in zip(
-                    seats, returns, result.outcomes, self._idle[slot, taken].tolist(), strict=True
+                SeatRecord(seat.policy, seat.entities, value, outcome, idle, metrics)
+                for seat, value, outcome, idle, metrics in zip(
+                    seats, returns, result.outcomes, self._idle[slot, taken].tolist(), stated_metrics, strict=True
                 )
             ),
             cut=bool(game.lost),  # no result, as of an episode that the end of a leg has cut

@@ -64,6 +64,10 @@ class RunProgress:
         self.updates[record.policy] = record.update
         self.seconds[record.policy] = record.seconds
 
+    def take_measured(self) -> None:
+        """Records what callbacks have measured at a boundary."""
+        self._recorder.take_measured()
+
     def draw_reported(self, line: GamesLine, env: str) -> None:
         """Draws what the simulators of an environment have reported."""
         self._recorder.draw_reported(line, env)

@@ -244,10 +244,14 @@ class Root:
             self._memory.add_profile(Profiled.of(self._run.plan, role), profile)
 
     def _check_stop(self, progress: RunProgress, early_stop: EarlyStop) -> None:
-        """Ends the leg early if a stop was requested."""
-        stop = self._memory.stop
-        if stop.wanted and not early_stop.asked:
+        """Ends the leg early if a stop was requested, or a stop rule is met that does not wait for the leg's end."""
+        stop, results = self._memory.stop, self._memory.results
+        if early_stop.asked:
+            return
+        if stop.wanted:
             self._display.message(f"{stop.words}: the run ends as soon as it is saved")
+            early_stop.ask(progress.ticks)
+        elif results is not None and results.met is not None and (results.met.by_clock or not self.resumable):
             early_stop.ask(progress.ticks)
 
     def _handle(self, progress: RunProgress, early_stop: EarlyStop, message: Any) -> None:
@@ -314,6 +318,7 @@ class Root:
         boundary = self._boundary(tick, done, progress)
         boundaries.save(run.folder, boundary)
         self._run_callbacks(boundary)
+        progress.take_measured()
         leg = leg_end.leg_from(boundary, plan, self._leg, run.folder)
         step = leg_end.next_step(plan, leg, stopping=self._memory.stop.wanted)
         results = self._memory.results
@@ -321,6 +326,8 @@ class Root:
             workers = [message.profile for role, message in done.items() if role.kind is RoleKind.WORKER]
             results.perf = sampler_perf([profile for profile in workers if profile], tick - self._leg.start)
             write_boundary(replace(run, leg=leg), results, stopped=step.stopped_at is not None)
+            if results.met is not None and step.stopped_at is None:
+                return NextStep(following=leg)  # between two stages it is found that there is none
         return step
 
     def _finish_games(self, progress: RunProgress) -> NextStep:
@@ -356,7 +363,7 @@ class Root:
         files = {name: boundary.checkpoint(self._run.folder, name) for name in boundary.checkpoints}
         callbacks.checkpoint(boundary.tick, files)
         if boundary.tick >= self._run.plan.ticks:
-            callbacks.round(self._run.plan.round)
+            callbacks.round(self._run.plan.round, boundary.tick)
 
 
 def _failed(message: str, *, exit_code: int) -> RoleFailed:

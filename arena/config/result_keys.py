@@ -1,0 +1,113 @@
+"""The keys that a result can have, as stop rules and other settings name them: paths such as `policy_win_rate/blue`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from arena.config.decode import show
+from arena.errors import ConfigError, listed, nearest
+from arena.plan.plan import StopRule
+
+CLOCK_NUMBERS = (
+    *("time_this_iter_s", "time_total_s", "time_since_restore", "timesteps_since_restore"),
+    *("iterations_since_restore", "timestamp"),
+)
+"""Numbers that depend on when and where a run is played."""
+
+_REWARDS = ("episode_reward_mean", "episode_reward_min", "episode_reward_max", "episode_len_mean")
+_BY_POLICY = ("policy_reward_mean", "policy_reward_min", "policy_reward_max")
+_NUMBERS = (
+    *("training_iteration", "ticks", "timesteps_total", "timesteps_this_iter", "agent_timesteps_total"),
+    *("episodes_total", "episodes_this_iter", *_REWARDS, "info/num_steps_sampled", *CLOCK_NUMBERS),
+    *(f"sampler_perf/mean_{what}_ms" for what in ("env_wait", "inference", "processing")),
+)
+_OF_EVALUATION = tuple(f"evaluation/{name}" for name in (*_REWARDS, "episodes_this_iter"))
+_EVALUATED = ("episodes", "return", "return_std", "length", "games", "wins", "draws", "losses")
+_ANY = ("evaluation/custom/", "off_policy_estimator/")  # below them a name of any kind is possible
+_METRICS = ("custom_metrics/", "evaluation/custom_metrics/")
+_METRIC = re.compile(r"[A-Za-z][A-Za-z0-9_]*_(mean|min|max)\Z")
+
+
+def check_key(key: str, policies: Collection[str], *, evaluates: bool) -> None:
+    """Refuses a key that no result of a run can have.
+
+    Args:
+        key: a path through a result, with `/`.
+        policies: of the run.
+        evaluates: whether the run evaluates its policies.
+
+    Raises:
+        ConfigError: with the nearest key and the known ones.
+    """
+    if key.startswith("evaluation/") and not evaluates:
+        raise ConfigError("no result has it: the run has no `evaluation`")
+    if any(key.startswith(prefix) and len(key) > len(prefix) for prefix in _ANY):
+        return
+    for prefix in _METRICS:
+        if key.startswith(prefix):
+            if not _METRIC.match(key.removeprefix(prefix)):
+                raise ConfigError(
+                    f"a metric is named {prefix}<name>_mean, _min or _max, such as {prefix}score_mean; "
+                    f"found {key.removeprefix(prefix)!r}"
+                )
+            return
+    learner, _, rest = key.removeprefix("info/learner/").partition("/")
+    if key.startswith("info/learner/"):
+        _check_policy(learner, policies)
+        if not rest:
+            raise ConfigError("is a mapping; name one of its numbers, such as `update` or what the algorithm logs")
+        return
+    _check_known(key, policies, evaluates=evaluates)
+
+
+def _check_known(key: str, policies: Collection[str], *, evaluates: bool) -> None:
+    names = [name for name in policies if "@" not in name]
+    mappings = [*_BY_POLICY, "policy_win_rate", *(f"evaluation/{name}" for name in _BY_POLICY if evaluates)]
+    evaluated = [f"evaluation/policies/{name}" for name in policies] if evaluates else []
+    known = [*_NUMBERS, *(_OF_EVALUATION if evaluates else ())]
+    of_policies = [f"{mapping}/{name}" for mapping in mappings for name in names]
+    of_policies += [f"{mapping}/{name}" for mapping in evaluated for name in _EVALUATED]
+    if key in known or key in of_policies:
+        return
+    mapping, _, name = key.rpartition("/")
+    if mapping in mappings:
+        _check_policy(name, policies)
+    within = [one for one in of_policies if one.startswith(f"{key}/")]
+    if within:
+        raise ConfigError(f"is a mapping; name one of its numbers: {listed(within)}")
+    below = ("custom_metrics/", "info/learner/", *(("evaluation/custom/",) if evaluates else ()))
+    shown = [*known, *(f"{mapping}/{names[0]}" for mapping in mappings if names)]
+    raise ConfigError(f"no result has it; {nearest(key, [*shown, *of_policies])}; and numbers below {', '.join(below)}")
+
+
+def _check_policy(name: str, policies: Collection[str]) -> None:
+    if name not in policies:
+        raise ConfigError(f"unknown policy {name!r}; {nearest(name, policies)}")
+
+
+def stop_rules(stop: Mapping[str, Any]) -> tuple[StopRule, ...]:
+    """The rules of `stop`: a number, or `{at_least: x}`, is met by values >= x, `{at_most: x}` by values <= x.
+
+    Raises:
+        ConfigError: a bound is something else; with its place.
+    """
+    rules = []
+    for key, bound in stop.items():
+        at_least, value = True, bound
+        if isinstance(bound, Mapping):
+            if len(bound) != 1 or next(iter(bound)) not in ("at_least", "at_most"):
+                _refuse(key, bound)
+            ((name, value),) = bound.items()
+            at_least = name == "at_least"
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
+            _refuse(key, bound)
+        rules.append(StopRule(key, float(value), at_least))
+    return tuple(rules)
+
+
+def _refuse(key: str, bound: Any) -> None:
+    raise ConfigError(
+        f"found {show(bound)}; expected a number, {{at_least: number}} or {{at_most: number}}", path=f"stop.{key}"
+    )
