@@ -37,6 +37,7 @@ setup(
         "onnx": ["onnx>=1.17", "onnxruntime>=1.20", "onnxscript>=0.5"],  # `arena export`, models that it has written
         "box2d": ["box2d>=2.3.10"],  # Gymnasium's LunarLander, BipedalWalker and CarRacing
         "http": ["uvicorn>=0.30,<1", "httptools>=0.6.3", "uvloop>=0.21"],  # games that ask over HTTP, `arena serve`
+        "search": ["optuna>=4,<6"],  # `search` and `prune` of experiments, but for random search
         "docs": ["mkdocs-material>=9.5,<10"],  # `make docs`
         "dev": [
             "coverage>=7.5",
@@ -49,6 +50,7 @@ setup(
             "onnxruntime>=1.20",
             "onnxscript>=0.5",
             "pillow>=10.1",
+            "optuna>=4,<6",
             "playwright>=1.40",  # drives the browser that opens the report
             "pygame>=2.5",
             "pytest>=8.2",

@@ -271,12 +271,12 @@ class Driver:
             while told < len(self._asked):
                 self._handle(EndWanted(at_once=told > 0 and self._asked[told] != signal.SIGUSR1))
                 told += 1
-            if not told:
-                self._suggest()
             self._start_delayed()
             for number, process in [*self._processes.items()]:
                 if (code := process.exit) is not None:
                     self._take_end(number, code)
+            if not told:
+                self._suggest()
             if self._scheduler.is_over and not self._delayed:
                 break
             if time.monotonic() - looked >= _LOOK_SECONDS:

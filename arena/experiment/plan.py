@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from arena.config import Config
-from arena.errors import ConfigError, pluralize
+from arena.config.result_keys import check_key
+from arena.errors import ConfigError, located, pluralize
 from arena.experiment.checks import first_mistake
 from arena.experiment.config import MOST_TRIALS, ExperimentFile
 from arena.experiment.searching import Pruning, Search, check_search, draws, read_search
@@ -123,6 +124,9 @@ def _planned(file: ExperimentFile, *, examined: bool) -> ExperimentPlan:
 
 
 def _check(config: Config, trials: Trials, variant: str, params: Mapping[str, object]) -> None:
+    metric = trials.file.config.metric.name
+    with located(path="metric", source=trials.file.source):
+        check_key(metric, config.policies, evaluates=config.evaluation is not None)
     try:
         checked_plan(config, ranks=1)
     except ConfigError as error:

@@ -177,6 +177,12 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         {"set": {GAMMA: {"grid_search": [*range(400)]}, RATE: {"grid_search": [*range(400)]}}},
         "asks for 160000 trials; at most 100000",
     ),
+    "metric": (
+        {"metric": "policy_reward_mean/bleu"},
+        "metric: unknown policy 'bleu'; did you mean 'blue'?",
+    ),
+    "number of a mapping": ({"metric": "policy_reward_mean"}, "metric: is a mapping; name one of its numbers"),
+    "stop": ({"stop": {"episode_reward_men": 3}}, "stop.episode_reward_men: no result has it; did you mean"),
     "name": ({"name": "a b"}, "name: found 'a b'; a name becomes a folder"),
     "share of devices": ({"gpus": 1.5}, "gpus: found 1.5; expected a whole number, or a share of one device"),
 }
