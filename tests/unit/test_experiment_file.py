@@ -151,8 +151,8 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "no path": ({"set": {"a b": 1}}, "set.a b: is no key path"),
     "unknown place": (
         {"set": {"policies.bleu.options.gamma": 0.5}},
-        "set.policies.bleu.options.gamma: the key 'algorithm' is missing, and has no default (policies.bleu was made by "
-        "this; did you mean 'blue'?",
+        "set.policies.bleu.options.gamma: the key 'algorithm' is missing, and has no default (policies.bleu was made "
+        "by this; did you mean 'blue'?",
     ),
     "through a number": ({"set": {"ticks.x": 1}}, "set.ticks.x: holds 10"),
     "wrong value": ({"set": {"ticks": {"grid_search": [5, -5]}}}, "set.ticks: found -5; expected a whole number"),

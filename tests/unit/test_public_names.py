@@ -47,6 +47,7 @@ PUBLIC = {
     "arena.game": ["BatchedEnv", "Frame", "Interface", "Step"],
     "arena.callbacks": ["Callback", "StartedRun"],
     "arena.testing": ["ContractBroken", "Played", "check_batched_env", "check_external_games"],
+    "arena.experiment": ["Experiment", "Outcome", "Trial", "open_experiment", "run_experiments"],
     "arena.dataset": ["Episode", "MatchSamples", "Samples", "open_dataset"],
     "arena.results": ["read_results"],
     "arena.serving": ["OnnxModel", "Policy", "load_model", "load_policy"],

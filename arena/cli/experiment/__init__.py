@@ -6,33 +6,26 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 
 from arena.cli.arguments import non_negative_int, positive_int
-from arena.errors import ConfigError, pluralize
+from arena.cli.experiment.lines import check_alone, head_lines, plan_lines, tell_failures
+from arena.errors import ConfigError
 from arena.experiment.config import read_experiment
 from arena.experiment.display import outcome_lines
 from arena.experiment.driver import Driver, opened
 from arena.experiment.folder import ExperimentFolder
-from arena.experiment.plan import ExperimentPlan, plan_experiment, slots_for
-from arena.experiment.process import last_lines
+from arena.experiment.plan import plan_experiment, slots_for
 from arena.experiment.run import display_for, place_of
-from arena.experiment.scheduler import State
-from arena.experiment.slots import Slots
 from arena.experiment.tables import outcome_data, read_rows
-from arena.experiment.values import TrialRow
 from arena.launch import mpirun
 from arena.terminal.output import complain, say
-
-_LOG_LINES = 5  # of a trial that has failed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's part of the command line."""
     parser.description = (
         "Runs every combination of the values of an experiment file, several at the same time, and ranks them. Each "
-        "trial is an ordinary run: `arena train configs/NNNN.yaml` of its folder gives the same bytes."
+        "trial is an ordinary run, which `arena train` repeats from the configuration in the folder."
     )
     parser.add_argument("file", metavar="FILE", help="an experiment: a YAML file with the key `run`")
     parser.add_argument("--run-dir", metavar="DIR", help="its folder (default: experiments/<name>, or the next free)")
@@ -97,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
         status = driver.run()
         rows = [row for row in read_rows(folder, file.config) if row.wanted]
-    _tell_failures(folder, rows)
+    tell_failures(folder, rows)
     if arguments.json:
         say(json.dumps(outcome_data(folder, file.config, rows)))
     elif arguments.trial is None:
@@ -105,55 +98,3 @@ def run(arguments: argparse.Namespace) -> int:
     if status > 1 or folder.requeue.exists():
         complain(f"arena: stopped; --resume --run-dir {folder.path} goes on\n")
     return status
-
-
-def check_alone(plan: ExperimentPlan, trial: int) -> None:
-    """Refuses `--trial N` where the experiment has no such trial, or no trial of its own.
-
-    Raises:
-        ConfigError: trials depend on each other, or there are fewer.
-    """
-    config = plan.file.config
-    if config.prune is not None or (plan.search is not None and plan.search.adaptive):
-        key = "prune" if config.prune is not None else "search"
-        raise ConfigError(f"a trial depends on the others, by `{key}`; leave --trial out", path="--trial")
-    if trial >= plan.number:
-        raise ConfigError(
-            f"got {trial}; the experiment has the trials 0 to {plan.number - 1}",
-            path="--trial",
-            source=plan.file.source,
-        )
-
-
-def head_lines(plan: ExperimentPlan, slots: Slots) -> list[str]:
-    """How many trials there are, with how many processes each, and how many run at the same time here."""
-    processes = plan.processes(slots.total)
-    together = max(1, min(slots.total // processes, plan.number, plan.file.config.at_once or plan.number))
-    hosts = "" if len(slots.hosts) == 1 else f" on {len(slots.hosts)} hosts"
-    each = pluralize(processes, "process", "processes")
-    return [f"{pluralize(plan.number, 'trial')} of {each}, {together} at the same time{hosts}"]
-
-
-def plan_lines(plan: ExperimentPlan, slots: Slots) -> list[str]:
-    """The trials: number, what varies and seed; and how many run at the same time here."""
-    lines = [f"{plan.file.config.name}: {head_lines(plan, slots)[0]}"]
-    processes = plan.processes(slots.total)
-    width = len(str(max(plan.number - 1, 0)))
-    for number, trial in enumerate(plan.known):
-        words = plan.trials.words(trial.variant, trial.params).replace(",", " ")
-        count = pluralize(min(processes, trial.roles), "process", "processes")
-        lines.append(f"{number:{max(4, width)}}  {'  '.join(filter(None, [words, f'seed={trial.seed}', count]))}")
-    if plan.search is not None and plan.search.adaptive:
-        varied = ", ".join(plan.trials.labels.values())
-        lines.append(f"{plan.search.kind} suggests {varied} from what earlier trials have reached")
-    return lines
-
-
-def _tell_failures(folder: ExperimentFolder, rows: Sequence[TrialRow]) -> None:
-    """Shows the last lines of each trial in error, and where its log is."""
-    for row in rows:
-        if row.state == State.ERROR.value:
-            log = folder.log_path(row.number)
-            lines = "".join(f"    {line}\n" for line in last_lines(log, _LOG_LINES))
-            tried = pluralize(row.attempts, "attempt")
-            complain(f"trial {Path(row.folder).name}: error after {tried}: {row.why}; its log: {log}\n{lines}")
