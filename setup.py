@@ -38,6 +38,7 @@ setup(
         "box2d": ["box2d>=2.3.10"],  # Gymnasium's LunarLander, BipedalWalker and CarRacing
         "http": ["uvicorn>=0.30,<1", "httptools>=0.6.3", "uvloop>=0.21"],  # games that ask over HTTP, `arena serve`
         "wandb": ["wandb>=0.17"],  # the logger of this name
+        "search": ["optuna>=4,<6"],  # `search` and `prune` of experiments, but for random search
         "docs": ["mkdocs-material>=9.5,<10"],  # `make docs`
         "dev": [
             "coverage>=7.5",
@@ -50,6 +51,7 @@ setup(
             "onnxruntime>=1.20",
             "onnxscript>=0.5",
             "pillow>=10.1",
+            "optuna>=4,<6",
             "playwright>=1.40",  # drives the browser that opens the report
             "pygame>=2.5",
             "pytest>=8.2",

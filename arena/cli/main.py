@@ -30,6 +30,7 @@ _EXIT_CODES = (
 )
 _COMMANDS = {
     "train": "run a configuration",
+    "experiment": "run many configurations of one description, and rank them",
     "plan": "show which rank does what, without starting anything",
     "check": "validate a configuration, its environments and its algorithms",
     "evaluate": "play without learning",

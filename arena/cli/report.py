@@ -7,6 +7,7 @@ from pathlib import Path
 
 from arena.cli.arguments import non_negative_int, port
 from arena.errors import ConfigError
+from arena.experiment.folder import is_experiment
 from arena.report.page import write_report
 from arena.terminal.output import say
 
@@ -19,8 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "One HTML file that opens offline: standings, curves, plan, time, faults, replays. The run may be under way. "
         "Replays are played again, so that the run's games must be there."
     )
-    parser.add_argument("run", metavar="RUN", help="a run's folder")
-    parser.add_argument("--output", metavar="FILE", help="the page (default: report.html in the run's folder)")
+    parser.add_argument("run", metavar="RUN", help="the folder of a run, or of an experiment")
+    parser.add_argument("--output", metavar="FILE", help="the page (default: report.html in the folder)")
     parser.add_argument(
         "--replays", type=non_negative_int, default=3, metavar="N", help="show at most N replays (default: 3)"
     )
@@ -37,6 +38,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Writes the page, or serves it until Ctrl-C; returns the exit status."""
+    if is_experiment(arguments.run):
+        if arguments.serve is not None:
+            raise ConfigError("serves the page of a run; this is an experiment, leave it out", path="--serve")
+        from arena.experiment.page import write_page
+
+        page = write_page(arguments.run, arguments.output)
+        say(f"{page}: {page.stat().st_size / 1e6:.1f} MB")
+        return 0
     if arguments.serve is None:
         page = write_report(arguments.run, arguments.output, replays=arguments.replays)
         say(f"{page}: {page.stat().st_size / 1e6:.1f} MB")

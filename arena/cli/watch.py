@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
+from arena.experiment.folder import is_experiment
 from arena.launch.console import terminal_columns
 from arena.terminal.watch import watch
 
@@ -11,10 +13,14 @@ from arena.terminal.watch import watch
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's part of the command line."""
     parser.description = "Follows the files of a run until it ends; Ctrl-C ends it."
-    parser.add_argument("run", metavar="RUN", help="a run's folder")
+    parser.add_argument("run", metavar="RUN", help="the folder of a run, or of an experiment")
     parser.set_defaults(command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Follows the run; returns the exit status."""
+    """Follows the run, or the experiment; returns the exit status."""
+    if is_experiment(arguments.run):
+        from arena.experiment.run import watch_experiment
+
+        return watch_experiment(arguments.run, sys.stdout)
     return watch(arguments.run, columns=terminal_columns())

@@ -18,6 +18,7 @@ from arena.config import yaml
 from arena.config.check import check
 from arena.config.decode import convert, show
 from arena.config.independent import expanded
+from arena.config.overrides import Override
 from arena.config.schema import Config
 from arena.errors import ConfigError, Origin, close_name
 
@@ -49,19 +50,28 @@ def load_with_origin(path: str | Path, overrides: Sequence[str] = ()) -> tuple[C
         ConfigError: anything that is wrong with the file or an override.
     """
     source = str(path)
-    data = yaml.load(_read(Path(path)), source=source)
+    data = load_data(path)
     if data is None:
         raise ConfigError("the file is empty; a configuration needs ticks, envs, policies and matches", source=source)
     return _parse(data, source, overrides)
 
 
-def parse_config(data: Mapping[str, Any], *, source: str, overrides: Sequence[str] = ()) -> Config:
+def load_data(path: str | Path) -> Any:
+    """The plain data of a YAML file, unchecked.
+
+    Raises:
+        ConfigError: the file cannot be read, or is not YAML.
+    """
+    return yaml.load(_read(Path(path)), source=str(path))
+
+
+def parse_config(data: Mapping[str, Any], *, source: str, overrides: Sequence[str | Override] = ()) -> Config:
     """Overrides and checks configuration data that is already in memory.
 
     Args:
         data: as the YAML file would give it; not changed.
         source: where it came from; its stem is the default of `name`.
-        overrides: of the form `key.path=value`.
+        overrides: of the form `key.path=value`, or read already.
 
     Returns:
         the configuration, in which each worker of an independent policy is a policy of its own.
@@ -72,9 +82,13 @@ def parse_config(data: Mapping[str, Any], *, source: str, overrides: Sequence[st
     return _parse(data, source, overrides)[0]
 
 
-def _parse(data: Any, source: str, overrides: Sequence[str]) -> tuple[Config, Origin]:
+def _parse(data: Any, source: str, overrides: Sequence[str | Override]) -> tuple[Config, Origin]:
     if not isinstance(data, Mapping):
         raise ConfigError(f"a configuration is a mapping of keys to values, found {show(data)}", source=source)
+    if "run" in data and not data.keys() & {"envs", "policies", "matches"}:
+        raise ConfigError(
+            f"is an experiment, as it has the key 'run'; start it with `arena experiment {source}`", source=source
+        )
     overridden = overriding.apply(data, overrides)
     origin = Origin(source, overridden.places)
     with origin.located():

@@ -22,6 +22,20 @@ _PATH = re.compile(r"[^.\[\]\s]+(?:\.[^.\[\]\s]+|\[[0-9]+\])*\Z")
 _TOKEN = re.compile(r"[^.\[\]]+")
 
 
+class Override(NamedTuple):
+    """One change.
+
+    Args:
+        path: of the place.
+        value: plain data.
+        text: the change as the user gave it, which errors name after `--set`; other callers replace it.
+    """
+
+    path: str
+    value: Any
+    text: str
+
+
 class Overridden(NamedTuple):
     """Configuration data with the overrides in it, and the places that they filled."""
 
@@ -29,7 +43,25 @@ class Overridden(NamedTuple):
     places: tuple[OverriddenPlace, ...]
 
 
-def apply(data: Mapping[str, Any], overrides: Sequence[str]) -> Overridden:
+def read(text: str) -> Override:
+    """An override as `--set` takes it.
+
+    Raises:
+        ConfigError: it is not `key.path=value`, or its value is not YAML.
+    """
+    path, equals, value = text.partition("=")
+    path = path.strip()
+    if not equals or not is_path(path):
+        raise ConfigError("expected key.path=value, such as matches[0].lanes=4", source=f"--set {text}")
+    return Override(path, yaml.load(value, source=f"--set {text}"), text)
+
+
+def is_path(text: str) -> bool:
+    """Whether a text has the form of a path, such as `matches[0].lanes`."""
+    return _PATH.match(text) is not None
+
+
+def apply(data: Mapping[str, Any], overrides: Sequence[str | Override]) -> Overridden:
     """The data with all overrides, later ones over earlier ones; the original is not changed.
 
     Raises:
@@ -38,12 +70,9 @@ def apply(data: Mapping[str, Any], overrides: Sequence[str]) -> Overridden:
     """
     changed: dict[str, Any] = copy.deepcopy(dict(data))
     places: list[OverriddenPlace] = []
-    for text in overrides:
-        path, equals, value = text.partition("=")
-        path = path.strip()
-        if not equals or not _PATH.match(path):
-            raise ConfigError("expected key.path=value, such as matches[0].lanes=4", source=f"--set {text}")
-        places += _set(changed, _TOKEN.findall(path), yaml.load(value, source=f"--set {text}"), text)
+    for given in overrides:
+        path, value, text = read(given) if isinstance(given, str) else given
+        places += _set(changed, _TOKEN.findall(path), value, text)
     return Overridden(changed, tuple(places))
 
 

@@ -3,15 +3,16 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from arena.dataset.batch import Batch, write_samples
     from arena.dataset.reader import Episode, MatchSamples, Samples, open_dataset
 
-__all__ = ["Episode", "MatchSamples", "Samples", "open_dataset"]
+__all__ = ["Batch", "Episode", "MatchSamples", "Samples", "open_dataset", "write_samples"]
 
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from arena.dataset import reader  # the writer, in an environment's process, has no use for it
+    from arena.dataset import batch, reader  # the writer, in an environment's process, has no use for them
 
-    found: object = getattr(reader, name)
+    found: object = getattr(batch if name in ("Batch", "write_samples") else reader, name)
     return found

@@ -1,6 +1,6 @@
 """Reads the recorded samples of a run (`record: samples`), for offline learning and off-policy estimates.
 
-    samples = read_samples("runs/duel")
+    samples = open_dataset("runs/duel")
     for episode in samples.episodes("blue"):                    whole episodes of an entity, action by action
         episode.observations, episode.actions, episode.rewards
     for match in samples.matches:
@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.config.load import load_config
+from arena.dataset.batch import Batch, batches_of
 from arena.dataset.format import (
     MANIFEST,
     VERSION,
@@ -257,6 +258,27 @@ class Samples:
         if policy is not None:
             self.entity(policy)
         return itertools.chain.from_iterable(match.episodes(policy) for match in self.matches)
+
+    def batch(self, policy: str, *, cut: bool = False) -> Batch:
+        """The episodes of a policy as columns, one row per action; see `arena.dataset.batch`.
+
+        Args:
+            policy: whose.
+            cut: whether episodes count that the end of a leg has cut.
+
+        Raises:
+            ConfigError: a part is damaged, or the policy did not play.
+        """
+        self.entity(policy)
+        return batches_of(self.matches, cut=cut, policy=policy).get(policy, Batch({}))
+
+    def batches(self, *, cut: bool = False) -> dict[str, Batch]:
+        """The episodes of every policy as columns; see `batch`.
+
+        Raises:
+            ConfigError: a part is damaged.
+        """
+        return batches_of(self.matches, cut=cut)
 
     def check(self, policy: str | None = None) -> None:
         """Reads all parts once, to find damaged ones early.

@@ -84,6 +84,7 @@ def examine(
     *,
     later: Sequence[Plan] = (),
     conformance: Callable[[str], None] | None = None,
+    known: dict[str, Interface] | None = None,
 ) -> Preflight:
     """Creates each distinct environment once, or twice to compare them, and checks seats and algorithms against it.
 
@@ -92,6 +93,8 @@ def examine(
         later: plans with the seats of later rounds and of evaluations, see `arena.run.later_seats`.
         conformance: called with a line about an environment whose checks take long; None: environments are created,
             but not played through the checks of their interface.
+        known: the interfaces of environments that were created for other plans, which are not created again; gets
+            those of this plan.
 
     Raises:
         ConfigError: the first mistake, with its place in the configuration.
@@ -99,7 +102,7 @@ def examine(
     check_external(plan)
     lines: list[str] = []
     players = {name: _examine_algorithm(plan, policy, lines.append) for name, policy in plan.policies.items()}
-    known: dict[str, Interface] = {}
+    known = {} if known is None else known
     first = _layout(plan, known, conformance, lines.append)
     findings = {name: _examine_policy(first, policy, players[name]) for name, policy in plan.policies.items()}
     layouts = [first, *(_layout(each, known, conformance, lines.append) for each in later)]

@@ -57,6 +57,11 @@ def _channels(color: str) -> tuple[int, int, int]:
     return red, green, blue
 
 
+def palette(count: int) -> list[str]:
+    """So many colors, as unlike as they can be; of many some are the same."""
+    return _unlike((), count)
+
+
 def faded(color: str, opacity: float) -> str:
     """The color as `rgba(...)`."""
     red, green, blue = _channels(color)

@@ -87,7 +87,7 @@ def page(files: RunFiles, *, live: str = "", replays: int = MOST_REPLAYS) -> str
     templates = Environment(
         loader=PackageLoader("arena.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    templates.globals.update(number=partial(_number, numbers), color=colors.__getitem__, zip=zip)
+    templates.globals.update(number=partial(number_element, numbers), color=colors.__getitem__, zip=zip)
     templates.globals.update(told=fault_words, gate_words=gate_words)
     return templates.get_template("report.html").render(
         contents=CONTENTS,
@@ -98,20 +98,20 @@ def page(files: RunFiles, *, live: str = "", replays: int = MOST_REPLAYS) -> str
         config_text=files.config_text,
         colors=colors.policies,
         activities={} if data.time is None else activity_colors(data.time),
-        data_json=_script(numbers),
-        charts_json=_script(figures(data, colors)),
+        data_json=script_json(numbers),
+        charts_json=script_json(figures(data, colors)),
         plotly=Markup(get_plotlyjs()),
-        style=Markup(_asset(templates, "report.css")),
-        program=Markup(_asset(templates, "report.js")),
+        style=Markup(asset(templates, "report.css")),
+        program=Markup(asset(templates, "report.js")),
     )
 
 
-def _asset(templates: Environment, name: str) -> str:
+def asset(templates: Environment, name: str) -> str:
     assert templates.loader is not None
     return templates.loader.get_source(templates, name)[0]
 
 
-def _number(numbers: Any, path: str, form: str = "count") -> Markup:
+def number_element(numbers: Any, path: str, form: str = "count") -> Markup:
     """A number of the page's data where it is read, or a dash where there is none."""
     value = look_up(numbers, path)
     if value is None:
@@ -120,7 +120,7 @@ def _number(numbers: Any, path: str, form: str = "count") -> Markup:
     return Markup(template).format(path, form, json.dumps(value), FORMS[form](value))
 
 
-def _script(value: Any) -> Markup:
+def script_json(value: Any) -> Markup:
     """JSON that can stand inside of a script element; what is not finite is null."""
     text = msgspec.json.encode(value).decode()
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))

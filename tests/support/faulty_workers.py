@@ -7,6 +7,7 @@ import resource
 import shutil
 import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -187,4 +188,27 @@ class GrowsOnASmallDisk(Grows):
     def run(self) -> None:
         hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
         resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, hard))
+        super().run()
+
+
+class KillsItself(Counts):
+    """Counts; its process is killed after some ticks of a leg."""
+
+    def run(self) -> None:
+        self.env.reset()
+        for _ in range(20):
+            self.env.step(np.zeros_like(self.env.action_space.sample()))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class FailsWhile(Counts):
+    """Counts; raises at its start as long as a file is there."""
+
+    def __init__(self, env: Any, group: Any, *, ticks: int, path: str) -> None:
+        super().__init__(env, group, ticks=ticks)
+        self.path = Path(path)
+
+    def run(self) -> None:
+        if self.path.exists():
+            raise RuntimeError("the file is still there")
         super().run()

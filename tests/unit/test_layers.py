@@ -32,6 +32,7 @@ FLOORS = (
     "serving",
     "report terminal",
     "launch",
+    "experiment",
     "cli",
     "__main__",
 )

@@ -47,7 +47,8 @@ PUBLIC = {
     "arena.game": ["BatchedEnv", "Frame", "Interface", "Step"],
     "arena.callbacks": ["Callback", "StartedRun"],
     "arena.testing": ["ContractBroken", "Played", "check_batched_env", "check_external_games"],
-    "arena.dataset": ["Episode", "MatchSamples", "Samples", "open_dataset"],
+    "arena.experiment": ["Experiment", "Outcome", "Trial", "open_experiment", "run_experiments"],
+    "arena.dataset": ["Batch", "Episode", "MatchSamples", "Samples", "open_dataset", "write_samples"],
     "arena.results": ["read_results"],
     "arena.serving": ["OnnxModel", "Policy", "load_model", "load_policy"],
 }

@@ -13,7 +13,7 @@ from arena.records.journal import JournalReader
 from working_folder import working_directory
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
-ELSEWHERE = ("external", "shared_memory")  # played in `test_external_examples.py`, `test_simulators_in_runs.py`
+ELSEWHERE = ("external", "shared_memory", "experiments")  # tested in `test_external_examples.py` and others
 FILES = sorted(
     file for file in CONFIGS.rglob("*.yaml") if not any(word in str(file.relative_to(CONFIGS)) for word in ELSEWHERE)
 )
@@ -50,6 +50,14 @@ def test_a_configuration_is_valid_and_trains(file: Path, tmp_path: Path) -> None
     assert {(name, ticks) for name in learners for ticks in (8, 16)} <= set(updates)
     if "rounds" in config:
         assert [line["round"] for line in JournalReader(run / "rounds.jsonl")] == list(range(ROUNDS))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", sorted((CONFIGS / "experiments").glob("*.yaml")), ids=lambda file: file.name)
+def test_an_experiment_is_valid(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with working_directory(CONFIGS.parent):
+        assert main(["experiment", str(file), "--plan"]) == 0
+    assert capsys.readouterr().out.startswith(f"{file.stem}: ")
 
 
 @pytest.mark.parametrize("name", LEARNT)

@@ -7,12 +7,13 @@ import math
 _Z = 1.959964  # the normal distribution's 97.5 % point
 
 
-def half_of_mean(count: int, deviation: float) -> float | None:
+def half_of_mean(count: int, deviation: float, *, error: float = 0.05) -> float | None:
     """The half of the interval of a mean, by Student's t: 2.3 times that of the normal distribution for 3 numbers.
 
     Args:
         count: of the numbers, which are independent of each other.
         deviation: their standard deviation (n - 1).
+        error: the probability that the interval does not hold the truth; 0.05 for an interval of 95 %.
 
     Returns:
         None for one number, whose spread is not known.
@@ -21,7 +22,7 @@ def half_of_mean(count: int, deviation: float) -> float | None:
         return None
     from scipy.special import stdtrit  # takes its time, and most processes say nothing
 
-    return float(stdtrit(count - 1, 0.975)) * deviation / math.sqrt(count)
+    return float(stdtrit(count - 1, 1 - error / 2)) * deviation / math.sqrt(count)
 
 
 def of_share(wins: float, games: int) -> tuple[float, float]:

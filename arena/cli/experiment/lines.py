@@ -1,0 +1,69 @@
+"""What `arena experiment` prints: the trials of a plan, and those that have failed; and what `--trial` refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from arena.errors import ConfigError, pluralize
+from arena.experiment.folder import ExperimentFolder
+from arena.experiment.plan import ExperimentPlan
+from arena.experiment.process import last_lines
+from arena.experiment.scheduler import State
+from arena.experiment.slots import Slots
+from arena.experiment.values import TrialRow
+from arena.terminal.output import complain
+
+_LOG_LINES = 5  # of a trial that has failed
+
+
+def check_alone(plan: ExperimentPlan, trial: int) -> None:
+    """Refuses `--trial N` where the experiment has no such trial, or no trial of its own.
+
+    Raises:
+        ConfigError: trials depend on each other, or there are fewer.
+    """
+    config = plan.file.config
+    if config.prune is not None or (plan.search is not None and plan.search.adaptive):
+        key = "prune" if config.prune is not None else "search"
+        raise ConfigError(f"a trial depends on the others, by `{key}`; leave --trial out", path="--trial")
+    if trial >= plan.number:
+        raise ConfigError(
+            f"got {trial}; the experiment has the trials 0 to {plan.number - 1}",
+            path="--trial",
+            source=plan.file.source,
+        )
+
+
+def head_lines(plan: ExperimentPlan, slots: Slots) -> list[str]:
+    """How many trials there are, with how many processes each, and how many run at the same time here."""
+    processes = plan.processes(slots.total)
+    together = max(1, min(slots.total // processes, plan.number, plan.file.config.at_once or plan.number))
+    hosts = "" if len(slots.hosts) == 1 else f" on {len(slots.hosts)} hosts"
+    each = pluralize(processes, "process", "processes")
+    return [f"{pluralize(plan.number, 'trial')} of {each}, {together} at the same time{hosts}"]
+
+
+def plan_lines(plan: ExperimentPlan, slots: Slots) -> list[str]:
+    """The trials: number, what varies and seed; and how many run at the same time here."""
+    lines = [f"{plan.file.config.name}: {head_lines(plan, slots)[0]}"]
+    processes = plan.processes(slots.total)
+    width = len(str(max(plan.number - 1, 0)))
+    for number, trial in enumerate(plan.known):
+        words = plan.trials.words(trial.variant, trial.params).replace(",", " ")
+        count = pluralize(min(processes, trial.roles), "process", "processes")
+        lines.append(f"{number:{max(4, width)}}  {'  '.join(filter(None, [words, f'seed={trial.seed}', count]))}")
+    if plan.search is not None and plan.search.adaptive:
+        varied = ", ".join(plan.trials.labels.values())
+        lines.append(f"{plan.search.kind} suggests {varied} from what earlier trials have reached")
+    return lines
+
+
+def tell_failures(folder: ExperimentFolder, rows: Sequence[TrialRow]) -> None:
+    """Shows the last lines of each trial in error, and where its log is."""
+    for row in rows:
+        if row.state == State.ERROR.value:
+            log = folder.log_path(row.number)
+            lines = "".join(f"    {line}\n" for line in last_lines(log, _LOG_LINES))
+            tried = pluralize(row.attempts, "attempt")
+            complain(f"trial {Path(row.folder).name}: error after {tried}: {row.why}; its log: {log}\n{lines}")

@@ -1,0 +1,336 @@
+"""Recorded samples as columns of equal length, one row per action, under the published names.
+
+    samples = open_dataset("runs/teacher")
+    batch = samples.batch("blue")               whole episodes, one after the other
+    batch["obs"], batch["actions"], batch["rewards"], batch["new_obs"], batch["dones"]
+    for part in batch.minibatches(256, rng): ...
+
+    obs, new_obs       the observation before the action, and before the next one; in a last row the final observation
+    actions, rewards   as of an `Episode`
+    terminateds, truncateds, dones    [N] of the row's action; `dones` is either of them
+    eps_id             [N] int64, the number of the episode of an entity, unique in the run
+    t                  [N] int64, the number of the action in its episode, from 0
+    agent_index        [N] int64, the entity's place in its game
+    action_mask        where there are masks
+
+A part of a composite space is a column of its own: `obs.camera`, `actions.0`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gymnasium.spaces import Space
+from numpy.typing import NDArray
+
+from arena.dataset.format import (
+    MANIFEST,
+    EntitySamples,
+    Manifest,
+    folder_of,
+    part_path,
+    read_arrays,
+    write_arrays,
+)
+from arena.dataset.writer import ticks_of_part
+from arena.errors import ConfigError
+from arena.game.spaces import flatten, leaves_of, mask_size
+from arena.records.atomic import make_folder, replacing
+
+if TYPE_CHECKING:
+    from arena.dataset.reader import Episode, MatchSamples
+
+Array = NDArray[Any]
+
+
+class Batch(Mapping[str, Array]):
+    """Columns of equal length; a mapping from their names to arrays [N, ...]. `len` is the number of rows N.
+
+    Args:
+        columns: by name.
+
+    Raises:
+        ValueError: their lengths differ; the message names them.
+    """
+
+    def __init__(self, columns: Mapping[str, Any]) -> None:
+        self._columns: dict[str, Array] = {name: np.asarray(column) for name, column in columns.items()}
+        lengths = {name: column.shape[0] if column.ndim else -1 for name, column in self._columns.items()}
+        if len({*lengths.values()}) > 1 or -1 in lengths.values():
+            told = ", ".join(f"{name} {size if size >= 0 else 'is no array'}" for name, size in lengths.items())
+            raise ValueError(f"columns of a batch have equal lengths; found {told}")
+        self._rows = next(iter(lengths.values()), 0)
+
+    def __getitem__(self, name: str) -> Array:
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Batch) or self._columns.keys() != other._columns.keys():
+            return False
+        return all(np.array_equal(column, other[name]) for name, column in self._columns.items())
+
+    __hash__ = None  # type: ignore[assignment]  # its arrays can change
+
+    def __repr__(self) -> str:
+        return f"Batch({self._rows} rows: {', '.join(self._columns)})"
+
+    def columns(self, names: Sequence[str]) -> list[Array]:
+        """These columns.
+
+        Raises:
+            KeyError: there is no such column.
+        """
+        return [self._columns[name] for name in names]
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Every row, as a mapping from names to values."""
+        for number in range(self._rows):
+            yield {name: column[number] for name, column in self._columns.items()}
+
+    def slice(self, start: int, end: int) -> Batch:
+        """The rows from `start` to before `end`; they share memory with this batch."""
+        return Batch({name: column[start:end] for name, column in self._columns.items()})
+
+    def take(self, rows: Any) -> Batch:
+        """These rows, by their numbers or by a mask; a copy."""
+        return Batch({name: column[rows] for name, column in self._columns.items()})
+
+    def shuffled(self, rng: np.random.Generator) -> Batch:
+        """All rows in a random order, the same for every column."""
+        return self.take(rng.permutation(self._rows))
+
+    def minibatches(self, size: int, rng: np.random.Generator) -> Iterator[Batch]:
+        """The rows in a random order, in batches of `size`; the last one may have fewer. One pass."""
+        order = rng.permutation(self._rows)
+        for start in range(0, self._rows, size):
+            yield self.take(order[start : start + size])
+
+    def split_by_episode(self) -> list[Batch]:
+        """The runs of equal `eps_id`, in order.
+
+        Raises:
+            KeyError: there is no column `eps_id`.
+        """
+        ids = self._columns["eps_id"]
+        edges = [0, *(np.flatnonzero(ids[1:] != ids[:-1]) + 1).tolist(), self._rows]
+        return [self.slice(start, end) for start, end in pairwise(edges) if end > start]
+
+    @classmethod
+    def concat(cls, batches: Sequence[Batch]) -> Batch:
+        """The rows of all batches, one after the other.
+
+        Raises:
+            ValueError: they have other columns; the message names them.
+        """
+        if not batches:
+            return cls({})
+        first = batches[0]
+        for number, other in enumerate(batches):
+            if odd := sorted(first.keys() ^ other.keys()):
+                raise ValueError(f"batches 0 and {number} have other columns: {', '.join(odd)} is not in both")
+        return cls({name: np.concatenate([batch[name] for batch in batches]) for name in first})
+
+    def save(self, path: Path | str) -> None:
+        """Writes the columns as an NPZ file without objects, at once or not at all.
+
+        Raises:
+            ValueError: a column holds objects.
+            WriteError: the file cannot be written.
+        """
+        for name, column in self._columns.items():
+            if column.dtype.hasobject:
+                raise ValueError(f"the column {name!r} holds objects, which cannot be saved without pickle")
+        with replacing(Path(path)) as file:
+            write_arrays(file, self._columns)
+
+    @classmethod
+    def load(cls, path: Path | str) -> Batch:
+        """Reads what `save` has written; runs no code.
+
+        Raises:
+            ConfigError: it is damaged, or another file.
+        """
+        return cls(read_arrays(Path(path)))
+
+
+def batches_of(matches: Iterable[MatchSamples], *, cut: bool, policy: str | None = None) -> dict[str, Batch]:
+    """The episodes of each policy as columns.
+
+    Args:
+        matches: of a run.
+        cut: whether episodes count that the end of a leg has cut.
+        policy: this one alone; None: all.
+    """
+    found: dict[str, list[Batch]] = {}
+    number = 0
+    for match in matches:
+        places = {entity.name: place for place, entity in enumerate(match.entities)}
+        for episode in match.episodes():
+            wanted = policy in (None, episode.policy) and (cut or not episode.cut)
+            if wanted and len(episode.tick):
+                place = places[episode.entity]
+                rows = _rows_of(episode, match.entities[place], number, place)
+                found.setdefault(episode.policy, []).append(rows)
+            number += 1
+    return {name: Batch.concat(batches) for name, batches in found.items()}
+
+
+def _rows_of(episode: Episode, entity: EntitySamples, number: int, place: int) -> Batch:
+    count = len(episode.tick)
+    last = np.arange(count) == count - 1
+    seen = _columns("obs", entity.observation_space, episode.observations)
+    final = _columns("obs", entity.observation_space, episode.final_observation)
+    ended = {"terminateds": last & episode.terminated, "truncateds": last & episode.truncated}
+    masks = {} if episode.masks is None else {"action_mask": episode.masks}
+    return Batch(
+        {
+            **seen,
+            **{f"new_{name}": np.concatenate([column[1:], final[name][None]]) for name, column in seen.items()},
+            **_columns("actions", entity.action_space, episode.actions),
+            "rewards": episode.rewards,
+            **ended,
+            "dones": ended["terminateds"] | ended["truncateds"],
+            "eps_id": np.full(count, number, np.int64),
+            "t": np.arange(count, dtype=np.int64),
+            "agent_index": np.full(count, place, np.int64),
+            **masks,
+        }
+    )
+
+
+def _names(name: str, space: Space[Any]) -> list[str]:
+    """The name of the column of each leaf of a space."""
+    return [".".join([name, *map(str, leaf.path)]) for leaf in leaves_of(space)]
+
+
+def _columns(name: str, space: Space[Any], sample: Any) -> dict[str, Array]:
+    return dict(zip(_names(name, space), flatten(space, sample), strict=True))
+
+
+def write_samples(
+    folder: Path | str,
+    policy: str,
+    observation_space: Space[Any],
+    action_space: Space[Any],
+    episodes: Iterable[Mapping[str, Any]],
+) -> Path:
+    """Writes episodes from elsewhere as a folder that `open_dataset` and the option `data` of `bc` take.
+
+    Args:
+        folder: of the samples; it must not hold any.
+        policy: the name under which they are read.
+        observation_space: of the observations.
+        action_space: of the actions.
+        episodes: columns each, as of a `Batch` of one episode: `obs`, `new_obs`, `actions`, `rewards`, `terminateds`,
+            `truncateds`, and `action_mask` in all episodes or in none; others are left out. Of `new_obs` the last row
+            is the final observation; each other row is the observation of the next action.
+
+    Returns:
+        the folder.
+
+    Raises:
+        ValueError: an episode lacks a column, is empty, has rows of different lengths or shapes, ends before its last
+            row, or does not end; the message says which.
+        ConfigError: the folder holds samples already.
+        WriteError: the folder cannot be written.
+    """
+    home = Path(folder)
+    masks, checked = False, []
+    names = [*_names("obs", observation_space), *_names("new_obs", observation_space), *_names("actions", action_space)]
+    for number, given in enumerate(episodes):
+        masks = "action_mask" in given if number == 0 else masks
+        wanted = [*names, "rewards", "terminateds", "truncateds", *(["action_mask"] if masks else [])]
+        if missing := [name for name in wanted if name not in given]:
+            raise ValueError(f"episode {number} lacks {', '.join(missing)}")
+        checked.append(_checked(Batch({name: given[name] for name in wanted}), number, observation_space, action_space))
+    if not checked:
+        raise ValueError("there is no episode")
+    size = mask_size(action_space) if masks else 0
+    manifest = Manifest(0, "elsewhere", (EntitySamples("agent", policy, 0, observation_space, action_space, size),))
+    place = folder_of(home, 0)
+    if place.exists():
+        raise ConfigError("holds samples already; name another folder", source=str(home))
+    home.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(home)
+    make_folder(place)
+    _write_manifest(place, manifest)
+    ids = [np.full(len(each), number) for number, each in enumerate(checked)]
+    begins = [np.arange(len(each)) == 0 for each in checked]
+    rows = Batch({**Batch.concat(checked), "episode": np.concatenate(ids), "begins": np.concatenate(begins)})
+    most = ticks_of_part(manifest.columns(), lanes=1, entities=1)
+    for start in range(0, len(rows), most):
+        _write_part(place, manifest, rows.slice(start, start + most), start)
+    return home
+
+
+def _checked(given: Batch, number: int, observation_space: Space[Any], action_space: Space[Any]) -> Batch:
+    """The columns of an episode in the types of its spaces.
+
+    Raises:
+        ValueError: they do not fit.
+    """
+    if not len(given):
+        raise ValueError(f"episode {number} is empty")
+    columns = dict(given)
+    for name, space in (("obs", observation_space), ("new_obs", observation_space), ("actions", action_space)):
+        for column, leaf in zip(_names(name, space), leaves_of(space), strict=True):
+            if columns[column].shape[1:] != leaf.shape:
+                found = columns[column].shape[1:]
+                raise ValueError(f"episode {number}: {column} has rows of the shape {found}, the space {leaf.shape}")
+            columns[column] = columns[column].astype(leaf.dtype, casting="same_kind")
+    for column in _names("obs", observation_space):
+        if not np.array_equal(columns[f"new_{column}"][:-1], columns[column][1:]):
+            raise ValueError(f"episode {number}: new_{column} of a row is not {column} of the next one")
+    flags = {name: columns[name].astype(np.bool_) for name in ("terminateds", "truncateds")}
+    ended = flags["terminateds"] | flags["truncateds"]
+    if ended[:-1].any() or not ended[-1]:
+        raise ValueError(f"episode {number} does not end at its last row, where one of its flags is true")
+    return Batch({**columns, **flags, "rewards": columns["rewards"].astype(np.float64)})
+
+
+def _write_manifest(place: Path, manifest: Manifest) -> None:
+    with replacing(place / MANIFEST) as file:
+        file.write(json.dumps(manifest.to_json(), indent=1, allow_nan=False).encode() + b"\n")
+
+
+def _write_part(place: Path, manifest: Manifest, rows: Batch, start: int) -> None:
+    """Writes some rows as the ticks after `start` of one lane."""
+    count = len(rows)
+    entity = manifest.entities[0]
+    ended = rows["terminateds"] | rows["truncateds"]
+    tick = np.arange(start + 1, start + count + 1)
+    yes, no = np.ones((count, 1), np.bool_), np.zeros((count, 1), np.bool_)
+    arrays: dict[str, Array] = {
+        "lane": np.zeros(1, np.int64),
+        "tick": tick,
+        "episode": rows["episode"][:, None],
+        "begins": rows["begins"][:, None],
+        "cut": no,
+        "active": yes[..., None],
+        "idle": no,
+        "rewards": rows["rewards"][:, None, None],
+        "terminated": rows["terminateds"][:, None, None],
+        "truncated": rows["truncateds"][:, None, None],
+        "0/end/tick": tick[ended],
+        "0/end/lane": np.zeros(int(ended.sum()), np.int64),
+    }
+    for number, name in enumerate(_names("obs", entity.observation_space)):
+        arrays[f"0/observation/{number}"] = rows[name][:, None]
+        arrays[f"0/end/observation/{number}"] = rows[f"new_{name}"][ended]
+    for number, name in enumerate(_names("actions", entity.action_space)):
+        arrays[f"0/action/{number}"] = rows[name][:, None]
+    if entity.mask_size:
+        arrays["0/mask"] = rows["action_mask"].astype(np.int8)[:, None]
+    with replacing(part_path(place, start=start, lane=0)) as file:
+        write_arrays(file, arrays)

@@ -1,0 +1,235 @@
+"""What the console shows of an experiment: a live table on a terminal, lines elsewhere; and the outcome at its end."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import IO, TYPE_CHECKING
+
+from arena.errors import pluralize
+from arena.experiment.config import MetricConfig
+from arena.experiment.outcome import Combination, rank
+from arena.experiment.scheduler import State
+from arena.experiment.tables import labels_of
+from arena.experiment.values import TrialRow
+from arena.experiment.variation import value_words
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+Clock = Callable[[], float]
+
+LINE_EVERY = 60.0
+"""Seconds between two lines where there is no terminal."""
+_MOST_RUNNING = 16  # trials in the live table
+_MOST_RANKED = 20  # combinations in the table at the end
+
+
+class Progress:
+    """How far an experiment is, from the states and ticks of its trials.
+
+    Args:
+        ticks: of a trial, in all its rounds; None where the number of episodes decides.
+        number: of trials in the end.
+        metric: by which they are judged.
+        clock: seconds.
+    """
+
+    def __init__(self, ticks: int | None, number: int, metric: MetricConfig, clock: Clock = time.monotonic) -> None:
+        self._ticks, self.number, self.metric, self._clock = ticks, number, metric, clock
+        self._began: tuple[float, float] | None = None  # time, and what was done before
+        self.rows: Sequence[TrialRow] = ()
+
+    def take(self, rows: Sequence[TrialRow]) -> None:
+        """Takes the state of all trials."""
+        self.rows = [row for row in rows if row.wanted]
+        if self._began is None:
+            self._began = self._clock(), self._done
+
+    @property
+    def _done(self) -> float:
+        """Trials that are over, and the parts of others that are played."""
+        over = sum(State(row.state).is_over for row in self.rows)
+        if self._ticks is None:
+            return float(over)
+        return over + sum(min(1.0, row.ticks / self._ticks) for row in self.rows if not State(row.state).is_over)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """At the speed so far; None until something was done."""
+        if self._began is None:
+            return None
+        began, before = self._began
+        done = self._done
+        return (
+            (self._clock() - began) / (done - before) * (max(self.number, len(self.rows)) - done)
+            if done > before
+            else None
+        )
+
+    @property
+    def counts(self) -> str:
+        """`5 terminated, 2 running, 5 pending`."""
+        states = Counter(row.state for row in self.rows)
+        unknown = self.number - len(self.rows)
+        states[State.PENDING.value] += max(0, unknown)
+        return ", ".join(f"{states[state.value]} {state.value}" for state in State if states[state.value])
+
+    @property
+    def best(self) -> str:
+        """The best combination so far, in a line; empty without a value."""
+        ranking = rank(self.rows, self.metric)
+        if ranking.best is None:
+            return ""
+        first = ranking.combinations[0]
+        names = labels_of(self.rows)
+        return f"best so far: {combination_words(first, names)}: {mean_words(first)}"
+
+    @property
+    def left(self) -> str:
+        """The time left, in words."""
+        seconds = self.seconds_left
+        return "" if seconds is None else f"about {duration_words(seconds)} left"
+
+
+class PlainExperimentDisplay:
+    """A line when something happens, and one a minute.
+
+    Args:
+        stream: to write to.
+        progress: of the experiment.
+        clock: seconds.
+    """
+
+    def __init__(self, stream: IO[str], progress: Progress, clock: Clock = time.monotonic) -> None:
+        self._stream, self._progress, self._clock = stream, progress, clock
+        self._line_at = 0.0
+
+    def start(self) -> None:
+        """The first line comes after a minute."""
+        self._line_at = self._clock() + LINE_EVERY
+
+    def update(self, rows: Sequence[TrialRow]) -> None:
+        """Prints a line if it is time."""
+        self._progress.take(rows)
+        if self._clock() >= self._line_at:
+            self._line_at = self._clock() + LINE_EVERY
+            self.message("; ".join(filter(None, [self._progress.counts, self._progress.best, self._progress.left])))
+
+    def message(self, text: str) -> None:
+        """Prints a line."""
+        self._stream.write(f"{text}\n")
+        self._stream.flush()
+
+    def stop(self) -> None:
+        """Nothing is held."""
+
+
+class LiveExperimentDisplay:
+    """Counts by state, the trials that run, the best so far and the time left, drawn again in place.
+
+    Args:
+        stream: a terminal.
+        progress: of the experiment.
+        width: columns of the terminal.
+    """
+
+    def __init__(self, stream: IO[str], progress: Progress, *, width: int) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._progress = progress
+        self._console = Console(file=stream, force_terminal=True, width=width)
+        self._live = Live(console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+
+    def start(self) -> None:
+        """Takes the cursor; from here on `stop` must be called."""
+        self._live.start()
+
+    def update(self, rows: Sequence[TrialRow]) -> None:
+        """Draws."""
+        self._progress.take(rows)
+        self._live.update(self._panel(), refresh=True)
+
+    def message(self, text: str) -> None:
+        """Prints the text above the table."""
+        self._console.print(text, markup=False, highlight=False)
+
+    def stop(self) -> None:
+        """Gives the cursor back."""
+        self._live.stop()
+
+    def _panel(self) -> RenderableType:
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        progress = self._progress
+        names = labels_of(progress.rows)
+        running = [row for row in progress.rows if row.state == State.RUNNING.value]
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        for name in ("trial", *names.values(), "seed"):
+            table.add_column(name, no_wrap=True)
+        for name in ("ticks", progress.metric.name):
+            table.add_column(name, justify="right", no_wrap=True)
+        for row in running[:_MOST_RUNNING]:
+            values = [value_words(row.params[path]) if path in row.params else "" for path in names]
+            value = "-" if row.last is None else number_words(row.last)
+            table.add_row(f"{row.number:04d}", *values, str(row.seed), str(row.ticks), value)
+        more = [Text(f"and {len(running) - _MOST_RUNNING} more")] if len(running) > _MOST_RUNNING else []
+        head = "  ".join(filter(None, [progress.counts, progress.left]))
+        return Group(Text(head), table, *more, Text(progress.best))
+
+
+def outcome_lines(rows: Sequence[TrialRow], metric: MetricConfig) -> list[str]:
+    """The ranked combinations, the best trial, and what has failed."""
+    wanted = [row for row in rows if row.wanted]
+    ranking, names = rank(wanted, metric), labels_of(wanted)
+    if not wanted:
+        return ["no trial"]
+    scope = "" if metric.scope == "last" else f", {metric.scope}"
+    lines = [f"{metric.name} ({metric.mode}{scope}), mean over seeds with its 95 % interval:"]
+    shown = ranking.combinations[:_MOST_RANKED]
+    words = [combination_words(each, names) or "all trials" for each in shown]
+    means = [mean_words(each) for each in shown]
+    for number, (each, left, mean) in enumerate(zip(shown, words, means, strict=True), start=1):
+        states = Counter(row.state for row in wanted if row.number in each.trials)
+        failed = states[State.ERROR.value]
+        trials = pluralize(len(each.trials), "trial") + (f", {failed} in error" if failed else "")
+        note = "  as good as the best" if each.as_good and number > 1 else ""
+        lines.append(f"{number:3}  {left:{max(map(len, words))}}  {mean:{max(map(len, means))}}  {trials}{note}")
+    if len(ranking.combinations) > _MOST_RANKED:
+        lines.append(f"     and {len(ranking.combinations) - _MOST_RANKED} more: trials.csv, arena report")
+    if ranking.best is not None:
+        best = next(row for row in wanted if row.number == ranking.best)
+        lines.append(f"best trial: {best.folder} ({number_words(best.value or 0.0)})")
+    if len(ranking.combinations) > 1 and all(len(each.trials) == 1 for each in ranking.combinations):
+        lines.append("each combination has one seed, which proves little: `repeat: 5` gives intervals")
+    return lines
+
+
+def combination_words(each: Combination, names: dict[str, str]) -> str:
+    """The values of a combination, with the short names of their keys."""
+    parts = [f"{names[path]}={value_words(value)}" for path, value in each.params.items()]
+    return " ".join([*([each.variant] if each.variant else []), *parts])
+
+
+def mean_words(each: Combination) -> str:
+    """`231.5 +- 20.1`; a dash without a value."""
+    if each.mean is None:
+        return "-"
+    return number_words(each.mean) + ("" if each.half is None else f" +- {number_words(each.half)}")
+
+
+def number_words(value: float) -> str:
+    """A number with four digits or more."""
+    return f"{value:.1f}" if 100 <= abs(value) < 100_000 else f"{value:.4g}"
+
+
+def duration_words(seconds: float) -> str:
+    """`4 min`, `2 h 10 min`, `30 s`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"

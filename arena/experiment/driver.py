@@ -1,0 +1,536 @@
+"""Drives an experiment: starts its trials as the scheduler says, follows their results, and keeps the records.
+
+The driver writes configurations, starts `arena train`, and reads the folders that come of it. All that it knows is on
+the disk, so that another driver goes on if this one is killed at any moment.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import time
+from collections.abc import Iterator, Sequence, Set
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Protocol
+
+import msgspec
+
+from arena.config import Config, resolved_yaml
+from arena.config.load import load_config
+from arena.errors import ConfigError
+from arena.experiment.config import experiment_yaml
+from arena.experiment.folder import (
+    ExperimentFolder,
+    Record,
+    StateLine,
+    now,
+    read_record,
+    trial_lock,
+    write_state,
+)
+from arena.experiment.plan import ExperimentPlan
+from arena.experiment.process import TrialProcess
+from arena.experiment.scheduler import (
+    Added,
+    Ask,
+    Ended,
+    EndWanted,
+    Event,
+    Kill,
+    Note,
+    PruneWanted,
+    Scheduler,
+    Start,
+    State,
+    TimePassed,
+)
+from arena.experiment.searching import Pruning, Search, Told, suggest
+from arena.experiment.slots import Slots
+from arena.experiment.tables import run_name, trial_row, write_best, write_table
+from arena.experiment.trials import Trial
+from arena.experiment.values import FollowedResults, TrialRow, judged
+from arena.experiment.variation import Params
+from arena.records import evaluations
+from arena.records.atomic import replacing
+from arena.records.boundary import newest_tick
+from arena.records.folder import RunFolder
+from arena.records.lock import RunLock, is_held
+from arena.run.status import planned_ticks
+from arena.run.stop import takes_signals
+
+_POLL_SECONDS = 0.05  # between two looks whether a process has ended
+_LOOK_SECONDS = 1.0  # between two looks at the results
+_HELD_SECONDS = 60.0  # for the processes of an earlier attempt to leave a run folder
+
+
+class ExperimentDisplay(Protocol):
+    """Shows how an experiment goes."""
+
+    def start(self) -> None:
+        """Before the first trial."""
+
+    def update(self, rows: Sequence[TrialRow]) -> None:
+        """Takes the state of all trials."""
+
+    def message(self, text: str) -> None:
+        """Shows a line that stays."""
+
+    def stop(self) -> None:
+        """After the last trial."""
+
+
+class Driver:
+    """Runs the trials of an experiment to their ends.
+
+    Args:
+        plan: of the experiment.
+        folder: of it; made by `opened`.
+        slots: that the trials share.
+        display: shows how it goes.
+        hosts_given: whether trials are told their hosts.
+        retry_errors: whether trials in `error` get their attempts again.
+        only: the number of the one trial to run; None: all.
+    """
+
+    def __init__(
+        self,
+        plan: ExperimentPlan,
+        folder: ExperimentFolder,
+        slots: Slots,
+        display: ExperimentDisplay,
+        *,
+        hosts_given: bool = False,
+        retry_errors: bool = False,
+        only: int | None = None,
+    ) -> None:
+        config = plan.file.config
+        self.plan, self.folder, self._slots, self._display = plan, folder, slots, display
+        self._hosts_given, self._retry_errors, self._only = hosts_given, retry_errors, only
+        self._scheduler = Scheduler(
+            slots, at_once=config.at_once, retries=config.retries, most_errors=config.most_errors
+        )
+        self._pruning = None if config.prune is None else Pruning(config.prune, config.metric.mode)
+        self.records: dict[int, Record] = {}
+        self._results: dict[int, FollowedResults] = {}
+        self._rows: dict[int, TrialRow] = {}
+        self._processes: dict[int, TrialProcess] = {}
+        self._delayed: dict[int, tuple[Start, float]] = {}  # trials whose folders are held, and until when to wait
+        self._locks: dict[int, ExitStack] = {}
+        self._ended = 0  # trials that are over, for the order in which they ended
+        self._stale = True  # whether the table on the disk is
+        self._asked: list[int] = []  # signals
+
+    def run(self) -> int:
+        """Runs everything; returns the exit status: 0, 1 if trials are in error, 130 or 143 after a signal.
+
+        Raises:
+            ConfigError: the folder holds trials of another experiment, or another process runs one of them.
+            WriteError: the experiment's own files cannot be written.
+        """
+        self._display.start()
+        try:
+            with self._signals():
+                self._begin()
+                self._loop()
+        finally:
+            for process in self._processes.values():  # after an error of our own
+                process.kill()
+            self._display.stop()
+        return self._status
+
+    @property
+    def _status(self) -> int:
+        number = next(iter(self._asked), None)
+        if number is not None and number != signal.SIGUSR1:
+            return 128 + number
+        if number == signal.SIGUSR1 and any(not r.state.is_over for r in self.records.values() if r.wanted):
+            self.folder.requeue.touch(mode=0o600)
+            return 0
+        return 1 if any(r.state is State.ERROR for r in self.records.values() if r.wanted) else 0
+
+    # the beginning
+
+    def _begin(self) -> None:
+        """Puts all known trials on record, and gives those that are not over to the scheduler."""
+        known = self.folder.read() if self._only is None else []
+        self.folder.requeue.unlink(missing_ok=True)
+        self.records = {record.number: record for record in known}
+        self._ended = 1 + max((r.order for r in known if r.order is not None), default=-1)
+        if self._only is not None:
+            self._begin_one(self._only)
+        elif self.plan.search is not None and self.plan.search.adaptive:
+            self._begin_search()
+        else:
+            numbers = {record.first.digest: record.number for record in known}
+            self._want({numbers[trial.digest] for trial in self.plan.known if trial.digest in numbers})
+            fresh = 1 + max(self.records, default=-1)
+            for trial in self.plan.known:
+                if trial.digest not in numbers:
+                    self._put_on_record(fresh, trial)
+                    fresh += 1
+        for number, record in sorted(self.records.items()):
+            self._results[number] = FollowedResults(
+                self.folder.run_folder(record).results, self.plan.file.config.metric.name
+            )
+            self._results[number].look()
+        self._replay()
+        for number, record in sorted(self.records.items()):
+            if record.wanted:
+                self._take_up(number, record)
+            self._rows[number] = self._row(record)
+        self._look()
+
+    def _begin_one(self, number: int) -> None:
+        """Puts the one trial on record that this process runs; others may run others."""
+        trial = self.plan.known[number]
+        record = read_record(number, self.folder.state_path(number))
+        if record is not None and record.first.digest != trial.digest:
+            raise ConfigError(
+                f"holds another trial {number} than the experiment asks for; name another folder with --run-dir",
+                source=str(self.folder.path),
+            )
+        if record is None:
+            self._put_on_record(number, trial)
+        else:
+            self.records[number] = record
+
+    def _begin_search(self) -> None:
+        """Takes what is on record of the suggestions so far; each must be what its values give today."""
+        repeat = self.plan.file.config.repeat
+        for number, record in sorted(self.records.items()):
+            trials = [*self.plan.trials.repeated(record.first.variant or "", record.params)]
+            if trials[number % repeat].digest != record.first.digest:
+                raise ConfigError(
+                    "the experiment has changed: its earlier suggestions would be other trials today; a search can be "
+                    "resumed with the same run, or started in another folder",
+                    source=str(self.folder.path),
+                )
+        self._want({*range(self.plan.number)})
+
+    def _want(self, numbers: Set[int]) -> None:
+        """Puts on record which of the known trials the experiment asks for now."""
+        for number, record in self.records.items():
+            if record.wanted != (number in numbers):
+                line = msgspec.structs.replace(record.last, time=now(), wanted=number in numbers)
+                write_state(self.folder.state_path(number), [line])
+                record.last = line
+
+    def _put_on_record(self, number: int, trial: Trial) -> None:
+        line = StateLine(
+            now(),
+            State.PENDING,
+            variant=trial.variant,
+            params=dict(trial.params),
+            seed=trial.seed,
+            digest=trial.digest,
+            folder=self.folder.folder_name(number, self.plan.trials.tag(trial)),
+        )
+        write_state(self.folder.state_path(number), [line])
+        self.records[number] = Record(number, line, line)
+
+    def _take_up(self, number: int, record: Record) -> None:
+        """Gives a trial to the scheduler, in the state in which it goes on."""
+        state, attempt = record.state, record.last.attempt
+        if state is State.RUNNING:  # without a driver: it was interrupted
+            state = State.PENDING
+        if state is State.ERROR and self._retry_errors:
+            state, attempt = State.PENDING, 1
+        if not state.is_over and self._is_complete(record):
+            self._note(Note(number, State.TERMINATED, attempt, 0))
+            state = State.TERMINATED
+        config = self.plan.file.config
+        processes = self.plan.processes(self._slots.total)
+        self._handle(Added(number, processes, state, attempt, config.gpus))
+
+    def _replay(self) -> None:
+        """Tells the pruner of the trials on record, in the order in which they ended."""
+        if self._pruning is None:
+            return
+        over = [record for record in self.records.values() if record.order is not None]
+        for record in sorted(over, key=lambda record: record.order or 0):
+            points = self._results[record.number].points
+            self._pruning.report(record.number, points)
+            self._tell_pruning(record)
+        for record in sorted(self.records.values(), key=lambda record: record.number):
+            if record.order is None and self._results[record.number].points:
+                self._pruning.report(record.number, self._results[record.number].points)
+
+    def _tell_pruning(self, record: Record) -> None:
+        if self._pruning is not None:
+            value = None if record.state is State.ERROR else self._value(record.number)
+            self._pruning.end(record.number, value, pruned=record.state is State.PRUNED)
+
+    # the loop
+
+    def _loop(self) -> None:
+        looked = -_LOOK_SECONDS
+        told = 0
+        while True:
+            while told < len(self._asked):
+                self._handle(EndWanted(at_once=told > 0 and self._asked[told] != signal.SIGUSR1))
+                told += 1
+            self._start_delayed()
+            for number, process in [*self._processes.items()]:
+                if (code := process.exit) is not None:
+                    self._take_end(number, code)
+            if not told:
+                self._suggest()
+            if self._scheduler.is_over and not self._delayed:
+                break
+            if time.monotonic() - looked >= _LOOK_SECONDS:
+                looked = time.monotonic()
+                self._look()
+                self._handle(TimePassed())
+            time.sleep(_POLL_SECONDS)
+        self._look()
+
+    def _take_end(self, number: int, code: int) -> None:
+        """Takes the end of a trial's process, with what it has written last."""
+        del self._processes[number]
+        self._results[number].look()
+        self._locks.pop(number).close()
+        run = self.folder.run_folder(self.records[number])
+        self._handle(Ended(number, code, saved=run.requeue.exists()))
+
+    def _look(self) -> None:
+        """Reads what running trials have reached, asks whether to prune them, and brings the tables up to date."""
+        for number in [*self._processes]:
+            fresh = self._results[number].look()
+            self._rows[number] = self._row(self.records[number])
+            if fresh and self._pruning is not None and self._pruning.report(number, fresh):
+                self._handle(PruneWanted(number))
+        rows = [self._rows[number] for number in sorted(self._rows)]
+        self._display.update(rows)
+        if self._stale and self._only is None:
+            write_table(self.folder, self.plan.trials.labels, rows)
+            write_best(self.folder, self.plan.file.config, rows)
+            self._stale = False
+
+    def _suggest(self) -> None:
+        """Makes the next trials of an adaptive search, when one can start."""
+        search, config = self.plan.search, self.plan.file.config
+        if search is None or not search.adaptive or self._only is not None:
+            return
+        while self._scheduler.wants_more and len(self.records) < self.plan.number:
+            suggestion = len(self.records) // config.repeat
+            begun = self.records.get(suggestion * config.repeat)  # if a kill came between the trials of a suggestion
+            params = begun.params if begun is not None else self._suggested(search, suggestion)
+            for place, trial in enumerate(self.plan.trials.repeated("", params)):
+                number = suggestion * config.repeat + place
+                if number in self.records:
+                    continue
+                self._put_on_record(number, trial)
+                record = self.records[number]
+                self._results[number] = FollowedResults(self.folder.run_folder(record).results, config.metric.name)
+                self._take_up(number, record)
+                self._rows[number] = self._row(record)
+
+    def _suggested(self, search: Search, number: int) -> Params:
+        space, mode = self.plan.trials.variants[0].varied, self.plan.file.config.metric.mode
+        return suggest(search, space, self._told(number), number=number, seed=self.plan.seed, mode=mode)
+
+    def _told(self, suggestions: int) -> list[Told]:
+        """What is known of the earlier suggestions: those that are over in the order of their ends, then the others."""
+        repeat = self.plan.file.config.repeat
+        over, others = [], []
+        for suggestion in range(suggestions):
+            records = [self.records[suggestion * repeat + place] for place in range(repeat)]
+            orders = [record.order for record in records if record.order is not None]
+            if len(orders) < repeat:
+                others.append(Told(records[0].params, "running", None))
+                continue
+            known = [self._value(r.number) for r in records if r.state is not State.ERROR]
+            values = [value for value in known if value is not None]
+            state = "pruned" if records[0].state is State.PRUNED else "complete" if values else "fail"
+            points = self._results[records[0].number].points if repeat == 1 else []
+            value = sum(values) / len(values) if values else None
+            if state == "pruned" and value is None:
+                state = "fail"
+            over.append((max(orders), Told(records[0].params, state, value, points)))
+        return [*(told for _, told in sorted(over, key=lambda pair: pair[0])), *others]
+
+    def _handle(self, event: Event) -> None:
+        """Gives an event to the scheduler, and does what it says."""
+        for instruction in self._scheduler.handle(event, time.monotonic()):
+            match instruction:
+                case Note():
+                    self._note(instruction)
+                case Start():
+                    self._start(instruction)
+                case Ask(trial):
+                    if trial in self._processes:
+                        self._processes[trial].ask()
+                case Kill(trial):
+                    if trial in self._processes:
+                        self._processes[trial].kill()
+
+    def _note(self, note: Note) -> None:
+        """Puts a change of state on record; that a trial runs is put there when its process has started."""
+        if note.state is State.RUNNING:
+            with ExitStack() as stack:
+                stack.enter_context(trial_lock(self.folder.state_path(note.trial)))
+                self._locks[note.trial] = stack.pop_all()
+            return
+        record, order = self.records[note.trial], None
+        if note.state.is_over:
+            order, self._ended = self._ended, self._ended + 1
+        tick = newest_tick(self.folder.run_folder(record))
+        line = StateLine(now(), note.state, attempt=note.attempt, exit=note.exit, tick=tick, why=note.why, order=order)
+        self._write(record, line)
+        if note.state.is_over:
+            self._tell_pruning(record)
+        value = self._value(record.number)
+        metric = "" if value is None else f", {self.plan.file.config.metric.name} {value:.6g}"
+        why = f": {line.why}" if line.why else ""
+        at = "" if tick is None else f" at tick {tick}"
+        state = "failed" if line.state is State.PENDING else line.state.value
+        self._display.message(f"trial {record.first.folder}: {state}{at}{why}{metric}")
+
+    def _write(self, record: Record, line: StateLine) -> None:
+        write_state(self.folder.state_path(record.number), [line])
+        record.take(line)
+        self._rows[record.number] = self._row(record)
+        self._stale = True
+
+    # one trial
+
+    def _start(self, start: Start, *, until: float | None = None) -> None:
+        """Starts the process of a trial; later, where processes of an earlier attempt are still in its folder."""
+        record = self.records[start.trial]
+        run = self.folder.run_folder(record)
+        if is_held(run.path):
+            self._delayed[start.trial] = start, until or time.monotonic() + _HELD_SECONDS
+            return
+        resume = self._made_ready(run, start.attempt)
+        config = self._write_config(start.trial, record)
+        arguments = ["train", str(config), f"--run-dir={run.path}", f"--ranks={start.processes}"]
+        if self._hosts_given:
+            arguments.append(f"--hosts={start.place.words}")
+        if resume:
+            arguments.append("--resume")
+        devices = [name for name, _ in start.place.devices] if start.place.devices else None
+        process = TrialProcess(arguments, self.folder.log_path(start.trial), devices=devices)
+        self._processes[start.trial] = process
+        hosts = start.place.words
+        line = StateLine(now(), State.RUNNING, attempt=start.attempt, hosts=hosts, pid=process.pid)
+        self._write(record, line)
+        again = f", attempt {start.attempt}" if start.attempt > 1 else ""
+        alone = ", alone, as it has more processes than there are cores" if start.place.crowded else ""
+        goes_on = "goes on" if resume else "started"
+        self._display.message(f"trial {record.first.folder}: {goes_on} on {hosts}{again}{alone}")
+
+    def _start_delayed(self) -> None:
+        for number, (start, until) in [*self._delayed.items()]:
+            del self._delayed[number]
+            if self._asked or time.monotonic() >= until:
+                self._locks.pop(number).close()
+                why = f"a process of an earlier attempt has not left its folder within {_HELD_SECONDS:.0f} s"
+                self._handle(Ended(number, 0, saved=True) if self._asked else Ended(number, 1, why=why))
+            else:
+                self._start(start, until=until)
+
+    @staticmethod
+    def _made_ready(run: RunFolder, attempt: int) -> bool:
+        """Whether the trial goes on from a boundary; a folder without one is moved out of the way."""
+        if run.config.is_file() and newest_tick(run) is not None:
+            return True
+        if not run.may_be_starting:
+            number = max(1, attempt - 1)
+            while (aside := run.path.with_name(f"{run.path.name}.attempt-{number}")).exists():
+                number += 1
+            shutil.move(run.path, aside)
+        return False
+
+    def _write_config(self, number: int, record: Record) -> Path:
+        """Writes the configuration of a trial, with the `stop` that holds now."""
+        path = self.folder.config_path(number)
+        config = self._config_of(number, record)
+        text = resolved_yaml(config).encode()
+        if not path.is_file() or path.read_bytes() != text:
+            with replacing(path) as file:
+                file.write(text)
+        return path
+
+    def _config_of(self, number: int, record: Record) -> Config:
+        variant = record.first.variant or ""
+        held = next(each for each in self.plan.trials.variants if each.name == variant)
+        repetition = (record.first.seed or 0) - int(record.params.get("seed", held.seed))
+        name = run_name(self.plan.file.config.name, number)
+        return self.plan.trials.config_of(variant, record.params, repetition, name=name)
+
+    def _is_complete(self, record: Record) -> bool:
+        """Whether a run has come to its end, although no driver has put that on record."""
+        run = self.folder.run_folder(record)
+        if not run.config.is_file() or is_held(run.path):
+            return False
+        if self._results[record.number].done:
+            return True
+        config, tick = load_config(run.config), newest_tick(run) or 0
+        planned = planned_ticks(config)
+        if planned is None or tick < planned:
+            return False
+        due = config.evaluation is not None and tick % config.evaluation.every == 0
+        return not due or tick in evaluations.evaluated(run)
+
+    def _value(self, number: int) -> float | None:
+        return judged(self._results[number].values, self.plan.file.config.metric)
+
+    def _row(self, record: Record) -> TrialRow:
+        return trial_row(self.folder, record, self._results[record.number], self.plan.file.config)
+
+    # signals
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Notes SIGINT, SIGTERM and SIGUSR1 while this is open; does nothing outside of the main thread."""
+
+        def hear(number: int, _frame: FrameType | None) -> None:
+            self._asked.append(number)
+
+        before = {}
+        if takes_signals():
+            before = {n: signal.signal(n, hear) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+@contextmanager
+def opened(plan: ExperimentPlan, folder: ExperimentFolder, *, resume: bool, shared: bool = False) -> Iterator[None]:
+    """Makes the folder of an experiment, or takes it up again, and holds its lock.
+
+    Args:
+        plan: of the experiment.
+        folder: its folder.
+        resume: it may hold this experiment already.
+        shared: others may run other trials in it: `--trial`.
+
+    Raises:
+        ConfigError: it holds files, or another experiment, or another process is at work in it.
+    """
+    config = plan.file.config
+    there = folder.config.is_file()
+    if there and (name := folder.read_config().name) != config.name:
+        raise ConfigError(
+            f"holds the experiment {name!r}, not {config.name!r}; name another folder with --run-dir",
+            source=str(folder.path),
+        )
+    if not (there and (resume or shared)) and not folder.is_unbegun:
+        raise ConfigError(
+            "holds files already; go on with an experiment by --resume, or name another folder",
+            source=str(folder.path),
+        )
+    folder.make()
+    with ExitStack() as stack:
+        if not shared:
+            stack.enter_context(RunLock.take(folder.path))
+            folder.write_config(experiment_yaml(config))
+        elif not there:
+            with folder.writing_alone():
+                if not folder.config.is_file():
+                    folder.write_config(experiment_yaml(config))
+        yield

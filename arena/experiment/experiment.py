@@ -1,0 +1,223 @@
+"""Experiments in Python: the keys of an experiment file, the same driver, and the outcome as objects."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from arena.errors import ConfigError
+from arena.experiment.config import ExperimentConfig, ExperimentFile, parse_experiment, read_experiment
+from arena.experiment.display import PlainExperimentDisplay, Progress
+from arena.experiment.driver import Driver, opened
+from arena.experiment.folder import ExperimentFolder
+from arena.experiment.outcome import Combination, rank
+from arena.experiment.plan import plan_experiment, slots_for
+from arena.experiment.run import display_for, place_of
+from arena.experiment.tables import outcome_data, read_rows
+from arena.experiment.values import TrialRow, flat_numbers
+from arena.launch import mpirun
+from arena.results import read_results
+
+
+class Trial:
+    """A trial of an experiment, read from its files when they are asked for.
+
+    Args:
+        row: what is known of it.
+
+    Attributes:
+        number: of the trial.
+        name: of its run.
+        variant: its name; empty without variants.
+        params: the values that vary, by key path.
+        seed: of the run.
+        state: `pending`, `running`, `paused`, `terminated`, `pruned` or `error`.
+        value: by which it is judged; None without one.
+        folder: its run folder.
+        why: the reason of its state in words.
+    """
+
+    def __init__(self, row: TrialRow) -> None:
+        self.number, self.name, self.variant, self.params = row.number, row.name, row.variant, row.params
+        self.seed, self.state, self.value, self.why = row.seed, row.state, row.value, row.why
+        self.folder = Path(row.folder)
+
+    def __repr__(self) -> str:
+        return f"Trial({self.number}, {self.params}, seed={self.seed}, {self.state}, value={self.value})"
+
+    @property
+    def results(self) -> list[dict[str, Any]]:
+        """All results of the run, NaN for null."""
+        return read_results(self.folder)
+
+    @property
+    def last(self) -> dict[str, Any] | None:
+        """The newest result; None without one."""
+        found = self.results
+        return found[-1] if found else None
+
+    @property
+    def analysis(self) -> dict[str, dict[str, float]]:
+        """The greatest, the least and the last value of every number of the results, by its path."""
+        found: dict[str, dict[str, float]] = {}
+        for result in self.results:
+            for path, value in flat_numbers(result):
+                known = found.setdefault(path, {"max": value, "min": value, "last": value})
+                known.update(max=max(known["max"], value), min=min(known["min"], value), last=value)
+        return found
+
+
+class Outcome:
+    """What has come of an experiment.
+
+    Args:
+        folder: of the experiment.
+        config: of it.
+        rows: of its trials.
+
+    Attributes:
+        folder: of the experiment.
+        combinations: ranked, the best one first: `params`, `mean`, `half` of the 95 % interval, `as_good`, `trials`.
+        trials: by number; those that the experiment no longer asks for are left out.
+        best: the best trial of the best combination; None without a value.
+    """
+
+    def __init__(self, folder: ExperimentFolder, config: ExperimentConfig, rows: Sequence[TrialRow]) -> None:
+        self._folder, self._config, self._rows = folder, config, [row for row in rows if row.wanted]
+        ranking = rank(self._rows, config.metric)
+        self.folder = folder.path
+        self.combinations: list[Combination] = ranking.combinations
+        self.trials = {row.number: Trial(row) for row in self._rows}
+        self.best = None if ranking.best is None else self.trials[ranking.best]
+
+    def __repr__(self) -> str:
+        return f"Outcome({str(self.folder)!r}, {len(self.trials)} trials, best={self.best})"
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A flat mapping per trial, as `pandas.DataFrame` takes it; what varies stands under its key path."""
+        kept = ("number", "name", "variant", "seed", "state", "attempts", "ticks", "seconds", "value")
+        return [
+            {**{name: getattr(row, name) for name in kept}, **row.params, "folder": row.folder} for row in self._rows
+        ]
+
+    def data(self) -> dict[str, Any]:
+        """The outcome as `arena experiment --json` prints it."""
+        return outcome_data(self._folder, self._config, self._rows)
+
+
+class Experiment:
+    """An experiment: the keys of an experiment file.
+
+        Experiment(run="configs/cartpole.yaml", set={"ticks": {"grid_search": [4000, 8000]}}, repeat=3).run()
+
+    Args:
+        keys: of an experiment file; `run` is required.
+
+    Raises:
+        ConfigError: an unknown key, or a wrong value.
+    """
+
+    def __init__(self, **keys: Any) -> None:
+        self._file = parse_experiment(keys)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Experiment:
+        """An experiment from the data of a file.
+
+        Raises:
+            ConfigError: an unknown key, or a wrong value.
+        """
+        return cls(**data)
+
+    @classmethod
+    def from_file(cls, path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
+        """An experiment from a file.
+
+        Args:
+            path: of the file.
+            overrides: `key.path=value` each, over its `set`.
+
+        Raises:
+            ConfigError: it cannot be read, or holds something that is not allowed.
+        """
+        return cls._of(read_experiment(path, overrides=overrides))
+
+    @classmethod
+    def _of(cls, file: ExperimentFile) -> Experiment:
+        made = cls.__new__(cls)
+        made._file = file
+        return made
+
+    def run(
+        self,
+        folder: str | Path | None = None,
+        *,
+        resume: bool = False,
+        retry_errors: bool = False,
+        hosts: str | None = None,
+        verbose: bool = False,
+    ) -> Outcome:
+        """Runs all trials, each in processes of its own; returns when all are over. Trials that fail raise nothing.
+
+        Args:
+            folder: of the experiment; None: `experiments/<name>`, or the next free name.
+            resume: go on with the experiment in the folder.
+            retry_errors: with `resume`: try trials in error again.
+            hosts: as `a:4,b:4`; None: the allocation, or this host.
+            verbose: print lines as `arena experiment` does.
+
+        Raises:
+            ConfigError: a mistake of the user.
+            WriteError: a file of the experiment cannot be written.
+            KeyboardInterrupt: Ctrl-C has ended it; `resume` goes on.
+        """
+        if mpirun.under_launcher():
+            raise ConfigError("an experiment starts its runs itself; leave mpirun or srun out")
+        plan = plan_experiment(self._file)
+        slots = slots_for(plan, hosts, os.environ)
+        place = ExperimentFolder(place_of(plan, folder, resume=resume))
+        silent = PlainExperimentDisplay(io.StringIO(), Progress(plan.ticks, plan.number, plan.file.config.metric))
+        display = display_for(plan, sys.stdout) if verbose else silent
+        with opened(plan, place, resume=resume):
+            driver = Driver(plan, place, slots, display, hosts_given=not slots.crowding, retry_errors=retry_errors)
+            status = driver.run()
+            rows = read_rows(place, plan.file.config)
+        if status > 128:
+            raise KeyboardInterrupt(status - 128)
+        return Outcome(place, plan.file.config, rows)
+
+
+def open_experiment(folder: str | Path) -> Outcome:
+    """The outcome of an experiment that is over, or so far of one that goes on.
+
+    Raises:
+        ConfigError: this is not the folder of an experiment, or it is damaged.
+    """
+    found = ExperimentFolder.existing(folder)
+    config = found.read_config()
+    return Outcome(found, config, read_rows(found, config))
+
+
+def run_experiments(
+    experiments: Iterable[Experiment | Mapping[str, Any] | str | Path], **settings: Any
+) -> list[Outcome]:
+    """Runs experiments one after the other; returns their outcomes.
+
+    Args:
+        experiments: experiments, their data, or their files.
+        settings: of `Experiment.run`, but its folder.
+
+    Raises:
+        ConfigError: a mistake of the user, in any of them: it is found before the first one starts.
+    """
+    made = []
+    for each in experiments:
+        if isinstance(each, Experiment):
+            made.append(each)
+        else:
+            made.append(Experiment.from_dict(each) if isinstance(each, Mapping) else Experiment.from_file(each))
+    return [each.run(**settings) for each in made]

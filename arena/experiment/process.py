@@ -1,0 +1,87 @@
+"""One trial as a process: `arena train`, in a session of its own, which dies with the process that drives it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from arena.launch.mpirun import die_with_parent
+from arena.records.atomic import private, writing
+
+_DEVICES = "CUDA_VISIBLE_DEVICES"
+
+
+class TrialProcess:
+    """The process of a trial, from its start on.
+
+    Args:
+        arguments: of `arena`.
+        log: the file to which its output is appended.
+        devices: that it sees, as CUDA_VISIBLE_DEVICES takes them; None: as this process.
+
+    Raises:
+        WriteError: the log cannot be written.
+    """
+
+    def __init__(self, arguments: Sequence[str], log: Path, *, devices: Sequence[str] | None = None) -> None:
+        command = [sys.executable, "-m", "arena", *arguments]
+        variables: Mapping[str, str] = {} if devices is None else {_DEVICES: ",".join(devices)}
+        driver = os.getpid()
+
+        def begin() -> None:
+            # A request to end waits until the trial takes it: it would end a process that starts.
+            signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGUSR1})
+            die_with_parent()
+            if os.getppid() != driver:  # it has died before
+                os._exit(1)
+
+        with writing(log), open(log, "ab", opener=private) as output:
+            output.write(f"$ arena {shlex.join(arguments)}\n".encode())
+            output.flush()
+            self._process = subprocess.Popen(
+                command,
+                env={**os.environ, **variables},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # Ctrl-C of a terminal reaches the driver alone
+                preexec_fn=begin,
+            )
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
+    @property
+    def exit(self) -> int | None:
+        """Its exit status, -n after signal n; None while it runs."""
+        return self._process.poll()
+
+    def ask(self) -> None:
+        """Asks it to save and to end: it exits with 0, and leaves `requeue` in its folder if ticks are left."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGUSR1)
+
+    def kill(self) -> None:
+        """Kills it; a launcher that it has started ends with it."""
+        if self.exit is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+
+def last_lines(log: Path, number: int) -> list[str]:
+    """The last lines of a log that say something."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 20_000))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return []
+    return [line for line in lines if line.strip()][-number:]

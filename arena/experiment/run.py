@@ -1,0 +1,97 @@
+"""Running an experiment from Python or the command line: its folder, its display, its driver."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from arena.config.load import load_config
+from arena.errors import ConfigError
+from arena.experiment.display import LiveExperimentDisplay, PlainExperimentDisplay, Progress, outcome_lines
+from arena.experiment.driver import ExperimentDisplay
+from arena.experiment.folder import DIGITS, ExperimentFolder, free_folder, newest_folder
+from arena.experiment.plan import ExperimentPlan
+from arena.experiment.tables import FollowedExperiment
+from arena.launch.console import terminal_columns
+from arena.records.lock import is_held
+from arena.run.status import planned_ticks
+
+_LOOK_SECONDS = 1.0
+HOME = Path("experiments")
+"""Where experiments get their folders."""
+
+
+def place_of(plan: ExperimentPlan, run_dir: str | Path | None, *, resume: bool, shared: bool = False) -> Path:
+    """The folder of an experiment: the one that was named, else `experiments/<name>`, or the newest one to go on with.
+
+    Args:
+        plan: of the experiment.
+        run_dir: as the user gave it.
+        resume: go on with an experiment.
+        shared: run a trial in a folder that others may use too.
+
+    Raises:
+        ConfigError: there is nothing to go on with; or a shared folder has no name.
+    """
+    if run_dir is not None:
+        return Path(run_dir)
+    place = HOME / plan.file.config.name
+    if shared:
+        raise ConfigError("a trial alone needs the folder that it shares with the others", path="--run-dir")
+    if not resume:
+        return free_folder(place)
+    found = newest_folder(place)
+    if found is None:
+        raise ConfigError(
+            "there is no experiment to go on with; name its folder with --run-dir, or leave --resume out",
+            source=str(place),
+        )
+    return found
+
+
+def display_for(plan: ExperimentPlan, stream: IO[str]) -> ExperimentDisplay:
+    """The display that fits the stream: a live table on a terminal, else lines."""
+    return _display(Progress(plan.ticks, plan.number, plan.file.config.metric), stream)
+
+
+def _display(progress: Progress, stream: IO[str]) -> ExperimentDisplay:
+    columns = terminal_columns() if stream.isatty() else 0
+    if columns:
+        return LiveExperimentDisplay(stream, progress, width=columns)
+    return PlainExperimentDisplay(stream, progress)
+
+
+def watch_experiment(path: str | Path, stream: IO[str], *, wait: Callable[[float], None] = time.sleep) -> int:
+    """Shows an experiment from its files until no process writes into its folder; returns the exit status.
+
+    Args:
+        path: of its folder.
+        stream: to write to.
+        wait: for so many seconds.
+
+    Raises:
+        ConfigError: this is not the folder of an experiment, or it is damaged.
+    """
+    folder = ExperimentFolder.existing(path)
+    config = folder.read_config()
+    followed = FollowedExperiment(folder, config)
+    first = folder.configs / f"{0:0{DIGITS}d}.yaml"
+    ticks = planned_ticks(load_config(first)) if first.is_file() else None
+    display = _display(Progress(ticks, len(followed.look()), config.metric), stream)
+    display.start()
+    try:
+        while True:
+            going = is_held(folder.path)  # first: the last look takes what was written last
+            rows = followed.look()
+            display.update(rows)
+            if not going:
+                break
+            wait(_LOOK_SECONDS)
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        display.stop()
+    display.message("\n".join(outcome_lines(rows, config.metric)))
+    return 0

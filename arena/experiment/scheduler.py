@@ -1,0 +1,287 @@
+"""Which trial runs when: a pure state machine. Events go in, instructions come out; it knows no process and no clock.
+
+        start                 exit 0
+PENDING ------> RUNNING ----------------> TERMINATED
+   ^  ^            |  |
+   |  |  failed,   |  |  asked to end     saved: PAUSED, or PRUNED if it was asked for that
+   |  +- attempts -+  +-----------------> no ticks left: TERMINATED
+   |     left      |
+   |               +--------------------> ERROR: exit 2, or no attempts left
+ PAUSED (an experiment that is resumed)
+"""
+
+from __future__ import annotations
+
+import signal
+from bisect import insort
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from arena.experiment.slots import Place, Slots
+
+SAVING_SECONDS = 40.0
+"""For a trial that was asked to end; it gives itself 30 s to save and 5 s to end its processes."""
+_MISTAKE = 2  # the exit status after a user's mistake
+
+
+class State(str, Enum):
+    """The state of a trial."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    PAUSED = "paused"
+    TERMINATED = "terminated"
+    PRUNED = "pruned"
+    ERROR = "error"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the trial is not started again by itself."""
+        return self in (State.TERMINATED, State.PRUNED, State.ERROR)
+
+
+# events
+
+
+class Added(NamedTuple):
+    """There is a trial, new or of an experiment that is resumed."""
+
+    trial: int
+    processes: int
+    state: State = State.PENDING
+    attempt: int = 1
+    gpus: float = 0.0
+
+
+class Ended(NamedTuple):
+    """The process of a trial has ended.
+
+    Args:
+        trial: its number.
+        exit: its exit status; -n if signal n has killed it.
+        saved: whether it has ended by request, with ticks left.
+        why: the reason, where the exit status does not tell it.
+    """
+
+    trial: int
+    exit: int
+    saved: bool = False
+    why: str = ""
+
+
+class PruneWanted(NamedTuple):
+    """A trial that runs is no longer worth its time."""
+
+    trial: int
+
+
+class EndWanted(NamedTuple):
+    """The experiment is to end; at once: without saving."""
+
+    at_once: bool = False
+
+
+class TimePassed(NamedTuple):
+    """Nothing has happened but time."""
+
+
+Event = Added | Ended | PruneWanted | EndWanted | TimePassed
+
+
+# instructions
+
+
+class Note(NamedTuple):
+    """Put a change of state on record."""
+
+    trial: int
+    state: State
+    attempt: int
+    exit: int | None = None
+    why: str = ""
+    place: Place | None = None
+
+
+class Start(NamedTuple):
+    """Start the process of a trial, or go on with it where it has a boundary."""
+
+    trial: int
+    attempt: int
+    processes: int
+    place: Place
+
+
+class Ask(NamedTuple):
+    """Ask a trial to save and to end."""
+
+    trial: int
+
+
+class Kill(NamedTuple):
+    """Kill the processes of a trial."""
+
+    trial: int
+
+
+Instruction = Note | Start | Ask | Kill
+
+
+@dataclass
+class _Task:
+    number: int
+    processes: int
+    gpus: float
+    state: State
+    attempt: int
+    place: Place | None = None
+    deadline: float | None = None  # until which it has time to save; None: it was not asked
+    pruned: bool = False  # asked, because it is no longer worth its time
+    killed: str = ""  # why; empty: it was not
+
+
+class Scheduler:
+    """Starts trials in the order of their numbers, as slots are free.
+
+    Args:
+        slots: of the hosts.
+        at_once: trials at the same time, at most; None: no limit.
+        retries: further attempts of a trial that fails.
+        most_errors: no new trial starts after so many have failed for good; None: no limit.
+    """
+
+    def __init__(
+        self, slots: Slots, *, at_once: int | None = None, retries: int = 0, most_errors: int | None = None
+    ) -> None:
+        self._slots, self._at_once, self._retries, self._most_errors = slots, at_once, retries, most_errors
+        self._tasks: dict[int, _Task] = {}
+        self._waiting: list[int] = []  # numbers of trials that can start, in order
+        self._errors = 0
+        self._running: set[int] = set()
+        self._ending = False
+
+    @property
+    def running(self) -> frozenset[int]:
+        """The trials whose processes have not ended."""
+        return frozenset(self._running)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no trial runs, and none will start of those that are known."""
+        return not self._running and (not self._waiting or self._closed)
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether another trial could start now, if there were one."""
+        return not self._waiting and self._can_start
+
+    @property
+    def _can_start(self) -> bool:
+        few = self._at_once is None or len(self._running) < self._at_once
+        return few and not self._closed and self._slots.has_room
+
+    @property
+    def _closed(self) -> bool:
+        return self._ending or (self._most_errors is not None and self._errors >= self._most_errors)
+
+    def handle(self, event: Event, now: float) -> list[Instruction]:
+        """What is to be done, in order.
+
+        Args:
+            event: what has happened.
+            now: seconds, of a clock that never goes back.
+        """
+        found: list[Instruction] = []
+        match event:
+            case Added(trial, processes, state, attempt, gpus):
+                self._tasks[trial] = _Task(trial, processes, gpus, state, attempt)
+                self._errors += state is State.ERROR
+                if not state.is_over:
+                    self._enqueue(trial)
+            case Ended():
+                found += self._ended(self._tasks[event.trial], event)
+            case PruneWanted(trial):
+                task = self._tasks[trial]
+                if trial in self._running and task.deadline is None:
+                    task.pruned = True
+                    found += self._ask(task, now)
+            case EndWanted(at_once):
+                self._ending = True
+                for task in self._in_order():
+                    if at_once:
+                        found += self._kill(task, "killed")
+                    elif task.deadline is None:
+                        found += self._ask(task, now)
+            case TimePassed():
+                for task in self._in_order():
+                    if task.deadline is not None and now >= task.deadline:
+                        found += self._kill(task, f"killed: it has not saved within {SAVING_SECONDS:.0f} s")
+        return [*found, *self._start()]
+
+    def _in_order(self) -> list[_Task]:
+        return [self._tasks[number] for number in sorted(self._running)]
+
+    def _enqueue(self, trial: int) -> None:
+        insort(self._waiting, trial)
+
+    def _ask(self, task: _Task, now: float) -> list[Instruction]:
+        task.deadline = now + SAVING_SECONDS
+        return [Ask(task.number)]
+
+    def _kill(self, task: _Task, why: str) -> list[Instruction]:
+        if task.killed:
+            return []
+        task.killed = why
+        return [Kill(task.number)]
+
+    def _ended(self, task: _Task, event: Ended) -> list[Instruction]:
+        self._running.discard(task.number)
+        if task.place is not None:
+            self._slots.give_back(task.place)
+        state, why = self._state_after(task, event)
+        again = state is State.PENDING
+        self._errors += state is State.ERROR
+        task.attempt += again and event.exit != 0
+        task.state, task.place, task.deadline, task.pruned, task.killed = state, None, None, False, ""
+        if again or (state is State.PAUSED and not self._ending):
+            self._enqueue(task.number)
+        return [Note(task.number, state, task.attempt, event.exit, why)]
+
+    def _state_after(self, task: _Task, event: Ended) -> tuple[State, str]:
+        if event.exit == 0:
+            if not event.saved:
+                return State.TERMINATED, ""
+            return (State.PRUNED, "pruned") if task.pruned else (State.PAUSED, "asked to end")
+        if task.killed:
+            return (State.PRUNED if task.pruned else State.PAUSED), task.killed
+        if event.exit == _MISTAKE:
+            return State.ERROR, "a mistake in its configuration (exit 2)"
+        why = event.why or _exit_words(event.exit)
+        return (State.PENDING if task.attempt <= self._retries else State.ERROR), why
+
+    def _start(self) -> Iterator[Instruction]:
+        """The trials that fit now; later ones may pass one that has to wait."""
+        waiting, self._waiting = self._waiting, []
+        for index, number in enumerate(waiting):
+            if not self._can_start:
+                self._waiting += waiting[index:]
+                return
+            task = self._tasks[number]
+            place = self._slots.take(task.processes, task.gpus)
+            if place is None:
+                self._waiting.append(number)
+                continue
+            task.state, task.place = State.RUNNING, place
+            self._running.add(number)
+            yield Note(number, State.RUNNING, task.attempt, place=place)
+            yield Start(number, task.attempt, task.processes, place)
+
+
+def _exit_words(code: int) -> str:
+    if code >= 0:
+        return f"exit {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"

@@ -1,0 +1,295 @@
+"""Searches and pruning: how values are suggested, and which trials are not worth their time.
+
+`random` draws the values of each trial by itself. The samplers and pruners of Optuna (extra `search`) are used by ask
+and tell alone: the study lives in memory, and is made again from what is on record of the trials. So there is no
+database and no second truth, and an experiment that is resumed suggests what it would have suggested.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from arena.config.decode import convert, joined, show
+from arena.config.fields import Count
+from arena.errors import ConfigError, nearest
+from arena.experiment.variation import Choice, Range, Varied
+
+if TYPE_CHECKING:
+    import optuna
+    from optuna.distributions import BaseDistribution
+
+import msgspec
+
+_SAMPLERS = {"tpe": "TPESampler", "qmc": "QMCSampler", "gp": "GPSampler"}
+_PRUNERS = {
+    "median": "MedianPruner",
+    "percentile": "PercentilePruner",
+    "successive_halving": "SuccessiveHalvingPruner",
+    "hyperband": "HyperbandPruner",
+    "threshold": "ThresholdPruner",
+}
+_OURS = ("self", "seed", "independent_sampler")  # parameters of a sampler that no file sets
+_STUDY = "experiment"
+RANDOM = "random"
+
+
+class RandomConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The options of `search: {random: ...}`."""
+
+    trials: Count  # draws; grids multiply them
+
+
+class Search(NamedTuple):
+    """How values are suggested.
+
+    Args:
+        kind: `random`, or a sampler of Optuna.
+        trials: suggestions in all.
+        options: of the sampler.
+    """
+
+    kind: str
+    trials: int
+    options: Mapping[str, Any]
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether a suggestion depends on what earlier ones have reached, so that trials are not known before."""
+        return self.kind != RANDOM
+
+
+def read_search(held: Mapping[str, Mapping[str, Any]]) -> Search:
+    """The search of an experiment.
+
+    Raises:
+        ConfigError: an unknown sampler or option, or the extra is missing.
+    """
+    ((kind, options),) = held.items()
+    place = joined("search", kind)
+    if kind != RANDOM and kind not in _SAMPLERS:
+        raise ConfigError(f"unknown search {kind!r}; {nearest(kind, (RANDOM, *_SAMPLERS))}", path="search")
+    if not isinstance(options, Mapping):
+        raise ConfigError(f"found {show(options)}; expected a mapping with the number of trials", path=place)
+    trials = convert(RandomConfig, {name: value for name, value in options.items() if name == "trials"}, place).trials
+    rest = {name: value for name, value in options.items() if name != "trials"}
+    if kind == RANDOM:
+        for name in rest:
+            raise ConfigError(f"unknown key {name!r}; known: trials", path=joined(place, name))
+        return Search(kind, trials, rest)
+    for name in rest:
+        if name in _OURS:
+            raise ConfigError(f"is not allowed here: {name!r} follows from the run's seed", path=joined(place, name))
+    _made("samplers", _SAMPLERS[kind], {**rest, "seed": 0}, place)
+    return Search(kind, trials, rest)
+
+
+def check_search(search: Search | None, varied: Sequence[Varied], *, variants: bool) -> None:
+    """Refuses a search that does not fit what varies.
+
+    Raises:
+        ConfigError: there is nothing to search, forms of a search without one, or grids and variants beside a sampler.
+    """
+    searched = [each for each in varied if isinstance(each.form, (Choice, Range))]
+    if search is None:
+        if searched:
+            raise ConfigError(
+                "is searched, but the experiment has no `search`; add search: {random: {trials: 20}}, or write "
+                "grid_search",
+                path=searched[0].path,
+            )
+        return
+    if not searched:
+        raise ConfigError(
+            "there is nothing to search; give a key a range, such as {loguniform: [1e-4, 1e-2]}, or leave it out",
+            path="search",
+        )
+    if search.adaptive and len(searched) < len(varied):
+        grids = next(each.path for each in varied if each not in searched)
+        raise ConfigError(
+            f"a grid, as {grids} has, goes with `random` alone; write choice in its place", path=f"search.{search.kind}"
+        )
+    if search.adaptive and variants:
+        raise ConfigError(
+            "variants go with `random` alone; make an experiment of each of them", path=f"search.{search.kind}"
+        )
+
+
+def draws(search: Search, varied: Sequence[Varied], seed: int) -> list[dict[str, Any]]:
+    """The values of a random search: those of draw n come from `SeedSequence([seed, n])`, in the order of the keys."""
+    from numpy.random import PCG64, Generator, SeedSequence
+
+    found = []
+    for number in range(search.trials):
+        rng = Generator(PCG64(SeedSequence([seed, number])))
+        found.append({each.path: each.form.draw(rng) for each in varied if isinstance(each.form, (Choice, Range))})
+    return found
+
+
+class Told(NamedTuple):
+    """A suggestion and what has become of it.
+
+    Args:
+        params: the values.
+        state: `running`, `complete`, `pruned` or `fail`.
+        value: the mean of its trials; None without one.
+        points: `training_iteration` and value of each result of a single trial.
+    """
+
+    params: Mapping[str, Any]
+    state: str
+    value: float | None
+    points: Sequence[tuple[int, float]] = ()
+
+
+def suggest(
+    search: Search, space: Sequence[Varied], told: Sequence[Told], *, number: int, seed: int, mode: str
+) -> dict[str, Any]:
+    """The values of a suggestion: of a study of what is known, with a sampler that is made for this suggestion.
+
+    Args:
+        search: the sampler and its options.
+        space: what is searched.
+        told: the earlier suggestions: those that are over in the order in which they ended, then those that run.
+        number: of the suggestion, from 0.
+        seed: of the run.
+        mode: `max` or `min`.
+    """
+    from numpy.random import SeedSequence
+
+    optuna, place = _optuna(), f"search.{search.kind}"
+    own, common = (int(SeedSequence([seed, of]).generate_state(1)[0]) for of in (number, 0))
+    if search.kind == "qmc":  # one sequence of points for all suggestions; before it has begun, a random point
+        options = {**search.options, "seed": common, "independent_sampler": optuna.samplers.RandomSampler(seed=own)}
+    else:
+        options = {**search.options, "seed": own}
+    sampler = _made("samplers", _SAMPLERS[search.kind], options, place)
+    direction = "maximize" if mode == "max" else "minimize"
+    study = optuna.create_study(study_name=_STUDY, sampler=sampler, direction=direction)
+    distributions = {each.path: _distribution(each) for each in space}
+    study.add_trials([_frozen(one, space, distributions) for one in told])
+    if search.kind == "qmc":
+        for _ in range(number - 1):  # the study counts how far the sequence is
+            study.ask(distributions)
+    asked = study.ask(distributions).params
+    return {each.path: _value(each, asked[each.path]) for each in space}
+
+
+class Pruning:
+    """Says which trials are not worth their time, from their results.
+
+    Args:
+        held: the key `prune` of the experiment.
+        mode: `max` or `min`.
+
+    Raises:
+        ConfigError: an unknown pruner or option, or the extra is missing.
+    """
+
+    def __init__(self, held: Mapping[str, Mapping[str, Any]], mode: str) -> None:
+        ((kind, options),) = held.items()
+        if kind not in _PRUNERS:
+            raise ConfigError(f"unknown pruner {kind!r}; {nearest(kind, _PRUNERS)}", path="prune")
+        if not isinstance(options, Mapping):
+            raise ConfigError(f"found {show(options)}; expected a mapping of options", path=joined("prune", kind))
+        pruner = _made("pruners", _PRUNERS[kind], options, joined("prune", kind))
+        optuna = _optuna()
+        self._study = optuna.create_study(
+            study_name=_STUDY,  # the brackets of hyperband depend on it
+            direction="maximize" if mode == "max" else "minimize",
+            pruner=pruner,
+            sampler=optuna.samplers.RandomSampler(0),
+        )
+        self._asked: dict[int, Any] = {}  # by trial
+
+    def report(self, trial: int, points: Sequence[tuple[int, float]]) -> bool:
+        """Takes results of a trial, step and value each; returns whether it is to be pruned."""
+        asked = self._asked.get(trial)
+        if asked is None:
+            asked = self._asked[trial] = self._study.ask()
+        for step, value in points:
+            asked.report(value, step)
+            if asked.should_prune():
+                return True
+        return False
+
+    def end(self, trial: int, value: float | None, *, pruned: bool) -> None:
+        """Takes the end of a trial: its value, None if it has none."""
+        asked = self._asked.pop(trial, None)
+        if asked is None:
+            return  # it had no result
+        states = _optuna().trial.TrialState
+        if pruned:
+            self._study.tell(asked, state=states.PRUNED)
+        elif value is None:
+            self._study.tell(asked, state=states.FAIL)
+        else:
+            self._study.tell(asked, value)
+
+
+def _optuna() -> Any:
+    try:
+        import optuna
+    except ImportError as error:
+        raise ConfigError(
+            "needs the package optuna; install it by pip install 'mpi-policy-arena[search]', or search with random",
+            path="search",
+        ) from error
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna
+
+
+def _made(module: str, name: str, options: Mapping[str, Any], place: str) -> Any:
+    """A sampler or pruner of Optuna with these options.
+
+    Raises:
+        ConfigError: it has no such option, or refuses a value.
+    """
+    import warnings
+
+    cls = getattr(getattr(_optuna(), module), name)
+    known = [option for option in inspect.signature(cls.__init__).parameters if option not in _OURS]
+    for option in options:
+        if option not in known and option not in _OURS:
+            raise ConfigError(f"unknown option {option!r}; {nearest(option, known)}", path=joined(place, option))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of features that the library calls experimental
+            return cls(**options)
+    except (TypeError, ValueError, AssertionError) as error:
+        raise ConfigError(f"{name} of Optuna refuses its options: {error}", path=place) from error
+
+
+def _distribution(each: Varied) -> BaseDistribution:
+    distributions, form = _optuna().distributions, each.form
+    if isinstance(form, Range):
+        kind = distributions.IntDistribution if form.integer else distributions.FloatDistribution
+        found: BaseDistribution = kind(form.low, form.high, log=form.log)
+    else:
+        found = distributions.CategoricalDistribution(range(len(form.values)))  # a value may be a list
+    return found
+
+
+def _value(each: Varied, asked: Any) -> Any:
+    return asked if isinstance(each.form, Range) else each.form.values[asked]
+
+
+def _frozen(
+    told: Told, space: Sequence[Varied], distributions: Mapping[str, BaseDistribution]
+) -> optuna.trial.FrozenTrial:
+    library = _optuna()
+    states = {"running": "RUNNING", "complete": "COMPLETE", "pruned": "PRUNED", "fail": "FAIL"}
+    params = {
+        each.path: value if isinstance(each.form, Range) else each.form.values.index(value)
+        for each in space
+        for value in [told.params[each.path]]
+    }
+    frozen: optuna.trial.FrozenTrial = library.trial.create_trial(
+        state=library.trial.TrialState[states[told.state]],
+        value=told.value if told.state in ("complete", "pruned") else None,
+        params=params,
+        distributions=dict(distributions),
+        intermediate_values=dict(told.points),
+    )
+    return frozen

@@ -1,0 +1,121 @@
+"""Slots for processes on hosts, and devices: which of them a trial gets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from arena.plan.hosts import Host
+
+_WHOLE = 1.0 - 1e-9  # a device of which nothing is taken
+
+
+class Place(NamedTuple):
+    """What a trial has taken.
+
+    Args:
+        hosts: with the processes on each.
+        devices: of the host, with the share of each that is taken.
+        crowded: whether it has more processes than there are slots.
+    """
+
+    hosts: tuple[Host, ...]
+    devices: tuple[tuple[str, float], ...] = ()
+    crowded: bool = False
+
+    @property
+    def words(self) -> str:
+        """`a:4,b:4`, as `--hosts` takes it."""
+        return ",".join(f"{host.name}:{host.slots}" for host in self.hosts)
+
+
+@dataclass
+class Slots:
+    """The free slots and devices of some hosts.
+
+    Args:
+        hosts: each with its slots.
+        devices: of each host, by name; the names as CUDA_VISIBLE_DEVICES takes them.
+        crowding: whether a trial with more processes than slots may run alone.
+    """
+
+    hosts: Sequence[Host]
+    devices: dict[str, Sequence[str]] = field(default_factory=dict)
+    crowding: bool = True
+
+    def __post_init__(self) -> None:
+        self._free = [host.slots for host in self.hosts]
+        self._left = {host.name: dict.fromkeys(self.devices.get(host.name, ()), 1.0) for host in self.hosts}
+
+    @property
+    def total(self) -> int:
+        """Of all hosts together, whether free or not."""
+        return sum(host.slots for host in self.hosts)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no trial has a slot."""
+        return self._free == [host.slots for host in self.hosts]
+
+    @property
+    def has_room(self) -> bool:
+        """Whether some slot is free."""
+        return any(self._free)
+
+    def can_ever_fit(self, processes: int, gpus: float) -> bool:
+        """Whether a trial fits when all slots are free."""
+        return Slots(self.hosts, self.devices, self.crowding).take(processes, gpus) is not None
+
+    def take(self, processes: int, gpus: float = 0.0) -> Place | None:
+        """Takes a place: on one host where the processes fit, else on neighboring hosts; None if there is none now."""
+        if gpus:
+            return self._take_with_devices(processes, gpus)
+        for number, free in enumerate(self._free):
+            if processes <= free:
+                return self._taken({number: processes})
+        for first in range(len(self._free)):
+            spread, left = {}, processes
+            for number in range(first, len(self._free)):
+                if not self._free[number]:
+                    break  # not neighbors
+                spread[number] = min(left, self._free[number])
+                left -= spread[number]
+                if not left:
+                    return self._taken(spread)
+        if self.crowding and self.idle and processes > self.total and len(self.hosts) == 1:
+            return self._taken({0: self._free[0]})._replace(crowded=True)
+        return None
+
+    def _take_with_devices(self, processes: int, gpus: float) -> Place | None:
+        for number, host in enumerate(self.hosts):
+            left = self._left[host.name]
+            whole = [name for name, share in left.items() if share >= _WHOLE]
+            part = sorted((share, name) for name, share in left.items() if share >= gpus - 1e-9)  # the fullest first
+            crowded = self.crowding and self._free[number] == host.slots < processes
+            if processes > self._free[number] and not crowded:
+                continue
+            if gpus < 1 and part:
+                chosen = [(part[0][1], gpus)]
+            elif gpus >= 1 and len(whole) >= gpus:
+                chosen = [(name, 1.0) for name in whole[: int(gpus)]]
+            else:
+                continue
+            for name, share in chosen:
+                left[name] -= share
+            taken = self._taken({number: min(processes, self._free[number])})
+            return taken._replace(devices=tuple(chosen), crowded=crowded)
+        return None
+
+    def _taken(self, spread: dict[int, int]) -> Place:
+        for number, processes in spread.items():
+            self._free[number] -= processes
+        return Place(tuple(Host(self.hosts[number].name, processes) for number, processes in spread.items()))
+
+    def give_back(self, place: Place) -> None:
+        """Frees what a trial has taken."""
+        numbers = {host.name: number for number, host in enumerate(self.hosts)}
+        for host in place.hosts:
+            self._free[numbers[host.name]] += host.slots
+        for name, share in place.devices:
+            self._left[place.hosts[0].name][name] += share

@@ -1,0 +1,285 @@
+"""From an experiment to its trials: which configurations there are, their digests, and the names of their folders."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from arena.config import Config, parse_config
+from arena.config import overrides as overriding
+from arena.config.decode import joined
+from arena.config.load import load_data
+from arena.config.overrides import Override
+from arena.errors import ConfigError, Origin, OverriddenPlace
+from arena.experiment.config import MOST_TRIALS, ExperimentFile, VariantConfig
+from arena.experiment.variation import (
+    Choice,
+    Grid,
+    Params,
+    Range,
+    Varied,
+    find,
+    grid,
+    in_order,
+    labels,
+    value_words,
+    without_forms,
+)
+
+_UNDIGESTED = ("name", "stop", "best", "loggers")  # a trial stays the same trial when one of these changes
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.,=+-]")
+_LONGEST_TAG = 100
+_CHANGE = "--set "  # how errors name the text of a change
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One `set` of an experiment over its run: what is fixed, and what varies.
+
+    Args:
+        name: of the entry of `variants`; empty without variants.
+        data: the configuration with null in the place of what varies.
+        varied: the places that vary, in the order of the file.
+        seed: of the run.
+        places: that the experiment has filled, each with its place in the experiment file.
+    """
+
+    name: str
+    data: Mapping[str, Any]
+    varied: tuple[Varied, ...]
+    seed: int
+    places: tuple[OverriddenPlace, ...]
+
+    @property
+    def searched(self) -> tuple[Varied, ...]:
+        """The places whose values a search suggests."""
+        return tuple(each for each in self.varied if not isinstance(each.form, Grid))
+
+    @property
+    def grids(self) -> int:
+        """The number of combinations of the values of the grids."""
+        number = 1
+        for each in self.varied:
+            number *= len(each.form.values) if isinstance(each.form, Grid) else 1
+        return number
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """One run of an experiment.
+
+    Args:
+        variant: its name; empty without variants.
+        params: the values that vary, by key path.
+        seed: of the run.
+        digest: of its configuration: trials with equal ones play the same bits.
+        roles: of its plan, the root included.
+    """
+
+    variant: str
+    params: Params
+    seed: int
+    digest: str
+    roles: int
+
+
+class Trials:
+    """The trials of an experiment; makes the configuration of each when it is needed.
+
+    Args:
+        file: the experiment.
+
+    Raises:
+        ConfigError: the run or `set` of the experiment cannot be read.
+    """
+
+    def __init__(self, file: ExperimentFile) -> None:
+        self.file = file
+        config = file.config
+        given = {name: entry.set for name, entry in (config.variants or {"": VariantConfig()}).items()}
+        self.variants = tuple(self._variant(name, sets, path=f"variants.{name}.set") for name, sets in given.items())
+        self.labels = labels([*dict.fromkeys(each.path for variant in self.variants for each in variant.varied)])
+
+    def _variant(self, name: str, sets: Mapping[str, Any], *, path: str) -> Variant:
+        config, source = self.file.config, self.file.source
+        if isinstance(config.run, str):
+            run, everywhere = load_data(config.run), False
+        else:
+            run, everywhere = config.run, True
+        if not isinstance(run, Mapping):
+            raise ConfigError("is empty; a trial needs a configuration", path="run", source=source)
+        values = {**config.set, **sets}
+        changes = [Override(key, value, f"{path if key in sets else 'set'}.{key}") for key, value in values.items()]
+        if config.stop:
+            held = run.get("stop")
+            changes.append(Override("stop", {**(held if isinstance(held, Mapping) else {}), **config.stop}, "stop"))
+        try:
+            data, places = overriding.apply(run, changes)
+        except ConfigError as error:
+            raise self._blamed(error) from error
+        try:
+            found = [*find(data, "")]
+        except ConfigError as error:
+            path = _moved(error.path, places) or joined("run", error.path)
+            raise ConfigError(error.message, path=path, source=source) from error
+        ordered = []
+        for number, each in enumerate(found):
+            inside = [
+                order for order, place in enumerate(places) if not place.made and _is_inside(each.path, place.path)
+            ]
+            if inside or everywhere:
+                ordered.append(((max(inside, default=-1), number), each))
+        varied = tuple(each for _, each in sorted(ordered, key=lambda pair: pair[0]))
+        seed = data.get("seed", 0)
+        base = without_forms(data) if everywhere else _without(data, varied)
+        if not isinstance(seed, int):
+            seed = 0  # it varies, or the check of the configuration refuses it
+        return Variant(name, base, varied, seed, places)
+
+    def config_of(self, variant: str, params: Params, repetition: int = 0, *, name: str = "trial") -> Config:
+        """The checked configuration of a trial.
+
+        Args:
+            variant: its name.
+            params: the values that vary.
+            repetition: how much is added to the seed.
+            name: of the run.
+
+        Raises:
+            ConfigError: the run refuses a value; the message names the trial's values.
+        """
+        held = next(each for each in self.variants if each.name == variant)
+        changes = [Override(path, value, path) for path, value in params.items()]
+        changes.append(Override("name", name, ""))
+        seed = params.get("seed", held.seed)
+        if repetition and isinstance(seed, int):
+            changes.append(Override("seed", seed + repetition, "repeat"))
+        try:
+            config = parse_config(held.data, source=self._run_source, overrides=changes)
+        except ConfigError as error:
+            raise self.blamed(error, variant, params) from error
+        return config
+
+    @property
+    def _run_source(self) -> str:
+        return self.file.config.run if isinstance(self.file.config.run, str) else self.file.source
+
+    def blamed(self, error: ConfigError, variant: str, params: Params) -> ConfigError:
+        """An error of a trial's configuration with its place in the experiment file and the trial's values."""
+        held = next(each for each in self.variants if each.name == variant)
+        varied = [OverriddenPlace(path, _moved(path, held.places) or joined("run", path)) for path in params]
+        found = self._blamed(error, (*held.places, *varied))
+        words = self.words(variant, params)
+        message = f"{found.message} (trial {words})" if words else found.message
+        return ConfigError(message, path=found.path, source=found.source)
+
+    def _blamed(self, error: ConfigError, places: Sequence[OverriddenPlace] = ()) -> ConfigError:
+        """The error with its place in the experiment file, or the option of the command line that it comes from."""
+        message, path, source = error.message, error.path, error.source
+        if source in ("", self._run_source) or source.startswith(_CHANGE):
+            blamed = Origin(overridden=tuple(places)).blame(ConfigError(message, path=path))
+            if not places and source.startswith(_CHANGE):  # a path that leads nowhere, as its text
+                path, source = source.removeprefix(_CHANGE), ""
+            elif blamed.source:
+                message, path, source = blamed.message, _moved(path, places) or blamed.source.removeprefix(_CHANGE), ""
+            elif not isinstance(self.file.config.run, str):
+                path, source = joined("run", path), ""
+            else:
+                source = self._run_source
+        key = path.removeprefix("set.")
+        for given, text in self.file.given.items():
+            if _is_inside(key, given):
+                return ConfigError(message, path=key, source=f"--set {text}")
+        return ConfigError(message, path=path, source=source or self.file.source)
+
+    def words(self, variant: str, params: Params, seed: int | None = None) -> str:
+        """The values of a trial in a few words, as the name of its folder has them."""
+        parts = [*([variant] if variant else [])]
+        parts += [f"{self.labels.get(path, path)}={value_words(value)}" for path, value in params.items()]
+        return ",".join([*parts, *([] if seed is None else [f"seed={seed}"])])
+
+    def tag(self, trial: Trial) -> str:
+        """The words of a trial as a part of the name of its folder; empty where nothing varies."""
+        seed = trial.seed if self.file.config.repeat > 1 and "seed" not in trial.params else None
+        return _UNSAFE.sub("_", self.words(trial.variant, trial.params, seed))[:_LONGEST_TAG]
+
+    def combinations(self, draws: Sequence[Mapping[str, Any]] = ({},)) -> Iterator[tuple[Variant, dict[str, Any]]]:
+        """The combinations of the grids with each of the draws of a search, in order.
+
+        Raises:
+            ConfigError: there are too many.
+        """
+        number = sum(variant.grids for variant in self.variants) * len(draws) * self.file.config.repeat
+        if number > MOST_TRIALS:
+            raise ConfigError(f"asks for {number} trials; at most {MOST_TRIALS}", source=self.file.source)
+        for variant in self.variants:
+            for draw in draws:
+                mine = {each.path: draw[each.path] for each in variant.searched if each.path in draw}
+                for values in grid(variant.varied):
+                    yield variant, in_order(variant.varied, {**mine, **values})
+
+    def repeated(self, variant: str, params: Params) -> Iterator[Trial]:
+        """The trials of a combination, one for each seed.
+
+        Raises:
+            ConfigError: the run refuses a value.
+        """
+        for repetition in range(self.file.config.repeat):
+            config = self.config_of(variant, params, repetition)
+            yield Trial(variant, params, config.seed, digest_of(config), config.roles + 1)
+
+
+def refuse_equal(trials: Sequence[Trial], words: Sequence[str], *, source: str) -> None:
+    """Refuses two trials that would play the same bits.
+
+    Raises:
+        ConfigError: two are equal; the message names their values.
+    """
+    seen: dict[str, int] = {}
+    for number, trial in enumerate(trials):
+        other = seen.setdefault(trial.digest, number)
+        if other != number:
+            raise ConfigError(
+                f"trials {other} ({words[other] or 'no values'}) and {number} ({words[number] or 'no values'}) have "
+                "the same configuration; leave one of them out",
+                source=source,
+            )
+
+
+def digest_of(config: Config) -> str:
+    """SHA-256 of the canonical JSON of a configuration, without its name and what does not change the bits played."""
+    data = msgspec.to_builtins(config)
+    kept = {key: value for key, value in data.items() if key not in _UNDIGESTED}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def covering(variant: Variant) -> Iterator[dict[str, Any]]:
+    """A few combinations in which every value occurs; of a range that is searched, both of its ends."""
+    columns = {each.path: _tried(each) for each in variant.varied}
+    for number in range(max(map(len, columns.values()), default=1)):
+        yield {path: values[min(number, len(values) - 1)] for path, values in columns.items()}
+
+
+def _tried(each: Varied) -> tuple[Any, ...]:
+    form = each.form
+    return form.ends if isinstance(form, (Choice, Range)) else form.values
+
+
+def _moved(path: str, places: Sequence[OverriddenPlace]) -> str:
+    """A place of the configuration as a place of the experiment file; empty where it comes from the run itself."""
+    found = [place for place in places if not place.made and _is_inside(path, place.path)]
+    return found[-1].text + path.removeprefix(found[-1].path) if found else ""
+
+
+def _is_inside(path: str, place: str) -> bool:
+    return path == place or path.startswith((f"{place}.", f"{place}["))
+
+
+def _without(data: Mapping[str, Any], varied: Sequence[Varied]) -> Mapping[str, Any]:
+    """The data with null in the places that vary."""
+    return overriding.apply(data, [Override(each.path, None, "") for each in varied]).data

@@ -1,0 +1,137 @@
+"""What trials have reached: numbers of `result.json`, and the value by which a trial is judged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from arena.experiment.config import MetricConfig
+from arena.records.journal import JournalReader
+
+
+class FollowedResults:
+    """The results of a run that are on record; reads only what is new.
+
+    Args:
+        path: of its `result.json`, which may not be there yet.
+        key: of the metric.
+    """
+
+    def __init__(self, path: Path, key: str) -> None:
+        self._path, self._key = path, key
+        self._forget()
+
+    def _forget(self) -> None:
+        self._read = 0
+        self.ticks = 0
+        self.done = False  # whether the newest result is the last one of a run that has come to its end
+        self.points: list[tuple[int, float]] = []  # training_iteration and value, of results with the metric
+        self.at: list[int] = []  # the tick of each of them
+
+    def look(self) -> list[tuple[int, float]]:
+        """Takes the results that are new; returns those that have the metric.
+
+        Raises:
+            ConfigError: the file is damaged.
+        """
+        try:
+            size = self._path.stat().st_size
+        except FileNotFoundError:
+            size = 0
+        if size < self._read:  # a run that was taken up again has forgotten some
+            self._forget()
+        if size == self._read:
+            return []
+        journal, fresh = JournalReader(self._path, start=self._read), []
+        for line in journal:
+            self.ticks = int(line.get("ticks", self.ticks))
+            self.done = line.get("done") is True
+            value = number_at(line, self._key)
+            if value is not None:
+                fresh.append((int(line.get("training_iteration", 0)), value))
+                self.at.append(self.ticks)
+        self._read = journal.position
+        self.points += fresh
+        return fresh
+
+    @property
+    def values(self) -> list[float]:
+        """Of the metric, result after result."""
+        return [value for _, value in self.points]
+
+
+def number_at(result: Mapping[str, Any], key: str) -> float | None:
+    """The number at a path of a result, such as `policy_reward_mean/blue`; None where there is none, or a NaN.
+
+    A part may hold `/` itself, as names of policies do not but those of own metrics may.
+    """
+    if key in result:
+        value = result[key]
+        number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        return float(value) if number else None
+    head, slash, rest = key.partition("/")
+    inner = result.get(head)
+    return number_at(inner, rest) if slash and isinstance(inner, Mapping) else None
+
+
+def flat_numbers(result: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+    """Every finite number of a result with its path."""
+    for name, value in result.items():
+        if isinstance(value, Mapping):
+            yield from flat_numbers(value, f"{prefix}{name}/")
+        elif isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+            yield f"{prefix}{name}", float(value)
+
+
+def judged(values: Sequence[float], metric: MetricConfig) -> float | None:
+    """The value of a trial by the scope of the metric; None without a result that has the metric."""
+    if not values:
+        return None
+    if metric.scope == "best":
+        return max(values) if metric.mode == "max" else min(values)
+    if metric.scope == "last":
+        return values[-1]
+    last = values if metric.scope == "mean" else values[-int(metric.scope.removeprefix("last-")) :]
+    return math.fsum(last) / len(last)
+
+
+class TrialRow(msgspec.Struct, frozen=True):
+    """A trial as tables show it.
+
+    Args:
+        number: of the trial.
+        name: of its run.
+        variant: its name; empty without variants.
+        params: the values that vary.
+        seed: of the run.
+        state: its newest state.
+        attempts: how often it was tried.
+        ticks: that the run has reached.
+        seconds: from its first start to its newest change.
+        value: by which it is judged; None without one.
+        highest: value of the metric in any result; `lowest`, `last` likewise.
+        folder: of the run, as a path.
+        why: the reason of its state in words.
+        wanted: whether the experiment still asks for it.
+    """
+
+    number: int
+    name: str
+    variant: str
+    params: dict[str, Any]
+    seed: int
+    state: str
+    attempts: int
+    ticks: int
+    seconds: float
+    value: float | None
+    highest: float | None
+    lowest: float | None
+    last: float | None
+    folder: str
+    why: str
+    wanted: bool = True

@@ -1,0 +1,242 @@
+"""The scheduler of an experiment, without a process: by hand, and against a simulated machine with random faults."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from arena.experiment.scheduler import (
+    SAVING_SECONDS,
+    Added,
+    Ask,
+    Ended,
+    EndWanted,
+    Event,
+    Instruction,
+    Kill,
+    Note,
+    PruneWanted,
+    Scheduler,
+    Start,
+    State,
+    TimePassed,
+)
+from arena.experiment.slots import Slots
+from arena.plan.hosts import Host
+
+
+def scheduler(slots: int = 2, **limits: int) -> Scheduler:
+    return Scheduler(Slots([Host("here", slots)]), **limits)
+
+
+def starts(instructions: list[Instruction]) -> list[int]:
+    return [found.trial for found in instructions if isinstance(found, Start)]
+
+
+def notes(instructions: list[Instruction]) -> list[tuple[int, State]]:
+    return [(found.trial, found.state) for found in instructions if isinstance(found, Note)]
+
+
+def add(machine: Scheduler, number: int, processes: int = 1) -> list[Instruction]:
+    return [done for trial in range(number) for done in machine.handle(Added(trial, processes), 0.0)]
+
+
+def test_trials_start_in_order_as_slots_are_free() -> None:
+    machine = scheduler(2)
+    assert starts(add(machine, 4)) == [0, 1]
+    assert starts(machine.handle(Ended(1, 0), 1.0)) == [2]
+    assert starts(machine.handle(Ended(0, 0), 2.0)) == [3]
+    assert not machine.is_over
+    machine.handle(Ended(2, 0), 3.0)
+    machine.handle(Ended(3, 0), 3.0)
+    assert machine.is_over
+
+
+def test_small_trials_pass_a_large_one_that_waits() -> None:
+    machine = scheduler(3)
+    sizes = [2, 3, 1, 1]
+    found = [done for trial, size in enumerate(sizes) for done in machine.handle(Added(trial, size), 0.0)]
+    assert starts(found) == [0, 2]
+    assert starts(machine.handle(Ended(0, 0), 1.0)) == [3]
+
+
+def test_no_more_trials_run_at_once_than_allowed() -> None:
+    machine = scheduler(8, at_once=2)
+    assert starts(add(machine, 3)) == [0, 1]
+
+
+@pytest.mark.parametrize("code", [1, -9, 139])
+def test_a_trial_that_fails_is_tried_again_then_it_is_in_error(code: int) -> None:
+    machine = scheduler(1, retries=1)
+    add(machine, 2)
+    found = machine.handle(Ended(0, code), 1.0)
+    assert notes(found) == [(0, State.PENDING), (0, State.RUNNING)]
+    assert [done.attempt for done in found if isinstance(done, Start)] == [2]
+    found = machine.handle(Ended(0, code), 2.0)
+    assert notes(found)[0] == (0, State.ERROR) and starts(found) == [1], "the others go on"
+
+
+def test_a_mistake_is_not_tried_again() -> None:
+    machine = scheduler(1, retries=5)
+    add(machine, 1)
+    assert notes(machine.handle(Ended(0, 2), 1.0)) == [(0, State.ERROR)]
+
+
+def test_no_trial_starts_after_too_many_errors() -> None:
+    machine = scheduler(2, most_errors=1)
+    add(machine, 5)
+    assert starts(machine.handle(Ended(0, 1), 1.0)) == []
+    assert not machine.is_over, "the other one still runs"
+    machine.handle(Ended(1, 0), 2.0)
+    assert machine.is_over
+
+
+def test_a_request_to_end_is_passed_on_once_and_leaves_trials_paused() -> None:
+    machine = scheduler(2)
+    add(machine, 3)
+    assert machine.handle(EndWanted(), 1.0) == [Ask(0), Ask(1)]
+    assert machine.handle(EndWanted(), 2.0) == []
+    assert notes(machine.handle(Ended(0, 0, saved=True), 3.0)) == [(0, State.PAUSED)]
+    assert notes(machine.handle(Ended(1, 0), 3.0)) == [(1, State.TERMINATED)], "it had no tick left"
+    assert machine.is_over
+
+
+def test_a_trial_that_does_not_save_in_time_is_killed_and_goes_on_later() -> None:
+    machine = scheduler(1)
+    add(machine, 1)
+    machine.handle(EndWanted(), 10.0)
+    assert machine.handle(TimePassed(), 10.0 + SAVING_SECONDS - 0.1) == []
+    assert machine.handle(TimePassed(), 10.0 + SAVING_SECONDS) == [Kill(0)]
+    assert machine.handle(TimePassed(), 99.0 + SAVING_SECONDS) == [], "once"
+    assert notes(machine.handle(Ended(0, -9), 60.0)) == [(0, State.PAUSED)]
+
+
+def test_a_second_request_kills_at_once() -> None:
+    machine = scheduler(1)
+    add(machine, 1)
+    machine.handle(EndWanted(), 1.0)
+    assert machine.handle(EndWanted(at_once=True), 1.5) == [Kill(0)]
+
+
+def test_a_pruned_trial_is_asked_to_save_and_frees_its_slot() -> None:
+    machine = scheduler(1)
+    add(machine, 2)
+    assert machine.handle(PruneWanted(0), 1.0) == [Ask(0)]
+    assert machine.handle(PruneWanted(0), 1.0) == []
+    found = machine.handle(Ended(0, 0, saved=True), 2.0)
+    assert notes(found)[0] == (0, State.PRUNED) and starts(found) == [1]
+
+
+def test_a_trial_that_another_user_has_asked_to_end_goes_on() -> None:
+    machine = scheduler(1)
+    add(machine, 1)
+    found = machine.handle(Ended(0, 0, saved=True), 1.0)
+    assert notes(found) == [(0, State.PAUSED), (0, State.RUNNING)]
+    assert [done.attempt for done in found if isinstance(done, Start)] == [1], "that was no failure"
+
+
+def test_an_experiment_that_is_resumed_starts_what_is_not_over() -> None:
+    machine = scheduler(4)
+    states = [State.TERMINATED, State.PAUSED, State.ERROR, State.PRUNED, State.PENDING]
+    found = [done for trial, state in enumerate(states) for done in machine.handle(Added(trial, 1, state), 0.0)]
+    assert starts(found) == [1, 4]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_any_course_of_events_keeps_slots_states_and_attempts_right(seed: int) -> None:
+    """A simulated machine: trials end, fail, are pruned and asked at random; an oracle counts what they hold."""
+    rng = random.Random(seed)
+    hosts = [Host(name, rng.randint(1, 4)) for name in "abc"[: rng.randint(1, 3)]]
+    total, retries = sum(host.slots for host in hosts), rng.randint(0, 2)
+    at_once = rng.choice([None, 1, 3])
+    machine = Scheduler(Slots(hosts, crowding=False), at_once=at_once, retries=retries)
+    sizes = [rng.randint(1, total) for _ in range(20)]
+    held: dict[int, Start] = {}
+    states: dict[int, State] = {}
+    failures: Counter[int] = Counter()
+    asked: set[int] = set()
+    ending = False
+    waiting: list[Event] = [Added(trial, size) for trial, size in enumerate(sizes)]
+    for _ in range(3000):
+        if waiting:
+            event = waiting.pop(0)
+        elif held and rng.random() < 0.7:
+            trial = rng.choice(sorted(held))
+            code = rng.choice([0, 0, 0, 1, -9, 2]) if trial not in asked else rng.choice([0, 0, 1])
+            event = Ended(trial, code, saved=code == 0 and trial in asked and rng.random() < 0.8)
+        elif held and rng.random() < 0.3:
+            event = PruneWanted(rng.choice(sorted(held)))
+        elif rng.random() < 0.01:
+            event, ending = EndWanted(), True
+        else:
+            event = TimePassed()
+        if isinstance(event, Ended):
+            del held[event.trial]
+            asked.discard(event.trial)
+            failures[event.trial] += event.exit in (1, -9)
+        for instruction in machine.handle(event, 0.0):
+            match instruction:
+                case Start(trial):
+                    assert trial not in held and not ending
+                    held[trial] = instruction
+                    assert sum(host.slots for host in instruction.place.hosts) == sizes[trial]
+                case Note(trial, state):
+                    assert not states.get(trial, State.PENDING).is_over, "nothing follows the end of a trial"
+                    states[trial] = state
+                case Ask(trial):
+                    assert trial in held and trial not in asked
+                    asked.add(trial)
+        taken = Counter[str]()
+        for start in held.values():
+            for host in start.place.hosts:
+                taken[host.name] += host.slots
+        assert all(taken[host.name] <= host.slots for host in hosts)
+        assert at_once is None or len(held) <= at_once
+        assert machine.running == {*held}
+        if machine.is_over:
+            break
+    assert machine.is_over and not held
+    assert all(number <= retries + 1 for number in failures.values())
+    if not ending:
+        assert all(states[trial].is_over for trial in range(20))
+
+
+# slots
+
+
+def test_processes_stay_on_one_host_where_they_fit_else_on_neighbors() -> None:
+    slots = Slots([Host("a", 2), Host("b", 4), Host("c", 2)], crowding=False)
+    assert slots.take(3).words == "b:3"  # type: ignore[union-attr]
+    assert slots.take(2).words == "a:2"  # type: ignore[union-attr]
+    spread = slots.take(3)
+    assert spread is not None and spread.words == "b:1,c:2"
+    assert slots.take(1) is None
+    slots.give_back(spread)
+    assert slots.take(2).words == "c:2"  # type: ignore[union-attr]
+
+
+def test_a_trial_with_too_many_processes_runs_alone_on_one_host() -> None:
+    slots = Slots([Host("a", 2)])
+    small = slots.take(1)
+    assert small is not None and slots.take(5) is None
+    slots.give_back(small)
+    large = slots.take(5)
+    assert large is not None and large.crowded and slots.take(1) is None
+    assert not Slots([Host("a", 2)], crowding=False).can_ever_fit(5, 0.0)
+
+
+def test_two_trials_share_a_device_and_others_wait() -> None:
+    slots = Slots([Host("a", 8)], {"a": ["0", "1"]})
+    places = [slots.take(1, 0.5) for _ in range(5)]
+    assert [place and place.devices for place in places] == [
+        (("0", 0.5),), (("0", 0.5),), (("1", 0.5),), (("1", 0.5),), None,
+    ]  # fmt: skip
+    assert places[2] is not None and places[3] is not None
+    slots.give_back(places[2])
+    assert slots.take(1, 1.0) is None, "half of it is taken"
+    slots.give_back(places[3])
+    whole = slots.take(1, 1.0)
+    assert whole is not None and whole.devices == (("1", 1.0),)
+    assert not slots.can_ever_fit(1, 3.0)
