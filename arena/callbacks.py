@@ -17,11 +17,14 @@ import inspect
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arena.errors import CallbackFailed, ConfigError, close_name, located, nearest
 from arena.plan.plan import CallbackPlan
 from arena.registry import load_object, where_raised
+
+if TYPE_CHECKING:
+    from arena.league.view import LeagueView
 
 __all__ = ["Callback", "StartedRun"]
 
@@ -55,6 +58,19 @@ class Callback:
 
     def on_round(self, number: int) -> None:
         """Called after each round; the first one is 0."""
+
+    def on_next_round(self, league: LeagueView) -> Sequence[Mapping[str, Any]] | None:
+        """Called before each round but the first; may return the matches of that round.
+
+        They are checked as those of the configuration, and recorded before they are played. After `--resume` or the
+        death of a process a round that is on record is played as it is recorded.
+
+        Args:
+            league: what is known: results, ratings, snapshots, and `planned`, the matches that the configuration makes.
+
+        Returns:
+            entries of `matches`, as in a configuration; snapshots may be named. None: the round is as planned.
+        """
 
     def on_episode(self, line: Mapping[str, Any]) -> None:
         """Called after each episode, with its line of `episodes.jsonl`."""
@@ -197,6 +213,14 @@ class Callbacks:
         """Calls `on_round`: a round is over."""
         self._call("on_round", number)
 
+    def next_round(self, league: LeagueView) -> tuple[str, Any] | None:
+        """Calls `on_next_round`: the first callback that proposes matches, and these; None if none does."""
+        found = None
+        for name, listener in self._listeners["on_next_round"]:
+            proposed = self._call_one(name, listener, "on_next_round", league)
+            found = found or (None if proposed is None else (name, proposed))
+        return found
+
     def end(self) -> None:
         """Calls `on_end`, once: after the death of a process a run may end a second time."""
         if not self._ended:
@@ -205,10 +229,14 @@ class Callbacks:
 
     def _call(self, method: str, *arguments: Any) -> None:
         for name, listener in self._listeners[method]:
-            try:
-                getattr(listener, method)(*arguments)
-            except (Exception, SystemExit) as error:
-                trace = "".join(traceback.format_exception(error)).rstrip()
-                raise CallbackFailed(name, trace) from error
-            if getattr(listener, "_wants_end", False):
-                self._stop(name)
+            self._call_one(name, listener, method, *arguments)
+
+    def _call_one(self, name: str, listener: Any, method: str, *arguments: Any) -> Any:
+        try:
+            found = getattr(listener, method)(*arguments)
+        except (Exception, SystemExit) as error:
+            trace = "".join(traceback.format_exception(error)).rstrip()
+            raise CallbackFailed(name, trace) from error
+        if getattr(listener, "_wants_end", False):
+            self._stop(name)
+        return found

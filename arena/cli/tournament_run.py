@@ -55,6 +55,7 @@ from arena.run.evaluation import alike
 from arena.run.leg import UNBOUNDED_TICKS, Leg, leg_at
 from arena.run.planning import checked_plan
 from arena.run.prepare import existing_folder, prepare
+from arena.run.process_state import ProcessState
 from arena.run.resume import GAME, SAME_MATCH, checkpoints_given, compared, numbered
 from arena.run.run import Run, Stage
 from arena.terminal.display import silent_display
@@ -97,7 +98,7 @@ class TournamentRun(Rank0Base):
         self._say(f"{config.name}: {players}, at most {pluralize(asked.episodes, 'game')}")
         return replace(run, source=asked.targets[0], episodes=batch.episodes, greedy=asked.greedy)
 
-    def next_stage(self, run: Run) -> Stage | None:
+    def next_stage(self, run: Run, memory: ProcessState) -> Stage | None:
         """The next batch; None if the order is decided or the budget is used.
 
         Raises:
@@ -113,7 +114,7 @@ class TournamentRun(Rank0Base):
         _check_counted(played, run.source)
         found = table(played.results, [*config.policies], rule)
         self._say(_progress(played.results.games, found))
-        settings = distinct_settings([match for _, match in config.entries()])
+        settings = distinct_settings([match for _, match in config.known_matches()])
         batch = next_batch(settings, [*config.policies], played.results, rule, played=played.episodes)
         if batch is None or len(before) >= config.rounds:
             return None
@@ -197,7 +198,7 @@ def opening(request: TournamentArgs) -> tuple[Config, Batch]:
         name=f"{base.name[:80]}-tournament",
         seed=int(np.random.SeedSequence([base.seed, _STREAM]).generate_state(1)[0]),
         ticks=UNBOUNDED_TICKS,
-        rounds=min(_MOST_BATCHES, 1 + rule.games // meeting),
+        schedule=min(_MOST_BATCHES, 1 + rule.games // meeting),
         envs={name: envs[name] for name in dict.fromkeys(setting.env for setting in settings)},
         policies=players,
         matches=first.matches,
@@ -238,7 +239,7 @@ def continued(config: Config, *, ranks: int, run_dir: str | None, greedy: bool) 
     found = boundaries.newest(folder)
     if found is None or not rounds_file.read(folder):
         raise ConfigError("there is no tournament to go on with: its files are damaged", source=str(folder.path))
-    kept = msgspec.structs.replace(before, rounds=max(before.rounds, config.rounds))
+    kept = msgspec.structs.replace(before, schedule=max(before.rounds, config.rounds))
     plan = checked_plan(kept, ranks=ranks)
     leg = replace(leg_at(found, folder), restore=checkpoints_given(plan))
     return Run(plan, folder.path, config=resolved_yaml(kept), resumed=True, leg=leg)

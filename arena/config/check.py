@@ -15,8 +15,10 @@ from arena.config.independent import check_independent
 from arena.config.matches import (
     GauntletConfig,
     Generator,
+    GeneratorEntry,
     MatchConfig,
     MatchmakingConfig,
+    OwnPairings,
     SeatEntry,
     generator_of,
 )
@@ -38,9 +40,10 @@ def check(config: Config) -> None:
         raise ConfigError(
             f"the run's name {config.name!r} (by default the file's) cannot be used; {NAME_RULE}", path="name"
         )
-    for path in ("envs", "policies", "matches"):
+    for path in ("envs", "policies"):
         if not getattr(config, path):
             raise ConfigError("is empty; at least one is needed", path=path)
+    _check_listed(config)
     for name, env in config.envs.items():
         _check_wrappers(env.wrappers, f"envs.{name}.wrappers")
     for name in filter(is_snapshot_name, config.policies):
@@ -50,19 +53,60 @@ def check(config: Config) -> None:
             raise ConfigError("is the name of a snapshot: say `frozen: true`, and with `load:` where it is", path=path)
         if parent is not None and parent.learns:
             raise ConfigError(f"could be the name of a snapshot of {name.partition('@')[0]!r}, which learns", path=path)
-    for path, entry in config.places():
-        if isinstance(entry, MatchConfig):
-            _check_match(config, entry, path)
-        else:
-            _check_generator(config, generator_of(entry), path)
-    if config.roles >= MOST_ROLES:
-        raise ConfigError(f"asks for {config.roles + 1} roles, more than {MOST_ROLES}; lower `copies`", path="matches")
+    check_entries(config, config.places())
     check_winners(config)
     check_rounds(config)
     check_drawn(config)
     if config.evaluation is not None:
         _check_evaluation(config, config.evaluation)
     check_independent(config)
+
+
+def check_entries(config: Config, placed: Sequence[tuple[str, MatchConfig | GeneratorEntry]]) -> None:
+    """Refuses entries of `matches` that contradict themselves or the rest of the configuration.
+
+    Args:
+        config: that has the entries.
+        placed: the entries with their places.
+
+    Raises:
+        ConfigError: the first thing that is wrong, with its place.
+    """
+    for path, entry in placed:
+        if isinstance(entry, MatchConfig):
+            _check_match(config, entry, path)
+        else:
+            _check_generator(config, generator_of(entry), path)
+    if config.roles >= MOST_ROLES:
+        raise ConfigError(f"asks for {config.roles + 1} roles, more than {MOST_ROLES}; lower `copies`", path="matches")
+
+
+def _check_listed(config: Config) -> None:
+    """Refuses rounds without matches, and `matches` beside a list of rounds."""
+    if isinstance(config.schedule, int):
+        if config.matches is None:
+            raise ConfigError("the key 'matches' is missing, and has no default")
+        if not config.matches:
+            raise ConfigError("is empty; at least one is needed", path="matches")
+        return
+    if config.matches:
+        raise ConfigError(
+            "is not allowed beside a list of rounds, which has the matches of each; leave out `matches`, or write the "
+            "number of rounds alone",
+            path="matches",
+        )
+    if not config.schedule:
+        raise ConfigError("is empty; list the matches of each round, or write their number", path="rounds")
+    for number, entries in enumerate(config.schedule):
+        if not entries:
+            raise ConfigError("is empty; a round has at least one match", path=f"rounds[{number}]")
+        for path, entry in config.places_of(number):
+            if not isinstance(entry, MatchConfig) and generator_of(entry).adaptive:
+                raise ConfigError(
+                    "is not allowed in a list of rounds: its matches depend on the results of rounds before; list "
+                    "matches, round_robin, gauntlet or mixtures, or write `rounds` as a number and this in `matches`",
+                    path=path,
+                )
 
 
 def _check_wrappers(wrappers: Sequence[WrapperEntry], path: str) -> None:
@@ -143,7 +187,35 @@ def _check_generator(config: Config, entry: Generator, path: str) -> None:
         raise ConfigError(found, path=f"{path}.policies")
     if isinstance(entry, (GauntletConfig, MatchmakingConfig)):
         _check_against(config, entry, f"{path}.against")
+    if isinstance(entry, OwnPairings):
+        _check_opening(entry, f"{path}.opening")
     _check_pipeline(entry, path)
+
+
+def _check_opening(entry: OwnPairings, path: str) -> None:
+    if entry.opening is None:
+        if len(entry.policies) < 2:
+            raise ConfigError(
+                "is needed with one policy: list the pairings of the first round, as [[a, a]]; without it every pair "
+                "of `policies` meets",
+                path=path,
+            )
+        return
+    if not entry.opening:
+        raise ConfigError("is empty; list the pairings of the first round, as [[a, b]]", path=path)
+    for index, pairing in enumerate(entry.opening):
+        place = f"{path}[{index}]"
+        if len(pairing) != 2:
+            raise ConfigError(f"has {len(pairing)} sides; a pairing has two, as [a, b]", path=place)
+        for number, side in enumerate(pairing):
+            names = (side,) if isinstance(side, str) else side
+            for name in names:
+                _check_known(name, dict.fromkeys(entry.policies), "policy", f"{place}[{number}]")
+            if not isinstance(side, str) and len(side) != entry.team_size:
+                raise ConfigError(
+                    f"names {len(side)} policies; name one, or one for each of the side's {entry.team_size} seats",
+                    path=f"{place}[{number}]",
+                )
 
 
 def _check_players(config: Config, names: Sequence[str], path: str) -> None:

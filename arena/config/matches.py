@@ -1,9 +1,9 @@
 """Who plays whom: match descriptions, and generators that stand for many of them.
 
 A generator makes the match descriptions of each round of a run. Those of the first round follow from the generator
-alone. `round_robin`, `gauntlet` and `mixtures` are fixed: they make the same in every round. `knockout`, `swiss` and
-`matchmaking` are adaptive: what they make later depends on what has been played; see `arena.league.pairings`. No
-later round has more matches of a generator than the first one.
+alone. `round_robin`, `gauntlet` and `mixtures` are fixed: they make the same in every round. `knockout`, `swiss`,
+`matchmaking` and `pairings` are adaptive: what they make later depends on what has been played; see
+`arena.league.pairings`. No later round has more matches of a generator than the first one.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
-from arena.config.fields import AbstractStruct, Count, Halves, Keyed, Natural, Share, Text, kinds_of
+from arena.config.fields import AbstractStruct, Count, Halves, Keyed, Natural, Share, Shortened, Text, kinds_of
 
 SeatEntry: TypeAlias = str | tuple[str, ...]
 Team: TypeAlias = tuple[str, ...]
 Pair: TypeAlias = tuple[Team, Team]
+Opening: TypeAlias = tuple[tuple[SeatEntry, ...], ...]
 Sides: TypeAlias = tuple[tuple[Natural, ...], ...]
 
 NO_SNAPSHOTS: Mapping[str, str] = MappingProxyType({})
@@ -55,6 +56,10 @@ class MatchConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         if len(policies) != 2:
             return ()
         return tuple(tuple(seat for seat, name in enumerate(self.names) if name == policy) for policy in policies)
+
+    def team_of(self, side: int) -> Team:
+        """The policy of each seat of a side, by its number."""
+        return tuple(self.names[seat] for seat in self.known_sides[side])
 
     @property
     def is_rated(self) -> bool:
@@ -330,6 +335,19 @@ class Uncertainty(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return {*entry.others(learner), *past}
 
 
+class OwnClass(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A rule of the user's own: a class whose `opponents` draws, see `arena.league.own`."""
+
+    class_: Text = msgspec.field(name="class")  # "package.module:Class"
+    options: dict[str, Any] = {}  # given to the class when it is made
+
+    def opening(self, entry: MatchmakingConfig, learner: str, learns: Collection[str]) -> Team:
+        return entry.others(learner) or (learner,)
+
+    def opponents(self, entry: MatchmakingConfig, learner: str, past: set[str]) -> set[str]:
+        return {*entry.members}
+
+
 class PastSelvesRule(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`rule: past_selves`."""
 
@@ -354,7 +372,23 @@ class UncertaintyRule(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     uncertainty: Uncertainty
 
 
-RuleEntry: TypeAlias = PastSelvesRule | FictitiousRule | ExploitersRule | UncertaintyRule
+class OwnRule(Keyed, Shortened, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`rule: "package.module:Class"`, or `rule: {"package.module:Class": {its options}}`."""
+
+    own: OwnClass
+
+    @classmethod
+    def spelled_out(cls, value: Any) -> Any:
+        if isinstance(value, str) and ":" in value:
+            return {"own": {"class": value}}
+        if isinstance(value, Mapping) and len(value) == 1:
+            ((name, options),) = value.items()
+            if isinstance(name, str) and ":" in name:
+                return {"own": {"class": name, "options": options}}
+        return value
+
+
+RuleEntry: TypeAlias = PastSelvesRule | FictitiousRule | ExploitersRule | UncertaintyRule | OwnRule
 
 
 class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -440,6 +474,30 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
                 yield other, other == tested and next(tests) % 2 == 1
 
 
+class OwnPairings(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A generator of the user's own: a class whose `pairings` says who meets whom, see `arena.league.own`."""
+
+    generator: Text  # "package.module:Class"
+    options: dict[str, Any] = {}  # given to the class when it is made
+    opening: Opening | None = None  # pairings of the first round, and so many at most in later ones; null: every pair
+
+    fewest: ClassVar[int] = 1
+    adaptive: ClassVar[bool] = True
+
+    @property
+    def pairings(self) -> int:
+        return math.comb(len(self.policies), 2) if self.opening is None else len(self.opening)
+
+    def pairs(self) -> Iterable[Pair]:
+        if self.opening is None:
+            return ((self.team(one), self.team(other)) for one, other in itertools.combinations(self.policies, 2))
+        return ((self.side(first), self.side(second)) for first, second in self.opening)
+
+    def side(self, said: SeatEntry) -> Team:
+        """The seats of a side, which is named by the policy that plays it alone, or by that of each seat."""
+        return self.team(said) if isinstance(said, str) else tuple(said)
+
+
 class RoundRobinEntry(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Every policy against every other one."""
 
@@ -470,6 +528,12 @@ class MixturesEntry(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True
     mixtures: MixturesConfig
 
 
+class PairingsEntry(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Pairings by a class of the user's own."""
+
+    pairings: OwnPairings
+
+
 class MatchmakingEntry(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Opponents by a rule."""
 
@@ -477,7 +541,7 @@ class MatchmakingEntry(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 GeneratorEntry: TypeAlias = (
-    RoundRobinEntry | GauntletEntry | KnockoutEntry | SwissEntry | MixturesEntry | MatchmakingEntry
+    RoundRobinEntry | GauntletEntry | KnockoutEntry | SwissEntry | MixturesEntry | MatchmakingEntry | PairingsEntry
 )
 
 

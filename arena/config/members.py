@@ -4,7 +4,7 @@ A generator that depends on results gives its matches two sides. Which policies 
 the configuration alone; a policy's snapshots count as the policy:
 
     knockout      all brackets that the winners can produce
-    swiss         every policy on either side
+    swiss, pairings    every policy on either side
     matchmaking   learners on the first side, the opponents of the rule on the second, as well as learners that have a
                   gate to pass; with `both_sides` all of them on either
 """
@@ -21,6 +21,7 @@ from arena.config.matches import (
     KnockoutConfig,
     MatchConfig,
     MatchmakingConfig,
+    OwnPairings,
     SwissConfig,
     Team,
     generator_of,
@@ -77,14 +78,16 @@ def needs_winners(config: Config, env: str) -> list[str]:
         if isinstance(entry, MatchmakingConfig):
             by_results = entry.options.by_results and entry.options.draws_others
         else:
-            by_results = isinstance(entry, (KnockoutConfig, SwissConfig))
+            by_results = isinstance(entry, (KnockoutConfig, SwissConfig, OwnPairings))
         if entry.env == env and by_results:
             found.append(path)
     league = config.league or LeagueConfig()
     if any(entry.env == env for _, entry in matchmaking_of(config)):
         found += ["league.snapshots.gate"] * bool(gated(config))
         found += ["league.snapshots.keep_by"] * (league.snapshots.keep_by == "spread")
-    if all(entry.env == env for _, entry in config.entries()):
+    if all(
+        (entry if isinstance(entry, MatchConfig) else generator_of(entry)).env == env for _, entry in config.places()
+    ):
         found += ["league.evolution.by"] * (league.evolution is not None and league.evolution.by == "rating")
         found += ["league.decided"] * (league.decided is not None)
     return found
@@ -119,7 +122,7 @@ def later_matches(config: Config) -> tuple[tuple[str, MatchConfig], ...]:
     A match has the copies of one pairing if a policy in it learns and has no seat in the first round; else one copy.
     """
     new = newcomers(config)
-    found = []
+    found = [placed for number in range(1, len(config.listed)) for placed in config.entries(number)]
     for path, entry in config.places():
         generator = None if isinstance(entry, MatchConfig) else generator_of(entry)
         if generator is not None and generator.adaptive:
@@ -178,7 +181,7 @@ def sides_of(config: Config, generator: Generator) -> Sides:
     if isinstance(generator, KnockoutConfig):
         pairs = [pair for drawn in brackets(generator.policies) for bracket in drawn for pair in bracket]
         first, second = ({name for pair in pairs for name in pair[side]} for side in (0, 1))
-    elif isinstance(generator, SwissConfig):
+    elif isinstance(generator, (SwissConfig, OwnPairings)):
         first = second = {*generator.policies}
     else:
         assert isinstance(generator, MatchmakingConfig), generator

@@ -53,7 +53,7 @@ def run_single_process(
     present: Callable[[Run, Scoreboard], None],
     display: Display | None = None,
     *,
-    next_stage: Callable[[Run], Stage | None] = stages.next_stage,
+    next_stage: Callable[[Run, ProcessState], Stage | None] = stages.next_stage,
     output: Output = CONSOLE_OUTPUT,
     watched: bool = True,
 ) -> int:
@@ -72,7 +72,7 @@ def run_single_process(
     try:
         log_beside_display(run, run.roles)
         lock(run, memory)
-        while (stage := next_stage(run)) is not None:
+        while (stage := next_stage(run, memory)) is not None:
             run = stage.run
             if stage.evaluation is not None:
                 own = memory.for_evaluation()
@@ -412,9 +412,9 @@ class Rank0Base(ABC):
         """Brings the run folder back to the boundary from which the run continues after a death."""
         forget(run)
 
-    def next_stage(self, run: Run) -> Stage | None:
+    def next_stage(self, run: Run, memory: ProcessState) -> Stage | None:
         """What is played next; None if the run is over."""
-        return stages.next_stage(run)
+        return stages.next_stage(run, memory)
 
     def alone(self, run: Run) -> int:
         """Plays everything in this process and shows the result; returns the exit status."""

@@ -67,7 +67,7 @@ class Rank0(Protocol):
     def roll_back(self, run: Run) -> None:
         """Brings the run folder back to the boundary from which the run continues after a death."""
 
-    def next_stage(self, run: Run) -> Stage | None:
+    def next_stage(self, run: Run, memory: ProcessState) -> Stage | None:
         """What is played next; None if the run is over."""
 
     def lead_evaluation(
@@ -184,7 +184,9 @@ class Rank:
     def _next_stage(self, run: Run) -> Stage | None:
         if not run.plan.staged:
             return None if run.concluded else Stage(run)
-        stage: Stage | None = _broadcast(self._team, self._leader().next_stage(run) if self._team.rank == 0 else None)
+        stage: Stage | None = _broadcast(
+            self._team, self._leader().next_stage(run, self._memory) if self._team.rank == 0 else None
+        )
         return stage
 
     def _begin(self, run: Run) -> None:

@@ -5,6 +5,7 @@
     exploiters    main agents meet main agents and all snapshots, main exploiters the main agents, league exploiters all
                   snapshots (the same)
     uncertainty   the opponents against which a result would change the standings most
+    own           what a class of the user's own says, see `own`
 
 The priorities are functions f of p, the chance to score against an opponent: hard (1 - p)^2, variance p (1 - p),
 linear 1 - p. p is not known but estimated: each priority is the mean of f over the posterior of p given the games, see
@@ -26,13 +27,16 @@ from arena.config.matches import (
     ExploitersRule,
     FictitiousRule,
     MatchmakingConfig,
+    OwnRule,
     PastSelvesRule,
     UncertaintyRule,
 )
 from arena.league.metagame.payoff import posterior
+from arena.league.own import draw_opponents
 from arena.league.ratings.ranking import Standings
 from arena.league.results import Results
 from arena.league.rng import systematic
+from arena.league.view import LeagueView
 
 Weights: TypeAlias = dict[str, float]
 
@@ -61,7 +65,13 @@ class OpponentPool(NamedTuple):
 
 
 def draw(
-    entry: MatchmakingConfig, field: OpponentPool, rng: np.random.Generator, *, tested: Mapping[str, str] = NO_SNAPSHOTS
+    entry: MatchmakingConfig,
+    field: OpponentPool,
+    rng: np.random.Generator,
+    *,
+    tested: Mapping[str, str] = NO_SNAPSHOTS,
+    view: LeagueView | None = None,
+    path: str = "",
 ) -> dict[str, Sequence[str]]:
     """The opponents of each learner, one per match.
 
@@ -70,6 +80,11 @@ def draw(
         field: all players that they can meet.
         rng: what is left to chance.
         tested: per learner that has to pass a gate its snapshot that the gate is about: one match is against that.
+        view: what a rule of the user's own sees.
+        path: of the entry in the configuration, for errors of such a rule.
+
+    Raises:
+        ConfigError: a rule of the user's own raises, or returns something else than names of players.
     """
     standings = None
     found: dict[str, Sequence[str]] = {}
@@ -82,6 +97,9 @@ def draw(
                 standings = Standings(field.results, [*current, *field.past(entry.members)])
             pairs = [standings.next_pair(of=learner) for _ in range(free)]
             drawn = [second if first == learner else first for first, second in pairs]
+        elif isinstance(entry.rule, OwnRule):
+            assert view is not None, "given where the rule is the user's own"
+            drawn = draw_opponents(entry, learner, view, free, rng, path=path)
         else:
             drawn = systematic(_weights(entry, learner, field), free, rng)
         found[learner] = drawn if newest is None else [*drawn, newest]

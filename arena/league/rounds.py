@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from arena.config.matches import MatchConfig
+from arena.config.matches import MatchConfig, Pair
 from arena.config.schema import Config
 from arena.league.results import Encounter, Played
 from arena.records.formats import Fork, GateRecord, Player
@@ -24,6 +24,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     start: int  # tick at which it begins
     matches: tuple[MatchConfig, ...]
+    places: tuple[str, ...] = ()  # of the entry of the configuration that each match is made from; (): not known
+    proposed_by: str = ""  # the callback that has proposed the matches; empty: the configuration says who meets whom
     players: dict[str, Player] = {}  # the snapshots that play, by name
     snapshots: tuple[str, ...] = ()  # that join
     dropped: tuple[str, ...] = ()  # that leave, for good
@@ -92,6 +94,17 @@ class History:
     def pairings(self, place: str) -> list[tuple[tuple[str, ...], ...]]:
         """Who met whom in a knockout or Swiss, round after round."""
         return [made.pairings[place] for made in self._rounds]
+
+    def made_by(self, place: str) -> tuple[tuple[Pair, ...], ...]:
+        """Per earlier round the pairings of one entry of the configuration, by its place."""
+        return tuple(
+            tuple(
+                (match.team_of(0), match.team_of(1))
+                for match, origin in zip(made.matches, made.places, strict=False)
+                if origin == place
+            )
+            for made in self._rounds
+        )
 
     def games(self) -> Iterator[list[tuple[MatchConfig, Sequence[Encounter]]]]:
         """Per round the games of each match, with what the match was made of."""

@@ -1,10 +1,12 @@
-"""From a configuration to its plan, with all its names checked; only callbacks are imported for it."""
+"""From a configuration to its plan, with all its names checked; only callbacks, and rules and generators of the user's
+own, are imported for it."""
 
 from __future__ import annotations
 
 from arena import registry
 from arena.callbacks import made
 from arena.config import Config
+from arena.league.own import check_own
 from arena.plan.build import make_plan
 from arena.plan.plan import Plan
 
@@ -13,8 +15,8 @@ def checked_plan(config: Config, *, ranks: int | None) -> Plan:
     """The plan of a configuration whose names are known; no environment and no algorithm is imported for it.
 
     Raises:
-        ConfigError: an unknown short name of an environment or an algorithm, even if no match uses it; a callback that
-            cannot be made; or what `make_plan` refuses.
+        ConfigError: an unknown short name of an environment or an algorithm, even if no match uses it; a callback, a
+            rule or a generator of the user's own that cannot be made; or what `make_plan` refuses.
     """
     registry.check_names(
         {name: entry.make for name, entry in config.envs.items()},
@@ -23,4 +25,5 @@ def checked_plan(config: Config, *, ranks: int | None) -> Plan:
     )
     plan = make_plan(config, ranks=ranks)
     made(plan.callbacks)
+    check_own(config)
     return plan

@@ -19,15 +19,27 @@ from pathlib import Path
 
 import msgspec
 
+from arena.callbacks import Callbacks
 from arena.config import Config, parse_config, yaml
 from arena.config.league import LeagueConfig
+from arena.config.load import parse_proposed
 from arena.errors import ConfigError
 from arena.league import rounds_file
 from arena.league.knockouts import knockouts_won
-from arena.league.next_round import Champion, Round, first_round, is_over, looks_back, round_config
+from arena.league.next_round import (
+    Champion,
+    Round,
+    first_round,
+    is_over,
+    looks_back,
+    round_config,
+    view_of,
+    with_matches,
+)
 from arena.league.next_round import next_round as plan_next_round
 from arena.league.ratings.standings import LeagueTable, caution, league_table
 from arena.league.read_results import ResultSet, read, read_played, read_returns
+from arena.league.results import Results
 from arena.league.rounds import player_of
 from arena.league.tournament import equals
 from arena.plan.build import make_plan
@@ -38,6 +50,7 @@ from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.run.handover import match_workers, seats_of
 from arena.run.leg import Leg
+from arena.run.process_state import ProcessState
 from arena.run.run import Run
 
 _KEPT = checkpoint.KEPT + 1
@@ -53,14 +66,17 @@ def begin(run: Run) -> None:
     rounds_file.keep(run.folder, known[:number], planned, run.plan)
 
 
-def next_round(run: Run) -> Run | None:
+def next_round(run: Run, memory: ProcessState) -> Run | None:
     """The run with its next round; None if there is none.
 
     Args:
         run: has played a round to its end.
+        memory: of rank 0; has the callbacks, which may propose the matches.
 
     Raises:
-        ConfigError: the records are damaged.
+        ConfigError: the records are damaged; or the matches that are proposed, or made by a rule or a generator of the
+            user's own, cannot be played.
+        CallbackFailed: a callback has raised.
     """
     if run.leg.start >= run.plan.horizon:
         return None
@@ -72,6 +88,10 @@ def next_round(run: Run) -> Run | None:
     returns = read_returns(run.folder, round=run.plan.round)
     played = read_played(run.folder, last=run.plan.round) if looks_back(config) else ()
     following = plan_next_round(config, before, results, returns, played)
+    if later and later[0].proposed_by:
+        following = with_matches(config, following, later[0].matches, by=later[0].proposed_by)
+    elif run.plan.callbacks:
+        following = _proposed(run, memory, config, before, following, results)
     _forget_later(run.folder, later)
     for player in following.snapshots:
         _take(run, player)
@@ -80,6 +100,21 @@ def next_round(run: Run) -> Run | None:
     _forget(run.folder, before)
     leg, ticks_before = _leg(run, config, before, following, plan), _ticks_before(run.folder, following.number)
     return replace(run, plan=plan, leg=leg, words=(), ticks_before=ticks_before)
+
+
+def _proposed(
+    run: Run, memory: ProcessState, config: Config, before: Sequence[Round], following: Round, results: Results
+) -> Round:
+    """The next round as a callback wants it; as planned, if none proposes anything."""
+    callbacks = memory.callbacks = memory.callbacks or Callbacks(run.plan.callbacks, memory.stop.ask)
+    view = view_of(config, before, following, results)
+    found = callbacks.next_round(view)
+    if found is None:
+        return following
+    name, proposed = found
+    snapshots = {player: player_of(player).policy for own in view.snapshots.values() for player in own}
+    matches = parse_proposed(config, proposed, snapshots, path=f"{name}.on_next_round()")
+    return with_matches(config, following, matches, by=name)
 
 
 def league_standings(run: Run) -> LeagueTable:
@@ -140,7 +175,7 @@ def plan_of(config: Config, planned: Round, folder: RunFolder, *, ranks: int, sp
     """
     played = round_config(config, planned, partial(_weights, folder))
     played = msgspec.structs.replace(played, spares=min(spares, config.spares))
-    return make_plan(played, ranks=ranks, number=planned.number)
+    return make_plan(played, ranks=ranks, number=planned.number, places=planned.places)
 
 
 def config_of(run: Run) -> Config:
