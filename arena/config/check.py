@@ -9,17 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from arena.config.check_league import check_rounds, check_winners
 from arena.config.decode import NAME_RULE, is_name, is_snapshot_name, show
 from arena.config.independent import check_independent
 from arena.config.matches import (
+    ExploitersRule,
     GauntletConfig,
     Generator,
     GeneratorEntry,
     MatchConfig,
     MatchmakingConfig,
+    MixturesConfig,
     OwnPairings,
     SeatEntry,
+    SideSizes,
     generator_of,
 )
 from arena.config.members import check_drawn
@@ -185,11 +190,64 @@ def _check_generator(config: Config, entry: Generator, path: str) -> None:
         least = "two or more" if entry.fewest == 2 else "one or more"
         found = f"found {len(entry.policies)} of them; `{path.rpartition('.')[2]}` needs {least}"
         raise ConfigError(found, path=f"{path}.policies")
+    if entry.sides is not None:
+        _check_side_sizes(entry, entry.sides, f"{path}.sides")
+    if isinstance(entry, MatchmakingConfig) and entry.versus:
+        _check_versus(config, entry, path)
     if isinstance(entry, (GauntletConfig, MatchmakingConfig)):
         _check_against(config, entry, f"{path}.against")
     if isinstance(entry, OwnPairings):
         _check_opening(entry, f"{path}.opening")
     _check_pipeline(entry, path)
+
+
+def _check_side_sizes(entry: Generator, sides: SideSizes, path: str) -> None:
+    (usual,) = (field.default for field in msgspec.structs.fields(entry) if field.name == "team_size")
+    if entry.team_size != usual:
+        raise ConfigError("says how large both sides are; leave out `team_size`", path=path)
+    if len(sides) != 2:
+        raise ConfigError(f"has {len(sides)} items; a pairing has two sides, as [3, 1]", path=path)
+    if len({isinstance(side, int) for side in sides}) > 1:
+        raise ConfigError("mixes a number of seats with names of entities; write two numbers, or two lists", path=path)
+    named = [entity for side in sides if not isinstance(side, int) for entity in side]
+    for number, side in enumerate(sides):
+        if not isinstance(side, int) and not side:
+            raise ConfigError("is empty; each side has an entity", path=f"{path}[{number}]")
+    for place, entity in enumerate(named):
+        if entity in named[:place]:
+            raise ConfigError(f"{entity!r} is listed twice", path=path)
+    first, second = entry.sizes
+    if first == second:
+        return
+    if isinstance(entry, MixturesConfig):
+        raise ConfigError("mixtures are of teams of one size; write two sides of equal size", path=path)
+    if isinstance(entry, OwnPairings) and entry.both_sides:
+        raise ConfigError(
+            "is not allowed with sides of unequal size, which a mixed team cannot exchange; let the generator return "
+            "each pairing twice",
+            path=f"{path.removesuffix('.sides')}.both_sides",
+        )
+
+
+def _check_versus(config: Config, entry: MatchmakingConfig, path: str) -> None:
+    _check_players(config, entry.versus, f"{path}.versus")
+    for index, name in enumerate(entry.versus):
+        if name in entry.policies:
+            raise ConfigError(
+                f"{name!r} is one of `policies`, too; the two populations are apart", path=f"{path}.versus[{index}]"
+            )
+    for key in ("against", "both_sides"):
+        if getattr(entry, key):
+            raise ConfigError(
+                "has no effect with `versus`: `policies` play the first side and meet those of `versus` alone, which "
+                "play the second",
+                path=f"{path}.{key}",
+            )
+    if isinstance(entry.rule, ExploitersRule):
+        raise ConfigError(
+            "is not defined for two populations; use past_selves, fictitious, uncertainty, or a rule of your own",
+            path=f"{path}.rule",
+        )
 
 
 def _check_opening(entry: OwnPairings, path: str) -> None:
@@ -211,9 +269,9 @@ def _check_opening(entry: OwnPairings, path: str) -> None:
             names = (side,) if isinstance(side, str) else side
             for name in names:
                 _check_known(name, dict.fromkeys(entry.policies), "policy", f"{place}[{number}]")
-            if not isinstance(side, str) and len(side) != entry.team_size:
+            if not isinstance(side, str) and len(side) != entry.sizes[number]:
                 raise ConfigError(
-                    f"names {len(side)} policies; name one, or one for each of the side's {entry.team_size} seats",
+                    f"names {len(side)} policies; name one, or one for each of the side's {entry.sizes[number]} seats",
                     path=f"{place}[{number}]",
                 )
 

@@ -29,14 +29,14 @@ from arena.config.matches import (
     SwissConfig,
     generator_of,
 )
-from arena.config.members import gated, players, populations, snapshotted
+from arena.config.members import gated, matchmaking_of, players, populations, snapshotted
 from arena.config.schema import Config, PolicyConfig
 from arena.league import matchmaking, population, snapshots
 from arena.league import pairings as generators
 from arena.league.matchmaking import OpponentPool
 from arena.league.own import make_pairings
 from arena.league.ratings.ranking import decided
-from arena.league.results import Played, Results
+from arena.league.results import Played, Results, Score
 from arena.league.rng import Purpose, stream
 from arena.league.rounds import History, Round, names_of, player_of, snapshot_name
 from arena.league.view import LeagueView
@@ -302,7 +302,14 @@ def _joining(config: Config, history: History, due: _Due) -> snapshots.Joining:
     due_now = history.number % rule.every == 0
     asked = [name for name in snapshotted(config) if due_now and history.has_played(name)]
     candidates = [(name, next(reversed(history.snapshots[name]), None)) for name in asked]
-    found = snapshots.joining(rule, candidates, history.games_as_it_is, tick=tick)
+    apart = {name for _, entry in matchmaking_of(config) if entry.versus for name in entry.learners}
+
+    def score(policy: str, newest: str) -> Score:
+        if policy in apart:
+            return snapshots.paired(history.rounds_as_it_is(policy), policy, newest)
+        return snapshots.balanced(history.games_as_it_is(policy), policy, newest)
+
+    found = snapshots.joining(rule, candidates, score, tick=tick)
     return found._replace(names=(*found.names, *(snapshot_name(name, tick) for name in due.snapshots)))
 
 

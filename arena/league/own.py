@@ -148,21 +148,21 @@ def checked_pairings(found: Any, players: Collection[str], entry: OwnPairings, *
     for one in found:
         if isinstance(one, str) or not isinstance(one, Sequence) or len(one) != 2:
             raise ConfigError(f"{who} returned the pairing {one!r:.80}; expected {expected}")
-        pairs.append((_side(one[0], players, entry, who), _side(one[1], players, entry, who)))
+        pairs.append((_side(one[0], 0, players, entry, who), _side(one[1], 1, players, entry, who)))
     return pairs
 
 
-def _side(said: Any, players: Collection[str], entry: OwnPairings, who: str) -> Team:
+def _side(said: Any, side: int, players: Collection[str], entry: OwnPairings, who: str) -> Team:
     if isinstance(said, str):
-        return entry.team(_known(said, players, who))
-    if not isinstance(said, Sequence) or len(said) != entry.team_size:
-        raise ConfigError(f"{who} returned the side {said!r:.80}; expected a name, or {entry.team_size} of them")
+        return entry.team(_known(said, players, who), side)
+    if not isinstance(said, Sequence) or len(said) != entry.sizes[side]:
+        raise ConfigError(f"{who} returned the side {said!r:.80}; expected a name, or {entry.sizes[side]} of them")
     return tuple(_known(name, players, who) for name in said)
 
 
 def _known(name: Any, players: Collection[str], who: str) -> str:
     if name not in players:
-        raise ConfigError(f"{who} returned {name!r:.80}, which may not play here; {nearest(str(name), players)}")
+        raise ConfigError(f"{who} returned {str(name)!r:.80}, which may not play here; {nearest(str(name), players)}")
     return str(name)
 
 

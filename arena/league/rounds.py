@@ -112,9 +112,13 @@ class History:
 
     def games_as_it_is(self, policy: str) -> Iterator[tuple[MatchConfig, Sequence[Encounter]]]:
         """The games of a policy, match after match, since it began anew, if it did, or became a copy of another one."""
-        changed = [made.number for made in self._rounds if policy in made.forks or policy in made.resets]
-        for games in itertools.islice(self.games(), max(changed, default=0), None):
+        for games in self.rounds_as_it_is(policy):
             yield from ((match, found) for match, found in games if policy in names_of(match))
+
+    def rounds_as_it_is(self, policy: str) -> Iterator[list[tuple[MatchConfig, Sequence[Encounter]]]]:
+        """Per round all games since a policy began anew, if it did, or became a copy of another one."""
+        changed = [made.number for made in self._rounds if policy in made.forks or policy in made.resets]
+        return itertools.islice(self.games(), max(changed, default=0), None)
 
     def has_played(self, policy: str) -> bool:
         """Whether a policy has played since its newest snapshot joined; without one: at all."""

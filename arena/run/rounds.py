@@ -37,6 +37,8 @@ from arena.league.next_round import (
     with_matches,
 )
 from arena.league.next_round import next_round as plan_next_round
+from arena.league.populations import populations_of, separate_rows
+from arena.league.ratings.ratings import fit
 from arena.league.ratings.standings import LeagueTable, caution, league_table
 from arena.league.read_results import ResultSet, read, read_played, read_returns
 from arena.league.results import Results
@@ -123,6 +125,10 @@ def league_standings(run: Run) -> LeagueTable:
     found = _reading(run, config)
     cautioned = caution(found.results, config, window=(config.league or LeagueConfig()).window)
     table, equal = league_table(found.results, found.cut, config), equals(found.results, found.results.players)
+    sides = populations_of(config, found.results.players)
+    if sides is not None:
+        within = [doubt for side in sides for doubt in equals(found.results, side)]
+        table, equal = table._replace(rows=separate_rows(fit(found.results), found.results, sides)), within
     return table._replace(outdated=found.outdated, equal=equal, without_winner=found.without_winner, caution=cautioned)
 
 

@@ -75,6 +75,12 @@ def _who(entry: Generator) -> str:
         return f"pairings of {names} by {entry.generator}"
     assert isinstance(entry, MatchmakingConfig), entry
     matches = pluralize(entry.copies, "match", "matches")
+    if entry.versus:
+        how = entry.rule.own.class_ if isinstance(entry.rule, OwnRule) else entry.rule.kind
+        return (
+            f"{matches} of {_each(entry.policies)} (first side) and of {_each(entry.versus)} (second side), against "
+            f"the other population and snapshots of it, by {how}"
+        )
     return f"{matches} of {_each(entry.policies)} {_opponents(entry)}"
 
 

@@ -22,7 +22,7 @@ class Above:
     def opponents(self, learner: str, league: LeagueView, count: int, rng: np.random.Generator) -> Sequence[str]:
         own = league.elo(learner)
         above = [name for name in league.players if own < league.elo(name) <= own + self.elo]
-        return list(rng.choice(sorted(above) or [learner], count))
+        return list(rng.choice(sorted(above or league.players), count))
 
 
 class Ladder:
