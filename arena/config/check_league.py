@@ -28,7 +28,7 @@ from arena.config.members import (
     populations,
     snapshotted,
 )
-from arena.errors import ConfigError, nearest
+from arena.errors import ConfigError, nearest, pluralize
 
 if TYPE_CHECKING:
     from arena.config.schema import Config
@@ -279,17 +279,13 @@ def _check_enough_games(config: Config, gate: GateConfig, name: str, path: str) 
 
 def _check_evolution(config: Config, rule: EvolutionConfig, path: str) -> None:
     _check_every(config, rule.every, f"{path}.every")
-    if not 0 < rule.share <= 0.5:
-        raise ConfigError(
-            f"found {rule.share:g}; above 0, and at most 0.5, so that no policy is among both the best and the worst",
-            path=f"{path}.share",
-        )
     _check_population(config, rule, f"{path}.policies")
     found = populations(config, rule)
     if not found:
         raise ConfigError(
             "needs two or more policies that learn by the same algorithm: one copies the weights of another", path=path
         )
+    _check_selection(rule, min(map(len, found)), path)
     for option, perturb in rule.perturb.items():
         place = f"{path}.perturb.{option}"
         if not perturb.factors:
@@ -303,6 +299,25 @@ def _check_evolution(config: Config, rule: EvolutionConfig, path: str) -> None:
             for name in population
         ]
         _check_changes(perturb, values, place)
+
+
+def _check_selection(rule: EvolutionConfig, smallest: int, path: str) -> None:
+    """Refuses a selection that leaves no policy to be copied, or copies none, in the smallest population."""
+    if rule.keep is not None:
+        if rule.share != EvolutionConfig().share:
+            raise ConfigError("says which policies survive; leave out `share`", path=f"{path}.keep")
+        if rule.keep >= smallest:
+            raise ConfigError(
+                f"found {rule.keep}, but a population has {pluralize(smallest, 'policy', 'policies')}: none would become "
+                f"a copy; set at most {smallest - 1}",
+                path=f"{path}.keep",
+            )
+    elif not 0 < rule.share <= 1 - 1 / smallest + 1e-9:
+        raise ConfigError(
+            f"found {rule.share:g}; above 0, and at most {1 - 1 / smallest:.3g}, so that one of the "
+            f"{pluralize(smallest, 'policy', 'policies')} of a population is left to be copied",
+            path=f"{path}.share",
+        )
 
 
 def _check_population(config: Config, rule: EvolutionConfig, path: str) -> None:

@@ -159,6 +159,9 @@ def _expected_games(gate: GateConfig) -> int:
 def _evolution_words(config: Config, rule: EvolutionConfig) -> str:
     groups = "; ".join(_listed(names) for names in populations(config, rule))
     options = f", with another {_listed([*rule.perturb])}" if rule.perturb else ""
+    if rule.keep is not None:
+        best = "the best survives" if rule.keep == 1 else f"the {rule.keep} best survive"
+        return f"{_often(rule.every)} {best} by {rule.by} of {groups}, and all others become copies{options}"
     who = f"the worst {rule.share:.0%} by {rule.by} of {groups}"
     return f"{_often(rule.every)} {who} take over from the best{options}"
 

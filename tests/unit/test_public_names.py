@@ -46,7 +46,10 @@ PUBLIC = {
     ],
     "arena.game": ["BatchedEnv", "Frame", "Interface", "Step"],
     "arena.callbacks": ["Callback", "StartedRun"],
-    "arena.testing": ["ContractBroken", "Played", "check_batched_env", "check_external_games"],
+    "arena.league": ["LeagueView"],
+    "arena.testing": [
+        *("ContractBroken", "Played", "check_batched_env", "check_external_games", "check_pairings", "check_rule"),
+    ],
     "arena.dataset": ["Episode", "MatchSamples", "Samples", "open_dataset"],
     "arena.serving": ["OnnxModel", "Policy", "load_model", "load_policy"],
 }
