@@ -20,7 +20,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from arena.game.metrics import NAME_RULE, is_metric_name
 from arena.plan.plan import CallbackPlan
 from arena.records.formats import MeasureLine
 from arena.registry import load_object, logger_target, where_raised
+
+if TYPE_CHECKING:
+    from arena.league.view import LeagueView
 
 __all__ = ["Callback", "StartedRun"]
 
@@ -68,6 +71,19 @@ class Callback:
 
     def on_round(self, number: int) -> None:
         """Called after each round; the first one is 0."""
+
+    def on_next_round(self, league: LeagueView) -> Sequence[Mapping[str, Any]] | None:
+        """Called before each round but the first; may return the matches of that round.
+
+        They are checked as those of the configuration, and recorded before they are played. After `--resume` or the
+        death of a process a round that is on record is played as it is recorded.
+
+        Args:
+            league: what is known: results, ratings, snapshots, and `planned`, the matches that the configuration makes.
+
+        Returns:
+            entries of `matches`, as in a configuration; snapshots may be named. None: the round is as planned.
+        """
 
     def on_episode(self, line: Mapping[str, Any]) -> None:
         """Called after each episode, with its line of `episodes.jsonl`."""
@@ -293,6 +309,14 @@ class Callbacks:
         """Calls `on_round`: a round is over, at this tick."""
         self._call("on_round", number, place=lambda: {"tick": tick})
 
+    def next_round(self, league: LeagueView) -> tuple[str, Any] | None:
+        """Calls `on_next_round`: the first callback that proposes matches, and these; None if none does."""
+        found = None
+        for listener in [*self._listeners["on_next_round"]]:
+            proposed = self._call_one(listener, "on_next_round", league)
+            found = found or (None if proposed is None else (listener.name, proposed))
+        return found
+
     def end(self) -> None:
         """Calls `on_end`, once: after the death of a process a run may end a second time."""
         if not self._ended:
@@ -302,16 +326,21 @@ class Callbacks:
     def _call(self, method: str, *arguments: Any, place: Place | None = None) -> None:
         """Calls a method of all listeners; `place` says where what they measure belongs, None if they may not."""
         for listener in [*self._listeners[method]]:
-            try:
-                getattr(listener.object, method)(*arguments)
-            except (Exception, SystemExit) as error:
-                trace = "".join(traceback.format_exception(error)).rstrip()
-                if not listener.may_fail:
-                    raise CallbackFailed(listener.name, trace) from error
-                self._drop(listener, method, error, trace)
-            self._take_measured(listener, method, place)
-            if getattr(listener.object, "_wants_end", False):
-                self._stop(listener.name)
+            self._call_one(listener, method, *arguments, place=place)
+
+    def _call_one(self, listener: _Listener, method: str, *arguments: Any, place: Place | None = None) -> Any:
+        found = None
+        try:
+            found = getattr(listener.object, method)(*arguments)
+        except (Exception, SystemExit) as error:
+            trace = "".join(traceback.format_exception(error)).rstrip()
+            if not listener.may_fail:
+                raise CallbackFailed(listener.name, trace) from error
+            self._drop(listener, method, error, trace)
+        self._take_measured(listener, method, place)
+        if getattr(listener.object, "_wants_end", False):
+            self._stop(listener.name)
+        return found
 
     def _take_measured(self, listener: _Listener, method: str, place: Place | None) -> None:
         measured = getattr(listener.object, "_measured", ())

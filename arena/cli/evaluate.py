@@ -159,7 +159,7 @@ def _weights(config: Config, folder: RunFolder | None, label: str) -> _Weights:
         policies=policies,
         matches=tuple(entry for _, entry in config.entries()),
         ticks=UNBOUNDED_TICKS,
-        rounds=1,
+        schedule=1,
         league=None,
         scale=False,
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,9 +19,11 @@ import msgspec
 
 from arena.config.load import load_config
 from arena.config.matches import MatchConfig
+from arena.config.members import Sides, apart
 from arena.config.schema import Config, EnvConfig, PolicyConfig
 from arena.errors import ConfigError, located, nearest, pluralize
 from arena.league import rounds_file
+from arena.league.populations import NAMES
 from arena.league.rounds import Round
 from arena.plan.build import make_plan
 from arena.plan.plan import MatchPlan
@@ -253,6 +255,42 @@ def _chosen(
     if name not in known_players:
         raise ConfigError(f"there is no player {name!r}; {nearest(name, names)}", path=path)
     return name, known_players[name]
+
+
+def sides_of(sources: Sequence[Source], players: Collection[str]) -> Sides | None:
+    """The players of each of two populations that only meet each other; None where there are not two.
+
+    Args:
+        sources: of the players.
+        players: their names.
+
+    Raises:
+        ConfigError: a player is of neither population, or all are of the same one.
+    """
+    members = _members(sources)
+    known = {source.path: apart(source.config) for source in sources}
+    if not any(known.values()):
+        return None
+    found: tuple[list[str], list[str]] = ([], [])
+    for name in players:
+        member = members[name] if name in members else members[name.rpartition("@")[0]]
+        sides = known[member.source.path]
+        place = next((number for number, side in enumerate(sides or ()) if member.policy in side), None)
+        if place is None:
+            raise ConfigError(
+                f"{name!r} is on neither side of a match, and the other players are of two populations that only meet "
+                "each other",
+                source=member.source.path,
+            )
+        found[place].append(name)
+    for place, names in enumerate(found):
+        if not names:
+            raise ConfigError(
+                f"all players are of one population, which has the {NAMES[1 - place]} and never meets itself; name "
+                f"players of the {NAMES[place]} too",
+                path="--players",
+            )
+    return Sides(tuple(found[0]), tuple(found[1]))
 
 
 # the games

@@ -11,6 +11,7 @@ batch follow from the games before it, so the tournament that goes on is the one
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +21,7 @@ import msgspec
 import numpy as np
 
 from arena import registry
-from arena.cli.players import players_of, read_sources, settings_of
+from arena.cli.players import players_of, read_sources, settings_of, sides_of
 from arena.cli.tournament import TournamentArgs
 from arena.config import load_config, resolved_yaml
 from arena.config.matches import MatchConfig
@@ -28,6 +29,7 @@ from arena.config.schema import Config, PolicyConfig
 from arena.errors import ConfigError, pluralize
 from arena.launch.lead import Rank0Base
 from arena.league import read_results, rounds_file, tournament_file
+from arena.league.populations import every_meeting, populations_of
 from arena.league.ratings.intervals import of_share
 from arena.league.read_results import ResultSet
 from arena.league.results import Results
@@ -55,6 +57,7 @@ from arena.run.evaluation import alike
 from arena.run.leg import UNBOUNDED_TICKS, Leg, leg_at
 from arena.run.planning import checked_plan
 from arena.run.prepare import existing_folder, prepare
+from arena.run.process_state import ProcessState
 from arena.run.resume import GAME, SAME_MATCH, checkpoints_given, compared, numbered
 from arena.run.run import Run, Stage
 from arena.terminal.display import silent_display
@@ -97,7 +100,7 @@ class TournamentRun(Rank0Base):
         self._say(f"{config.name}: {players}, at most {pluralize(asked.episodes, 'game')}")
         return replace(run, source=asked.targets[0], episodes=batch.episodes, greedy=asked.greedy)
 
-    def next_stage(self, run: Run) -> Stage | None:
+    def next_stage(self, run: Run, memory: ProcessState) -> Stage | None:
         """The next batch; None if the order is decided or the budget is used.
 
         Raises:
@@ -111,10 +114,11 @@ class TournamentRun(Rank0Base):
         before = _whole(run.folder)
         config, played = rounds.config_of(run), read_results.read(run.folder, last=len(before) - 1)
         _check_counted(played, run.source)
-        found = table(played.results, [*config.policies], rule)
+        sides = populations_of(config, [*config.policies], tournament=True)
+        found = table(played.results, [*config.policies], rule, sides=sides)
         self._say(_progress(played.results.games, found))
-        settings = distinct_settings([match for _, match in config.entries()])
-        batch = next_batch(settings, [*config.policies], played.results, rule, played=played.episodes)
+        settings = distinct_settings([match for _, match in config.known_matches()])
+        batch = next_batch(settings, [*config.policies], played.results, rule, played=played.episodes, sides=sides)
         if batch is None or len(before) >= config.rounds:
             return None
         following = Round(number=len(before), start=run.leg.start, matches=batch.matches)
@@ -127,7 +131,9 @@ class TournamentRun(Rank0Base):
         """Prints the table, as text or JSON."""
         rule, batches = self._rule(run.folder), len(_whole(run.folder))
         played = read_results.read(run.folder, last=batches - 1)
-        found = table(played.results, [*rounds.config_of(run).policies], rule)
+        config = rounds.config_of(run)
+        sides = populations_of(config, [*config.policies], tournament=True)
+        found = table(played.results, [*config.policies], rule, sides=sides)
         lines_of_games = JournalReader(run.folder.episodes).lines(EpisodeLine, missing_ok=True)
         interrupted = sum(line.round >= batches and not line.cut for line in lines_of_games)
         uncounted = _Uncounted(played.unrated, played.aborted, interrupted)
@@ -135,7 +141,9 @@ class TournamentRun(Rank0Base):
             text = json.dumps(_data(found, rule, played, uncounted, run), indent=2)
         else:
             lines = [*standings_lines(found.rows), *prior_lines(prior=found.prior)]
-            lines += unmet_lines(found.unmet, players=len(found.rows))
+            lines += unmet_lines(
+                found.unmet, pairs=len(every_meeting(sides)) if sides else math.comb(len(found.rows), 2)
+            )
             lines += contradiction_lines(found.contradictions)
             lines += [*verdict_lines(found, rule, played.results.games), *_uncounted_lines(uncounted)]
             lines += played.without_winner
@@ -173,10 +181,17 @@ def opening(request: TournamentArgs) -> tuple[Config, Batch]:
     sources, rule = read_sources(request.targets), rule_of(request)
     players = players_of(sources, request.checkpoints, request.players, untrained=request.untrained)
     envs, settings = settings_of(sources)
+    sides = sides_of(sources, players)
     if _take_lanes(settings, players):
         settings = widened(settings, len(players), rule)
-    first = next_batch(settings, [*players], Results(), rule, played=0)
-    meeting = games_of_a_meeting(settings)
+    first = next_batch(settings, [*players], Results(), rule, played=0, sides=sides)
+    meeting = games_of_a_meeting(settings, sides=sides)
+    if sides is not None and rule.games < meeting * max(map(len, sides)):
+        raise ConfigError(
+            f"found {rule.games}, but each of {len(sides.first)} players meets one of {len(sides.second)} of the other "
+            f"population first, in {pluralize(meeting, 'game')}; ask for {meeting * max(map(len, sides))} or more",
+            path="--episodes",
+        )
     if first is None:
         raise ConfigError(
             f"found {rule.games}, but when two players meet they play {meeting}: {pluralize(meeting // 2, 'lane')} on "
@@ -197,7 +212,7 @@ def opening(request: TournamentArgs) -> tuple[Config, Batch]:
         name=f"{base.name[:80]}-tournament",
         seed=int(np.random.SeedSequence([base.seed, _STREAM]).generate_state(1)[0]),
         ticks=UNBOUNDED_TICKS,
-        rounds=min(_MOST_BATCHES, 1 + rule.games // meeting),
+        schedule=min(_MOST_BATCHES, 1 + rule.games // meeting),
         envs={name: envs[name] for name in dict.fromkeys(setting.env for setting in settings)},
         policies=players,
         matches=first.matches,
@@ -236,7 +251,7 @@ def continued(config: Config, *, ranks: int, run_dir: str | None, greedy: bool) 
     found = boundaries.newest(folder)
     if found is None or not rounds_file.read(folder):
         raise ConfigError("there is no tournament to go on with: its files are damaged", source=str(folder.path))
-    kept = msgspec.structs.replace(before, rounds=max(before.rounds, config.rounds))
+    kept = msgspec.structs.replace(before, schedule=max(before.rounds, config.rounds))
     plan = checked_plan(kept, ranks=ranks)
     leg = replace(leg_at(found, folder), restore=checkpoints_given(plan))
     return Run(plan, folder.path, config=resolved_yaml(kept), resumed=True, leg=leg)
@@ -288,6 +303,8 @@ def _check_counted(played: ResultSet, source: str) -> None:
 
 
 def _progress(played: int, found: Table) -> str:
+    if not found.rows:
+        return pluralize(played, "game")
     best = found.rows[0]
     leads = f"{best.player} leads with {elo_words(best.elo)} [{elo_words(best.low)}, {elo_words(best.high)}]"
     if found.unmet:
@@ -344,6 +361,7 @@ def _data(found: Table, rule: Rule, played: ResultSet, uncounted: _Uncounted, ru
             {
                 "rank": row.rank,
                 "player": row.player,
+                **({"population": row.population} if row.population else {}),
                 "elo": row.elo,
                 "low": row.low,
                 "high": row.high,

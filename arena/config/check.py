@@ -9,15 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from arena.config.check_league import check_rounds, check_winners
 from arena.config.decode import NAME_RULE, is_name, is_snapshot_name, show
 from arena.config.independent import check_independent, expanded
 from arena.config.matches import (
+    ExploitersRule,
     GauntletConfig,
     Generator,
+    GeneratorEntry,
     MatchConfig,
     MatchmakingConfig,
+    MixturesConfig,
+    OwnPairings,
     SeatEntry,
+    SideSizes,
     generator_of,
 )
 from arena.config.members import check_drawn
@@ -39,9 +46,10 @@ def check(config: Config) -> None:
         raise ConfigError(
             f"the run's name {config.name!r} (by default the file's) cannot be used; {NAME_RULE}", path="name"
         )
-    for path in ("envs", "policies", "matches"):
+    for path in ("envs", "policies"):
         if not getattr(config, path):
             raise ConfigError("is empty; at least one is needed", path=path)
+    _check_listed(config)
     for name, env in config.envs.items():
         _check_wrappers(env.wrappers, f"envs.{name}.wrappers")
     for name in filter(is_snapshot_name, config.policies):
@@ -51,13 +59,7 @@ def check(config: Config) -> None:
             raise ConfigError("is the name of a snapshot: say `frozen: true`, and with `load:` where it is", path=path)
         if parent is not None and parent.learns:
             raise ConfigError(f"could be the name of a snapshot of {name.partition('@')[0]!r}, which learns", path=path)
-    for path, entry in config.places():
-        if isinstance(entry, MatchConfig):
-            _check_match(config, entry, path)
-        else:
-            _check_generator(config, generator_of(entry), path)
-    if config.roles >= MOST_ROLES:
-        raise ConfigError(f"asks for {config.roles + 1} roles, more than {MOST_ROLES}; lower `copies`", path="matches")
+    check_entries(config, config.places())
     check_winners(config)
     check_rounds(config)
     check_drawn(config)
@@ -93,6 +95,53 @@ def _nearest_divisor(wanted: int, number: int) -> int:
     if wanted > number:
         return round(wanted / number) * number
     return next(found for found in range(wanted, 0, -1) if number % found == 0)
+
+
+def check_entries(config: Config, placed: Sequence[tuple[str, MatchConfig | GeneratorEntry]]) -> None:
+    """Refuses entries of `matches` that contradict themselves or the rest of the configuration.
+
+    Args:
+        config: that has the entries.
+        placed: the entries with their places.
+
+    Raises:
+        ConfigError: the first thing that is wrong, with its place.
+    """
+    for path, entry in placed:
+        if isinstance(entry, MatchConfig):
+            _check_match(config, entry, path)
+        else:
+            _check_generator(config, generator_of(entry), path)
+    if config.roles >= MOST_ROLES:
+        raise ConfigError(f"asks for {config.roles + 1} roles, more than {MOST_ROLES}; lower `copies`", path="matches")
+
+
+def _check_listed(config: Config) -> None:
+    """Refuses rounds without matches, and `matches` beside a list of rounds."""
+    if isinstance(config.schedule, int):
+        if config.matches is None:
+            raise ConfigError("the key 'matches' is missing, and has no default")
+        if not config.matches:
+            raise ConfigError("is empty; at least one is needed", path="matches")
+        return
+    if config.matches:
+        raise ConfigError(
+            "is not allowed beside a list of rounds, which has the matches of each; leave out `matches`, or write the "
+            "number of rounds alone",
+            path="matches",
+        )
+    if not config.schedule:
+        raise ConfigError("is empty; list the matches of each round, or write their number", path="rounds")
+    for number, entries in enumerate(config.schedule):
+        if not entries:
+            raise ConfigError("is empty; a round has at least one match", path=f"rounds[{number}]")
+        for path, entry in config.places_of(number):
+            if not isinstance(entry, MatchConfig) and generator_of(entry).adaptive:
+                raise ConfigError(
+                    "is not allowed in a list of rounds: its matches depend on the results of rounds before; list "
+                    "matches, round_robin, gauntlet or mixtures, or write `rounds` as a number and this in `matches`",
+                    path=path,
+                )
 
 
 def _check_wrappers(wrappers: Sequence[WrapperEntry], path: str) -> None:
@@ -171,9 +220,90 @@ def _check_generator(config: Config, entry: Generator, path: str) -> None:
         least = "two or more" if entry.fewest == 2 else "one or more"
         found = f"found {len(entry.policies)} of them; `{path.rpartition('.')[2]}` needs {least}"
         raise ConfigError(found, path=f"{path}.policies")
+    if entry.sides is not None:
+        _check_side_sizes(entry, entry.sides, f"{path}.sides")
+    if isinstance(entry, MatchmakingConfig) and entry.versus:
+        _check_versus(config, entry, path)
     if isinstance(entry, (GauntletConfig, MatchmakingConfig)):
         _check_against(config, entry, f"{path}.against")
+    if isinstance(entry, OwnPairings):
+        _check_opening(entry, f"{path}.opening")
     _check_pipeline(entry, path)
+
+
+def _check_side_sizes(entry: Generator, sides: SideSizes, path: str) -> None:
+    (usual,) = (field.default for field in msgspec.structs.fields(entry) if field.name == "team_size")
+    if entry.team_size != usual:
+        raise ConfigError("says how large both sides are; leave out `team_size`", path=path)
+    if len(sides) != 2:
+        raise ConfigError(f"has {len(sides)} items; a pairing has two sides, as [3, 1]", path=path)
+    if len({isinstance(side, int) for side in sides}) > 1:
+        raise ConfigError("mixes a number of seats with names of entities; write two numbers, or two lists", path=path)
+    named = [entity for side in sides if not isinstance(side, int) for entity in side]
+    for number, side in enumerate(sides):
+        if not isinstance(side, int) and not side:
+            raise ConfigError("is empty; each side has an entity", path=f"{path}[{number}]")
+    for place, entity in enumerate(named):
+        if entity in named[:place]:
+            raise ConfigError(f"{entity!r} is listed twice", path=path)
+    first, second = entry.sizes
+    if first == second:
+        return
+    if isinstance(entry, MixturesConfig):
+        raise ConfigError("mixtures are of teams of one size; write two sides of equal size", path=path)
+    if isinstance(entry, OwnPairings) and entry.both_sides:
+        raise ConfigError(
+            "is not allowed with sides of unequal size, which a mixed team cannot exchange; let the generator return "
+            "each pairing twice",
+            path=f"{path.removesuffix('.sides')}.both_sides",
+        )
+
+
+def _check_versus(config: Config, entry: MatchmakingConfig, path: str) -> None:
+    _check_players(config, entry.versus, f"{path}.versus")
+    for index, name in enumerate(entry.versus):
+        if name in entry.policies:
+            raise ConfigError(
+                f"{name!r} is one of `policies`, too; the two populations are apart", path=f"{path}.versus[{index}]"
+            )
+    for key in ("against", "both_sides"):
+        if getattr(entry, key):
+            raise ConfigError(
+                "has no effect with `versus`: `policies` play the first side and meet those of `versus` alone, which "
+                "play the second",
+                path=f"{path}.{key}",
+            )
+    if isinstance(entry.rule, ExploitersRule):
+        raise ConfigError(
+            "is not defined for two populations; use past_selves, fictitious, uncertainty, or a rule of your own",
+            path=f"{path}.rule",
+        )
+
+
+def _check_opening(entry: OwnPairings, path: str) -> None:
+    if entry.opening is None:
+        if len(entry.policies) < 2:
+            raise ConfigError(
+                "is needed with one policy: list the pairings of the first round, as [[a, a]]; without it every pair "
+                "of `policies` meets",
+                path=path,
+            )
+        return
+    if not entry.opening:
+        raise ConfigError("is empty; list the pairings of the first round, as [[a, b]]", path=path)
+    for index, pairing in enumerate(entry.opening):
+        place = f"{path}[{index}]"
+        if len(pairing) != 2:
+            raise ConfigError(f"has {len(pairing)} sides; a pairing has two, as [a, b]", path=place)
+        for number, side in enumerate(pairing):
+            names = (side,) if isinstance(side, str) else side
+            for name in names:
+                _check_known(name, dict.fromkeys(entry.policies), "policy", f"{place}[{number}]")
+            if not isinstance(side, str) and len(side) != entry.sizes[number]:
+                raise ConfigError(
+                    f"names {len(side)} policies; name one, or one for each of the side's {entry.sizes[number]} seats",
+                    path=f"{place}[{number}]",
+                )
 
 
 def _check_players(config: Config, names: Sequence[str], path: str) -> None:

@@ -28,7 +28,7 @@ from arena.config.members import (
     populations,
     snapshotted,
 )
-from arena.errors import ConfigError, nearest
+from arena.errors import ConfigError, nearest, pluralize
 
 if TYPE_CHECKING:
     from arena.config.schema import Config
@@ -90,12 +90,15 @@ def _check_matchmaking(config: Config, entry: MatchmakingConfig, path: str) -> N
         if len(entry.members) < 2:
             raise ConfigError(f"{entry.policies[0]!r} has no opponent; name a second policy", path=f"{path}.policies")
         return
-    for index, name in enumerate(entry.policies):
+    placed = [
+        (f"{path}.{key}[{index}]", name)
+        for key in ("policies", "versus")
+        for index, name in enumerate(getattr(entry, key))
+    ]
+    for place, name in placed:
         if not config.policies[name].learns:
             also = "" if isinstance(entry.rule, PastSelvesRule) else "; name it in `against` instead"
-            raise ConfigError(
-                f"{name!r} does not learn, so no opponents are drawn for it{also}", path=f"{path}.policies[{index}]"
-            )
+            raise ConfigError(f"{name!r} does not learn, so no opponents are drawn for it{also}", path=place)
 
 
 def _check_alone(entry: MatchmakingConfig, path: str) -> None:
@@ -220,7 +223,7 @@ def _check_gate(config: Config, gate: GateConfig, path: str) -> None:
             "can never decide: no policy that learns is in `matchmaking`, so no policy meets a snapshot of itself",
             path=path,
         )
-    learners = {name for _, entry in matchmaking_of(config) for name in entry.policies}
+    learners = {name for _, entry in matchmaking_of(config) for name in entry.learners}
     for name in gated(config):
         if name not in learners:
             raise ConfigError(
@@ -229,6 +232,12 @@ def _check_gate(config: Config, gate: GateConfig, path: str) -> None:
                 path=path,
             )
     for place, entry in matchmaking_of(config):
+        if entry.versus and entry.copies < 3:
+            raise ConfigError(
+                "for `league.snapshots.gate` each learner and its newest snapshot meet the same opponent, in a match "
+                "each: no opponent is left for the rule; set `copies: 3` or more",
+                path=f"{place}.copies",
+            )
         if entry.copies < 2 and {*entry.policies} & {*gated(config)}:
             raise ConfigError(
                 "for `league.snapshots.gate` one opponent of each learner is its newest snapshot: no opponent is "
@@ -248,7 +257,9 @@ def most_gate_games(config: Config, name: str) -> int:
     rounds = (config.rounds - 1) // every * every - every  # from the first snapshot to the gate's last decision
     lanes = 0  # of all these rounds
     for _, entry in matchmaking_of(config):
-        if name in entry.policies:
+        if name in entry.learners and entry.versus:
+            lanes += rounds * entry.lanes  # a game of the policy and one of its snapshot count as one
+        elif name in entry.policies:
             matches = rounds * (entry.copies if entry.options.draws_others else 1) * entry.turns
             lanes += matches // 2 * 2 * entry.lanes  # the gate looks at equally many games from each side
     return lanes * config.ticks
@@ -268,17 +279,13 @@ def _check_enough_games(config: Config, gate: GateConfig, name: str, path: str) 
 
 def _check_evolution(config: Config, rule: EvolutionConfig, path: str) -> None:
     _check_every(config, rule.every, f"{path}.every")
-    if not 0 < rule.share <= 0.5:
-        raise ConfigError(
-            f"found {rule.share:g}; above 0, and at most 0.5, so that no policy is among both the best and the worst",
-            path=f"{path}.share",
-        )
     _check_population(config, rule, f"{path}.policies")
     found = populations(config, rule)
     if not found:
         raise ConfigError(
             "needs two or more policies that learn by the same algorithm: one copies the weights of another", path=path
         )
+    _check_selection(rule, min(map(len, found)), path)
     for option, perturb in rule.perturb.items():
         place = f"{path}.perturb.{option}"
         if not perturb.factors:
@@ -292,6 +299,25 @@ def _check_evolution(config: Config, rule: EvolutionConfig, path: str) -> None:
             for name in population
         ]
         _check_changes(perturb, values, place)
+
+
+def _check_selection(rule: EvolutionConfig, smallest: int, path: str) -> None:
+    """Refuses a selection that leaves no policy to be copied, or copies none, in the smallest population."""
+    if rule.keep is not None:
+        if rule.share != EvolutionConfig().share:
+            raise ConfigError("says which policies survive; leave out `share`", path=f"{path}.keep")
+        if rule.keep >= smallest:
+            raise ConfigError(
+                f"found {rule.keep}, but a population has {pluralize(smallest, 'policy', 'policies')}: none would become "
+                f"a copy; set at most {smallest - 1}",
+                path=f"{path}.keep",
+            )
+    elif not 0 < rule.share <= 1 - 1 / smallest + 1e-9:
+        raise ConfigError(
+            f"found {rule.share:g}; above 0, and at most {1 - 1 / smallest:.3g}, so that one of the "
+            f"{pluralize(smallest, 'policy', 'policies')} of a population is left to be copied",
+            path=f"{path}.share",
+        )
 
 
 def _check_population(config: Config, rule: EvolutionConfig, path: str) -> None:

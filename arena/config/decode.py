@@ -6,7 +6,8 @@ import math
 import re
 import types
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -52,6 +53,11 @@ def convert(kind: type[S], value: Any, path: str) -> S:
     return kind(**{name: _convert_value(hints[name], item, place) for name, item, place in items})
 
 
+def convert_field(kind: type[msgspec.Struct], name: str, value: Any, path: str) -> Any:
+    """The data as one field of a struct of this kind, which stands at `path`; as `convert`."""
+    return _convert_value(_hints(kind)[name], value, path)
+
+
 @cache
 def _hints(kind: type[msgspec.Struct]) -> dict[str, Any]:
     return get_type_hints(kind, include_extras=True)
@@ -85,14 +91,26 @@ def _arm(union: Any, value: Any) -> Any:
     arms = get_args(union)
     if isinstance(value, (list, tuple)):
         return next((arm for arm in arms if get_origin(arm) is tuple), union)
-    if isinstance(value, Mapping):
-        return next((arm for arm in arms if _is_struct(arm)), union)
-    return union
+    if isinstance(value, Mapping) and (struct := next((arm for arm in arms if _is_struct(arm)), None)) is not None:
+        return struct
+    lists = [arm for arm in arms if _holds_entries(arm)]  # msgspec takes no union of them
+    others = [arm for arm in arms if arm not in lists and (arm is not types.NoneType or value is None)]
+    return reduce(or_, others) if lists and others else lists[0] if lists else union
+
+
+def _holds_entries(kind: Any) -> bool:
+    """Whether a type is a list, or a list of lists, whose items are told apart by their keys."""
+    item = get_args(kind)[0] if get_origin(kind) is tuple else None
+    if get_origin(item) in (Union, types.UnionType):
+        return any(_is_struct(arm) and issubclass(arm, Keyed) for arm in get_args(item))
+    return item is not None and _holds_entries(item)
 
 
 def _convert_keyed(arms: Sequence[Any], value: Any, path: str) -> Any:
     """The value as the alternative that its key names; a mapping with other keys as the one that has none."""
     kinds = {arm.__struct_fields__[0]: arm for arm in arms if issubclass(arm, Keyed)}
+    for arm in arms:
+        value = arm.spelled_out(value) if issubclass(arm, Shortened) else value
     plain = next((arm for arm in arms if not issubclass(arm, Keyed)), None)
     if plain is None and isinstance(value, str):
         value = {value: {}}

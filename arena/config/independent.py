@@ -88,7 +88,9 @@ def expanded(config: Config) -> Config:
         for _ in range(match.copies):
             seats, sides = tuple(map(renamed, match.seats)), match.known_sides or None
             matches.append(msgspec.structs.replace(match, seats=seats, sides=sides, copies=1))
-    return msgspec.structs.replace(config, policies=policies, matches=tuple(matches) or config.matches)
+    if not matches:
+        return msgspec.structs.replace(config, policies=policies)
+    return msgspec.structs.replace(config, policies=policies, matches=tuple(matches), schedule=config.rounds)
 
 
 def worker_name(policy: str, number: int) -> str:

@@ -65,10 +65,22 @@ class EvolutionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Population-based training: the worst become copies of the best, with other options."""
 
     every: Count = 1  # rounds
-    share: Share = 0.25  # of the population, at most 0.5: so many of the worst take over from as many of the best
+    share: Share = 0.25  # of the population: so many of the worst take over from as many of the best, or all others
+    keep: Count | None = None  # so many of the best survive, and all others take over from them; null: `share` says so
     by: Literal["return", "rating"] = "return"  # mean return of the newest round; or the rating
     policies: tuple[str, ...] | None = None  # the population; null: all that learn
     perturb: dict[str, PerturbConfig] = {}  # by option
+
+    def replaced(self, size: int) -> int:
+        """How many of a population of this size become copies."""
+        if self.keep is not None:
+            return max(0, size - self.keep)
+        return min(max(1, math.floor(round(self.share * size, 9))), size - 1)  # 0.29 of 100 are 29
+
+    def sources(self, size: int) -> int:
+        """How many of the best are copied."""
+        replaced = self.replaced(size)
+        return size - replaced if self.keep is not None else min(replaced, size - replaced)
 
 
 class DecidedConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

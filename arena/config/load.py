@@ -15,10 +15,11 @@ import msgspec
 
 from arena.config import overrides as overriding
 from arena.config import yaml
-from arena.config.check import check
-from arena.config.decode import convert, show
+from arena.config.check import check, check_entries
+from arena.config.decode import convert, convert_field, show
 from arena.config.independent import expanded
 from arena.config.overrides import Override
+from arena.config.matches import MatchConfig, generator_of
 from arena.config.schema import Config
 from arena.errors import ConfigError, Origin, close_name
 
@@ -95,6 +96,37 @@ def _parse(data: Any, source: str, overrides: Sequence[str | Override]) -> tuple
         config = convert(Config, {"name": Path(source).stem, **overridden.data}, "")
         check(config)
         return expanded(config), origin
+
+
+def parse_proposed(config: Config, data: Any, players: Mapping[str, str], *, path: str) -> tuple[MatchConfig, ...]:
+    """The matches of a round that a program proposes, checked as those of a file.
+
+    Args:
+        config: of the run.
+        data: entries of `matches`, as the YAML file would give them; generators whose matches follow from the
+            configuration alone are written out.
+        players: the snapshots that may play: the policy of each, by the snapshot's name.
+        path: what proposes them, for messages.
+
+    Raises:
+        ConfigError: anything that is wrong.
+    """
+    entries = convert_field(Config, "matches", data, path)
+    if not entries:
+        raise ConfigError("is empty; a round has at least one match", path=path)
+    frozen = {
+        name: msgspec.structs.replace(config.policies[policy], frozen=True, load=name)
+        for name, policy in players.items()
+    }
+    whole = msgspec.structs.replace(
+        config, matches=entries, schedule=config.rounds, policies={**config.policies, **frozen}
+    )
+    placed = [(place.replace("matches", path, 1), entry) for place, entry in whole.places()]
+    for place, entry in placed:
+        if not isinstance(entry, MatchConfig) and generator_of(entry).adaptive:
+            raise ConfigError("depends on results, and cannot be proposed; propose the matches themselves", path=place)
+    check_entries(whole, placed)
+    return tuple(match for _, match in whole.entries())
 
 
 def resolved_yaml(config: Config) -> str:

@@ -1,9 +1,9 @@
 """Who plays whom: match descriptions, and generators that stand for many of them.
 
 A generator makes the match descriptions of each round of a run. Those of the first round follow from the generator
-alone. `round_robin`, `gauntlet` and `mixtures` are fixed: they make the same in every round. `knockout`, `swiss` and
-`matchmaking` are adaptive: what they make later depends on what has been played; see `arena.league.pairings`. No
-later round has more matches of a generator than the first one.
+alone. `round_robin`, `gauntlet` and `mixtures` are fixed: they make the same in every round. `knockout`, `swiss`,
+`matchmaking` and `pairings` are adaptive: what they make later depends on what has been played; see
+`arena.league.pairings`. No later round has more matches of a generator than the first one.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
-from arena.config.fields import AbstractStruct, Count, Halves, Keyed, Natural, Share, Text, kinds_of
+from arena.config.fields import AbstractStruct, Count, Halves, Keyed, Natural, Share, Shortened, Text, kinds_of
 
 SeatEntry: TypeAlias = str | tuple[str, ...]
 Team: TypeAlias = tuple[str, ...]
 Pair: TypeAlias = tuple[Team, Team]
+SideSizes: TypeAlias = tuple[Count | tuple[Natural | Text, ...], ...]
+Opening: TypeAlias = tuple[tuple[SeatEntry, ...], ...]
 Sides: TypeAlias = tuple[tuple[Natural, ...], ...]
 
 NO_SNAPSHOTS: Mapping[str, str] = MappingProxyType({})
@@ -56,6 +58,10 @@ class MatchConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             return ()
         return tuple(tuple(seat for seat, name in enumerate(self.names) if name == policy) for policy in policies)
 
+    def team_of(self, side: int) -> Team:
+        """The policy of each seat of a side, by its number."""
+        return tuple(self.names[seat] for seat in self.known_sides[side])
+
     @property
     def is_rated(self) -> bool:
         """Whether its games count for ratings: there are two sides, of different policies."""
@@ -69,6 +75,7 @@ class Generator(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=T
     env: str  # a name of `envs`
     policies: tuple[str, ...]  # names of `policies`: two or more, or where there is an `against` one or more
     team_size: Count = 1  # seats of each side
+    sides: SideSizes | None = None  # seats of either side, as [3, 1], or the entities of either; null: `team_size`
     copies: Count = 1  # of each pairing
     lanes: Count = 1  # of each match
     pipeline: Halves = 1  # 2: each match steps its lanes in two halves
@@ -91,7 +98,15 @@ class Generator(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=T
     @property
     def roles(self) -> int:
         """Environments and workers of the first round, which no later one exceeds."""
-        return self.pairings * self.turns * self.copies * (1 + 2 * self.team_size)
+        return self.pairings * self.turns * self.copies * (1 + sum(self.sizes))
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """The seats of the first side and of the second."""
+        if self.sides is None:
+            return self.team_size, self.team_size
+        first, second = (side if isinstance(side, int) else len(side) for side in self.sides)
+        return first, second
 
     @property
     def turns(self) -> int:
@@ -108,9 +123,11 @@ class Generator(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=T
 
     def match(self, first: Team, second: Team, *, copies: int | None = None) -> MatchConfig:
         """The description of one pairing; the first team has the first seats."""
+        named = [side for side in self.sides or () if not isinstance(side, int)]
         return MatchConfig(
             env=self.env,
             seats=(*first, *second),
+            entities=tuple(itertools.chain(*named)) if named else None,
             sides=(tuple(range(len(first))), tuple(range(len(first), len(first) + len(second)))),
             env_kwargs=self.env_kwargs,
             copies=self.copies if copies is None else copies,
@@ -118,9 +135,23 @@ class Generator(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=T
             pipeline=self.pipeline,
         )
 
-    def team(self, player: str) -> Team:
-        """The seats of a side that one policy plays alone."""
-        return (player,) * self.team_size
+    def team(self, player: str, side: int) -> Team:
+        """The seats of a side that one policy plays alone.
+
+        Args:
+            player: the policy.
+            side: 0 for the first, 1 for the second.
+        """
+        return (player,) * self.sizes[side]
+
+    def pair(self, first: str, second: str) -> Pair:
+        """The sides of a pairing of two policies that play alone."""
+        return self.team(first, 0), self.team(second, 1)
+
+    def exchanged(self, pair: Pair) -> Pair:
+        """The pairing with the sides exchanged; where these are of unequal size each is of one policy."""
+        first, second = pair
+        return (second, first) if len(first) == len(second) else self.pair(second[0], first[0])
 
 
 class PairsConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -136,7 +167,7 @@ class PairsConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def written_out(self, pairs: Iterable[Pair]) -> tuple[MatchConfig, ...]:
         """A match description of every pair, with `both_sides` followed by the one with the sides exchanged."""
-        both = (pair for first, second in pairs for pair in ((first, second), (second, first)))
+        both = (turn for pair in pairs for turn in (pair, self.exchanged(pair)))
         return tuple(self.match(*pair) for pair in (both if self.both_sides else pairs))
 
 
@@ -148,7 +179,7 @@ class RoundRobinConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fi
         return math.comb(len(self.policies), 2)
 
     def pairs(self) -> Iterable[Pair]:
-        return ((self.team(one), self.team(other)) for one, other in itertools.combinations(self.policies, 2))
+        return itertools.starmap(self.pair, itertools.combinations(self.policies, 2))
 
 
 class GauntletConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -167,7 +198,7 @@ class GauntletConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fiel
         return len(self.policies) * len(self.against)
 
     def pairs(self) -> Iterable[Pair]:
-        return ((self.team(one), self.team(other)) for one, other in itertools.product(self.policies, self.against))
+        return itertools.starmap(self.pair, itertools.product(self.policies, self.against))
 
 
 class MixturesConfig(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -193,7 +224,7 @@ class _Bracket(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return len(self.policies) // 2
 
     def pairs(self) -> Iterable[Pair]:
-        return ((self.team(one), self.team(other)) for one, other in neighbors(self.policies[self.byes :]))
+        return itertools.starmap(self.pair, neighbors(self.policies[self.byes :]))
 
     @property
     def byes(self) -> int:
@@ -330,6 +361,19 @@ class Uncertainty(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return {*entry.others(learner), *past}
 
 
+class OwnClass(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A rule of the user's own: a class whose `opponents` draws, see `arena.league.own`."""
+
+    class_: Text = msgspec.field(name="class")  # "package.module:Class"
+    options: dict[str, Any] = {}  # given to the class when it is made
+
+    def opening(self, entry: MatchmakingConfig, learner: str, learns: Collection[str]) -> Team:
+        return entry.others(learner) or (learner,)
+
+    def opponents(self, entry: MatchmakingConfig, learner: str, past: set[str]) -> set[str]:
+        return {*entry.members}
+
+
 class PastSelvesRule(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`rule: past_selves`."""
 
@@ -354,13 +398,30 @@ class UncertaintyRule(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     uncertainty: Uncertainty
 
 
-RuleEntry: TypeAlias = PastSelvesRule | FictitiousRule | ExploitersRule | UncertaintyRule
+class OwnRule(Keyed, Shortened, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`rule: "package.module:Class"`, or `rule: {"package.module:Class": {its options}}`."""
+
+    own: OwnClass
+
+    @classmethod
+    def spelled_out(cls, value: Any) -> Any:
+        if isinstance(value, str) and ":" in value:
+            return {"own": {"class": value}}
+        if isinstance(value, Mapping) and len(value) == 1:
+            ((name, options),) = value.items()
+            if isinstance(name, str) and ":" in name:
+                return {"own": {"class": name, "options": options}}
+        return value
+
+
+RuleEntry: TypeAlias = PastSelvesRule | FictitiousRule | ExploitersRule | UncertaintyRule | OwnRule
 
 
 class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Each of the policies meets opponents that a rule draws for it, anew in every round."""
 
     against: tuple[str, ...] = ()  # opponents beside the policies themselves: these, and snapshots of them
+    versus: tuple[str, ...] = ()  # the other population, which learns on the second side; `policies` meet it alone
     rule: RuleEntry  # how opponents are drawn: the name of a rule, or a mapping {name: its options}
     copies: Count = 1  # opponents of each of the policies in each round, each in a match of its own
 
@@ -369,22 +430,31 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def pairings(self) -> int:
-        return len(self.policies) * self.copies
+        return len(self.learners) * self.copies
 
     @property
     def roles(self) -> int:
-        return self.pairings * self.turns * (1 + 2 * self.team_size)
+        return self.pairings * self.turns * (1 + sum(self.sizes))
+
+    @property
+    def learners(self) -> Team:
+        """The policies for which opponents are drawn."""
+        return (*self.policies, *self.versus)
 
     @property
     def members(self) -> Team:
         """Learners first."""
-        return (*self.policies, *self.against)
+        return (*self.learners, *self.against)
 
     @property
     def options(self) -> Rule:
         """The options of the rule."""
         found: Rule = getattr(self.rule, self.rule.kind)
         return found
+
+    def rivals(self, learner: str) -> Team:
+        """The other population, if there are two: all that a learner may meet, and snapshots of these."""
+        return self.policies if learner in self.versus else self.versus
 
     def others(self, player: str) -> Team:
         """All members but one."""
@@ -394,16 +464,21 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
         """The policies that a learner may meet in any round, with their current weights or as snapshots.
 
         Args:
-            learner: one of `policies`.
+            learner: one of `learners`.
             learns: the policies that learn.
             frozen: the policies whose snapshots may play.
         """
+        if self.versus:
+            return {*self.rivals(learner)}
         past = {name for name in self.members if name in frozen or (name != learner and name not in learns)}
         return self.options.opponents(self, learner, past)
 
     def matches(self, *, learns: Collection[str] = ()) -> tuple[MatchConfig, ...]:
         """The matches of the first round: opponents are taken in turn, as there are no results yet."""
-        opening = {learner: self.options.opening(self, learner, learns) for learner in self.policies}
+        opening = {
+            learner: self.rivals(learner) if self.versus else self.options.opening(self, learner, learns)
+            for learner in self.learners
+        }
         in_turn = {
             learner: [*itertools.islice(itertools.cycle(them), self.copies)] for learner, them in opening.items()
         }
@@ -418,14 +493,20 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
             opponents: of each learner.
             number: of the round; tests begin on the other side in every other round.
             tested: of each learner that has to pass a gate, the snapshot that the gate compares it with: without
-                `both_sides` the learner alternates sides against it.
+                `both_sides` the learner alternates sides against it. Of two populations, the snapshot meets the
+                learner's last opponent, too.
         """
         found = []
         for learner, drawn in opponents.items():
             meetings = sorted(self._meetings(learner, drawn, number, tested.get(learner)))
             for (other, second), same in itertools.groupby(meetings):
-                teams = (self.team(learner), self.team(other))
-                found.append(self.match(*(teams[::-1] if second else teams), copies=len(list(same))))
+                pair = self.pair(other, learner) if second else self.pair(learner, other)
+                found.append(self.match(*pair, copies=len(list(same))))
+            if self.versus and learner in tested:
+                last, snapshot = drawn[-1], tested[learner]
+                found.append(
+                    self.match(*(self.pair(last, snapshot) if second else self.pair(snapshot, last)), copies=1)
+                )
         return tuple(found)
 
     def _meetings(
@@ -434,10 +515,36 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
         """The opponent in each match, and whether the learner has the second side."""
         tests = itertools.count(number)
         for other in drawn:
-            if self.both_sides:
+            if self.versus:
+                yield other, learner in self.versus
+            elif self.both_sides:
                 yield from ((other, False), (other, other != learner))  # who meets itself has both
             else:
                 yield other, other == tested and next(tests) % 2 == 1
+
+
+class OwnPairings(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A generator of the user's own: a class whose `pairings` says who meets whom, see `arena.league.own`."""
+
+    generator: Text  # "package.module:Class"
+    options: dict[str, Any] = {}  # given to the class when it is made
+    opening: Opening | None = None  # pairings of the first round, and so many at most in later ones; null: every pair
+
+    fewest: ClassVar[int] = 1
+    adaptive: ClassVar[bool] = True
+
+    @property
+    def pairings(self) -> int:
+        return math.comb(len(self.policies), 2) if self.opening is None else len(self.opening)
+
+    def pairs(self) -> Iterable[Pair]:
+        if self.opening is None:
+            return itertools.starmap(self.pair, itertools.combinations(self.policies, 2))
+        return ((self.seated(first, 0), self.seated(second, 1)) for first, second in self.opening)
+
+    def seated(self, said: SeatEntry, side: int) -> Team:
+        """The seats of a side, which is named by the policy that plays it alone, or by that of each seat."""
+        return self.team(said, side) if isinstance(said, str) else tuple(said)
 
 
 class RoundRobinEntry(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -470,6 +577,12 @@ class MixturesEntry(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True
     mixtures: MixturesConfig
 
 
+class PairingsEntry(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Pairings by a class of the user's own."""
+
+    pairings: OwnPairings
+
+
 class MatchmakingEntry(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Opponents by a rule."""
 
@@ -477,7 +590,7 @@ class MatchmakingEntry(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 GeneratorEntry: TypeAlias = (
-    RoundRobinEntry | GauntletEntry | KnockoutEntry | SwissEntry | MixturesEntry | MatchmakingEntry
+    RoundRobinEntry | GauntletEntry | KnockoutEntry | SwissEntry | MixturesEntry | MatchmakingEntry | PairingsEntry
 )
 
 

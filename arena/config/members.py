@@ -4,9 +4,9 @@ A generator that depends on results gives its matches two sides. Which policies 
 the configuration alone; a policy's snapshots count as the policy:
 
     knockout      all brackets that the winners can produce
-    swiss         every policy on either side
+    swiss, pairings    every policy on either side
     matchmaking   learners on the first side, the opponents of the rule on the second, as well as learners that have a
-                  gate to pass; with `both_sides` all of them on either
+                  gate to pass; with `both_sides` all of them on either; of two populations each on its own
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from arena.config.matches import (
     KnockoutConfig,
     MatchConfig,
     MatchmakingConfig,
+    OwnPairings,
     SwissConfig,
     Team,
     generator_of,
@@ -60,14 +61,51 @@ def players(config: Config) -> tuple[str, ...]:
     return tuple(name for name in config.policies if name in found)
 
 
+def apart(config: Config, *, told: bool = True) -> Sides | None:
+    """Two populations that only meet each other, each always on the same side: predators and prey; None without such.
+
+    Args:
+        config: the whole configuration.
+        told: whether the configuration has to say that they are two, by `versus` or by sides of unequal size; else it
+            is enough that no policy is ever on the other side.
+    """
+    first, second, said = set[str](), set[str](), not told
+    for _, entry in config.places():
+        if isinstance(entry, MatchConfig):
+            if len(entry.known_sides) != 2:
+                return None
+            first |= {*entry.team_of(0)}
+            second |= {*entry.team_of(1)}
+            said |= len(entry.team_of(0)) != len(entry.team_of(1))
+            continue
+        generator = generator_of(entry)
+        if generator.adaptive:
+            pair: tuple[Collection[str], Collection[str]] = sides_of(config, generator)
+        else:
+            matches = generator.matches()
+            pair = tuple({name for match in matches for name in match.team_of(side)} for side in (0, 1))  # type: ignore[assignment]
+        first |= {*pair[0]}
+        second |= {*pair[1]}
+        said |= generator.sizes[0] != generator.sizes[1]
+        said |= isinstance(generator, MatchmakingConfig) and bool(generator.versus)
+    if not said or first & second or not (first and second):
+        return None
+    return Sides(*(tuple(name for name in config.policies if name in side) for side in (first, second)))
+
+
 def populations(config: Config, rule: EvolutionConfig) -> tuple[tuple[str, ...], ...]:
-    """Groups of two or more policies of one algorithm that evolve together; by default of all that play and learn."""
+    """Groups of two or more policies of one algorithm that evolve together; by default of all that play and learn.
+
+    Of two populations that only meet each other, each is a group of its own.
+    """
     out = exploiters_of(config)
     learners = [name for name in players(config) if config.policies[name].learns and name not in out]
-    by_algorithm: dict[str, list[str]] = {}
+    sides = apart(config)
+    alike: dict[tuple[str, bool], list[str]] = {}
     for name in learners if rule.policies is None else rule.policies:
-        by_algorithm.setdefault(config.policies[name].algorithm, []).append(name)
-    return tuple(tuple(names) for names in by_algorithm.values() if len(names) > 1)
+        second = sides is not None and name in sides.second
+        alike.setdefault((config.policies[name].algorithm, second), []).append(name)
+    return tuple(tuple(names) for names in alike.values() if len(names) > 1)
 
 
 def needs_winners(config: Config, env: str) -> list[str]:
@@ -77,14 +115,16 @@ def needs_winners(config: Config, env: str) -> list[str]:
         if isinstance(entry, MatchmakingConfig):
             by_results = entry.options.by_results and entry.options.draws_others
         else:
-            by_results = isinstance(entry, (KnockoutConfig, SwissConfig))
+            by_results = isinstance(entry, (KnockoutConfig, SwissConfig, OwnPairings))
         if entry.env == env and by_results:
             found.append(path)
     league = config.league or LeagueConfig()
     if any(entry.env == env for _, entry in matchmaking_of(config)):
         found += ["league.snapshots.gate"] * bool(gated(config))
         found += ["league.snapshots.keep_by"] * (league.snapshots.keep_by == "spread")
-    if all(entry.env == env for _, entry in config.entries()):
+    if all(
+        (entry if isinstance(entry, MatchConfig) else generator_of(entry)).env == env for _, entry in config.places()
+    ):
         found += ["league.evolution.by"] * (league.evolution is not None and league.evolution.by == "rating")
         found += ["league.decided"] * (league.decided is not None)
     return found
@@ -119,7 +159,7 @@ def later_matches(config: Config) -> tuple[tuple[str, MatchConfig], ...]:
     A match has the copies of one pairing if a policy in it learns and has no seat in the first round; else one copy.
     """
     new = newcomers(config)
-    found = []
+    found = [placed for number in range(1, len(config.listed)) for placed in config.entries(number)]
     for path, entry in config.places():
         generator = None if isinstance(entry, MatchConfig) else generator_of(entry)
         if generator is not None and generator.adaptive:
@@ -127,7 +167,7 @@ def later_matches(config: Config) -> tuple[tuple[str, MatchConfig], ...]:
                 learns = any(name in new and config.policies[name].learns for name in (first, second))
                 of_pairing = 1 if isinstance(generator, MatchmakingConfig) else generator.copies
                 copies = generator.turns * of_pairing if learns else 1
-                found.append((path, generator.match(generator.team(first), generator.team(second), copies=copies)))
+                found.append((path, generator.match(*generator.pair(first, second), copies=copies)))
     return tuple(found)
 
 
@@ -154,7 +194,7 @@ def _present(config: Config) -> set[str]:
     found = {name for _, entry in config.places() if isinstance(entry, MatchConfig) for name in entry.names}
     for _, generator in generators_of(config):
         if isinstance(generator, MatchmakingConfig):
-            for learner in generator.policies:
+            for learner in generator.learners:
                 found |= {learner, *generator.opponents(learner, config.learners, ())}
         else:
             found |= {*generator.members}
@@ -178,11 +218,13 @@ def sides_of(config: Config, generator: Generator) -> Sides:
     if isinstance(generator, KnockoutConfig):
         pairs = [pair for drawn in brackets(generator.policies) for bracket in drawn for pair in bracket]
         first, second = ({name for pair in pairs for name in pair[side]} for side in (0, 1))
-    elif isinstance(generator, SwissConfig):
+    elif isinstance(generator, (SwissConfig, OwnPairings)):
         first = second = {*generator.policies}
     else:
         assert isinstance(generator, MatchmakingConfig), generator
         frozen = may_be_frozen(config)
+        if generator.versus:
+            return Sides(generator.policies, generator.versus)
         first = {*generator.policies}
         second = set().union(*(generator.opponents(name, config.learners, frozen) for name in generator.policies))
         second |= first & {*gated(config)}  # a learner alternates sides against its newest snapshot

@@ -19,6 +19,8 @@ from arena.config.result_keys import stop_rules
 from arena.plan.plan import ONLY_ACT, OutcomeRule, StopRule
 
 WrapperEntry = str | dict[str, Any]
+Entries = tuple[MatchConfig | GeneratorEntry, ...]
+Schedule = Count | tuple[Entries, ...]
 
 
 class ExternalConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -106,10 +108,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     name: str  # of the run and its folder; default: the file's name
     seed: Natural = 0  # all random streams derive from it
     ticks: Count  # of every match
-    rounds: Count = 1  # plans of matches in a row
+    schedule: Schedule = msgspec.field(default=1, name="rounds")  # plans of matches in a row; or a list of these
     envs: dict[str, EnvConfig]  # by name
     policies: dict[str, PolicyConfig]  # by name
-    matches: tuple[MatchConfig | GeneratorEntry, ...]  # what is played
+    matches: Entries | None = None  # what is played; left out where `rounds` lists it
     league: LeagueConfig | None = None  # what happens between two rounds; null: the defaults of its keys
     scale: bool = False  # repeat all matches until the ranks are used up
     ranks: Literal["auto", "one_per_role"] | Count = "auto"  # processes that `arena train` starts; auto: one per core
@@ -129,13 +131,24 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     spares: Natural = 0  # processes that wait to take the place of one that dies
 
     @property
+    def rounds(self) -> int:
+        """The number of rounds."""
+        return self.schedule if isinstance(self.schedule, int) else len(self.schedule)
+
+    @property
+    def listed(self) -> tuple[Entries, ...]:
+        """The entries of each round where `rounds` lists them, else `matches` alone."""
+        return (self.matches or (),) if isinstance(self.schedule, int) else self.schedule
+
+    @property
     def roles(self) -> int:
-        """Environments and workers of the first round, without the root and without repetitions; later ones have no
-        more.
-        """
-        return sum(
-            entry.copies * (1 + len(entry.seats)) if isinstance(entry, MatchConfig) else generator_of(entry).roles
-            for entry in self.matches
+        """Environments and workers of the round that has the most, without the root and without repetitions."""
+        return max(
+            sum(
+                entry.copies * (1 + len(entry.seats)) if isinstance(entry, MatchConfig) else generator_of(entry).roles
+                for entry in entries
+            )
+            for entries in self.listed
         )
 
     @property
@@ -158,12 +171,22 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def entries(self) -> tuple[tuple[str, MatchConfig], ...]:
         """Every match description of the first round, generators written out, with its place in the configuration."""
+    def entries(self, number: int = 0) -> tuple[tuple[str, MatchConfig], ...]:
+        """Every match description of a round that follows from the configuration alone, with its place.
+
+        Args:
+            number: of the round: the first one, or one that `rounds` lists.
+        """
         found: list[tuple[str, MatchConfig]] = []
         learns = self.learners
-        for path, entry in self.places():
+        for path, entry in self.places_of(number):
             matches = (entry,) if isinstance(entry, MatchConfig) else generator_of(entry).matches(learns=learns)
             found.extend((path, match) for match in matches)
         return tuple(found)
+
+    def known_matches(self) -> tuple[tuple[str, MatchConfig], ...]:
+        """The match descriptions of all rounds that follow from the configuration alone, with their places."""
+        return tuple(placed for number in range(len(self.listed)) for placed in self.entries(number))
 
     @property
     def learners(self) -> frozenset[str]:
@@ -176,8 +199,18 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return may_be_frozen(self)
 
     def places(self) -> tuple[tuple[str, MatchConfig | GeneratorEntry], ...]:
-        """The items of `matches` with their places in the configuration, as `matches[1].round_robin`."""
+        """All items of `matches`, or of the listed `rounds`, with their places, as `matches[1].round_robin`."""
+        return tuple(placed for number in range(len(self.listed)) for placed in self.places_of(number))
+
+    def places_of(self, number: int) -> tuple[tuple[str, MatchConfig | GeneratorEntry], ...]:
+        """The items of a round with their places.
+
+        Args:
+            number: of the round; without a list of rounds all have the items of `matches`.
+        """
+        listed = not isinstance(self.schedule, int)
+        place, entries = (f"rounds[{number}]", self.listed[number]) if listed else ("matches", self.matches or ())
         return tuple(
-            (f"matches[{index}]" if isinstance(entry, MatchConfig) else f"matches[{index}].{entry.kind}", entry)
-            for index, entry in enumerate(self.matches)
+            (f"{place}[{index}]" if isinstance(entry, MatchConfig) else f"{place}[{index}].{entry.kind}", entry)
+            for index, entry in enumerate(entries)
         )

@@ -57,7 +57,7 @@ def run_single_process(
     present: Callable[[Run, Scoreboard], None],
     display: Display | None = None,
     *,
-    next_stage: Callable[[Run], Stage | None] = stages.next_stage,
+    next_stage: Callable[[Run, ProcessState], Stage | None] = stages.next_stage,
     output: Output = CONSOLE_OUTPUT,
     watched: bool = True,
 ) -> int:
@@ -78,7 +78,7 @@ def run_single_process(
         lock(run, memory)
         while True:
             measure(run, memory)
-            if (stage := next_stage(run)) is None:
+            if (stage := next_stage(run, memory)) is None:
                 break
             run = stage.run
             if stage.evaluation is not None:
@@ -474,9 +474,9 @@ class Rank0Base(ABC):
         """Calls the function of an evaluation without games, if it is due."""
         measure(run, memory)
 
-    def next_stage(self, run: Run) -> Stage | None:
+    def next_stage(self, run: Run, memory: ProcessState) -> Stage | None:
         """What is played next; None if the run is over."""
-        return stages.next_stage(run)
+        return stages.next_stage(run, memory)
 
     def alone(self, run: Run) -> int:
         """Plays everything in this process and shows the result; returns the exit status."""

@@ -70,7 +70,7 @@ class Rank0(Protocol):
     def measure(self, run: Run, memory: ProcessState) -> None:
         """Calls the function of an evaluation without games, if it is due."""
 
-    def next_stage(self, run: Run) -> Stage | None:
+    def next_stage(self, run: Run, memory: ProcessState) -> Stage | None:
         """What is played next; None if the run is over."""
 
     def lead_evaluation(
@@ -190,7 +190,7 @@ class Rank:
         stage: Stage | None = None
         if self._team.rank == 0:
             self._leader().measure(run, self._memory)
-            stage = self._leader().next_stage(run)
+            stage = self._leader().next_stage(run, self._memory)
         stage = _broadcast(self._team, stage)
         return stage
 

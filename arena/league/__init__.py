@@ -8,6 +8,7 @@ What is known
 
 What to do next
     rounds, league  a row of rounds                     generators  knockouts and Swiss
+    view, own       rules and generators of a user's own
     matchmaking     whom a learner meets                snapshots   which past selves it may meet
     population      copies of the best                  draws       what is left to chance
     sequential      is A better than B by d Elo         pairing     which pair to play, is the order decided
@@ -17,3 +18,7 @@ What to do next
 
 Nothing here knows MPI or torch. What computes imports scipy, which takes a while; results and reading do not.
 """
+
+from arena.league.view import LeagueView
+
+__all__ = ["LeagueView"]

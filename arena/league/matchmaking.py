@@ -5,6 +5,7 @@
     exploiters    main agents meet main agents and all snapshots, main exploiters the main agents, league exploiters all
                   snapshots (the same)
     uncertainty   the opponents against which a result would change the standings most
+    own           what a class of the user's own says, see `own`
 
 The priorities are functions f of p, the chance to score against an opponent: hard (1 - p)^2, variance p (1 - p),
 linear 1 - p. p is not known but estimated: each priority is the mean of f over the posterior of p given the games, see
@@ -14,6 +15,7 @@ linear 1 - p. p is not known but estimated: each priority is the mean of f over 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -24,15 +26,21 @@ from arena.config.matches import (
     NO_SNAPSHOTS,
     Exploiters,
     ExploitersRule,
+    Fictitious,
     FictitiousRule,
     MatchmakingConfig,
+    OwnRule,
+    PastSelves,
     PastSelvesRule,
     UncertaintyRule,
 )
 from arena.league.metagame.payoff import posterior
+from arena.league.own import draw_opponents
 from arena.league.ratings.ranking import Standings
 from arena.league.results import Results
 from arena.league.rng import systematic
+from arena.league.rounds import player_of
+from arena.league.view import LeagueView
 
 Weights: TypeAlias = dict[str, float]
 
@@ -59,9 +67,20 @@ class OpponentPool(NamedTuple):
         """The newest snapshot of a policy."""
         return next(reversed(self.snapshots.get(policy, ())), None)
 
+    def newest_of(self, policies: Sequence[str]) -> str:
+        """The newest snapshot of several policies; without one the first policy as it is."""
+        found = [name for name in map(self.newest, policies) if name is not None]
+        return max(found, key=lambda name: player_of(name).tick, default=policies[0])
+
 
 def draw(
-    entry: MatchmakingConfig, field: OpponentPool, rng: np.random.Generator, *, tested: Mapping[str, str] = NO_SNAPSHOTS
+    entry: MatchmakingConfig,
+    field: OpponentPool,
+    rng: np.random.Generator,
+    *,
+    tested: Mapping[str, str] = NO_SNAPSHOTS,
+    view: LeagueView | None = None,
+    path: str = "",
 ) -> dict[str, Sequence[str]]:
     """The opponents of each learner, one per match.
 
@@ -70,22 +89,45 @@ def draw(
         field: all players that they can meet.
         rng: what is left to chance.
         tested: per learner that has to pass a gate its snapshot that the gate is about: one match is against that.
+        view: what a rule of the user's own sees.
+        path: of the entry in the configuration, for errors of such a rule.
+
+    Raises:
+        ConfigError: a rule of the user's own raises, or returns something else than names of players.
     """
     standings = None
     found: dict[str, Sequence[str]] = {}
-    for learner in entry.policies:
+    for learner in entry.learners:
         newest = tested.get(learner)
-        free = entry.copies - (newest is not None)
+        free = entry.copies - (0 if newest is None else 2 if entry.versus else 1)
         if isinstance(entry.rule, UncertaintyRule):
-            if standings is None:
-                current = [name for name in entry.members if name in field.learns]
-                standings = Standings(field.results, [*current, *field.past(entry.members)])
+            if standings is None or entry.versus:
+                pool = entry.rivals(learner) or entry.members
+                current = [name for name in pool if name in field.learns]
+                own = [learner] if entry.versus else []
+                standings = Standings(field.results, [*own, *current, *field.past(pool)])
             pairs = [standings.next_pair(of=learner) for _ in range(free)]
             drawn = [second if first == learner else first for first, second in pairs]
+        elif isinstance(entry.rule, OwnRule):
+            assert view is not None, "given where the rule is the user's own"
+            seen = _view_of_rivals(view, entry, learner) if entry.versus else view
+            drawn = draw_opponents(entry, learner, seen, free, rng, path=path)
         else:
             drawn = systematic(_weights(entry, learner, field), free, rng)
-        found[learner] = drawn if newest is None else [*drawn, newest]
+        if newest is not None:
+            drawn = [*drawn, field.newest_of(entry.rivals(learner)) if entry.versus else newest]
+        found[learner] = drawn
     return found
+
+
+def _view_of_rivals(view: LeagueView, entry: MatchmakingConfig, learner: str) -> LeagueView:
+    """What a rule of the user's own sees of two populations: the learner's own, and players of the other."""
+    rivals = entry.rivals(learner)
+    return replace(
+        view,
+        policies=entry.versus if learner in entry.versus else entry.policies,
+        players=(*rivals, *(name for policy in rivals for name in view.snapshots.get(policy, ()))),
+    )
 
 
 def due(
@@ -114,6 +156,8 @@ def due(
 
 def _weights(entry: MatchmakingConfig, learner: str, field: OpponentPool) -> Weights:
     """How often a learner is to meet each of its opponents."""
+    if entry.versus:
+        return _of_rivals(entry, learner, field)
     if isinstance(entry.rule, PastSelvesRule):
         own = [*field.snapshots.get(learner, ()), *field.past(entry.against)]
         return _mixed({learner: entry.rule.past_selves.self_play}, dict.fromkeys(own, 1.0))
@@ -127,6 +171,18 @@ def _weights(entry: MatchmakingConfig, learner: str, field: OpponentPool) -> Wei
     if isinstance(entry.rule, ExploitersRule):
         return _exploiters(entry.rule.exploiters, entry.members, learner, field)
     raise TypeError(f"rule {entry.rule.kind!r}: arena.league.matchmaking says nothing about how it draws opponents")
+
+
+def _of_rivals(entry: MatchmakingConfig, learner: str, field: OpponentPool) -> Weights:
+    """Of two populations: the other one as it is now in the share `self`, else its past by the rule."""
+    rivals, rule = entry.rivals(learner), entry.options
+    current = [name for name in rivals if name in field.learns]
+    if isinstance(rule, Fictitious):
+        weights = priorities(field.results, learner, [*current, *field.past(rivals)], weighting=rule.weighting)
+    else:
+        assert isinstance(rule, PastSelves), f"rule {entry.rule.kind!r} is refused, or draws by itself"
+        weights = dict.fromkeys(field.past(rivals), 1.0)
+    return _mixed({name: rule.self_play / len(current) for name in current}, weights)
 
 
 def _mixed(first: Weights, second: Weights) -> Weights:

@@ -21,21 +21,25 @@ import msgspec
 
 from arena.config.league import LeagueConfig
 from arena.config.matches import (
+    Generator,
     KnockoutConfig,
     MatchConfig,
     MatchmakingConfig,
+    OwnPairings,
     SwissConfig,
     generator_of,
 )
-from arena.config.members import gated, players, populations, snapshotted
+from arena.config.members import gated, matchmaking_of, players, populations, snapshotted
 from arena.config.schema import Config, PolicyConfig
 from arena.league import matchmaking, population, snapshots
 from arena.league import pairings as generators
 from arena.league.matchmaking import OpponentPool
+from arena.league.own import make_pairings
 from arena.league.ratings.ranking import decided
-from arena.league.results import Played, Results
+from arena.league.results import Played, Results, Score
 from arena.league.rng import Purpose, stream
 from arena.league.rounds import History, Round, names_of, player_of, snapshot_name
+from arena.league.view import LeagueView
 from arena.records.formats import Fork, GateRecord, Player
 
 __all__ = [
@@ -59,6 +63,7 @@ def first_round(config: Config) -> Round:
         number=0,
         start=0,
         matches=tuple(match for _, match in config.entries()),
+        places=tuple(place for place, _ in config.entries()),
         pairings={place: generators.opening(entry) for place, entry in tournaments.items()},
     )
 
@@ -94,10 +99,45 @@ def next_round(
         number=history.number,
         start=history.number * config.ticks,
         matches=written.matches,
+        places=written.places,
         players={name: player_of(name) for name in playing},
         options=_options(history, changes),
         pairings=written.pairings,
         **changes._asdict(),
+    )
+
+
+def view_of(config: Config, before: Sequence[Round], planned: Round, results: Results) -> LeagueView:
+    """What a callback sees of the league before a round.
+
+    Args:
+        config: of the league.
+        before: all earlier rounds, the first one first.
+        planned: the round that the configuration makes.
+        results: of the games that count.
+    """
+    history = History(config, [*before, planned])
+    names, snapshots = players(config), {name: tuple(own) for name, own in history.snapshots.items() if own}
+    return LeagueView(
+        round=planned.number,
+        policies=names,
+        players=(*names, *(name for own in snapshots.values() for name in own)),
+        snapshots=snapshots,
+        results=_as_they_begin(results, planned.forks, planned.resets),
+        learns=config.learners,
+        planned=tuple(msgspec.to_builtins(match) for match in planned.matches),
+    )
+
+
+def with_matches(config: Config, planned: Round, matches: tuple[MatchConfig, ...], *, by: str) -> Round:
+    """A round with other matches, which a callback has proposed."""
+    playing = sorted({name for match in matches for name in names_of(match) if name not in config.policies})
+    return msgspec.structs.replace(
+        planned,
+        matches=matches,
+        places=tuple(f"{by}.on_next_round()[{number}]" for number in range(len(matches))),
+        players={name: player_of(name) for name in playing},
+        proposed_by=by,
     )
 
 
@@ -195,7 +235,7 @@ def round_config(config: Config, round: Round, snapshot_path: Callable[[str], Pu
         parent = config.policies[player.policy]
         frozen = msgspec.structs.replace(parent, frozen=True, load=str(snapshot_path(name)))
         policies[name] = _with_options(frozen, round.options.get(name))
-    return msgspec.structs.replace(config, matches=round.matches, policies=policies)
+    return msgspec.structs.replace(config, matches=round.matches, schedule=config.rounds, policies=policies)
 
 
 def _with_options(policy: PolicyConfig, options: dict[str, Any] | None) -> PolicyConfig:
@@ -262,7 +302,14 @@ def _joining(config: Config, history: History, due: _Due) -> snapshots.Joining:
     due_now = history.number % rule.every == 0
     asked = [name for name in snapshotted(config) if due_now and history.has_played(name)]
     candidates = [(name, next(reversed(history.snapshots[name]), None)) for name in asked]
-    found = snapshots.joining(rule, candidates, history.games_as_it_is, tick=tick)
+    apart = {name for _, entry in matchmaking_of(config) if entry.versus for name in entry.learners}
+
+    def score(policy: str, newest: str) -> Score:
+        if policy in apart:
+            return snapshots.paired(history.rounds_as_it_is(policy), policy, newest)
+        return snapshots.balanced(history.games_as_it_is(policy), policy, newest)
+
+    found = snapshots.joining(rule, candidates, score, tick=tick)
     return found._replace(names=(*found.names, *(snapshot_name(name, tick) for name in due.snapshots)))
 
 
@@ -307,30 +354,51 @@ def _options(history: History, changes: _Changes) -> dict[str, dict[str, Any]]:
 
 
 class _Written(NamedTuple):
-    """The matches of a round, and the pairings of its tournaments."""
+    """The matches of a round with the places of their entries, and the pairings of its tournaments."""
 
     matches: tuple[MatchConfig, ...]
+    places: tuple[str, ...]
     pairings: dict[str, generators.Pairings]
 
 
 def _written_out(config: Config, history: History, field: OpponentPool, judge: generators.KnockoutRules) -> _Written:
     rng = stream(config.seed, history.number, Purpose.OPPONENTS)
     tested = {name: newest for name in gated(config) if (newest := field.newest(name)) is not None}
-    matches: list[MatchConfig] = []
+    written: list[tuple[str, MatchConfig]] = []
     pairings = _next_pairings(config, history, judge)
-    for place, entry in config.places():
+    for place, entry in config.places_of(history.number):
         if isinstance(entry, MatchConfig):
-            matches.append(entry)
+            written.append((place, entry))
             continue
         generator = generator_of(entry)
         if isinstance(generator, _TOURNAMENTS):
-            matches += generator.written_out(generators.teams(generator, pairings[place]))
+            made = generator.written_out(generators.teams(generator, pairings[place]))
         elif isinstance(generator, MatchmakingConfig):
-            drawn = matchmaking.draw(generator, field, rng, tested=tested)
-            matches += generator.drawn(drawn, number=history.number, tested=tested)
+            view = _view(config, history, field, place, generator)
+            drawn = matchmaking.draw(generator, field, rng, tested=tested, view=view, path=place)
+            made = generator.drawn(drawn, number=history.number, tested=tested)
+        elif isinstance(generator, OwnPairings):
+            view = _view(config, history, field, place, generator)
+            made = generator.written_out(make_pairings(generator, view, rng, path=place))
         else:
-            matches += generator.matches()
-    return _Written(tuple(matches), pairings)
+            made = generator.matches()
+        written += [(place, match) for match in made]
+    places, matches = zip(*written, strict=True)
+    return _Written(matches, places, pairings)
+
+
+def _view(config: Config, history: History, field: OpponentPool, place: str, entry: Generator) -> LeagueView:
+    """What a rule or a generator of the user's own sees."""
+    snapshots = {name: tuple(field.snapshots.get(name, ())) for name in entry.members}
+    return LeagueView(
+        round=history.number,
+        policies=entry.policies,
+        players=(*entry.members, *(name for own in snapshots.values() for name in own)),
+        snapshots=snapshots,
+        results=field.results,
+        learns=config.learners & {*entry.members},
+        earlier=history.made_by(place),
+    )
 
 
 def _next_pairings(config: Config, history: History, judge: generators.KnockoutRules) -> dict[str, generators.Pairings]:

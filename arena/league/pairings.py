@@ -116,7 +116,7 @@ def opening(entry: KnockoutConfig | SwissConfig) -> Pairings:
 
 def teams(entry: KnockoutConfig | SwissConfig, pairings: Pairings) -> list[Pair]:
     """The sides of all who play."""
-    return [(entry.team(players[0]), entry.team(players[1])) for players in pairings if len(players) > 1]
+    return [entry.pair(players[0], players[1]) for players in pairings if len(players) > 1]
 
 
 def next_pairings(

@@ -1,8 +1,9 @@
 """Population-based training (Jaderberg et al. 2017): the worst become copies of the best, with other options.
 
 Truncation selection: the policies of one algorithm are ordered by how they did; each of the last `share` becomes a copy
-of one drawn from the first `share`, with its weights, its optimizer and its options (exploit), of which those in
-`perturb` are multiplied by a factor (explore).
+of one drawn from the first `share`, or from all that are not replaced if these are fewer, with its weights, its
+optimizer and its options (exploit), of which those in `perturb` are multiplied by a factor (explore). With `keep` so
+many of the first survive, and all others become copies of one of them.
 """
 
 from __future__ import annotations
@@ -37,19 +38,18 @@ def forks(
     """
     found: dict[str, Fork] = {}
     for population in populations:
-        for policy, source in _exploited(rule.share, [name for name in population if name in fitness], fitness, rng):
+        for policy, source in _exploited(rule, [name for name in population if name in fitness], fitness, rng):
             found[policy] = Fork(source, explored(rule.perturb, options[source], rng))
     return found
 
 
 def _exploited(
-    share: float, population: Sequence[str], fitness: Mapping[str, float], rng: np.random.Generator
+    rule: EvolutionConfig, population: Sequence[str], fitness: Mapping[str, float], rng: np.random.Generator
 ) -> list[tuple[str, str]]:
     """Each of the worst, and the one of the best that it becomes a copy of: never of one whose fitness is NaN."""
     known = {name: fitness[name] for name in population if not math.isnan(fitness[name])}
     ordered = sorted(population, key=lambda name: (known.get(name, -math.inf), name))
-    count = min(max(1, math.floor(round(share * len(ordered), 9))), len(ordered) // 2)  # 0.29 of 100 are 29
-    worst, last = ordered[:count], ordered[len(ordered) - count :]
+    worst, last = ordered[: rule.replaced(len(ordered))], ordered[len(ordered) - rule.sources(len(ordered)) :]
     best = [name for name in last if name in known]
     return [(name, best[rng.integers(len(best))]) for name in worst] if best else []
 

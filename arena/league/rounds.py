@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from arena.config.matches import MatchConfig
+from arena.config.matches import MatchConfig, Pair
 from arena.config.schema import Config
 from arena.league.results import Encounter, Played
 from arena.records.formats import Fork, GateRecord, Player
@@ -24,6 +24,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     start: int  # tick at which it begins
     matches: tuple[MatchConfig, ...]
+    places: tuple[str, ...] = ()  # of the entry of the configuration that each match is made from; (): not known
+    proposed_by: str = ""  # the callback that has proposed the matches; empty: the configuration says who meets whom
     players: dict[str, Player] = {}  # the snapshots that play, by name
     snapshots: tuple[str, ...] = ()  # that join
     dropped: tuple[str, ...] = ()  # that leave, for good
@@ -93,15 +95,30 @@ class History:
         """Who met whom in a knockout or Swiss, round after round."""
         return [made.pairings[place] for made in self._rounds]
 
+    def made_by(self, place: str) -> tuple[tuple[Pair, ...], ...]:
+        """Per earlier round the pairings of one entry of the configuration, by its place."""
+        return tuple(
+            tuple(
+                (match.team_of(0), match.team_of(1))
+                for match, origin in zip(made.matches, made.places, strict=False)
+                if origin == place
+            )
+            for made in self._rounds
+        )
+
     def games(self) -> Iterator[list[tuple[MatchConfig, Sequence[Encounter]]]]:
         """Per round the games of each match, with what the match was made of."""
         return ([*made.described(games)] for made, games in zip(self._rounds, self._played, strict=True))
 
     def games_as_it_is(self, policy: str) -> Iterator[tuple[MatchConfig, Sequence[Encounter]]]:
         """The games of a policy, match after match, since it began anew, if it did, or became a copy of another one."""
-        changed = [made.number for made in self._rounds if policy in made.forks or policy in made.resets]
-        for games in itertools.islice(self.games(), max(changed, default=0), None):
+        for games in self.rounds_as_it_is(policy):
             yield from ((match, found) for match, found in games if policy in names_of(match))
+
+    def rounds_as_it_is(self, policy: str) -> Iterator[list[tuple[MatchConfig, Sequence[Encounter]]]]:
+        """Per round all games since a policy began anew, if it did, or became a copy of another one."""
+        changed = [made.number for made in self._rounds if policy in made.forks or policy in made.resets]
+        return itertools.islice(self.games(), max(changed, default=0), None)
 
     def has_played(self, policy: str) -> bool:
         """Whether a policy has played since its newest snapshot joined; without one: at all."""

@@ -32,7 +32,7 @@ Games: TypeAlias = Iterable[tuple[MatchConfig, Sequence[Encounter]]]
 def joining(
     rule: SnapshotsConfig,
     candidates: Sequence[tuple[str, str | None]],
-    games: Callable[[str], Games],
+    score: Callable[[str, str], Score],
     *,
     tick: int,
 ) -> Joining:
@@ -41,15 +41,15 @@ def joining(
     Args:
         rule: whether there is a gate.
         candidates: policies, and the newest snapshot of each; None: it has none, so there is nothing to prove.
-        games: per policy all that it has played as it is.
+        score: the games between a policy as it is and a snapshot of it, as the gate counts them.
         tick: of the snapshots.
     """
     gates = []
     for policy, newest in candidates:
         if rule.gate is not None and newest is not None:
-            score = balanced(games(policy), policy, newest)
-            state = Test(rule.gate.elo, rule.gate.alpha, rule.gate.beta).state(score)
-            gates.append(GateRecord(policy, newest, state.verdict.value, state.llr, score.games))
+            games = score(policy, newest)
+            state = Test(rule.gate.elo, rule.gate.alpha, rule.gate.beta).state(games)
+            gates.append(GateRecord(policy, newest, state.verdict.value, state.llr, games.games))
     kept_out = {gate.policy for gate in gates if gate.verdict != Verdict.BETTER.value}
     names = tuple(snapshot_name(policy, tick) for policy, _ in candidates if policy not in kept_out)
     return Joining(names, tuple(gates))
@@ -75,6 +75,38 @@ def balanced(games: Games, policy: str, other: str) -> Score:
             from_second += [game.score.reversed for game in played if {*game.second} == {policy}]
     paired = [score for sides in settings.values() for pair in zip(*sides, strict=False) for score in pair]
     return Score(*map(sum, zip(*paired, strict=True)))
+
+
+def paired(rounds: Iterable[Games], policy: str, other: str) -> Score:
+    """The games of two players that never meet, in pairs against the same opponent in the same round and setting.
+
+    With strengths a and b against an opponent t, the odds that the first wins and the second loses, to those of the
+    opposite, are p (1 - q) / ((1 - p) q) = exp(a - b) in Davidson's model, whatever t, the side and the share of draws
+    are: as in a decided game between the two. (The test of two proportions in Wald 1947, "Sequential Analysis",
+    chapter 6.) Such a pair counts as won or lost; all other pairs, as drawn, say nothing.
+
+    Args:
+        rounds: the games of each round since the policy began as it is.
+        policy: the one.
+        other: the other, usually a snapshot of it.
+    """
+    found = Score()
+    for games in rounds:
+        settings: defaultdict[str, tuple[list[Score], list[Score]]] = defaultdict(lambda: ([], []))
+        for match, played in games:
+            names = names_of(match)
+            for place, player in enumerate((policy, other)):
+                if player in names and len(names) == 2:
+                    (rival,) = names - {player}
+                    key = rival + repr(msgspec.structs.replace(match, seats=(), copies=1))
+                    settings[key][place].extend(
+                        game.score if {*game.first} == {player} else game.score.reversed for game in played
+                    )
+        for own, theirs in settings.values():
+            for mine, its in zip(own, theirs, strict=False):
+                won, lost = mine.wins and its.losses, mine.losses and its.wins
+                found = found.plus(Score(wins=won, draws=1 - won - lost, losses=lost))
+    return found
 
 
 def leaving(rule: SnapshotsConfig, snapshots: Sequence[str], results: Results) -> list[str]:

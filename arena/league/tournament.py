@@ -23,6 +23,8 @@ from typing import NamedTuple
 import msgspec
 
 from arena.config.matches import MatchConfig, SeatEntry
+from arena.config.members import Sides
+from arena.league.populations import every_meeting, separate_rows, separate_standings
 from arena.league.ratings.contradictions import Contradiction, unmet
 from arena.league.ratings.ranking import RESOLUTION, Standings, most_informative
 from arena.league.ratings.ratings import fit
@@ -125,14 +127,22 @@ class Table(NamedTuple):
         return [doubt for doubt in self.doubts if doubt.equal and doubt not in self.open]
 
 
-def table(results: Results, players: Sequence[str], rule: Rule) -> Table:
+def table(results: Results, players: Sequence[str], rule: Rule, *, sides: Sides | None = None) -> Table:
     """What the games say of the players.
 
     Args:
         results: all games so far.
         players: at least one.
         rule: when the tournament is over.
+        sides: the two populations that only meet each other, if there are two.
     """
+    if sides is not None:
+        within = separate_standings(results, sides, elo=rule.elo)
+        ratings = fit(results, players=players)
+        met = {*results.pairs()}
+        missing = [pair for pair in every_meeting(sides) if not any({*a, *b} == {*pair} for a, b in met)]
+        doubts = [doubt for standings in within for doubt in _doubts(standings)]
+        return Table(separate_rows(ratings, results, sides), doubts, rule.error, ratings.prior, (), missing)
     standings = Standings(results, players, elo=rule.elo)
     ratings = fit(results, players=players)
     contradictions, not_met = standings.contradictions(), unmet(results, players)
@@ -170,13 +180,19 @@ def widened(settings: Sequence[MatchConfig], players: int, rule: Rule) -> tuple[
     return tuple(msgspec.structs.replace(setting, lanes=max(setting.lanes, lanes)) for setting in settings)
 
 
-def games_of_a_meeting(settings: Sequence[MatchConfig]) -> int:
-    """How many games two players play when they meet."""
-    return 2 * sum(setting.lanes for setting in settings)
+def games_of_a_meeting(settings: Sequence[MatchConfig], *, sides: Sides | None = None) -> int:
+    """How many games two players play when they meet: on both sides, or each on that of its population."""
+    return (2 if sides is None else 1) * sum(setting.lanes for setting in settings)
 
 
 def next_batch(
-    settings: Sequence[MatchConfig], players: Sequence[str], results: Results, rule: Rule, *, played: int
+    settings: Sequence[MatchConfig],
+    players: Sequence[str],
+    results: Results,
+    rule: Rule,
+    *,
+    played: int,
+    sides: Sides | None = None,
 ) -> Batch | None:
     """What is played next; None if the order is decided, after every pair has met, or the budget is used.
 
@@ -186,11 +202,21 @@ def next_batch(
         results: all games so far that count.
         rule: when the tournament is over.
         played: how many games there were, those that do not count as well.
+        sides: two populations that only meet each other: all pairs meet in turn until both orders are decided.
     """
-    meeting = games_of_a_meeting(settings)
+    meeting = games_of_a_meeting(settings, sides=sides)
     left = (rule.games - played) // meeting  # meetings
     if left < 1:
         return None
+    if sides is not None:
+        pairs = every_meeting(sides)
+        begun = played // meeting
+        if begun >= len(pairs) and table(results, players, rule, sides=sides).decided:
+            return None
+        count = min(left, len(players), len(pairs))
+        episodes = max(1, min(left // count, begun // (_PART * count)))
+        due = [pairs[(begun + place) % len(pairs)] for place in range(count)]
+        return Batch(tuple(seated(setting, pair) for pair in due for setting in settings), episodes)
     if due := every_pair(players)[played // meeting :]:
         return Batch(tuple(_meetings(settings, due[: min(left, len(players))])), episodes=1)
     found = table(results, players, rule)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _ACTS, _LEARNS = 1, 3  # loads: what a tick costs a role, as a multiple of what it costs an environment
 
 
-def make_plan(config: Config, *, ranks: int | None = None, number: int = 0) -> Plan:
+def make_plan(config: Config, *, ranks: int | None = None, number: int = 0, places: Sequence[str] = ()) -> Plan:
     """Lays the matches of a round out over ranks.
 
     Args:
@@ -44,6 +44,8 @@ def make_plan(config: Config, *, ranks: int | None = None, number: int = 0) -> P
             `arena.plan.placement`. More: the rest is idle, or with `scale: true` all matches are repeated as often as
             whole repetitions fit.
         number: of the round, from 0.
+        places: per match description the entry of the user's configuration that it was made from, for messages; ():
+            the descriptions are the user's own.
 
     Raises:
         ConfigError: no rank at all, or an absurd number of them.
@@ -51,7 +53,7 @@ def make_plan(config: Config, *, ranks: int | None = None, number: int = 0) -> P
     if ranks is not None and not 1 <= ranks <= MOST_ROLES:
         raise ConfigError(f"a run has from 1 to {MOST_ROLES} processes, got {ranks}")
     repetitions = max(1, (ranks - 1) // config.roles) if config.scale and ranks is not None else 1
-    matches = _matches(config, repetitions)
+    matches = _matches(config, repetitions, places)
     policies = _policies(config, matches)
     return Plan(
         name=config.name,
@@ -80,8 +82,10 @@ def make_plan(config: Config, *, ranks: int | None = None, number: int = 0) -> P
     )
 
 
-def _matches(config: Config, repetitions: int) -> tuple[MatchPlan, ...]:
+def _matches(config: Config, repetitions: int, places: Sequence[str]) -> tuple[MatchPlan, ...]:
     entries = config.entries()
+    if places:
+        entries = tuple((place, match) for place, (_, match) in zip(places, entries, strict=True))
     matches = [
         _match(config, entry=index, copy=repetition * entry.copies + copy, path=path, description=entry)
         for repetition in range(repetitions)

@@ -99,7 +99,8 @@ def examine(
     Raises:
         ConfigError: the first mistake, with its place in the configuration.
     """
-    check_external(plan)
+    for each in (plan, *later):
+        check_external(each)
     lines: list[str] = []
     players = {name: _examine_algorithm(plan, policy, lines.append) for name, policy in plan.policies.items()}
     known = {} if known is None else known

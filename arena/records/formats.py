@@ -452,6 +452,8 @@ class RoundLine(msgspec.Struct, frozen=True, kw_only=True):
     gates: tuple[GateRecord, ...] = ()
     options: dict[str, dict[str, Any]] = {}
     pairings: dict[str, tuple[tuple[str, ...], ...]] = {}
+    places: tuple[str, ...] = ()
+    proposed_by: str = ""
     descriptions: tuple[MatchConfig, ...] | None = None  # None: another version of the arena has not said
 
 

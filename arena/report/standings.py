@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 import msgspec
 import numpy as np
 
 from arena.config.league import DecidedConfig
-from arena.config.members import players
+from arena.config.members import Sides, players
 from arena.config.schema import Config
 from arena.league.metagame.alpha_rank import alpha_rank_with_uncertainty
 from arena.league.metagame.nash_averaging import nash_average_with_uncertainty
 from arena.league.metagame.payoff import Payoff, payoff
 from arena.league.metagame.posterior import Estimate
+from arena.league.populations import populations_of, separate_rows
 from arena.league.ratings.contradictions import Contradiction
 from arena.league.ratings.ratings import Interval, Ratings, fit
-from arena.league.ratings.standings import Caution, Curtailed, caution, curtailed, rows
+from arena.league.ratings.standings import Caution, Curtailed, Row, caution, curtailed, rows
 from arena.league.read_results import ResultSet
 from arena.league.results import Results
 from arena.league.tournament import Doubt, Rule, equals, table
@@ -47,6 +49,7 @@ class Standing(msgspec.Struct, frozen=True):
     wins: float
     draws: float
     losses: float
+    population: str = ""
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -134,6 +137,11 @@ class Standings(msgspec.Struct, frozen=True):
     caution: Caution
 
     @property
+    def tables(self) -> list[tuple[str, list[Standing]]]:
+        """The rows in one table, or those of each of two populations, with its title; empty: there is one."""
+        return [(title, [*own]) for title, own in groupby(self.rows, key=lambda row: row.population)]
+
+    @property
     def span(self) -> tuple[float, float]:
         """The lowest and the highest end of all intervals."""
         return min(row.low for row in self.rows), max(row.high for row in self.rows)
@@ -154,13 +162,15 @@ def standings(
     if len(reading.results.players) < 2:
         return None
     ratings = fit(reading.results)
-    order = ratings.order()
+    sides = populations_of(config, reading.results.players, tournament=planned_ticks(config) is None)
+    ranked = rows(ratings, reading.results) if sides is None else separate_rows(ratings, reading.results, sides)
+    order = [row.player for row in ranked]
     shown = _shown(order, config)
     scores = payoff(reading.results, shown)
     return Standings(
-        rows=_rows(ratings, reading.results, colors),
+        rows=_rows(ranked, ratings, colors),
         matrix=_matrix(scores, colors, left_out=len(order) - len(shown)),
-        meta=_meta(scores, colors),
+        meta=_meta(scores, colors) if sides is None else [],
         prior=ratings.prior,
         side=ratings.side,
         games=reading.results.games,
@@ -169,21 +179,22 @@ def standings(
         stale=reading.stale,
         window=window,
         curtailed=None if planned_ticks(config) is None else curtailed(ratings, reading.cut, config),
-        order=None if rule is None else _order(reading.results, config, rule),
-        equal=_equal(reading.results, rule or DecidedConfig()),
+        order=None if rule is None else _order(reading.results, config, rule, sides),
+        equal=_equal(reading.results, rule or DecidedConfig(), sides),
         outdated=[*reading.outdated],
         caution=caution(reading.results, config, window=window),
     )
 
 
-def _equal(results: Results, rule: DecidedConfig) -> list[Doubt]:
-    return equals(results, results.players, error=rule.error, elo=rule.elo)
+def _equal(results: Results, rule: DecidedConfig, sides: Sides | None) -> list[Doubt]:
+    together = [results.players] if sides is None else [*sides]
+    return [doubt for players in together for doubt in equals(results, players, error=rule.error, elo=rule.elo)]
 
 
-def _order(results: Results, config: Config, rule: DecidedConfig) -> Order:
+def _order(results: Results, config: Config, rule: DecidedConfig, sides: Sides | None) -> Order:
     """In a tournament, whose configuration is that of its first batch, all policies play."""
     names = [*config.policies] if config.league is None else players(config)
-    found = table(results, names, Rule(results.games, rule.error, rule.elo))
+    found = table(results, names, Rule(results.games, rule.error, rule.elo), sides=sides)
     return Order(
         decided=found.decided,
         error=rule.error,
@@ -195,7 +206,7 @@ def _order(results: Results, config: Config, rule: DecidedConfig) -> Order:
     )
 
 
-def _rows(ratings: Ratings, results: Results, colors: Colors) -> list[Standing]:
+def _rows(ranked: Sequence[Row], ratings: Ratings, colors: Colors) -> list[Standing]:
     return [
         Standing(
             rank=row.rank,
@@ -207,8 +218,9 @@ def _rows(ratings: Ratings, results: Results, colors: Colors) -> list[Standing]:
             high=row.high,
             games=ratings.of(row.player).games,
             **row.score._asdict(),
+            population=row.population,
         )
-        for row in rows(ratings, results)
+        for row in ranked
     ]
 
 

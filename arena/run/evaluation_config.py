@@ -35,7 +35,7 @@ def evaluation_config(config: Config, loads: Mapping[str, str]) -> Config:
         config.games_alone(),
         seed=int(np.random.SeedSequence([config.seed, _STREAM]).generate_state(1)[0]),
         ticks=UNBOUNDED_TICKS,
-        rounds=1,
+        schedule=1,
         league=None,
         policies=policies,
         matches=_matches(config, config.evaluation.seats),

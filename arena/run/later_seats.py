@@ -60,6 +60,8 @@ def _distinct(placed: Placed) -> list[tuple[str, MatchConfig]]:
 
 def _plan(config: Config, placed: Placed) -> Plan:
     matches = tuple(match for _, match in placed)
-    played = msgspec.structs.replace(config, matches=matches, callbacks=(), spares=0, scale=False)
+    played = msgspec.structs.replace(
+        config, matches=matches, schedule=config.rounds, callbacks=(), spares=0, scale=False
+    )
     plan = make_plan(played)
     return replace(plan, matches=tuple(replace(match, path=placed[match.entry][0]) for match in plan.matches))

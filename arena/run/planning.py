@@ -1,10 +1,13 @@
-"""From a configuration to its plan, with all its names checked; games and algorithms are not imported for it."""
+"""From a configuration to its plan, with all its names checked; only callbacks, loggers, and rules and generators of
+the user's own are imported for it.
+"""
 
 from __future__ import annotations
 
 from arena import registry
 from arena.callbacks import made, made_loggers
 from arena.config import Config
+from arena.league.own import check_own
 from arena.plan.build import make_plan
 from arena.plan.plan import Plan
 from arena.run.evaluation_function import function_of
@@ -14,8 +17,8 @@ def checked_plan(config: Config, *, ranks: int | None) -> Plan:
     """The plan of a configuration whose names are known; no environment and no algorithm is imported for it.
 
     Raises:
-        ConfigError: an unknown short name of an environment or an algorithm, even if no match uses it; a callback or
-            logger that cannot be made; or what `make_plan` refuses.
+        ConfigError: an unknown short name of an environment or an algorithm, even if no match uses it; a callback, a
+            logger, or a rule or generator of the user's own that cannot be made; or what `make_plan` refuses.
     """
     registry.check_names(
         {name: entry.make for name, entry in config.envs.items()},
@@ -27,4 +30,5 @@ def checked_plan(config: Config, *, ranks: int | None) -> Plan:
     made_loggers(plan.loggers)
     if config.evaluation is not None:
         function_of(config.evaluation)
+    check_own(config)
     return plan

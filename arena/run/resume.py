@@ -220,7 +220,7 @@ def _change_words(before: Config, config: Config, found: Boundary, run: Run) -> 
                 f"envs.{name}.outcome was {_words(old)}, is {_words(env.outcome)}: episodes on record keep the "
                 "outcomes that they have"
             )
-    anew = (before.matches, before.league) != (config.matches, config.league)
+    anew = (before.listed, before.league) != (config.listed, config.league)
     if plan.rounds > 1 and found.tick < plan.ticks and anew:
         last = plan.round + 1 == plan.rounds
         then = "there is none after it" if last else "`matches` and `league` as they are now count from the next one on"
@@ -257,8 +257,8 @@ def _differences(before: Config, now: Config) -> Iterator[str]:
 
 def _league_differences(before: Config, now: Config) -> Iterator[str]:
     """What differs in the rounds to come: the pairings may change, but not the game."""
-    known = [_setting(match) for _, match in before.entries()]
-    other = {path: _setting(match) for path, match in now.entries() if _setting(match) not in known}
+    known = [_setting(match) for _, match in before.known_matches()]
+    other = {path: _setting(match) for path, match in now.known_matches() if _setting(match) not in known}
     for path, setting in other.items():
         had = " or ".join(dict.fromkeys(map(_words, known)))
         yield f"{path} is played with {_words(setting)}, the league was with {had}"

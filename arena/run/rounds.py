@@ -19,16 +19,30 @@ from pathlib import Path
 
 import msgspec
 
+from arena.callbacks import Callbacks
 from arena.config import Config, parse_config, yaml
 from arena.config.league import LeagueConfig
 from arena.config.matches import KnockoutEntry
+from arena.config.load import parse_proposed
 from arena.errors import ConfigError
 from arena.league import rounds_file
 from arena.league.knockouts import knockouts_won
-from arena.league.next_round import Champion, Round, first_round, is_over, looks_back, round_config
+from arena.league.next_round import (
+    Champion,
+    Round,
+    first_round,
+    is_over,
+    looks_back,
+    round_config,
+    view_of,
+    with_matches,
+)
 from arena.league.next_round import next_round as plan_next_round
+from arena.league.populations import populations_of, separate_rows
+from arena.league.ratings.ratings import fit
 from arena.league.ratings.standings import LeagueTable, caution, league_table
 from arena.league.read_results import ResultSet, read, read_played, read_returns
+from arena.league.results import Results
 from arena.league.rounds import player_of
 from arena.league.tournament import equals
 from arena.plan.build import make_plan
@@ -39,6 +53,7 @@ from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.run.handover import match_workers, seats_of
 from arena.run.leg import Leg
+from arena.run.process_state import ProcessState
 from arena.run.run import Run
 
 _KEPT = checkpoint.KEPT + 1
@@ -54,14 +69,17 @@ def begin(run: Run) -> None:
     rounds_file.keep(run.folder, known[:number], planned, run.plan)
 
 
-def next_round(run: Run) -> Run | None:
+def next_round(run: Run, memory: ProcessState) -> Run | None:
     """The run with its next round; None if there is none.
 
     Args:
         run: has played a round to its end.
+        memory: of rank 0; has the callbacks, which may propose the matches.
 
     Raises:
-        ConfigError: the records are damaged.
+        ConfigError: the records are damaged; or the matches that are proposed, or made by a rule or a generator of the
+            user's own, cannot be played.
+        CallbackFailed: a callback has raised.
     """
     if run.leg.start >= run.plan.horizon:
         return None
@@ -73,6 +91,10 @@ def next_round(run: Run) -> Run | None:
     returns = read_returns(run.folder, round=run.plan.round)
     played = read_played(run.folder, last=run.plan.round) if looks_back(config) else ()
     following = plan_next_round(config, before, results, returns, played)
+    if later and later[0].proposed_by:
+        following = with_matches(config, following, later[0].matches, by=later[0].proposed_by)
+    elif run.plan.callbacks:
+        following = _proposed(run, memory, config, before, following, results)
     _forget_later(run.folder, later)
     for player in following.snapshots:
         _take(run, player)
@@ -90,6 +112,19 @@ def is_decided(run: Run) -> bool:
     if (config.league is None or config.league.decided is None) and not any(knockouts):
         return False  # the common case: no results need to be read
     return is_over(config, known[: run.plan.round + 1], _reading(run, config).results)
+def _proposed(
+    run: Run, memory: ProcessState, config: Config, before: Sequence[Round], following: Round, results: Results
+) -> Round:
+    """The next round as a callback wants it; as planned, if none proposes anything."""
+    callbacks = memory.callbacks = memory.callbacks or Callbacks(run.plan.callbacks, memory.stop.ask)
+    view = view_of(config, before, following, results)
+    found = callbacks.next_round(view)
+    if found is None:
+        return following
+    name, proposed = found
+    snapshots = {player: player_of(player).policy for own in view.snapshots.values() for player in own}
+    matches = parse_proposed(config, proposed, snapshots, path=f"{name}.on_next_round()")
+    return with_matches(config, following, matches, by=name)
 
 
 def league_standings(run: Run) -> LeagueTable:
@@ -98,6 +133,10 @@ def league_standings(run: Run) -> LeagueTable:
     found = _reading(run, config)
     cautioned = caution(found.results, config, window=(config.league or LeagueConfig()).window)
     table, equal = league_table(found.results, found.cut, config), equals(found.results, found.results.players)
+    sides = populations_of(config, found.results.players)
+    if sides is not None:
+        within = [doubt for side in sides for doubt in equals(found.results, side)]
+        table, equal = table._replace(rows=separate_rows(fit(found.results), found.results, sides)), within
     return table._replace(outdated=found.outdated, equal=equal, without_winner=found.without_winner, caution=cautioned)
 
 
@@ -150,7 +189,7 @@ def plan_of(config: Config, planned: Round, folder: RunFolder, *, ranks: int, sp
     """
     played = round_config(config, planned, partial(_weights, folder))
     played = msgspec.structs.replace(played, spares=min(spares, config.spares))
-    return make_plan(played, ranks=ranks, number=planned.number)
+    return make_plan(played, ranks=ranks, number=planned.number, places=planned.places)
 
 
 def config_of(run: Run) -> Config:

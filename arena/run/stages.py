@@ -8,12 +8,18 @@ a round        of a league, when the one before it is over
 from __future__ import annotations
 
 from arena.run.evaluation import evaluation_due
+from arena.run.process_state import ProcessState
 from arena.run.run import Run, Stage
 from arena.run.stop_rules import rule_met
 
 
-def next_stage(run: Run) -> Stage | None:
-    """What is played next; None if the run is over."""
+def next_stage(run: Run, memory: ProcessState) -> Stage | None:
+    """What is played next; None if the run is over.
+
+    Args:
+        run: at a boundary.
+        memory: of rank 0; has the callbacks.
+    """
     evaluation = evaluation_due(run)
     if evaluation is not None:
         return Stage(run, evaluation)
@@ -23,7 +29,7 @@ def next_stage(run: Run) -> Stage | None:
         return Stage(run)
     from arena.run.rounds import next_round  # it imports the ratings, which a run of one round does not need
 
-    following = next_round(run)
+    following = next_round(run, memory)
     if following is not None:
         return Stage(following)
     evaluation = evaluation_due(run, ends=True)

@@ -17,6 +17,8 @@ from arena.config.matches import (
     MatchConfig,
     MatchmakingConfig,
     MixturesConfig,
+    OwnPairings,
+    OwnRule,
     PastSelvesRule,
     RoundRobinConfig,
     SwissConfig,
@@ -33,8 +35,9 @@ def rounds_lines(config: Config) -> list[str]:
     if config.rounds == 1:
         return []
     extent = f"{config.rounds} of {pluralize(config.ticks, 'tick')} each"
-    head = f"rounds: {extent}; this is the first, and none has more roles"
-    lines = [f"{place}: {_words(entry)}" for place, entry in _entries(config)]
+    listed = len(config.listed) > 1
+    head = f"rounds: {extent}; this is the first" + ("" if listed else ", and none has more roles")
+    lines = [f"{place}: {_words(entry, listed=listed)}" for place, entry in _entries(config)]
     return [head, *(f"  {line}" for line in [*lines, *_league_lines(config, config.league or LeagueConfig())])]
 
 
@@ -44,11 +47,16 @@ def _entries(config: Config) -> Iterator[tuple[str, MatchConfig | Generator]]:
     )
 
 
-def _words(entry: MatchConfig | Generator) -> str:
+def _words(entry: MatchConfig | Generator, *, listed: bool) -> str:
+    same = "in this round alone" if listed else "the same in every round"
     if isinstance(entry, MatchConfig):
-        return "the same in every round"
-    when = "later rounds depend on results" if entry.adaptive else "the same in every round"
+        return f"{_match_words(entry)}; {same}" if listed else same
+    when = "later rounds depend on results" if entry.adaptive else same
     return f"{_who(entry)}; {when}"
+
+
+def _match_words(entry: MatchConfig) -> str:
+    return " - ".join(dict.fromkeys(entry.names))
 
 
 def _who(entry: Generator) -> str:
@@ -63,8 +71,16 @@ def _who(entry: Generator) -> str:
         return f"the winners of {names}, until one is left after {pluralize(entry.rounds, 'round')}{_bye(entry)}"
     if isinstance(entry, SwissConfig):
         return f"neighbors in the standings of {names} who have not met{_bye(entry)}"
+    if isinstance(entry, OwnPairings):
+        return f"pairings of {names} by {entry.generator}"
     assert isinstance(entry, MatchmakingConfig), entry
     matches = pluralize(entry.copies, "match", "matches")
+    if entry.versus:
+        how = entry.rule.own.class_ if isinstance(entry.rule, OwnRule) else entry.rule.kind
+        return (
+            f"{matches} of {_each(entry.policies)} (first side) and of {_each(entry.versus)} (second side), against "
+            f"the other population and snapshots of it, by {how}"
+        )
     return f"{matches} of {_each(entry.policies)} {_opponents(entry)}"
 
 
@@ -91,6 +107,8 @@ def _opponents(entry: MatchmakingConfig) -> str:
         return f"as {', '.join(f'{role} ({_listed(names)})' for role, names in parts.items() if names)}"
     if isinstance(entry.rule, UncertaintyRule):
         return f"against those of {own} whose results would change the standings most"
+    if isinstance(entry.rule, OwnRule):
+        return f"against {own}, by {entry.rule.own.class_}"
     raise TypeError(f"rule {entry.rule.kind!r}: arena.terminal.rounds has no words for it")
 
 
@@ -141,6 +159,9 @@ def _expected_games(gate: GateConfig) -> int:
 def _evolution_words(config: Config, rule: EvolutionConfig) -> str:
     groups = "; ".join(_listed(names) for names in populations(config, rule))
     options = f", with another {_listed([*rule.perturb])}" if rule.perturb else ""
+    if rule.keep is not None:
+        best = "the best survives" if rule.keep == 1 else f"the {rule.keep} best survive"
+        return f"{_often(rule.every)} {best} by {rule.by} of {groups}, and all others become copies{options}"
     who = f"the worst {rule.share:.0%} by {rule.by} of {groups}"
     return f"{_often(rule.every)} {who} take over from the best{options}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -15,6 +16,10 @@ from arena.terminal.text import elo_words
 
 MOST = 12  # lines
 _MOST_PAIRS = 3
+APART = (
+    "both tables have one scale: a player of the first side scores a half against one of the second with the same Elo; "
+    "intervals are of distances within a table"
+)
 _MOST_SINGLE = 6  # players that have met one opponent
 
 
@@ -28,6 +33,14 @@ def standings_lines(rows: Sequence[Row], *, most: int | None = None, always: Col
     """
     if not rows:
         return []
+    if rows[0].population:
+        lines = []
+        for title, own in itertools.groupby(rows, key=lambda row: row.population):
+            lines += [
+                f"{title}:",
+                *standings_lines([row._replace(population="") for row in own], most=most, always=always),
+            ]
+        return [*lines, APART]
     shown = _shown(rows, len(rows) if most is None else most, always)
     cells = [("rank", "player", "Elo", "95 % interval", "games", "score", "95 % interval"), *map(_cells, shown)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -115,19 +128,19 @@ def contradiction_lines(found: Sequence[Contradiction]) -> list[str]:
     return [*words, "see payoffs and Nash averaging in the report, which need no order"]
 
 
-def unmet_lines(pairs: Sequence[tuple[str, str]], *, players: int) -> list[str]:
+def unmet_lines(unmet: Sequence[tuple[str, str]], *, pairs: int) -> list[str]:
     """Which pairs have not met; nothing where all have.
 
     Args:
-        pairs: those that have not.
-        players: how many there are.
+        unmet: those that have not.
+        pairs: how many there are that can meet.
     """
-    if not pairs:
+    if not unmet:
         return []
-    named = [f"{one} and {other}" for one, other in pairs[:_MOST_PAIRS]]
+    named = [f"{one} and {other}" for one, other in unmet[:_MOST_PAIRS]]
     return [
-        f"{len(pairs)} of {pluralize(players * (players - 1) // 2, 'pair')} have not met in a game that counts: "
-        f"{', '.join([*named, *_left_out(len(pairs), 'pair')])}"
+        f"{len(unmet)} of {pluralize(pairs, 'pair')} have not met in a game that counts: "
+        f"{', '.join([*named, *_left_out(len(unmet), 'pair')])}"
     ]
 
 

@@ -1,4 +1,4 @@
-"""Checks for authors of games and of connections to external games.
+"""Checks for authors of games, of connections to external games, and of rules and generators of leagues.
 
 `check_batched_env` checks a game against the contract in `arena.game.api`:
 
@@ -10,11 +10,17 @@
     def test_my_connection_keeps_the_contract():
         check_external_games(MyGames, play_one_game)
 
-Both raise `ContractBroken` at the first breach.
+`check_rule` and `check_pairings` check a rule of matchmaking and a generator of matches, see `arena.league.own`:
+
+    def test_my_rule_keeps_the_contract():
+        check_rule(lambda: MyRule(elo=50))
+
+All raise `ContractBroken` at the first breach.
 """
 
 from arena.testing.batched_env import check_batched_env
 from arena.testing.breach import ContractBroken
 from arena.testing.external_games import Played, check_external_games
+from arena.testing.leagues import check_pairings, check_rule
 
-__all__ = ["ContractBroken", "Played", "check_batched_env", "check_external_games"]
+__all__ = ["ContractBroken", "Played", "check_batched_env", "check_external_games", "check_pairings", "check_rule"]

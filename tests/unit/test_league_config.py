@@ -230,7 +230,7 @@ def test_a_knockout_of_two_is_a_match_and_needs_one_round() -> None:
         ({"snapshots": {"keep_by": "age"}}, "league.snapshots.keep_by", "known: count, spread"),
         ({"window": 0}, "league.window", "at least 1"),
         ({"evolution": {"every": 9}}, "league.evolution.every", "never"),
-        ({"evolution": {"share": 0.6}}, "league.evolution.share", "at most 0.5, so that no policy is among both"),
+        ({"evolution": {"share": 0.6}}, "league.evolution.share", "at most 0.5, so that one of the 2"),
         ({"evolution": {"share": 0.0}}, "league.evolution.share", "above 0, and at most 0.5"),
         ({"evolution": {"policies": ["x"]}}, "league.evolution.policies[0]", "unknown policy 'x'"),
         ({"evolution": {"policies": ["random"]}}, "league.evolution.policies[0]", "does not learn"),

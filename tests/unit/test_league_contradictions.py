@@ -125,10 +125,10 @@ def test_a_budget_that_ends_first_leaves_pairs_that_are_named() -> None:
     tournament = Played(5, davidson(np.zeros(5)), 0, lanes=1, games=12)
     unmet = tournament.seen[-1].unmet
     assert len(unmet) == 4
-    (line,) = unmet_lines(unmet, players=5)
+    (line,) = unmet_lines(unmet, pairs=10)
     assert line.startswith("4 of 10 pairs have not met in a game that counts: p0 and ")
     assert line.endswith(", and 1 more pair")
-    assert unmet_lines([], players=5) == []
+    assert unmet_lines([], pairs=10) == []
 
 
 def test_cycle_contradicts_every_order_and_is_named() -> None:

@@ -16,6 +16,7 @@ from arena.records import checkpoint
 from arena.records.journal import Journal
 from arena.run import rounds
 from arena.run.leg import Leg
+from arena.run.process_state import ProcessState
 from arena.run.run import Run
 
 TICKS, LANES = 50, 4
@@ -48,7 +49,7 @@ def following(run: Run, *, won: int, lost: int) -> Run:
     journal.extend([game(run, match.match, won=number < won) for match in against(run) for number in range(won + lost)])
     journal.close()
     leg = Leg(start=run.plan.ticks, restore={"one": checkpoint.path_of(saved, run.plan.ticks)}, updates={"one": 1})
-    found = rounds.next_round(replace(run, leg=leg))
+    found = rounds.next_round(replace(run, leg=leg), ProcessState())
     assert found is not None
     return found
 

@@ -6,12 +6,14 @@ import math
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from arena.config.league import EvolutionConfig, PerturbConfig
+from arena.errors import ConfigError
 from arena.league.next_round import Fork, first_round, next_round, round_config
 from arena.league.population import explored, forks
 from arena.league.results import Results, Score
@@ -38,6 +40,50 @@ def test_sources_of_forks_are_at_least_as_fit(fitness: list[float], percent: int
     assert len(found) == max(1, percent * len(scores) // 100)
     assert not found.keys() & {fork.source for fork in found.values()}
     assert all(scores[policy] <= scores[fork.source] for policy, fork in found.items())
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 7])
+@pytest.mark.parametrize("keep", [1, 2, 3])
+def test_kept_policies_survive_and_all_others_copy_them(keep: int, size: int) -> None:
+    scores = {f"p{place}": float(place) for place in range(size)}
+    rule, options = EvolutionConfig(keep=keep), {name: {} for name in scores}
+    found = forks(rule, [[*scores]], scores, options, np.random.default_rng(0))
+    best = sorted(scores, key=scores.__getitem__)[-keep:]
+    assert {*found} == {*scores} - {*best}
+    assert {fork.source for fork in found.values()} <= {*best}
+
+
+def test_copies_of_the_best_are_perturbed_each_by_itself() -> None:
+    config = evolving(keep=1, perturb={"learning_rate": [0.5, 0.8, 1.25, 2.0]})
+    rates = set[tuple[float, ...]]()
+    for seed in range(8):
+        seeded = msgspec.structs.replace(config, seed=seed)
+        made = next_round(seeded, [first_round(seeded)], Results(), RETURNS)
+        assert {policy: fork.source for policy, fork in made.forks.items()} == dict.fromkeys("abd", "c")
+        rates |= {tuple(fork.options["learning_rate"] for fork in made.forks.values())}
+    assert len(rates) > 4
+
+
+def test_share_above_a_half_copies_from_all_that_are_left() -> None:
+    scores = {name: float(place) for place, name in enumerate("abcd")}
+    rule, options = EvolutionConfig(share=0.75), {name: {} for name in "abcd"}
+    found = forks(rule, ["abcd"], scores, options, np.random.default_rng(0))
+    assert {policy: fork.source for policy, fork in found.items()} == dict.fromkeys("abc", "d")
+
+
+@pytest.mark.parametrize(
+    ("keys", "key", "words"),
+    [
+        ({"keep": 4}, "keep", "set at most 3"),
+        ({"keep": 1, "share": 0.5}, "keep", "leave out `share`"),
+        ({"share": 0.8}, "share", "at most 0.75"),
+        ({"share": 0.0}, "share", "above 0"),
+    ],
+)
+def test_selection_that_leaves_no_source_or_no_copy_is_refused(keys: Any, key: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        evolving(**keys)
+    assert caught.value.path == f"league.evolution.{key}"
 
 
 def test_the_worst_becomes_a_copy_of_the_best_with_another_option() -> None:

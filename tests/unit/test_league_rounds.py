@@ -22,6 +22,7 @@ from arena.records.formats import Boundary, Fork
 from arena.records.journal import Journal
 from arena.run import resume, rounds
 from arena.run.leg import Leg
+from arena.run.process_state import ProcessState
 from arena.run.run import Run
 
 TICKS = 100
@@ -68,7 +69,7 @@ def played(run: Run) -> Run:
 
 
 def following(run: Run) -> Run:
-    found = rounds.next_round(played(run))
+    found = rounds.next_round(played(run), ProcessState())
     assert found is not None
     return found
 
@@ -137,7 +138,7 @@ def own_of(run: Run, policy: str) -> dict[tuple[int, int], str]:
 def planned_as(monkeypatch: pytest.MonkeyPatch, *matches: dict[str, Any]) -> None:
     """Lets all rounds to come have these matches."""
     made = parse_config(config(*matches), source="test")
-    changed(monkeypatch, matches=tuple(match for _, match in made.entries()))
+    changed(monkeypatch, matches=tuple(match for _, match in made.entries()), places=())
 
 
 def test_workers_continue_in_matches_of_the_same_game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,7 +223,7 @@ def test_points_of_a_swiss_tournament_are_of_all_rounds_whatever_the_window(tmp_
         journal = Journal(run.folder.episodes)
         journal.extend([ended(run, match.match, winners) for match in run.plan.matches])
         journal.close()
-        found = rounds.next_round(before)
+        found = rounds.next_round(before, ProcessState())
         assert found is not None
         run = found
     met = {frozenset(seat.policy for seat in match.seats) for match in run.plan.matches}
@@ -250,7 +251,7 @@ def ended(run: Run, match: int, winners: str) -> dict[str, Any]:
 
 def test_after_the_last_round_there_is_none(tmp_path: Path) -> None:
     run = at(begun(tmp_path / "run", config(DUEL, count=2)), 1)
-    assert rounds.next_round(played(run)) is None
+    assert rounds.next_round(played(run), ProcessState()) is None
 
 
 def test_nothing_is_read_of_the_games_when_the_last_round_is_over(
@@ -258,7 +259,7 @@ def test_nothing_is_read_of_the_games_when_the_last_round_is_over(
 ) -> None:
     run = played(at(begun(tmp_path / "run", config(DUEL, count=2)), 1))
     monkeypatch.setattr(rounds, "_reading", lambda *_: pytest.fail("the games were read"))
-    assert rounds.next_round(run) is None
+    assert rounds.next_round(run, ProcessState()) is None
 
 
 def test_a_round_that_is_planned_again_is_the_same(tmp_path: Path) -> None:

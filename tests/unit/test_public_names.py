@@ -46,7 +46,10 @@ PUBLIC = {
     ],
     "arena.game": ["BatchedEnv", "Frame", "Interface", "Step"],
     "arena.callbacks": ["Callback", "StartedRun"],
-    "arena.testing": ["ContractBroken", "Played", "check_batched_env", "check_external_games"],
+    "arena.league": ["LeagueView"],
+    "arena.testing": [
+        *("ContractBroken", "Played", "check_batched_env", "check_external_games", "check_pairings", "check_rule"),
+    ],
     "arena.experiment": ["Experiment", "Outcome", "Trial", "open_experiment", "run_experiments"],
     "arena.dataset": ["Batch", "Episode", "MatchSamples", "Samples", "open_dataset", "write_samples"],
     "arena.results": ["read_results"],

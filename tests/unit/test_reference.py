@@ -34,7 +34,7 @@ def test_configuration_page_has_every_key_once(capsys: pytest.CaptureFixture[str
     top, _, rest = capsys.readouterr().out.partition("## Top level")[2].partition("\n## ")
     keys = [row.split("`")[1] for row in top.splitlines() if row.startswith("| `")]
     assert len(set(keys)) == len(keys)
-    assert list(dict.fromkeys(key.partition(".")[0] for key in keys)) == list(Config.__struct_fields__)
+    assert list(dict.fromkeys(key.partition(".")[0] for key in keys)) == list(Config.__struct_encode_fields__)
     assert "results.every" in keys
     assert "| `self` | number >= 0, <= 1 | `0.35` |" in rest
     assert "| `ranks` | `auto` or `one_per_role` or integer >= 1 | `auto` |" in top

@@ -254,7 +254,7 @@ class Interrupted(Rank0Base):
     def present(self, run: Run, scoreboard: Scoreboard) -> None:
         raise AssertionError("a game was played")
 
-    def next_stage(self, run: Run) -> Stage | None:
+    def next_stage(self, run: Run, memory: ProcessState) -> Stage | None:
         assert self._path.exists()
         raise KeyboardInterrupt(signal.SIGINT)
 

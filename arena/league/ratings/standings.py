@@ -34,6 +34,7 @@ class Row(NamedTuple):
         low: where the 95 % interval of `elo` begins.
         high: where it ends.
         score: of the sides on which it sat.
+        population: `first side` or `second side`, where there are two that only meet each other; else empty.
     """
 
     rank: int
@@ -42,6 +43,7 @@ class Row(NamedTuple):
     low: float
     high: float
     score: Score
+    population: str = ""
 
     @property
     def share(self) -> float | None:

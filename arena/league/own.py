@@ -1,0 +1,208 @@
+"""Rules of matchmaking and generators of matches that are classes of the user's own.
+
+    rule: "my_rules:Above"                                      matchmaking, `Above.opponents` draws for each learner
+    pairings: {generator: "my_pairings:Ladder", ...}            `Ladder.pairings` says who meets whom
+
+    class Above:
+        def __init__(self, *, elo=100.0): ...                   the options, as those of an algorithm
+        def opponents(self, learner, league, count, rng):       `count` names of `league.players`
+            ...
+
+    class Ladder:
+        def pairings(self, league, rng):                        pairs of sides; a side is a name, or one for each seat
+            ...
+
+Both are pure: an object is made anew for each round, is told what is known of the league (`LeagueView`) and draws from
+`rng` alone, a stream of the run's seed and the round. So a round that is planned again, by `--resume` or after a death,
+is the same round. `arena.testing.check_rule` and `check_pairings` test a class.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from arena import registry
+from arena.config.matches import MatchConfig, MatchmakingConfig, OwnPairings, OwnRule, Pair, Team, generator_of
+from arena.config.schema import Config
+from arena.errors import ConfigError, listed, located, nearest
+from arena.league.view import LeagueView
+
+
+class OpponentRule(Protocol):
+    """What a class at `rule` has to have."""
+
+    def opponents(self, learner: str, league: LeagueView, count: int, rng: np.random.Generator) -> Sequence[str]:
+        """The opponents of a learner in the next round, each for a match of its own.
+
+        Args:
+            learner: one of `league.policies`.
+            league: what is known.
+            count: how many to name; one may be named several times, and the learner itself too.
+            rng: for whatever is left to chance.
+        """
+
+
+class PairingGenerator(Protocol):
+    """What a class at `generator` has to have."""
+
+    def pairings(self, league: LeagueView, rng: np.random.Generator) -> Sequence[Sequence[str | Sequence[str]]]:
+        """The pairings of the next round: pairs of sides, each the name of a player, or a name for each of its seats.
+
+        Args:
+            league: what is known.
+            rng: for whatever is left to chance.
+        """
+
+
+def check_own(config: Config) -> None:
+    """Makes all rules and generators of the user's own once.
+
+    Raises:
+        ConfigError: a class cannot be imported, lacks its method, or does not take its options; with the place.
+    """
+    for path, entry in config.places():
+        if isinstance(entry, MatchConfig):
+            continue
+        generator = generator_of(entry)
+        if isinstance(generator, MatchmakingConfig) and isinstance(generator.rule, OwnRule):
+            _made_rule(generator.rule, path)
+        elif isinstance(generator, OwnPairings):
+            _made_generator(generator, path)
+
+
+def draw_opponents(
+    entry: MatchmakingConfig, learner: str, league: LeagueView, count: int, rng: np.random.Generator, *, path: str
+) -> list[str]:
+    """The opponents that a rule of the user's own draws for a learner.
+
+    Args:
+        entry: of the rule.
+        learner: one of its policies.
+        league: what the rule sees.
+        count: how many.
+        rng: for the rule.
+        path: of the entry in the configuration.
+
+    Raises:
+        ConfigError: the rule raises, or returns something else than `count` names of players.
+    """
+    assert isinstance(entry.rule, OwnRule), entry.rule
+    rule = _made_rule(entry.rule, path)
+    with located(path=f"{path}.rule"):
+        found = _called(rule, "opponents", learner, league, count, rng)
+        return checked_opponents(found, league.players, count, who=f"{type(rule).__name__}.opponents({learner!r})")
+
+
+def make_pairings(entry: OwnPairings, league: LeagueView, rng: np.random.Generator, *, path: str) -> list[Pair]:
+    """The pairings of the next round by a generator of the user's own.
+
+    Args:
+        entry: of the generator.
+        league: what the generator sees.
+        rng: for the generator.
+        path: of the entry in the configuration.
+
+    Raises:
+        ConfigError: the generator raises, or returns something else than pairings of players, or too many.
+    """
+    generator = _made_generator(entry, path)
+    with located(path=f"{path}.generator"):
+        found = _called(generator, "pairings", league, rng)
+        who = f"{type(generator).__name__}.pairings()"
+        return checked_pairings(found, league.players, entry, who=who)
+
+
+def checked_opponents(found: Any, players: Collection[str], count: int, *, who: str) -> list[str]:
+    """What a rule has returned, if it is `count` names of players.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    if isinstance(found, str) or not isinstance(found, (Sequence, np.ndarray)):
+        raise ConfigError(f"{who} returned {found!r:.80}; expected a list of {count} names of `league.players`")
+    names = [_known(name, players, who) for name in found]
+    if len(names) != count:
+        raise ConfigError(f"{who} returned {len(names)} names; expected {count}, one for each match (`copies`)")
+    return names
+
+
+def checked_pairings(found: Any, players: Collection[str], entry: OwnPairings, *, who: str) -> list[Pair]:
+    """What a generator has returned, if it is at least one pairing, and no more than the first round has.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    expected = "a list of pairs of sides, each a name of `league.players`, or a name for each of its seats"
+    if isinstance(found, str) or not isinstance(found, Sequence):
+        raise ConfigError(f"{who} returned {found!r:.80}; expected {expected}")
+    if not 1 <= len(found) <= entry.pairings:
+        raise ConfigError(
+            f"{who} returned {len(found)} pairings; at least 1, and at most {entry.pairings}, as many as the first "
+            "round has: list more in `opening`"
+        )
+    pairs = []
+    for one in found:
+        if isinstance(one, str) or not isinstance(one, Sequence) or len(one) != 2:
+            raise ConfigError(f"{who} returned the pairing {one!r:.80}; expected {expected}")
+        pairs.append((_side(one[0], 0, players, entry, who), _side(one[1], 1, players, entry, who)))
+    return pairs
+
+
+def _side(said: Any, side: int, players: Collection[str], entry: OwnPairings, who: str) -> Team:
+    if isinstance(said, str):
+        return entry.team(_known(said, players, who), side)
+    if not isinstance(said, Sequence) or len(said) != entry.sizes[side]:
+        raise ConfigError(f"{who} returned the side {said!r:.80}; expected a name, or {entry.sizes[side]} of them")
+    return tuple(_known(name, players, who) for name in said)
+
+
+def _known(name: Any, players: Collection[str], who: str) -> str:
+    if name not in players:
+        raise ConfigError(f"{who} returned {str(name)!r:.80}, which may not play here; {nearest(str(name), players)}")
+    return str(name)
+
+
+def _made_rule(entry: OwnRule, path: str) -> Any:
+    return _made(entry.own.class_, entry.own.options, "opponents", OpponentRule, f"{path}.rule")
+
+
+def _made_generator(entry: OwnPairings, path: str) -> Any:
+    return _made(entry.generator, entry.options, "pairings", PairingGenerator, path)
+
+
+def _made(target: str, options: dict[str, Any], method: str, interface: type[Any], path: str) -> Any:
+    """An object of a class, whose options are checked as those of an algorithm."""
+    with located(path=path):
+        cls = registry.load_object(target)
+        if not isinstance(cls, type):
+            raise ConfigError(f"{target!r} is a {type(cls).__name__}; it has to be a class")
+        if not callable(getattr(cls, method, None)):
+            raise ConfigError(f"{target!r} has no method {method}()")
+    decoded = registry.decode_options(cls, options, path=path)
+    with located(path=path):
+        try:
+            made = cls(**decoded)
+        except Exception as error:  # any error of the class: the options have caused it
+            raise ConfigError(
+                f"{cls.__name__} cannot be made with {options}: {type(error).__name__}: {error}"
+                f"{registry.where_raised(error)}"
+            ) from error
+        arguments = list(inspect.signature(getattr(interface, method)).parameters)[1:]
+        try:
+            inspect.signature(getattr(made, method)).bind(*arguments)
+        except TypeError as error:
+            raise ConfigError(f"{cls.__name__}.{method} cannot be called with {listed(arguments)}: {error}") from error
+    return made
+
+
+def _called(own: Any, method: str, *arguments: Any) -> Any:
+    try:
+        return getattr(own, method)(*arguments)
+    except Exception as error:  # any error of the user's code
+        raise ConfigError(
+            f"{type(own).__name__}.{method}() raised {type(error).__name__}: {error}{registry.where_raised(error)}"
+        ) from error

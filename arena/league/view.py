@@ -1,0 +1,60 @@
+"""What a league knows between two rounds, as rules, generators and callbacks of the user's own see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from arena.config.matches import Pair
+from arena.league.results import Results, Score
+
+if TYPE_CHECKING:
+    from arena.league.ratings.ratings import Rating
+
+
+@dataclass(frozen=True)
+class LeagueView:
+    """A league before one of its rounds.
+
+    Args:
+        round: the number of the round that is to be made; the first one is 0.
+        policies: the names that the entry of `matches` lists as its `policies`; for a callback all that may play.
+        players: all players that may be named: policies with their current weights, then snapshots, which have names
+            such as `blue@5000`.
+        snapshots: per policy its snapshots in the league, the oldest first.
+        results: all games that count, see `arena.league.Results`.
+        learns: the policies that learn.
+        earlier: per earlier round the pairings that this entry made, each of two sides; a side is the policy of each of
+            its seats.
+        planned: for a callback, the matches of this round that the configuration makes, as entries of `matches`.
+    """
+
+    round: int
+    policies: tuple[str, ...]
+    players: tuple[str, ...]
+    snapshots: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    results: Results = field(default_factory=Results)
+    learns: frozenset[str] = frozenset()
+    earlier: tuple[tuple[Pair, ...], ...] = ()
+    planned: tuple[Mapping[str, Any], ...] = ()
+
+    @cached_property
+    def ratings(self) -> Mapping[str, Rating]:
+        """The rating of each player that has won, drawn or lost a game: `elo`, `low` and `high` (95 %), `games`."""
+        if not self.results.players:
+            return MappingProxyType({})
+        from arena.league.ratings.ratings import fit  # imports scipy
+
+        fitted = fit(self.results)
+        return MappingProxyType({name: fitted.of(name) for name in fitted.players})
+
+    def elo(self, player: str) -> float:
+        """The strength of a player, in Elo around the mean of all; 0 without a game."""
+        return self.ratings[player].elo if player in self.ratings else 0.0
+
+    def score(self, player: str, other: str) -> Score:
+        """The games of one player against another one: `wins`, `draws`, `losses`, `games`, `points`."""
+        return self.results.between(player, other)

@@ -1,0 +1,297 @@
+"""Unequal sides, and two populations that only meet each other: seats, draws, gates, ratings, tournaments."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from arena.config import Config, parse_config, resolved_yaml, yaml
+from arena.config.matches import MatchConfig
+from arena.config.members import Sides, apart, later_matches, populations
+from arena.errors import ConfigError
+from arena.league.matchmaking import OpponentPool, draw
+from arena.league.next_round import first_round, next_round
+from arena.league.populations import every_meeting, populations_of, separate_rows
+from arena.league.ratings.ratings import fit
+from arena.league.ratings.sprt import Test, Verdict
+from arena.league.results import Encounter, Results, Score
+from arena.league.snapshots import paired
+from arena.league.tournament import Rule, next_batch, table
+from arena.plan.build import make_plan
+from simulated_leagues import entry, league, played
+
+HUNT = {"policies": ["a", "b"], "versus": ["c", "d"], "rule": "fictitious", "sides": [3, 1], "copies": 3}
+
+
+def hunt(**keys: Any) -> Config:
+    more = {key: keys.pop(key) for key in ("rounds", "league") if key in keys}
+    return league(entry("matchmaking", **{**HUNT, **keys}), **more)
+
+
+# ------------------------------------------------------------------------------------------------------------ the sides
+
+
+def test_sides_seat_each_policy_as_often_as_they_say() -> None:
+    (match,) = first_round(league(entry("gauntlet", policies=["a"], against=["b"], sides=[3, 1]))).matches
+    assert (match.seats, match.sides, match.entities) == (("a", "a", "a", "b"), ((0, 1, 2), (3,)), None)
+
+
+def test_sides_of_named_entities_name_them() -> None:
+    sides = [["adversary_0", "adversary_1"], ["agent_0"]]
+    (match,) = first_round(league(entry("gauntlet", policies=["a"], against=["b"], sides=sides))).matches
+    assert (match.seats, match.entities) == (("a", "a", "b"), ("adversary_0", "adversary_1", "agent_0"))
+
+
+def test_exchanged_sides_keep_their_sizes() -> None:
+    pairs = league(entry("round_robin", policies=["a", "b"], sides=[2, 1], both_sides=True))
+    assert [match.seats for match in first_round(pairs).matches] == [("a", "a", "b"), ("b", "b", "a")]
+    assert pairs.roles == 8
+
+
+def test_sides_survive_the_file() -> None:
+    config = hunt()
+    assert parse_config(yaml.load(resolved_yaml(config), source=""), source="league.yaml") == config
+
+
+@pytest.mark.parametrize(
+    ("keys", "key", "words"),
+    [
+        ({"sides": [3]}, "sides", "has 1 items"),
+        ({"sides": [3, 1], "team_size": 2}, "sides", "leave out `team_size`"),
+        ({"sides": [3, ["x"]]}, "sides", "mixes"),
+        ({"sides": [["x"], ["x"]]}, "sides", "listed twice"),
+        ({"sides": [["x"], []]}, r"sides[1]", "is empty"),
+        ({"sides": [0, 1]}, "sides[0]", ">= 1"),
+    ],
+)
+def test_wrong_sides_are_refused(keys: Any, key: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        league(entry("round_robin", policies=["a", "b"], **keys))
+    assert caught.value.path == f"matches[0].round_robin.{key}"
+
+
+def test_mixtures_of_unequal_sides_are_refused() -> None:
+    with pytest.raises(ConfigError, match="teams of one size"):
+        league(entry("mixtures", policies=["a", "b"], sides=[2, 1]))
+
+
+@pytest.mark.parametrize(
+    ("keys", "key", "words"),
+    [
+        ({"versus": ["a"]}, "versus[0]", "the two populations are apart"),
+        ({"versus": ["x"]}, "versus[0]", "unknown policy"),
+        ({"versus": ["random"]}, "versus[0]", "does not learn"),
+        ({"against": ["random"]}, "against", "no effect with `versus`"),
+        ({"both_sides": True}, "both_sides", "no effect with `versus`"),
+        ({"rule": {"exploiters": {"main": ["a", "b"]}}}, "rule", "not defined for two populations"),
+    ],
+)
+def test_wrong_populations_are_refused(keys: Any, key: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        hunt(**keys)
+    assert caught.value.path == f"matches[0].matchmaking.{key}"
+
+
+# ---------------------------------------------------------------------------------------------------------- populations
+
+
+def test_populations_only_meet_each_other_on_their_sides() -> None:
+    config = hunt(rounds=6)
+    found = played(config)
+    for made in found.rounds:
+        assert len(make_plan(config).matches) == sum(match.copies for match in made.matches) == 12
+        for match in made.matches:
+            first, second = ({name.partition("@")[0] for name in match.team_of(side)} for side in (0, 1))
+            assert first <= {"a", "b"}
+            assert second <= {"c", "d"}
+            assert [len(match.team_of(side)) for side in (0, 1)] == [3, 1]
+    assert any("@" in name for match in found.rounds[-1].matches for name in match.names), "snapshots are met"
+    assert [match for _, match in later_matches(config)] == [], "all seats are in the first round"
+
+
+@pytest.mark.parametrize("rule", ["past_selves", "fictitious", "uncertainty", "own_leagues:Above"])
+def test_every_rule_draws_from_the_other_population(rule: str) -> None:
+    config = hunt(rule=rule, copies=4, rounds=5)
+    for made in played(config).rounds[1:]:
+        for match in made.matches:
+            first, second = ({name.partition("@")[0] for name in match.team_of(side)} for side in (0, 1))
+            assert first <= {"a", "b"}
+            assert second <= {"c", "d"}
+
+
+def test_self_is_the_share_of_the_other_population_as_it_is() -> None:
+    made = hunt(rule={"past_selves": {"self": 0.5}}, copies=8).matches[0].matchmaking  # type: ignore[index, union-attr]
+    field = OpponentPool(Results(), {"c": ["c@100"], "d": ["d@100", "d@200"]}, frozenset("abcd"))
+    found = draw(made, field, np.random.default_rng(0))["a"]
+    assert sum("@" not in name for name in found) == 4
+
+
+def test_populations_are_told_apart_by_sides_that_differ() -> None:
+    assert apart(hunt()) == Sides(("a", "b"), ("c", "d"))
+    assert apart(hunt(sides=None)) == Sides(("a", "b"), ("c", "d")), "`versus` says so"
+    assert apart(league(entry("gauntlet", policies=["a"], against=["b"], sides=[2, 1]))) == Sides(("a",), ("b",))
+    assert apart(league(entry("gauntlet", policies=["a"], against=["b"]))) is None, "as ever: one table"
+    assert apart(league(entry("round_robin", policies=["a", "b"], sides=[2, 1], both_sides=True))) is None
+    tag = {"env": "game", "seats": ["a", "a", "b"]}
+    assert apart(league(tag)) == Sides(("a",), ("b",))
+    assert apart(league(tag, {"env": "game", "seats": ["b", "b", "a"]})) is None
+
+
+def test_each_population_evolves_by_itself() -> None:
+    config = hunt(league={"evolution": {}})
+    assert config.league is not None
+    assert config.league.evolution is not None
+    assert populations(config, config.league.evolution) == (("a", "b"), ("c", "d"))
+
+
+def test_snapshots_belong_to_the_population_of_their_policy() -> None:
+    assert populations_of(hunt(), ["a", "a@100", "d@7"]) == Sides(("a", "a@100"), ("d@7",))
+
+
+# -------------------------------------------------------------------------------------------------------------- ratings
+
+
+def chance(first: float, second: float) -> float:
+    return 1 / (1 + 10 ** ((second - first) / 400))
+
+
+def games(strengths: dict[str, float], sides: Sides, count: int, rng: np.random.Generator) -> Results:
+    found = Results()
+    for one, other in every_meeting(sides):
+        wins = int(rng.binomial(count, chance(strengths[one], strengths[other])))
+        found.add_score((one,) * 3, (other,), Score(wins=wins, losses=count - wins), sided=True)
+    return found
+
+
+def test_two_tables_have_one_scale() -> None:
+    strengths = {"a": 100.0, "b": 0.0, "c": -50.0, "d": -250.0}
+    sides = Sides(("a", "b"), ("c", "d"))
+    results = games(strengths, sides, 20_000, np.random.default_rng(0))
+    rows = {row.player: row for row in separate_rows(fit(results), results, sides)}
+    for one, other in every_meeting(sides):
+        assert rows[one].elo - rows[other].elo == pytest.approx(strengths[one] - strengths[other], abs=12)
+    assert [(row.rank, row.population) for row in rows.values()] == [
+        (1, "first side"),
+        (2, "first side"),
+        (1, "second side"),
+        (2, "second side"),
+    ]
+
+
+def test_intervals_within_a_population_hold_the_truth() -> None:
+    strengths = {"a": 60.0, "b": 0.0, "c": -60.0, "x": 150.0, "y": -90.0}
+    sides, rng = Sides(("a", "b", "c"), ("x", "y")), np.random.default_rng(1)
+    middle = {name: np.mean([strengths[one] for one in side]) for side in sides for name in side}
+    gap = np.mean([strengths[name] for name in "abc"]) - np.mean([strengths[name] for name in "xy"])
+    held, widths = [], []
+    for _ in range(100):
+        results = games(strengths, sides, 100, rng)
+        rows = separate_rows(fit(results), results, sides)
+        means = [np.mean([row.elo for row in rows if row.player in side]) for side in sides]
+        for row in rows:
+            own = means[0] if row.player in sides.first else means[1]
+            truth = strengths[row.player] - middle[row.player]
+            held.append(row.low - own <= truth <= row.high - own)
+            widths.append(row.high - row.low)
+        assert means[0] - means[1] == pytest.approx(gap, abs=120)
+    assert 0.92 <= np.mean(held) <= 0.98, "500 intervals of 95 %"
+    assert np.mean(widths) < 120, "the gap, which no game within a population tells, makes no interval wider"
+
+
+# ---------------------------------------------------------------------------------------------------------------- gates
+
+
+def round_of(policy: str, own: str, other: str) -> list[tuple[MatchConfig, list[Encounter]]]:
+    """A game of a policy and of its snapshot against the same rival, as a letter each: w, d, l."""
+    words = {"w": "win", "d": "draw", "l": "loss"}
+
+    def match(player: str) -> MatchConfig:
+        return MatchConfig(env="g", seats=(player, player, "rival"), sides=((0, 1), (2,)))
+
+    def ended(player: str, letters: str) -> list[Encounter]:
+        return [Encounter((player, player), ("rival",), words[letter]) for letter in letters]  # type: ignore[arg-type]
+
+    return [(match(policy), ended(policy, own)), (match(f"{policy}@1"), ended(f"{policy}@1", other))]
+
+
+def test_paired_games_count_where_one_wins_and_the_other_loses() -> None:
+    rounds = [round_of("a", "wwdlw", "lwwwl"), round_of("a", "w", "")]
+    assert paired(rounds, "a", "a@1") == Score(wins=2, draws=2, losses=1)
+
+
+def test_games_against_other_rivals_or_in_other_rounds_make_no_pair() -> None:
+    (own, mine), (other, theirs) = round_of("a", "w", "l")
+    assert paired([[(own, mine)], [(other, theirs)]], "a", "a@1") == Score()
+    moved = MatchConfig(env="g", seats=("a@1", "a@1", "else"), sides=((0, 1), (2,)))
+    assert paired([[(own, mine), (moved, [Encounter(("a@1",) * 2, ("else",), "loss")])]], "a", "a@1") == Score()
+
+
+@pytest.mark.parametrize(("gain", "verdict", "share"), [(0.0, Verdict.BETTER, 0.06), (60.0, Verdict.NOT_BETTER, 0.06)])
+@pytest.mark.parametrize("rival", [0.0, 300.0])
+def test_gate_by_pairs_keeps_its_error_probabilities(gain: float, verdict: Verdict, share: float, rival: float) -> None:
+    rng, test, trials, pairs = np.random.default_rng(3), Test(60.0), 400, 6000
+    mine = rng.random((trials, pairs)) < chance(gain, rival)
+    its = rng.random((trials, pairs)) < chance(0.0, rival)
+    by_win, by_loss = test.state(Score(wins=1)).llr, test.state(Score(losses=1)).llr
+    ratios = np.cumsum((mine & ~its) * by_win + (its & ~mine) * by_loss, axis=1)
+    better, worse = ratios >= -math.log(test.alpha), ratios <= math.log(test.beta)
+    over = better | worse
+    assert over.any(axis=1).all()
+    first = over.argmax(axis=1)
+    wrong = (better if verdict is Verdict.BETTER else worse)[np.arange(trials), first]
+    assert wrong.mean() <= share + 2 * math.sqrt(0.05 * 0.95 / trials)
+
+
+def test_gate_lets_policy_and_snapshot_meet_the_same_rival() -> None:
+    config = hunt(league={"snapshots": {"gate": {"elo": 200}}}, rounds=5)
+    results = Results()
+    before = [first_round(config)]
+    before.append(next_round(config, before, results, {}, [{}]))
+    made = next_round(config, before, results, {}, [{}, {}])
+    assert {gate.verdict for gate in made.gates} == {"open"}
+    for learner in "abcd":
+        tests = [match for match in made.matches if f"{learner}@100" in match.names and match.copies == 1]
+        rivals = [({*match.names} - {f"{learner}@100"}).pop() for match in tests]
+        own = [({*match.names} - {learner}).pop() for match in made.matches if learner in match.names]
+        assert {*rivals} & {*own}, learner
+    assert sum(match.copies for match in made.matches) == 12, "no more matches than in the first round"
+
+
+def test_gate_of_two_populations_needs_three_copies() -> None:
+    with pytest.raises(ConfigError, match="set `copies: 3` or more"):
+        hunt(copies=2, league={"snapshots": {"gate": {"elo": 200}}})
+
+
+# ----------------------------------------------------------------------------------------------------------- tournament
+
+SETTING = MatchConfig(env="g", seats=("", "", "", ""), sides=((0, 1, 2), (3,)), lanes=2)
+
+
+@pytest.mark.parametrize(("first", "second"), [(1, 1), (2, 5), (4, 3), (3, 3), (6, 1)])
+def test_every_meeting_has_all_pairs_and_all_players_early(first: int, second: int) -> None:
+    sides = Sides(tuple(f"p{k}" for k in range(first)), tuple(f"q{k}" for k in range(second)))
+    pairs = every_meeting(sides)
+    assert sorted(pairs) == sorted((one, other) for one in sides.first for other in sides.second)
+    assert {name for pair in pairs[: max(first, second)] for name in pair} == {*sides.first, *sides.second}
+
+
+def test_tournament_of_two_populations_decides_both_orders() -> None:
+    strengths = {"a": 300.0, "b": 0.0, "c": 250.0, "d": -150.0}
+    sides, rng, rule = Sides(("a", "b"), ("c", "d")), np.random.default_rng(0), Rule(20_000, 0.05, 20.0)
+    results, total = Results(), 0
+    while (batch := next_batch([SETTING], [*strengths], results, rule, played=total, sides=sides)) is not None:
+        for match in batch.matches:
+            one, other = match.names[0], match.names[3]
+            assert (one in sides.first, other in sides.second) == (True, True)
+            for _ in range(match.lanes * match.copies * batch.episodes):
+                won = rng.random() < chance(strengths[one], strengths[other])
+                results.add((one,) * 3, (other,), "win" if won else "loss")
+                total += 1
+    found = table(results, [*strengths], rule, sides=sides)
+    assert found.decided
+    assert [row.player for row in found.rows] == ["a", "b", "c", "d"]
+    assert total < rule.games
+    assert not found.unmet
