@@ -18,8 +18,8 @@ from arena.config import yaml
 from arena.config.check import check, check_entries
 from arena.config.decode import convert, convert_field, show
 from arena.config.independent import expanded
-from arena.config.overrides import Override
 from arena.config.matches import MatchConfig, generator_of
+from arena.config.overrides import Override
 from arena.config.schema import Config
 from arena.errors import ConfigError, Origin, close_name
 

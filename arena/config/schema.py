@@ -169,8 +169,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             best=None,
         )
 
-    def entries(self) -> tuple[tuple[str, MatchConfig], ...]:
-        """Every match description of the first round, generators written out, with its place in the configuration."""
     def entries(self, number: int = 0) -> tuple[tuple[str, MatchConfig], ...]:
         """Every match description of a round that follows from the configuration alone, with its place.
 

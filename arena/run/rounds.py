@@ -22,8 +22,8 @@ import msgspec
 from arena.callbacks import Callbacks
 from arena.config import Config, parse_config, yaml
 from arena.config.league import LeagueConfig
-from arena.config.matches import KnockoutEntry
 from arena.config.load import parse_proposed
+from arena.config.matches import KnockoutEntry
 from arena.errors import ConfigError
 from arena.league import rounds_file
 from arena.league.knockouts import knockouts_won
@@ -108,10 +108,12 @@ def next_round(run: Run, memory: ProcessState) -> Run | None:
 def is_decided(run: Run) -> bool:
     """Whether a league that has played a round to its end has nothing left to find out, though rounds are left."""
     config, known = config_of(run), rounds_file.read(run.folder)
-    knockouts = (isinstance(entry, KnockoutEntry) for entry in config.matches)
+    knockouts = (isinstance(entry, KnockoutEntry) for entries in config.listed for entry in entries)
     if (config.league is None or config.league.decided is None) and not any(knockouts):
         return False  # the common case: no results need to be read
     return is_over(config, known[: run.plan.round + 1], _reading(run, config).results)
+
+
 def _proposed(
     run: Run, memory: ProcessState, config: Config, before: Sequence[Round], following: Round, results: Results
 ) -> Round:
