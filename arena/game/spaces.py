@@ -18,6 +18,7 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
+from arena.game.api import Interface
 from arena.game.arrays import keeps_values
 from arena.game.ragged import Ragged
 from arena.game.units import UnitActions, UnitSpace, bounds
@@ -67,6 +68,25 @@ def leaves_of(space: Space[Any], *, ragged: bool = False) -> tuple[Leaf, ...]:
             "be held here"
         )
     return leaves
+
+
+def check_unit_spaces(interface: Interface) -> None:
+    """Checks that units and their actions belong together.
+
+    Raises:
+        ConfigError: an entity has only one of the two, or another action space than its `UnitSpace` has.
+    """
+    columns = zip(interface.entities, interface.observation_spaces, interface.action_spaces, strict=True)
+    for entity, seen, acted in columns:
+        own = seen.action_space if isinstance(seen, UnitSpace) else None
+        if isinstance(acted, UnitActions) or own is not None:
+            if own is None:
+                raise ConfigError(f"{entity!r} has the actions {acted}, but observes {seen}, which is no UnitSpace")
+            if acted != own:
+                raise ConfigError(
+                    f"{entity!r} observes a UnitSpace with the actions {own}, but its action space is {acted}; use "
+                    "the `action_space` of the UnitSpace"
+                )
 
 
 def is_ragged(space: Space[Any]) -> bool:
