@@ -113,3 +113,16 @@ Column: TypeAlias = Tensor | RaggedTensor
 def cat(parts: Sequence[Any]) -> Any:
     """The rows of all parts of a column, in order."""
     return RaggedTensor.cat(parts) if isinstance(parts[0], RaggedTensor) else torch.cat(parts)
+
+
+def row_order(counts: Integers) -> Integers:
+    """[M] the order that brings items, which stand kind by kind, row by row; within a row they stay kind by kind.
+
+    Args:
+        counts: int64 [kinds, B] items of each kind in each row.
+    """
+    flat, runs = counts.ravel(), counts.T.ravel()
+    starts = (np.cumsum(flat) - flat).reshape(counts.shape).T.ravel()
+    order: Integers = np.repeat(starts - (np.cumsum(runs) - runs), runs)
+    order += np.arange(len(order))
+    return order

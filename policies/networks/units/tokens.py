@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from arena.game.units import GlobalChoice, Select, UnitSpace
-from policies.common.ragged import RaggedTensor
+from policies.common.ragged import RaggedTensor, row_order
 
 Integers = NDArray[np.int64]
 
@@ -88,10 +88,7 @@ class Tokens:
         self.order: Tensor | None = None
         order: Integers | None = None
         if len(by_type) > 1:
-            flat = by_type.ravel()
-            runs = by_type.T.ravel()  # row by row
-            starts = (np.cumsum(flat) - flat).reshape(by_type.shape).T.ravel()
-            order = np.repeat(starts - (np.cumsum(runs) - runs), runs) + np.arange(len(self.rows))
+            order = row_order(by_type)
             self.order = torch.from_numpy(order).to(device)
         self.hidden: NDArray[np.bool_] | None = None
         if any(visible is not None for visible in seen.visible):
