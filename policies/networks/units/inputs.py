@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.spaces import Space
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -23,7 +24,8 @@ class UnitInputs:
         options: with `center`, units are moved; with `relative`, the units as the game gives them follow all leaves.
 
     Attributes:
-        features: of each type, as the network takes them.
+        features: how many each type has, as the network takes them.
+        numbers: shapes of the items of leaves that are numbers, by the place of the leaf.
     """
 
     def __init__(self, space: UnitSpace, options: Transformer) -> None:
@@ -39,6 +41,8 @@ class UnitInputs:
             self._looks = [own.index(feature) for feature in looks]
             for name in self._moved if options.center.distance else ():
                 self.features[name] += name != options.center.on
+        counts = [len(space.global_features)] * self._first + list(self.features.values())
+        self.numbers = {place: (count,) for place, count in enumerate(counts) if count}
 
     def __call__(self, leaves: list[Any]) -> list[Any]:
         """The leaves [N, ...] on the CPU as the network takes them."""
@@ -96,3 +100,12 @@ class UnitInputs:
             distance = torch.linalg.vector_norm(place, dim=1).where(known, 0.0)
             values = torch.cat([values, distance.unsqueeze(1)], 1)
         return units.with_values(values)
+
+
+def unit_inputs(space: Space[Any], options: Transformer | None) -> UnitInputs | None:
+    """What happens to observations of this space; None where they have no units."""
+    if not isinstance(space, UnitSpace):
+        return None
+    given = options or Transformer()
+    given.check(space)
+    return UnitInputs(space, given)

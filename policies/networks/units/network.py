@@ -23,6 +23,7 @@ from arena.game.units import Choice, UnitSpace
 from policies.common.ragged import Column
 from policies.networks.actor_critic import UnsetLinear, linear
 from policies.networks.distributions import FORBIDDEN
+from policies.networks.heads import UnitHead
 from policies.networks.units.decisions import Decisions, Offered
 from policies.networks.units.inputs import UnitInputs
 from policies.networks.units.options import Transformer
@@ -181,16 +182,20 @@ class UnitActor(nn.Module):
 
     Args:
         space: of one row.
+        head: what the outputs mean.
         options: sizes, and which features are places.
         generator: where the initial weights come from.
     """
 
-    def __init__(self, space: UnitSpace, options: Transformer, generator: torch.Generator) -> None:
+    def __init__(
+        self, space: UnitSpace, head: UnitHead, options: Transformer, generator: torch.Generator
+    ) -> None:
         super().__init__()
         options.check(space)
+        self.head = head
         self._space, self._reader = space, Reader(space)
         self.encoder = UnitEncoder(space, options, generator)
-        self.heads = nn.ModuleList(
+        self.actors = nn.ModuleList(
             ChoiceHead(options.d_model, len(kind.labels), generator)
             if isinstance(kind, Choice)
             else SelectHead(options.d_model, options.d_qk, generator)
@@ -208,18 +213,21 @@ class UnitActor(nn.Module):
         return seen, tokens, Layout(tokens.lengths, tokens.hidden, device)
 
     def _decisions(self, x: Tensor, tokens: Tokens, seen: Seen) -> Decisions:
-        return Decisions([head(x, tokens, shown) for head, shown in zip(self.heads, seen.shown, strict=True)])
+        offered = [actor(x, tokens, shown) for actor, shown in zip(self.actors, seen.shown, strict=True)]
+        return self.head.distribution(offered, None)
 
 
 class UnitActorCritic(UnitActor):
     """What a policy-gradient algorithm learns in games with units; asked as `policies.networks.actor_critic` is.
 
     Args:
-        space, options, generator: as of `UnitActor`; with `critic: separate` the critic has an encoder of its own.
+        space, head, options, generator: as of `UnitActor`; with `critic: separate` the critic has an encoder of its own.
     """
 
-    def __init__(self, space: UnitSpace, options: Transformer, generator: torch.Generator) -> None:
-        super().__init__(space, options, generator)
+    def __init__(
+        self, space: UnitSpace, head: UnitHead, options: Transformer, generator: torch.Generator
+    ) -> None:
+        super().__init__(space, head, options, generator)
         self.critic_encoder = UnitEncoder(space, options, generator) if options.critic == "separate" else None
         self.critic = UnsetLinear(options.d_model, 1)
         nn.init.zeros_(self.critic.weight)

@@ -98,6 +98,8 @@ class Transformer(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             ConfigError: it has not; the nearest is named.
         """
+        if not space.types and not space.global_features:
+            raise ConfigError(f"there is nothing to learn from: {space} has neither units nor global features")
         if self.center is not None:
             center, types = self.center, space.types
             if center.on not in types:

@@ -109,3 +109,9 @@ class Tokens:
 def has_row_token(space: UnitSpace) -> bool:
     """Whether there is a token for the whole row: where the space has global features or a choice of the whole row."""
     return bool(space.global_features) or any(isinstance(kind, GlobalChoice) for kind in space.actions.values())
+
+
+def units_of(space: UnitSpace, leaves: Sequence[Tensor | RaggedTensor]) -> Tensor:
+    """float32 [N] how many units there are in rows, given as leaves."""
+    counts = [units.lengths for units in Reader(space)(leaves).units]
+    return torch.from_numpy(np.sum(counts, axis=0, initial=0) * np.ones(len(leaves[0]), np.float32))
