@@ -20,6 +20,8 @@ from arena.errors import (
 if TYPE_CHECKING:
     from arena.callbacks import Callback
     from arena.game.api import BatchedEnv, Frame, Interface, Step
+    from arena.game.ragged import Ragged
+    from arena.game.units import Choice, GlobalChoice, Select, UnitActions, UnitSpace
     from arena.launch.api import RunResult, train
     from arena.launch.events import Event, PolicyScore
 
@@ -30,18 +32,24 @@ __all__ = [
     "BatchedEnv",
     "BudgetReached",
     "Callback",
+    "Choice",
     "ConfigError",
     "Deadlock",
     "Event",
     "Frame",
+    "GlobalChoice",
     "GroupError",
     "Interface",
     "PolicyScore",
     "ProtocolError",
+    "Ragged",
     "RunFailed",
     "RunResult",
     "RunStopped",
+    "Select",
     "Step",
+    "UnitActions",
+    "UnitSpace",
     "__version__",
     "train",
 ]
@@ -49,6 +57,8 @@ __all__ = [
 _MODULES = {
     "Callback": "arena.callbacks",
     **dict.fromkeys(("BatchedEnv", "Frame", "Interface", "Step"), "arena.game.api"),
+    "Ragged": "arena.game.ragged",
+    **dict.fromkeys(("Choice", "GlobalChoice", "Select", "UnitActions", "UnitSpace"), "arena.game.units"),
     **dict.fromkeys(("RunResult", "train"), "arena.launch.api"),
     **dict.fromkeys(("Event", "PolicyScore"), "arena.launch.events"),
 }

@@ -13,7 +13,7 @@ PUBLIC = {
     "arena": [
         *("ArenaError", "BatchedEnv", "BudgetReached", "Callback", "ConfigError", "Deadlock", "Event", "Frame"),
         *("GroupError", "Interface", "PolicyScore", "ProtocolError", "RunFailed", "RunResult", "RunStopped", "Step"),
-        *("__version__", "train"),
+        *("Choice", "GlobalChoice", "Ragged", "Select", "UnitActions", "UnitSpace", "__version__", "train"),
     ],
     "arena.external": [
         *("Actor", "Agent", "Answers", "ExternalClosed", "ExternalEnv", "ExternalError", "ExternalGames", "Forward"),

@@ -1,0 +1,203 @@
+"""Ragged arrays: rows of unequal length, as all items one after the other and how many each row has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+Array = NDArray[Any]
+Integers = NDArray[np.int64]
+
+
+class Ragged:
+    """Rows of unequal length. Nothing of it changes in place; no copy is made of what it is created from.
+
+        Ragged(np.array([1, 2, 3]), [2, 0, 1]).tolist()      [[1, 2], [], [3]]
+
+    Args:
+        values: [M, *shape] the items of all rows, one after the other.
+        lengths: int64 [B] the number of items of each row.
+
+    Raises:
+        ValueError: a length is negative, or the lengths do not add up to M.
+    """
+
+    __slots__ = ("_lengths", "_offsets", "_values")
+    __array_ufunc__ = None  # `array + ragged` raises TypeError; NumPy would take each row for an item
+    __hash__ = None  # type: ignore[assignment]  # equal by value, as arrays are
+
+    def __init__(self, values: ArrayLike, lengths: ArrayLike) -> None:
+        self._values = np.asarray(values)
+        self._lengths: Integers = np.asarray(lengths, np.int64)
+        self._offsets: Integers | None = None
+        if self._values.ndim == 0 or self._lengths.ndim != 1:
+            raise ValueError(
+                f"values [M, ...] and lengths [B] are needed, got the shapes {self._values.shape} and "
+                f"{self._lengths.shape}"
+            )
+        if len(self._lengths) and (least := int(self._lengths.min())) < 0:
+            raise ValueError(f"lengths cannot be negative, got {least}")
+        if (total := int(self._lengths.sum())) != len(self._values):
+            raise ValueError(f"the lengths add up to {total}, but there are {len(self._values)} values")
+
+    @classmethod
+    def of(cls, rows: Sequence[ArrayLike], dtype: DTypeLike, shape: tuple[int, ...] = ()) -> Ragged:
+        """From one array or list per row, cast; a row without items needs no shape of its own.
+
+        Args:
+            rows: B of them, [n, *shape] each.
+            dtype: of the items.
+            shape: of an item.
+
+        Raises:
+            ValueError: a row has another shape.
+        """
+        arrays = []
+        for index, given in enumerate(rows):
+            array = np.asarray(given)
+            if array.shape[:1] == (0,):
+                array = np.zeros((0, *shape), dtype)
+            if array.ndim == 0 or array.shape[1:] != shape:
+                wanted = ", ".join(map(str, ("n", *shape)))
+                raise ValueError(f"row {index} must have the shape [{wanted}], got {list(array.shape)}")
+            arrays.append(array.astype(dtype, copy=False))
+        if not arrays:
+            return cls.empty(0, dtype, shape)
+        return cls(np.concatenate(arrays), [len(array) for array in arrays])
+
+    @classmethod
+    def empty(cls, size: int, dtype: DTypeLike, shape: tuple[int, ...] = ()) -> Ragged:
+        """`size` rows without items."""
+        return cls(np.zeros((0, *shape), dtype), np.zeros(size, np.int64))
+
+    @classmethod
+    def concat(cls, parts: Sequence[Ragged]) -> Ragged:
+        """The rows of all parts, in order; a copy."""
+        return cls(np.concatenate([part._values for part in parts]), np.concatenate([part._lengths for part in parts]))
+
+    @classmethod
+    def side_by_side(cls, parts: Sequence[Ragged]) -> Ragged:
+        """The same rows, each with the items of all parts in order; a copy.
+
+        Raises:
+            ValueError: the parts have unequal numbers of rows.
+        """
+        if len({len(part) for part in parts}) != 1:
+            raise ValueError(f"parts must have the same number of rows, got {[len(part) for part in parts]}")
+        lengths = np.sum([part._lengths for part in parts], axis=0)
+        dtype = np.result_type(*(part.dtype for part in parts))
+        values = np.empty((int(lengths.sum()), *parts[0].shape), dtype)
+        begin = np.cumsum(lengths) - lengths  # where the next part's items of each row begin
+        for part in parts:
+            values[np.repeat(begin - part.offsets, part._lengths) + np.arange(part.total)] = part._values
+            begin = begin + part._lengths
+        return cls(values, lengths)
+
+    @property
+    def values(self) -> Array:
+        """[M, *shape] the items of all rows, one after the other."""
+        return self._values
+
+    @property
+    def lengths(self) -> Integers:
+        """[B] the number of items of each row."""
+        return self._lengths
+
+    @property
+    def offsets(self) -> Integers:
+        """[B] where each row begins in `values`."""
+        if self._offsets is None:
+            self._offsets = np.cumsum(self._lengths) - self._lengths
+        return self._offsets
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._values.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of an item."""
+        return self._values.shape[1:]
+
+    @property
+    def total(self) -> int:
+        """M, the number of items of all rows."""
+        return len(self._values)
+
+    def rows(self) -> Integers:
+        """[M] the row of each item."""
+        return np.repeat(np.arange(len(self)), self._lengths)
+
+    def places(self) -> Integers:
+        """[M] the place of each item in its row."""
+        return np.arange(self.total) - np.repeat(self.offsets, self._lengths)
+
+    def copy(self) -> Ragged:
+        return Ragged(self._values.copy(), self._lengths.copy())
+
+    def tolist(self) -> list[Any]:
+        """Nested lists, one per row."""
+        return [row.tolist() for row in self]
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    def __iter__(self) -> Iterator[Array]:
+        begin = 0
+        for length in self._lengths.tolist():
+            yield self._values[begin : begin + length]
+            begin += length
+
+    @overload
+    def __getitem__(self, index: int | np.integer[Any]) -> Array: ...
+
+    @overload
+    def __getitem__(self, index: slice | Sequence[int] | NDArray[Any]) -> Ragged: ...
+
+    def __getitem__(self, index: Any) -> Array | Ragged:
+        """A row as a view [n, *shape], or the rows of a slice, an integer array or a bool array [B], in that order."""
+        if isinstance(index, (int, np.integer)):
+            length, offset = int(self._lengths[index]), int(self.offsets[index])
+            return self._values[offset : offset + length]
+        if isinstance(index, slice) and index.step in (None, 1):
+            first, stop, _ = index.indices(len(self))
+            lengths = self._lengths[first:stop]
+            if not len(lengths):
+                return Ragged(self._values[:0], lengths)
+            begin = int(self.offsets[first])
+            return Ragged(self._values[begin : begin + int(lengths.sum())], lengths)
+        if not isinstance(index, (slice, np.ndarray)):
+            index = np.asarray(index, None if len(index) else np.intp)
+        lengths = self._lengths[index]
+        shift = self.offsets[index] - (np.cumsum(lengths) - lengths)
+        items = np.repeat(shift, lengths)
+        items += np.arange(len(items))
+        return Ragged(self._values.take(items, axis=0), lengths)
+
+    def __add__(self, numbers: ArrayLike) -> Ragged:
+        """Each row's number is added to its items.
+
+        Args:
+            numbers: [B].
+        """
+        numbers = np.asarray(numbers)
+        if numbers.shape != self._lengths.shape:
+            raise ValueError(f"one number per row is needed, [{len(self)}], got {list(numbers.shape)}")
+        added = np.repeat(numbers, self._lengths).reshape(-1, *(1 for _ in self.shape))
+        return Ragged(self._values + added, self._lengths)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether dtype, shape of an item, lengths and values are equal."""
+        if not isinstance(other, Ragged):
+            return NotImplemented
+        return (
+            self.dtype == other.dtype
+            and np.array_equal(self._lengths, other._lengths)
+            and np.array_equal(self._values, other._values)
+        )
+
+    def __repr__(self) -> str:
+        return f"Ragged({self.tolist()}, {self.dtype}, shape={self.shape})"

@@ -1,0 +1,586 @@
+"""Spaces of games with units: what an observation of any number of things holds, and what each of them chooses.
+
+A *unit* is one thing in an observation, of a *type* with named features. In each *action* some units are *actors*,
+which choose; `Select` also has *actees*, which can be chosen. A unit's *index* counts all units of a row: types in the
+order of the space, within a type the game's order, from 0.
+
+Everything is computed for batches: a single sample is a batch of one row.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.spaces import Space
+from numpy.typing import NDArray
+
+from arena.errors import nearest
+from arena.game.ragged import Ragged
+
+MOST_UNITS = 2**31
+"""Indices of units are below this number."""
+
+Integers = NDArray[np.int64]
+Shown: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""What an observation says about actions: `actors`, and `actees` and `mask` where the action has them, by action."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Each actor picks one label.
+
+    Args:
+        labels: of the choices.
+        masked: whether observations say for each actor what it may pick.
+    """
+
+    labels: tuple[str, ...]
+    masked: bool = True
+
+    def __init__(self, labels: Iterable[str], masked: bool = True) -> None:
+        object.__setattr__(self, "labels", _names("labels", labels))
+        object.__setattr__(self, "masked", bool(masked))
+        if not self.labels:
+            raise ValueError("an action needs at least one label")
+
+    @property
+    def choices(self) -> int:
+        """The number of labels."""
+        return len(self.labels)
+
+
+@dataclass(frozen=True, init=False)
+class GlobalChoice(Choice):
+    """The whole row picks one label, at most once; its actor, if it has one, is the number of all units."""
+
+
+@dataclass(frozen=True)
+class Select:
+    """Each actor picks one actee; a choice is a place in the row's list of actees.
+
+    Args:
+        masked: whether observations say for each actor which actees it may pick.
+    """
+
+    masked: bool = False
+
+    @property
+    def choices(self) -> int:
+        """Places are below this number."""
+        return MOST_UNITS
+
+
+ActionKind: TypeAlias = Choice | Select | GlobalChoice
+
+
+class Breach(NamedTuple):
+    """The first rule that a batch breaks."""
+
+    row: int
+    text: str
+
+
+class Items(spaces.Sequence):
+    """`Sequence(part, stack=True)` whose samples are arrays [n, *shape], checked at once.
+
+    Gymnasium's own checks one item after the other, and warns about each number of a Box without axes.
+    """
+
+    def __init__(self, part: Space[Any], seed: int | np.random.Generator | None = None) -> None:
+        super().__init__(part, seed, stack=True)
+
+    def contains(self, x: Any) -> bool:
+        part = self.feature_space
+        if not isinstance(x, np.ndarray) or x.shape[1:] != part.shape or x.ndim == 0:
+            return False
+        if not np.can_cast(x.dtype, np.dtype(part.dtype)):
+            return False
+        low, high = bounds(part)
+        return bool(np.all((x >= low) & (x <= high)))
+
+
+def bounds(part: Space[Any]) -> tuple[Any, Any]:
+    """The smallest and largest values of an array space."""
+    if isinstance(part, spaces.Box):
+        return part.low, part.high
+    if isinstance(part, spaces.Discrete):
+        return int(part.start), int(part.start) + int(part.n) - 1
+    if isinstance(part, spaces.MultiDiscrete):
+        return part.start, part.start + part.nvec - 1
+    return 0, 1
+
+
+class UnitActions(spaces.Dict):
+    """Actions of a `UnitSpace`: per action one number per actor, in the order of `actors`.
+
+    The number is a label's, or for `Select` a place in `actees` (not a unit's index).
+
+    Args:
+        actions: by name, in order.
+        shown: what the actors may do now, as a single sample; of an action space that an environment hands out. None:
+            a space that stands alone, where nothing is shown: `sample` then has no actors.
+    """
+
+    def __init__(self, actions: Mapping[str, ActionKind], *, shown: Callable[[], Shown | None] | None = None) -> None:
+        self.actions = dict(actions)
+        self._shown = shown
+        super().__init__(OrderedDict((name, Items(spaces.Discrete(kind.choices))) for name, kind in actions.items()))
+
+    def showing(self, shown: Callable[[], Shown | None]) -> UnitActions:
+        """The same space, whose `sample` draws among what this function tells at that moment."""
+        return UnitActions(self.actions, shown=shown)
+
+    def sample(self, mask: Any = None, probability: Any = None) -> dict[str, Any]:
+        """One choice per actor, drawn evenly among what is allowed.
+
+        Args:
+            mask: `observation["actions"]`; None: what is shown now, if the environment hands the space out.
+            probability: refused.
+        """
+        if probability is not None:
+            raise ValueError("probabilities cannot be given here: pass mask=observation['actions']")
+        if mask is None and self._shown is not None:
+            mask = self._shown()
+        if mask is None:
+            return {name: np.zeros(0, np.int64) for name in self.actions}
+        drawn = self.draw(self.one_row(mask), self.np_random)
+        return {name: choices[0] for name, choices in drawn.items()}
+
+    def draw(self, shown: Shown, generator: np.random.Generator) -> dict[str, Ragged]:
+        """Choices of all rows, drawn evenly among what is allowed.
+
+        Args:
+            shown: batched.
+            generator: one number is drawn per actor.
+
+        Raises:
+            ValueError: an actor can choose nothing.
+        """
+        return {
+            name: Ragged(_picked(name, kind, shown[name], generator), shown[name]["actors"].lengths)
+            for name, kind in self.actions.items()
+        }
+
+    def first_allowed(self, shown: Shown, wanted: Mapping[str, int] | None = None) -> dict[str, Ragged]:
+        """Choices of all rows without chance: the wanted label where it is allowed, else the first allowed choice.
+
+        Args:
+            shown: batched.
+            wanted: label numbers by action, as of `parse_idle`.
+        """
+        found = {}
+        for name, kind in self.actions.items():
+            parts = shown[name]
+            choices = _picked(name, kind, parts, None)
+            label = (wanted or {}).get(name)
+            if label is not None:
+                mask = parts.get("mask") if kind.masked else None
+                choices = np.where(True if mask is None else mask.values[:, label] != 0, label, choices)
+            found[name] = Ragged(choices, parts["actors"].lengths)
+        return found
+
+    def parse_idle(self, written: Any) -> dict[str, int]:
+        """Converts `{action: label or its number}`, as in a configuration, to label numbers.
+
+        Raises:
+            ValueError: there is no such action or label, or the action is a `Select`.
+        """
+        if not isinstance(written, Mapping):
+            raise ValueError(f"{written!r} is no mapping of actions to labels; actions: {', '.join(self.actions)}")
+        found = {}
+        for name, label in written.items():
+            kind = self.actions.get(name)
+            if kind is None:
+                raise ValueError(f"there is no action {name!r}; {nearest(str(name), self.actions)}")
+            if isinstance(kind, Select):
+                raise ValueError(f"action {name!r} selects a unit: it has no labels, and idle actors select the first")
+            if isinstance(label, str) and label in kind.labels:
+                found[name] = kind.labels.index(label)
+            elif isinstance(label, (int, np.integer)) and not isinstance(label, bool) and 0 <= label < kind.choices:
+                found[name] = int(label)
+            else:
+                raise ValueError(
+                    f"action {name!r} has no label {label!r}; {nearest(str(label), kind.labels)}, or a number from 0 "
+                    f"to {kind.choices - 1}"
+                )
+        return found
+
+    def one_row(self, shown: Shown) -> dict[str, dict[str, Ragged]]:
+        """A single sample of what is shown, as a batch of one row; an action that is absent has no actors."""
+        rows: dict[str, dict[str, Ragged]] = {}
+        for name, kind in self.actions.items():
+            nothing = {"actors": (), "actees": ()} if isinstance(kind, Select) else {"actors": ()}
+            parts = {part: _array(part, kind, given) for part, given in {**nothing, **shown.get(name, {})}.items()}
+            rows[name] = {part: Ragged(values, [len(values)]) for part, values in parts.items()}
+        return rows
+
+    def contains(self, x: Any) -> bool:
+        """Whether names, dtypes and ranges are right; whether the numbers fit the actors depends on what is shown."""
+        return isinstance(x, dict) and x.keys() == self.spaces.keys() and all(x[name] in self[name] for name in x)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UnitActions) and list(self.actions.items()) == list(other.actions.items())
+
+    def __repr__(self) -> str:
+        return f"UnitActions({self.actions})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_shown": None}  # a copy stands alone
+
+
+class UnitSpace(spaces.Dict):
+    """Observations of units, and in them what each may do.
+
+    An observation has these keys, in this order; a key without content is not there:
+
+    - `globals`: float32 [G];
+    - `units`: by type float32 [n, F], F may be 0;
+    - `visible`: by type of `hidden` int8 [n], 0: hidden from the policy;
+    - `actions`: by action `actors` int64 [k], indices of units (of a `GlobalChoice` none, or one: the number of all
+      units); of a `Select` also `actees` int64 [m], indices, empty where there is no actor; where `masked`, `mask`
+      int8 [k, labels], of a `Select` [k * m], actor by actor, 1: allowed.
+
+    A batched observation has a `Ragged` in the place of each array with n, k or m, and `globals` [B, G].
+
+    Args:
+        types: their features, by name; the order is the order of indices.
+        global_features: of the whole row.
+        actions: by name, in order; at least one.
+        hidden: types whose units the game may hide from the policy.
+
+    Raises:
+        ValueError: a name is given twice, a hidden type is unknown, or there is no action.
+    """
+
+    def __init__(
+        self,
+        types: Mapping[str, Sequence[str]],
+        global_features: Sequence[str] = (),
+        actions: Mapping[str, ActionKind] | None = None,
+        hidden: Sequence[str] = (),
+    ) -> None:
+        self.types = {name: _names(f"features of {name!r}", features) for name, features in types.items()}
+        self.global_features = _names("global features", global_features)
+        self.actions = dict(actions or {})
+        given = _names("hidden types", hidden)
+        if unknown := [name for name in given if name not in self.types]:
+            raise ValueError(f"hidden: there is no type {unknown[0]!r}; {nearest(unknown[0], self.types)}")
+        self.hidden = tuple(name for name in self.types if name in given)
+        if not self.actions:
+            raise ValueError("a UnitSpace needs at least one action")
+        for name, kind in self.actions.items():
+            if not isinstance(kind, (Choice, Select)):
+                raise ValueError(f"action {name!r} must be a Choice, a Select or a GlobalChoice, got {kind!r}")
+        self.action_space = UnitActions(self.actions)
+        parts: OrderedDict[str, Space[Any]] = OrderedDict()
+        if self.global_features:
+            parts["globals"] = _numbers(len(self.global_features))
+        if self.types:
+            parts["units"] = _dict({name: Items(_numbers(len(features))) for name, features in self.types.items()})
+        if self.hidden:
+            parts["visible"] = _dict({name: Items(_flag()) for name in self.hidden})
+        parts["actions"] = _dict({name: _dict(_shown_parts(kind)) for name, kind in self.actions.items()})
+        super().__init__(parts)
+
+    def contains(self, x: Any) -> bool:
+        """Whether a single sample keeps all rules: names, shapes, dtypes, and `breach`."""
+        return _has_form(self, x) and self.breach(_as_batch(self, x)) is None
+
+    def breach(self, batch: Mapping[str, Any]) -> Breach | None:
+        """The first rule that a batched sample breaks; None if it keeps all.
+
+        Numbers are finite; actors and actees are distinct indices of units that are not hidden; masks have one entry
+        per choice, and every actor has an allowed choice.
+
+        Args:
+            batch: of the right names, shapes and dtypes.
+        """
+        checks = (self._breach_of_features, self._breach_of_actions)
+        return next((found for check in checks if (found := check(batch)) is not None), None)
+
+    def lengths(self, batch: Mapping[str, Any]) -> Integers:
+        """[B] the number of all units of each row."""
+        if self.types:
+            return np.asarray(np.sum([batch["units"][name].lengths for name in self.types], axis=0))
+        return np.zeros(len(next(iter(batch["actions"].values()))["actors"]), np.int64)
+
+    def name_of(self, sample: Mapping[str, Any], index: int) -> str:
+        """A unit of a single sample by its type and its number in it: `Robot 1`."""
+        for name in self.types:
+            count = len(sample["units"][name])
+            if index < count:
+                return f"{name} {index}"
+            index -= count
+        return "the row"
+
+    def sample(self, mask: Any = None, probability: Any = None) -> dict[str, Any]:
+        """A random observation that keeps all rules."""
+        if mask is not None or probability is not None:
+            raise ValueError("observations of units are drawn without mask and probability")
+        rng = self.np_random
+        counts = {name: int(rng.integers(0, 5)) for name in self.types}
+        sample: dict[str, Any] = {}
+        if self.global_features:
+            sample["globals"] = rng.normal(size=len(self.global_features)).astype(np.float32)
+        if self.types:
+            sample["units"] = {
+                name: rng.normal(size=(counts[name], len(features))).astype(np.float32)
+                for name, features in self.types.items()
+            }
+        flags = {name: rng.integers(0, 2, count).astype(np.int8) for name, count in counts.items()}
+        if self.hidden:
+            sample["visible"] = {name: flags[name] for name in self.hidden}
+        seen = [flags[name] if name in self.hidden else np.ones(counts[name], np.int8) for name in self.types]
+        units = np.flatnonzero(np.concatenate([*seen, np.zeros(0, np.int8)]))
+        sample["actions"] = {
+            name: _random_shown(kind, units, sum(counts.values()), rng) for name, kind in self.actions.items()
+        }
+        return sample
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UnitSpace) and self._parts == other._parts
+
+    def __repr__(self) -> str:
+        types, global_features, actions, hidden = self._parts
+        return f"UnitSpace({dict(types)}, global_features={global_features}, actions={dict(actions)}, hidden={hidden})"
+
+    @property
+    def _parts(self) -> tuple[Any, ...]:
+        return list(self.types.items()), self.global_features, list(self.actions.items()), self.hidden
+
+    def _breach_of_features(self, batch: Mapping[str, Any]) -> Breach | None:
+        if self.global_features and not np.isfinite(batch["globals"]).all():
+            row, feature = np.argwhere(~np.isfinite(batch["globals"]))[0]
+            value = batch["globals"][row, feature]
+            return Breach(int(row), f"global feature {self.global_features[feature]!r} is {value}")
+        for name, features in self.types.items():
+            units = batch["units"][name]
+            if not np.isfinite(units.values).all():
+                item, feature = np.argwhere(~np.isfinite(units.values))[0]
+                row, place, value = units.rows()[item], units.places()[item], units.values[item, feature]
+                return Breach(int(row), f"feature {features[feature]!r} of {name} {place} is {value}")
+        for name in self.hidden:
+            units, visible = batch["units"][name], batch["visible"][name]
+            if (row_ := _first(visible.lengths != units.lengths)) is not None:
+                found, wanted = visible.lengths[row_], units.lengths[row_]
+                return Breach(row_, f"'visible' has {found} items for {wanted} units of type {name!r}")
+            if (breach := _breach_of_flags(visible, f"'visible' of type {name!r}")) is not None:
+                return breach
+        return None
+
+    def _breach_of_actions(self, batch: Mapping[str, Any]) -> Breach | None:
+        counts = self.lengths(batch)
+        begin = np.cumsum(counts) - counts
+        seen = None  # of all units of all rows, in the order of indices
+        if self.hidden:
+            ones = [Ragged(np.ones(part.total, np.int8), part.lengths) for part in batch["units"].values()]
+            visible = batch["visible"]
+            seen = Ragged.side_by_side(
+                [visible.get(name, one) for name, one in zip(self.types, ones, strict=True)]
+            ).values
+        for name, kind in self.actions.items():
+            parts = batch["actions"][name]
+            actors: Ragged = parts["actors"]
+            where = f"action {name!r}"
+            if isinstance(kind, GlobalChoice):
+                if (row := _first(actors.lengths > 1)) is not None:
+                    return Breach(row, f"{where}: {actors.lengths[row]} actors, but the row chooses at most once")
+                if (item := _first(actors.values != np.repeat(counts, actors.lengths))) is not None:
+                    row = int(actors.rows()[item])
+                    return Breach(
+                        row, f"{where}: its actor must be {counts[row]}, the number of units, got {actors.values[item]}"
+                    )
+            elif (breach := _breach_of_indices(actors, counts, begin, seen, f"{where}: actor")) is not None:
+                return breach
+            if isinstance(kind, Select):
+                actees: Ragged = parts["actees"]
+                if (breach := _breach_of_indices(actees, counts, begin, seen, f"{where}: actee")) is not None:
+                    return breach
+                if (row := _first((actors.lengths > 0) & (actees.lengths == 0))) is not None:
+                    return Breach(row, f"{where}: actor {actors[row][0]} has nothing to select")
+                if (row := _first((actors.lengths == 0) & (actees.lengths > 0))) is not None:
+                    return Breach(row, f"{where}: {actees.lengths[row]} actees, but no actor")
+            if kind.masked and (breach := _breach_of_mask(kind, parts, where)) is not None:
+                return breach
+        return None
+
+
+def _names(what: str, given: Iterable[str]) -> tuple[str, ...]:
+    """Distinct names, in order."""
+    names = tuple(given)
+    if isinstance(given, str) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{what} must be a list of strings, got {given!r}")
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"{what}: {twice[0]!r} is there twice")
+    return names
+
+
+def _dict(parts: Mapping[str, Space[Any]]) -> spaces.Dict:
+    return spaces.Dict(OrderedDict(parts))  # Gymnasium sorts the keys of a plain dict
+
+
+def _numbers(count: int) -> spaces.Box:
+    return spaces.Box(-np.inf, np.inf, (count,), np.float32)
+
+
+def _flag() -> spaces.Box:
+    return spaces.Box(0, 1, (), np.int8)
+
+
+def _shown_parts(kind: ActionKind) -> dict[str, Space[Any]]:
+    """The parts of an observation that say who may do what in an action."""
+    index = spaces.Box(0, MOST_UNITS - 1, (), np.int64)
+    parts: dict[str, Space[Any]] = {"actors": Items(index)}
+    if isinstance(kind, Select):
+        parts["actees"] = Items(spaces.Box(0, MOST_UNITS - 1, (), np.int64))
+    if kind.masked:
+        parts["mask"] = Items(_flag() if isinstance(kind, Select) else spaces.MultiBinary(kind.choices))
+    return parts
+
+
+def _array(part: str, kind: ActionKind, given: Any) -> NDArray[Any]:
+    """A part of what is shown, as an array of its type; lists may be given."""
+    array = np.asarray(given, np.int8 if part == "mask" else np.int64)
+    if part == "mask" and not isinstance(kind, Select):
+        return array.reshape(-1, kind.choices)
+    return array.reshape(-1)
+
+
+def _picked(
+    name: str, kind: ActionKind, parts: Mapping[str, Ragged], generator: np.random.Generator | None
+) -> NDArray[np.int64]:
+    """[D] a choice per actor of all rows: drawn evenly among the allowed ones, or without a generator the first."""
+    actors = parts["actors"]
+    drawn = np.zeros(actors.total) if generator is None else generator.random(actors.total)
+    choices = np.full(actors.total, kind.choices)  # of each actor, allowed or not
+    if isinstance(kind, Select):
+        choices = np.repeat(parts["actees"].lengths, actors.lengths)
+    if not kind.masked or "mask" not in parts:
+        return np.asarray(drawn * choices, np.int64)
+    allowed = np.cumsum(parts["mask"].values != 0)  # up to each choice of each actor
+    ends = np.cumsum(choices)
+    before = np.concatenate([[0], allowed])[ends - choices]
+    counts = np.concatenate([[0], allowed])[ends] - before
+    if (stuck := _first(counts == 0)) is not None:
+        raise ValueError(
+            f"action {name!r}, row {actors.rows()[stuck]}: actor {actors.values[stuck]}: its mask forbids everything"
+        )
+    wanted = before + (drawn * counts).astype(np.int64) + 1  # the number of the choice among all allowed ones
+    return np.asarray(np.searchsorted(allowed, wanted) - (ends - choices), np.int64)
+
+
+def _random_shown(
+    kind: ActionKind, units: NDArray[np.intp], count: int, rng: np.random.Generator
+) -> dict[str, NDArray[Any]]:
+    """A random part of an observation: who may do what in an action; `units` are those that are not hidden."""
+    if isinstance(kind, GlobalChoice):
+        actors = np.full(int(rng.integers(0, 2)), count, np.int64)
+    else:
+        actors = rng.permutation(units)[: int(rng.integers(0, len(units) + 1))].astype(np.int64)
+    parts: dict[str, NDArray[Any]] = {"actors": actors}
+    choices = kind.choices
+    if isinstance(kind, Select):
+        choices = int(rng.integers(1, len(units) + 1)) if len(actors) else 0
+        parts["actees"] = rng.permutation(units)[:choices].astype(np.int64)
+    if kind.masked:
+        mask = rng.integers(0, 2, (len(actors), choices)).astype(np.int8)
+        if choices:
+            mask[np.arange(len(actors)), rng.integers(0, choices, len(actors))] = 1
+        parts["mask"] = mask.reshape(-1) if isinstance(kind, Select) else mask
+    return parts
+
+
+def _has_form(space: Space[Any], sample: Any) -> bool:
+    """Whether names, shapes and dtypes of a single sample are right."""
+    if isinstance(space, spaces.Dict):
+        return (
+            isinstance(sample, dict)
+            and sample.keys() == space.spaces.keys()
+            and all(_has_form(part, sample[key]) for key, part in space.spaces.items())
+        )
+    part = space.feature_space if isinstance(space, Items) else space
+    shape = sample.shape[1:] if isinstance(space, Items) and isinstance(sample, np.ndarray) else None
+    if shape is None:
+        return (
+            isinstance(sample, np.ndarray)
+            and sample.shape == part.shape
+            and np.can_cast(sample.dtype, np.dtype(part.dtype))
+        )
+    return bool(sample.ndim > 0 and shape == part.shape and np.can_cast(sample.dtype, np.dtype(part.dtype)))
+
+
+def _as_batch(space: Space[Any], sample: Any) -> Any:
+    """A single sample as a batch of one row, without a copy."""
+    if isinstance(space, spaces.Dict):
+        return {key: _as_batch(part, sample[key]) for key, part in space.spaces.items()}
+    return Ragged(sample, [len(sample)]) if isinstance(space, Items) else sample[np.newaxis]
+
+
+def _first(wrong: NDArray[np.bool_]) -> int | None:
+    """The first place where a condition holds."""
+    return int(np.argmax(wrong)) if wrong.any() else None
+
+
+def _breach_of_flags(flags: Ragged, where: str) -> Breach | None:
+    wrong = (flags.values != 0) & (flags.values != 1)
+    if not wrong.any():
+        return None
+    item = int(np.argwhere(wrong)[0][0])
+    return Breach(int(flags.rows()[item]), f"{where} holds {flags.values[item].tolist()}; only 0 and 1 are allowed")
+
+
+def _breach_of_indices(
+    found: Ragged, counts: Integers, begin: Integers, seen: NDArray[np.int8] | None, where: str
+) -> Breach | None:
+    """The first index that is no unit, is there twice, or is a hidden one.
+
+    Args:
+        found: indices.
+        counts: [B] units of each row.
+        begin: [B] where the units of a row begin among those of all rows.
+        seen: of all units of all rows, 0: hidden; None: all are visible.
+        where: what the indices are.
+    """
+    values = found.values
+    if (item := _first((values < 0) | (values >= np.repeat(counts, found.lengths)))) is not None:
+        row = int(found.rows()[item])
+        return Breach(row, f"{where} {values[item]} is no unit; there are {counts[row]}, counted from 0")
+    everywhere = values + np.repeat(begin, found.lengths)
+    times = np.bincount(everywhere, minlength=1)
+    if times.max() > 1:
+        item = int(np.argmax(times[everywhere] > 1))
+        return Breach(int(found.rows()[item]), f"{where} {values[item]} is there twice")
+    if seen is not None and (item := _first(seen[everywhere] == 0)) is not None:
+        return Breach(int(found.rows()[item]), f"{where} {values[item]} is hidden")
+    return None
+
+
+def _breach_of_mask(kind: ActionKind, parts: Mapping[str, Ragged], where: str) -> Breach | None:
+    actors, mask = parts["actors"], parts["mask"]
+    if isinstance(kind, Select):
+        wanted, rows = actors.lengths * parts["actees"].lengths, "entries"
+    else:
+        wanted, rows = actors.lengths, "rows"
+    if (row := _first(mask.lengths != wanted)) is not None:
+        choices = f"{parts['actees'].lengths[row]} actees" if isinstance(kind, Select) else f"{kind.choices} choices"
+        return Breach(
+            row,
+            f"{where}: its mask has {mask.lengths[row]} {rows} for {actors.lengths[row]} actors with {choices} each",
+        )
+    if (breach := _breach_of_flags(mask, f"{where}: its mask")) is not None:
+        return breach
+    if not actors.total:
+        return None
+    if isinstance(kind, Select):
+        each = np.repeat(parts["actees"].lengths, actors.lengths)
+        allowed = np.logical_or.reduceat(mask.values, np.cumsum(each) - each)
+    else:
+        allowed = np.logical_or.reduce(mask.values, axis=1)
+    if (stuck := _first(~allowed)) is not None:
+        return Breach(int(actors.rows()[stuck]), f"{where}: actor {actors.values[stuck]}: its mask forbids everything")
+    return None
