@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -63,6 +63,3 @@ def grown(array: NDArray[Any], size: int) -> NDArray[Any]:
     if missing <= 0:
         return array
     return np.concatenate([array, np.zeros((len(array), missing, *array.shape[2:]), array.dtype)], axis=1)
-
-
-Drawing = Callable[[NDArray[Any]], None]
