@@ -28,7 +28,6 @@ from arena.entity_env.actions import (
     SelectEntityActionSpace,
 )
 from arena.entity_env.buffers import RaggedBufferBool, RaggedBufferF32, RaggedBufferI64
-from arena.entity_env.calls import begin, is_entity_env, players_of, translator_of
 from arena.entity_env.environment import Entity, Environment, EpisodeStats, Observation, ObsSpace
 from arena.entity_env.list_env import (
     EnvList,
@@ -38,14 +37,12 @@ from arena.entity_env.list_env import (
     VecObs,
     VecSelectEntityActionMask,
 )
-from arena.entity_env.translation import Batch, Translator, WrongObservation
 
 __all__ = [
     "Action",
     "ActionMask",
     "ActionName",
     "ActionSpace",
-    "Batch",
     "CategoricalAction",
     "CategoricalActionMask",
     "CategoricalActionSpace",
@@ -67,14 +64,8 @@ __all__ = [
     "SelectEntityAction",
     "SelectEntityActionMask",
     "SelectEntityActionSpace",
-    "Translator",
     "VecActionMask",
     "VecCategoricalActionMask",
     "VecObs",
     "VecSelectEntityActionMask",
-    "WrongObservation",
-    "begin",
-    "is_entity_env",
-    "players_of",
-    "translator_of",
 ]

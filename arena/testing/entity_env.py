@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from arena.entity_env import is_entity_env
+from arena.entity_env.calls import is_entity_env
 from arena.errors import ConfigError, GameError
 from arena.registry import environment_factory, load_object
 from arena.testing.batched_env import check_batched_env

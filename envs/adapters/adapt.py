@@ -7,7 +7,7 @@ from typing import Any
 
 import gymnasium
 
-from arena.entity_env import is_entity_env
+from arena.entity_env.calls import is_entity_env
 from arena.errors import ConfigError
 from arena.game.api import BatchedEnv
 from envs.adapters.batch import BatchedLanes

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.entity_env import Batch, WrongObservation, begin, players_of, translator_of
+from arena.entity_env.calls import begin, players_of, translator_of
+from arena.entity_env.translation import Batch, WrongObservation
 from arena.errors import ConfigError, GameError
 from arena.game.api import Frame, Info, Interface, Step
 
