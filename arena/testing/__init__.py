@@ -10,11 +10,17 @@
     def test_my_connection_keeps_the_contract():
         check_external_games(MyGames, play_one_game)
 
-Both raise `ContractBroken` at the first breach.
+`check_entity_env` checks a game of the interface in `arena.entity_env`:
+
+    def test_my_units_keep_the_contract():
+        check_entity_env("my_game:MyGame")
+
+All raise `ContractBroken` at the first breach.
 """
 
 from arena.testing.batched_env import check_batched_env
 from arena.testing.breach import ContractBroken
+from arena.testing.entity_env import check_entity_env
 from arena.testing.external_games import Played, check_external_games
 
-__all__ = ["ContractBroken", "Played", "check_batched_env", "check_external_games"]
+__all__ = ["ContractBroken", "Played", "check_batched_env", "check_entity_env", "check_external_games"]

@@ -15,6 +15,14 @@ PUBLIC = {
         *("GroupError", "Interface", "PolicyScore", "ProtocolError", "RunFailed", "RunResult", "RunStopped", "Step"),
         *("Choice", "GlobalChoice", "Ragged", "Select", "UnitActions", "UnitSpace", "__version__", "train"),
     ],
+    "arena.entity_env": [
+        *("Action", "ActionMask", "ActionName", "ActionSpace", "CategoricalAction", "CategoricalActionMask"),
+        *("CategoricalActionSpace", "Entity", "EntityID", "EntityName", "EnvList", "Environment", "EpisodeStats"),
+        *("GlobalCategoricalAction", "GlobalCategoricalActionMask", "GlobalCategoricalActionSpace", "ListEnv"),
+        *("ObsSpace", "Observation", "RaggedBufferBool", "RaggedBufferF32", "RaggedBufferI64", "SelectEntityAction"),
+        *("SelectEntityActionMask", "SelectEntityActionSpace", "VecActionMask", "VecCategoricalActionMask", "VecObs"),
+        "VecSelectEntityActionMask",
+    ],
     "arena.external": [
         *("Actor", "Agent", "Answers", "ExternalClosed", "ExternalEnv", "ExternalError", "ExternalGames", "Forward"),
         *("PolicyClient", "PollEnv", "PollResult", "RemoteBuffer", "RemoteModel", "Slots"),
@@ -46,7 +54,7 @@ PUBLIC = {
     ],
     "arena.game": ["BatchedEnv", "Frame", "Interface", "Step"],
     "arena.callbacks": ["Callback", "StartedRun"],
-    "arena.testing": ["ContractBroken", "Played", "check_batched_env", "check_external_games"],
+    "arena.testing": ["ContractBroken", "Played", "check_batched_env", "check_entity_env", "check_external_games"],
     "arena.dataset": ["Episode", "MatchSamples", "Samples", "open_dataset"],
     "arena.serving": ["OnnxModel", "Policy", "load_model", "load_policy"],
 }
