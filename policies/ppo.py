@@ -15,7 +15,6 @@ import msgspec
 import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
-from numpy.typing import NDArray
 from torch import Tensor
 
 from policies import closed_form

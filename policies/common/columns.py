@@ -1,13 +1,14 @@
 """Columns: tensors with one row per sample, which are taken, split, joined, moved and stored together.
 
 An observation has a column for each leaf of its space (see `arena.game.spaces`); that of a ragged leaf is a
-`RaggedTensor`. How a leaf is kept, and how many of them are handled at once, is defined in this module alone. All memory is allocated by torch, which aligns it alike in
-every process: the same numbers at another alignment may give other last bits in a matrix product.
+`RaggedTensor`. How a leaf is kept, and how many of them are handled at once, is defined in this module alone. All
+memory is allocated by torch, which aligns it alike in every process: the same numbers at another alignment may give
+other last bits in a matrix product.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -153,6 +154,22 @@ def from_plain(plain: Any) -> Any:
     return torch.from_numpy(np.array(plain))
 
 
+def per_choice(actions: Column, numbers: Tensor) -> Tensor:
+    """Numbers [N] of transitions, given to each of their choices: themselves, or of ragged actions [D]."""
+    return actions.spread(numbers) if isinstance(actions, RaggedTensor) else numbers
+
+
+def per_transition(actions: Column, numbers: Tensor, weights: Tensor | None) -> Tensor:
+    """Numbers of choices [K, N] themselves; of ragged actions [K, D] their weighted sums in each transition, [K, N].
+
+    With one over the mean number of choices as weights [N], the means of what comes out are means over choices.
+    """
+    if not isinstance(actions, RaggedTensor):
+        return numbers
+    sums = actions.sums(numbers)
+    return sums if weights is None else sums * weights
+
+
 def _each(function: Callable[[Any], Any], column: Any) -> Any:
     """The result of a function for a column: for each leaf of an observation, and nothing for a missing one."""
     if isinstance(column, tuple):
@@ -276,7 +293,9 @@ class Storage:
     def state_dict(self, ticks: int) -> dict[str, Any]:
         """Copies of the first so many ticks, as arrays."""
         masks = None if self.masks is None else self.masks[:ticks].numpy().copy()
-        leaves = [to_plain(one.flat(ticks)) if isinstance(one, RaggedStorage) else one[:ticks].copy() for one in self._arrays]
+        leaves = [
+            to_plain(one.flat(ticks)) if isinstance(one, RaggedStorage) else one[:ticks].copy() for one in self._arrays
+        ]
         return {"leaves": leaves, "masks": masks}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -24,7 +24,6 @@ import torch
 from gymnasium import spaces
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
-from torch import Tensor
 
 from arena.errors import ConfigError
 from arena.game.ragged import Ragged

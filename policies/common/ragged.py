@@ -88,6 +88,15 @@ class RaggedTensor:
         ends = np.cumsum(sizes).tolist()
         return [self._run(end - size, end) for size, end in zip(sizes, ends, strict=True)]
 
+    def spread(self, numbers: Tensor) -> Tensor:
+        """[M]: each row's number [B], given to its items."""
+        return numbers.index_select(0, torch.from_numpy(self.rows).to(numbers.device))
+
+    def sums(self, numbers: Tensor) -> Tensor:
+        """[..., B]: numbers of items [..., M], added up in each row."""
+        rows = torch.from_numpy(self.rows).to(numbers.device)
+        return numbers.new_zeros(*numbers.shape[:-1], len(self)).index_add(-1, rows, numbers)
+
     def to(self, device: torch.device) -> RaggedTensor:
         return self.with_values(self.values.to(device))
 

@@ -13,7 +13,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from arena.game.spaces import Leaf, flatten, leaves_of
-from policies.common.columns import Columns, RaggedStorage, Storage, from_plain, last_leaves, to_plain
+from policies.common.columns import (
+    Columns,
+    RaggedStorage,
+    Storage,
+    from_plain,
+    last_leaves,
+    per_choice,
+    per_transition,
+    to_plain,
+)
 from policies.common.gae import Flags, Trajectories
 from policies.common.ragged import Column, RaggedTensor, cat
 from policies.networks.heads import ActionHead
@@ -56,20 +65,11 @@ class Batch(Columns, frozen=True):
 
     def per_choice(self, numbers: Tensor) -> Tensor:
         """Numbers [N] of transitions, given to each of their choices: [N], of units [D]."""
-        if not isinstance(self.actions, RaggedTensor):
-            return numbers
-        return numbers.index_select(0, torch.from_numpy(self.actions.rows).to(numbers.device))
+        return per_choice(self.actions, numbers)
 
     def per_transition(self, numbers: Tensor) -> Tensor:
-        """Numbers of choices [K, N], of units [K, D], added up in each transition by their weights: [K, N].
-
-        Over a whole update the means of what comes out are means over choices, or decisions.
-        """
-        if not isinstance(self.actions, RaggedTensor):
-            return numbers
-        assert self.weights is not None
-        rows = torch.from_numpy(self.actions.rows).to(numbers.device)
-        return numbers.new_zeros(len(numbers), self.size).index_add(1, rows, numbers) * self.weights
+        """Numbers of choices [K, N] or [K, D], added up in each transition by their weights: [K, N]."""
+        return per_transition(self.actions, numbers, self.weights)
 
     def standardizable(self) -> dict[str, Tensor]:
         """The numbers [N] whose mean and deviation over all transitions of an update are needed, by name."""

@@ -217,9 +217,7 @@ class UnitHead(ActionHead):
 
     def env_log_prob(self, policy: Decisions, actions: RaggedTensor) -> Tensor:
         """The sum over a row's decisions, [N]."""
-        found = policy.log_prob(actions)
-        rows = torch.from_numpy(actions.rows).to(found.device)
-        return found.new_zeros(len(actions)).index_add(0, rows, found)
+        return actions.sums(policy.log_prob(actions))
 
 
 def action_head(space: Space[Any], *, log_std_init: float = 0.0) -> ActionHead:

@@ -51,7 +51,9 @@ class UnitInputs:
         units = given
         if self._center is not None:
             visible = dict(zip(self._hidden, leaves[last:], strict=False))
-            units = self._centered(self._center, dict(zip(self._types, given, strict=True)), visible.get(self._center.on))
+            units = self._centered(
+                self._center, dict(zip(self._types, given, strict=True)), visible.get(self._center.on)
+            )
         return [*leaves[: self._first], *units, *leaves[last:], *(given if self._keeps else ())]
 
     def _centered(

@@ -1,6 +1,6 @@
 """Actor and critic of games with units.
 
-    tokens    per type Linear, ReLU, LayerNorm of its features and the global ones; a learned vector where there are none
+    tokens    per type Linear, ReLU, LayerNorm of its features and the global ones; without any, a learned vector
     blocks    x + Attention(LN(x)), then x + W2 GELU(W1 LN(x)); among the tokens of one row (Vaswani et al. 2017, arXiv
               1706.03762; pre-norm: Xiong et al. 2020, arXiv 2002.04745)
     Choice    Linear of the actor's token; Select: query of the actor . key of the actee / sqrt(d_qk)
@@ -102,9 +102,7 @@ class UnitEncoder(nn.Module):
         super().__init__()
         features, globals_ = UnitInputs(space, options).features, len(space.global_features)
         d_model = options.d_model
-        self.embeddings = nn.ModuleList(
-            Embedding(count + globals_, d_model, generator) for count in features.values()
-        )
+        self.embeddings = nn.ModuleList(Embedding(count + globals_, d_model, generator) for count in features.values())
         self.row = Embedding(globals_, d_model, generator) if has_row_token(space) else None
         self.blocks = nn.ModuleList(Block(d_model, options.heads, generator) for _ in range(options.layers))
         self.places = (
@@ -119,8 +117,7 @@ class UnitEncoder(nn.Module):
         for embedding, units in zip(self.embeddings, seen.units, strict=True):
             features = units.values
             if seen.globals is not None:
-                rows = torch.from_numpy(units.rows).to(features.device)
-                features = torch.cat([features, seen.globals.index_select(0, rows)], 1)
+                features = torch.cat([features, units.spread(seen.globals)], 1)
             parts.append(embedding(features))
         if self.row is not None:
             rows_alone = tokens.rows.new_empty(len(tokens.lengths), 0) if seen.globals is None else seen.globals
@@ -187,9 +184,7 @@ class UnitActor(nn.Module):
         generator: where the initial weights come from.
     """
 
-    def __init__(
-        self, space: UnitSpace, head: UnitHead, options: Transformer, generator: torch.Generator
-    ) -> None:
+    def __init__(self, space: UnitSpace, head: UnitHead, options: Transformer, generator: torch.Generator) -> None:
         super().__init__()
         options.check(space)
         self.head = head
@@ -221,12 +216,11 @@ class UnitActorCritic(UnitActor):
     """What a policy-gradient algorithm learns in games with units; asked as `policies.networks.actor_critic` is.
 
     Args:
-        space, head, options, generator: as of `UnitActor`; with `critic: separate` the critic has an encoder of its own.
+        space, head, options, generator: as of `UnitActor`; with `critic: separate` the critic has an encoder of its
+            own.
     """
 
-    def __init__(
-        self, space: UnitSpace, head: UnitHead, options: Transformer, generator: torch.Generator
-    ) -> None:
+    def __init__(self, space: UnitSpace, head: UnitHead, options: Transformer, generator: torch.Generator) -> None:
         super().__init__(space, head, options, generator)
         self.critic_encoder = UnitEncoder(space, options, generator) if options.critic == "separate" else None
         self.critic = UnsetLinear(options.d_model, 1)
@@ -234,7 +228,7 @@ class UnitActorCritic(UnitActor):
         nn.init.zeros_(self.critic.bias)
 
     def policy(self, leaves: Sequence[Column], mask: None = None, lengths: None = None) -> Decisions:
-        """The distribution of decisions for leaves of N rows; masks are part of them, and nothing comes in sequences."""
+        """The distribution of decisions for leaves of N rows, masks among them; rows never come in sequences."""
         return self(leaves)  # type: ignore[no-any-return]
 
     def act(self, leaves: Sequence[Column], mask: None = None) -> tuple[Decisions, None]:

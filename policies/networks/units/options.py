@@ -54,7 +54,9 @@ class Relative(msgspec.Struct, frozen=True, kw_only=True):
         _check_axes("relative", self.position, 2 if angular or _turned(self) else None)
         _check_direction("relative", self)
         if angular and not _turned(self):
-            raise _wrong("relative.kind", self.kind, "`angle` or `direction` beside it: the features that say where a unit looks")
+            raise _wrong(
+                "relative.kind", self.kind, "`angle` or `direction` beside it: the features that say where a unit looks"
+            )
         if self.kind == "grid" and self.interpolate:
             raise _wrong("relative.interpolate", True, "false where kind is grid")
         wanted = {"grid": len(self.position), "radial": 1, "distance": 1, "polar": 2}[self.kind]
@@ -151,7 +153,9 @@ def _check_axes(name: str, position: Sequence[str], wanted: int | None) -> None:
 
 def _check_direction(name: str, places: Center | Relative) -> None:
     if places.angle is not None and places.direction is not None:
-        raise _wrong(f"{name}.direction", list(places.direction), "null where angle is given: both say where a unit looks")
+        raise _wrong(
+            f"{name}.direction", list(places.direction), "null where angle is given: both say where a unit looks"
+        )
     if places.direction is not None and len(places.direction) != 2:
         raise _wrong(f"{name}.direction", list(places.direction), "two features")
 

@@ -6,8 +6,8 @@ the attending one, every pair of tokens has a bucket, and every bucket a learned
     weight of j for i    softmax over j of  q_i . (k_j + key[bucket of i, j]) / sqrt(width of a head)
     what i gets          sum over j of      weight * (v_j + value[bucket of i, j, type of j])
 
-Nothing as large as tokens^2 x width is made: q . key is computed per bucket and then looked up, and weights are added up
-per bucket before they meet the values. Shaw, Uszkoreit and Vaswani 2018 (arXiv 1803.02155), in more than one dimension.
+Nothing as large as tokens^2 x width is made: q . key is computed per bucket and then looked up, and weights are added
+up per bucket before they meet the values. Shaw, Uszkoreit and Vaswani 2018 (arXiv 1803.02155), in several dimensions.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ class RelativePlaces(nn.Module):
         self.buckets = math.prod(2 * extent + 1 for extent in extents) if options.kind == "grid" else math.prod(extents)
         kinds = len(self._types) + self._has_row_token if options.by_type else 1
         self.keys = nn.Parameter(torch.empty(self.buckets + 1, d_head).normal_(0.0, 0.05, generator=generator))
-        self.values = nn.Parameter(torch.empty((self.buckets + 1) * kinds, d_head).normal_(0.0, 0.2, generator=generator))
+        self.values = nn.Parameter(
+            torch.empty((self.buckets + 1) * kinds, d_head).normal_(0.0, 0.2, generator=generator)
+        )
 
     @torch.no_grad()
     def buckets_of(self, seen: Seen, tokens: Tokens, layout: Layout) -> Buckets:
@@ -115,7 +117,7 @@ class RelativePlaces(nn.Module):
 
 
 def facing(looks: Tensor) -> Tensor:
-    """Cosine and sine [N, 2] of an angle [N, 1] in radians, or of a direction [N, 2] of any length; of none, angle 0."""
+    """Cosine and sine [N, 2] of an angle [N, 1] in radians, or of a direction [N, 2]; one of length 0 is angle 0."""
     if looks.shape[1] == 1:
         return torch.cat([looks.cos(), looks.sin()], 1)
     length = torch.linalg.vector_norm(looks, dim=1, keepdim=True)

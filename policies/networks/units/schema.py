@@ -51,8 +51,8 @@ class Schema:
             stored, here = lists.get(name, []), self._lists.get(name, [])
             if list(stored) != here:
                 raise ConfigError(
-                    f"the stored policy was learned with other units: {_difference(name, stored, here)}; take the game's "
-                    "configuration that it was learned with"
+                    f"the stored policy was learned with other units: {_difference(name, stored, here)}; take the "
+                    "game's configuration that it was learned with"
                 )
         for key in {**self._options, **options}:
             stored, here = options.get(key), self._options.get(key)

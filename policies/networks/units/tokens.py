@@ -115,3 +115,21 @@ def units_of(space: UnitSpace, leaves: Sequence[Tensor | RaggedTensor]) -> Tenso
     """float32 [N] how many units there are in rows, given as leaves."""
     counts = [units.lengths for units in Reader(space)(leaves).units]
     return torch.from_numpy(np.sum(counts, axis=0, initial=0) * np.ones(len(leaves[0]), np.float32))
+
+
+def allowed_rows(space: UnitSpace, leaves: Sequence[Tensor | RaggedTensor], actions: RaggedTensor) -> NDArray[np.bool_]:
+    """bool [N] whether the masks allow all decisions of a row, as pairs of action and choice [D, 2]; on the CPU."""
+    pairs, rows = actions.values.numpy(), actions.rows
+    forbidden = np.zeros(len(pairs), np.bool_)
+    for number, shown in enumerate(Reader(space)(leaves).shown):
+        if shown.mask is None:
+            continue
+        own = np.flatnonzero(pairs[:, 0] == number)
+        mask = shown.mask.values.numpy()
+        if shown.actees is None:
+            begins = np.arange(len(own)) * mask.shape[1]
+        else:
+            counts = np.repeat(shown.actees.lengths, shown.actors.lengths)
+            begins = np.cumsum(counts) - counts
+        forbidden[own] = mask.ravel()[begins + pairs[own, 1]] == 0
+    return np.bincount(rows[forbidden], minlength=len(actions)) == 0
