@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
+from gymnasium.spaces import Space
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
@@ -12,6 +15,7 @@ from arena.errors import BudgetReached
 from arena.game.api import BatchedEnv
 from arena.game.ragged import Ragged
 from arena.game.spaces import flatten, row, unflatten
+from arena.game.units import UnitSpace
 
 
 class Lanes(VectorEnv[Any, Any, Any]):
@@ -69,3 +73,22 @@ def _chosen(over: NDArray[np.bool_], fresh: Any, kept: Any) -> Any:
         return np.where(over.reshape(-1, *(1 for _ in fresh.shape[1:])), fresh, kept)
     rows = [fresh[lane] if over[lane] else kept[lane] for lane in range(len(over))]
     return Ragged.of(rows, fresh.dtype, fresh.shape)
+
+
+def observed(space: UnitSpace, samples: Sequence[Mapping[str, Any]]) -> Any:
+    """Single samples of a space of units as one batched sample."""
+    return _batched(space, list(samples))
+
+
+def random_observations(space: UnitSpace, count: int, *, seed: int = 0) -> list[dict[str, Any]]:
+    """Single samples that keep all rules of the space."""
+    space.seed(seed)
+    return [space.sample() for _ in range(count)]
+
+
+def _batched(space: Space[Any], samples: list[Any]) -> Any:
+    if isinstance(space, spaces.Dict):
+        return {key: _batched(part, [one[key] for one in samples]) for key, part in space.spaces.items()}
+    if isinstance(space, spaces.Sequence):
+        return Ragged.of(samples, space.feature_space.dtype, space.feature_space.shape or ())
+    return np.stack(samples)
