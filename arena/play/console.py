@@ -7,7 +7,6 @@ import re
 import select
 import sys
 _SECONDS = 0.2  # between two looks whether the process is ending
-_CHUNK = 65_536
 
 BOLD, DIM, YELLOW = "1", "2", "33"  # ECMA-48, select graphic rendition
 _STYLES = re.compile("\x1b\\[[0-9;]*m")
@@ -24,8 +23,6 @@ class Console:
 
     def __init__(self, source: int = 0) -> None:
         self._source = source
-        self._read = b""
-        self._over = False
         self._terminal = sys.stdout.isatty()
         self._echo = not os.isatty(source)  # then the answers are seen nowhere else
 
@@ -51,12 +48,12 @@ class Console:
         return line
 
     def _line(self) -> str | None:
-        while b"\n" not in self._read and not self._over:
-            if select.select([self._source], [], [], _SECONDS)[0]:
-                chunk = os.read(self._source, _CHUNK)
-                self._over = not chunk
-                self._read += chunk
-        if not self._read:
-            return None
-        line, _, self._read = self._read.partition(b"\n")
-        return line.decode(errors="replace").strip()
+        line = b""
+        while not line.endswith(b"\n"):
+            if not select.select([self._source], [], [], _SECONDS)[0]:
+                continue
+            byte = os.read(self._source, 1)  # no more than this line: the rest may be for another seat
+            if not byte:
+                break
+            line += byte
+        return line.decode(errors="replace").strip() if line else None
