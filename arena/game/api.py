@@ -14,8 +14,8 @@ next episode its reward is 0, both flags are false and it is not `active`. In tu
 the entities that are to move next.
 
 Observations and actions are lists with one item per entity. An item is a batched sample of the entity's space: for an
-array space an array with a leading lane axis, for Dict and Tuple a container of such arrays. A game whose observations
-have no fixed shape may use an object array of length `L` as an item.
+array space an array with a leading lane axis, for `Sequence(part, stack=True)` an `arena.Ragged` with one row per lane,
+for Dict and Tuple a container of these. Rows of lanes that a frame is not about may be empty.
 """
 
 from __future__ import annotations

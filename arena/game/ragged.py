@@ -44,6 +44,13 @@ class Ragged:
             raise ValueError(f"the lengths add up to {total}, but there are {len(self._values)} values")
 
     @classmethod
+    def unchecked(cls, values: Array, lengths: Integers) -> Ragged:
+        """As the constructor, from arrays that are known to fit: on the step path, checks take longer than the rest."""
+        made = cls.__new__(cls)
+        made._values, made._lengths, made._offsets = values, lengths, None
+        return made
+
+    @classmethod
     def of(cls, rows: Sequence[ArrayLike], dtype: DTypeLike, shape: tuple[int, ...] = ()) -> Ragged:
         """From one array or list per row, cast; a row without items needs no shape of its own.
 
@@ -135,8 +142,19 @@ class Ragged:
         """[M] the place of each item in its row."""
         return np.arange(self.total) - np.repeat(self.offsets, self._lengths)
 
+    def kept(self, rows: NDArray[np.bool_]) -> Ragged:
+        """The same number of rows, without items where `rows` [B] is false."""
+        if rows.all():
+            return self
+        return Ragged.unchecked(self._values[np.repeat(rows, self._lengths)], np.where(rows, self._lengths, 0))
+
+    def astype(self, dtype: DTypeLike) -> Ragged:
+        """The same rows with items of another dtype; itself if they have it already."""
+        values = self._values.astype(dtype, copy=False)
+        return self if values is self._values else Ragged.unchecked(values, self._lengths)
+
     def copy(self) -> Ragged:
-        return Ragged(self._values.copy(), self._lengths.copy())
+        return Ragged.unchecked(self._values.copy(), self._lengths.copy())
 
     def tolist(self) -> list[Any]:
         """Nested lists, one per row."""
@@ -168,14 +186,14 @@ class Ragged:
             if not len(lengths):
                 return Ragged(self._values[:0], lengths)
             begin = int(self.offsets[first])
-            return Ragged(self._values[begin : begin + int(lengths.sum())], lengths)
+            return Ragged.unchecked(self._values[begin : begin + int(lengths.sum())], lengths)
         if not isinstance(index, (slice, np.ndarray)):
             index = np.asarray(index, None if len(index) else np.intp)
         lengths = self._lengths[index]
         shift = self.offsets[index] - (np.cumsum(lengths) - lengths)
         items = np.repeat(shift, lengths)
         items += np.arange(len(items))
-        return Ragged(self._values.take(items, axis=0), lengths)
+        return Ragged.unchecked(self._values.take(items, axis=0), lengths)
 
     def __add__(self, numbers: ArrayLike) -> Ragged:
         """Each row's number is added to its items.

@@ -2,6 +2,9 @@
 
 A *leaf* is one array of a sample: `Dict(a=Box(3), b=Discrete(5))` has the leaves `a` (float32, (3,)) and `b`
 (int64, ()). Processes exchange leaves: no pickle, no allocation, and the space determines the layout of a message.
+
+A leaf is *ragged* if its samples have any number of items: `Sequence(part, stack=True)`, with `part` an array space. In
+a single sample it is an array [n, *shape], in a batched one a `Ragged`.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
+from arena.game.ragged import Ragged
+from arena.game.units import UnitActions, UnitSpace, bounds
 
 Array = NDArray[Any]
 
@@ -25,32 +30,66 @@ class Leaf(NamedTuple):
 
     path: tuple[str | int, ...]
     dtype: np.dtype[Any]
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # of a ragged leaf: of an item
+    ragged: bool = False  # samples have any number of items
+    of_actors: bool = False  # part of a `UnitSpace`, and empty in rows that do not act
 
     @property
     def nbytes(self) -> int:
+        """Of a sample; of a ragged leaf, of an item."""
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+    @property
+    def place(self) -> str:
+        """The path as it is written in Python: `['units']['Mine']`."""
+        return "".join(f"[{key!r}]" for key in self.path)
 
 
 _ARRAY_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
-def leaves_of(space: Space[Any]) -> tuple[Leaf, ...]:
+def leaves_of(space: Space[Any], *, ragged: bool = False) -> tuple[Leaf, ...]:
     """The leaves of a space, in the space's own order.
 
+    Args:
+        space: of one sample.
+        ragged: whether the caller can hold ragged leaves.
+
     Raises:
-        ConfigError: the space, or a part of it, has no fixed layout (Text, Sequence, Graph, OneOf).
+        ConfigError: the space, or a part of it, has no leaves (Text, Graph, OneOf, other sequences), or has ragged
+            leaves and the caller cannot hold them.
     """
-    if isinstance(space, _ARRAY_SPACES):
-        return (Leaf((), np.dtype(space.dtype), tuple(space.shape or ())),)
-    if isinstance(space, (spaces.Dict, spaces.Tuple)):
-        return tuple(
-            Leaf((key, *leaf.path), leaf.dtype, leaf.shape) for key, part in _parts(space) for leaf in leaves_of(part)
+    leaves = tuple(_leaves_of(space))
+    found = next((leaf for leaf in leaves if leaf.ragged), None)
+    if found is not None and not ragged:
+        raise ConfigError(
+            f"{space} has a part with any number of items ({found.place or 'the whole space'}); only fixed shapes can "
+            "be held here"
         )
-    raise ConfigError(
-        f"the space {space} has no fixed layout; seats can hold Box, Discrete, MultiDiscrete, MultiBinary, "
-        "and Dict and Tuple of these"
-    )
+    return leaves
+
+
+def is_ragged(space: Space[Any]) -> bool:
+    """Whether any leaf is ragged."""
+    return any(leaf.ragged for leaf in leaves_of(space, ragged=True))
+
+
+def _leaves_of(space: Space[Any]) -> Iterator[Leaf]:
+    if isinstance(space, _ARRAY_SPACES):
+        yield Leaf((), np.dtype(space.dtype), tuple(space.shape or ()))
+    elif isinstance(space, (spaces.Dict, spaces.Tuple)):
+        for key, part in _parts(space):
+            of_actors = isinstance(space, UnitSpace) and key == "actions"
+            for leaf in _leaves_of(part):
+                yield leaf._replace(path=(key, *leaf.path), of_actors=of_actors or leaf.of_actors)
+    elif isinstance(space, spaces.Sequence) and space.stack and isinstance(space.feature_space, _ARRAY_SPACES):
+        part = space.feature_space
+        yield Leaf((), np.dtype(part.dtype), tuple(part.shape or ()), ragged=True)
+    else:
+        raise ConfigError(
+            f"the space {space} has no fixed layout; seats can hold Box, Discrete, MultiDiscrete, MultiBinary, "
+            "Sequence(one of these, stack=True), and Dict and Tuple of these"
+        )
 
 
 def _parts(space: spaces.Dict | spaces.Tuple[Any]) -> list[tuple[str | int, Space[Any]]]:
@@ -59,22 +98,30 @@ def _parts(space: spaces.Dict | spaces.Tuple[Any]) -> list[tuple[str | int, Spac
     return list(enumerate(space.spaces))
 
 
-def flatten(space: Space[Any], sample: Any) -> list[Array]:
-    """The arrays of a sample, in the order of `leaves_of`; any leading batch axes are kept."""
+def flatten(space: Space[Any], sample: Any) -> list[Any]:
+    """The arrays of a sample, in the order of `leaves_of`; any leading batch axes are kept.
+
+    In a batched sample ragged leaves are `Ragged`.
+    """
     if type(sample) is np.ndarray:  # no container: an isinstance check of the space would take longer than the rest
         return [sample]
     if isinstance(space, (spaces.Dict, spaces.Tuple)):
         return [array for key, part in _parts(space) for array in flatten(part, sample[key])]
+    if type(sample) is Ragged:
+        return [sample]
+    if isinstance(space, spaces.Sequence):
+        part = space.feature_space
+        return [np.asarray(sample) if len(sample) else np.zeros((0, *(part.shape or ())), part.dtype)]
     # NumPy would make a Python int an int64, which does not fit into a space of unsigned integers.
     return [np.asarray(sample, space.dtype if type(sample) is int else None)]
 
 
-def unflatten(space: Space[Any], arrays: Sequence[Array]) -> Any:
+def unflatten(space: Space[Any], arrays: Sequence[Any]) -> Any:
     """The sample that holds these arrays: the inverse of `flatten`, without a copy."""
     return _unflatten(space, iter(arrays))
 
 
-def _unflatten(space: Space[Any], remaining: Iterator[Array]) -> Any:
+def _unflatten(space: Space[Any], remaining: Iterator[Any]) -> Any:
     # Not a nested function: a recursive closure keeps the arrays alive until the garbage collector runs.
     if isinstance(space, spaces.Dict):
         return {key: _unflatten(inner, remaining) for key, inner in space.spaces.items()}
@@ -150,13 +197,35 @@ def check_choices(space: Space[Any], sample: Any, rows: NDArray[np.bool_] | None
         for key, part in _parts(space):
             check_choices(part, sample[key], rows)
         return
+    if isinstance(space, spaces.Sequence):
+        check_items(space, sample, rows)
+        return
     if isinstance(space, spaces.Box):
         return
-    low, high = _choices(space)
+    low, high = bounds(space)
     values = np.asarray(sample)
     wrong = (values < low) | (values > high)
     if np.count_nonzero(wrong) and (rows is None or wrong[rows].any()):
         raise ValueError(f"{values} is no action of {space}: choices go from {low} to {high}")
+
+
+def check_items(space: spaces.Sequence, sample: Any, rows: NDArray[np.bool_] | None = None) -> None:
+    """`check_choices` of a ragged leaf.
+
+    Raises:
+        ValueError: as `check_choices`.
+    """
+    if isinstance(space.feature_space, spaces.Box):
+        return
+    low, high = bounds(space.feature_space)
+    values = sample.values if isinstance(sample, Ragged) else np.asarray(sample)
+    wrong = (values < low) | (values > high)
+    wrong = wrong.reshape(len(wrong), -1).any(axis=1)
+    if isinstance(sample, Ragged) and rows is not None:
+        wrong &= np.repeat(rows, sample.lengths)
+    if wrong.any():
+        where = f", row {sample.rows()[np.argmax(wrong)]}" if isinstance(sample, Ragged) else ""
+        raise ValueError(f"{values[np.argmax(wrong)]} is no item of {space}{where}: choices go from {low} to {high}")
 
 
 class BatchWriter:
@@ -196,21 +265,16 @@ class BatchWriter:
         check_choices(self._space, batch, rows())
 
 
-def _choices(space: Space[Any]) -> tuple[Any, Any]:
-    """The smallest and largest value of a space of integers."""
-    if isinstance(space, spaces.Discrete):
-        return int(space.start), int(space.start) + int(space.n) - 1
-    if isinstance(space, spaces.MultiDiscrete):
-        return space.start, space.start + space.nvec - 1
-    return 0, 1
-
-
 def as_action(space: Space[Any], written: Any) -> Any:
     """Converts an action written in a configuration (numbers, lists, mappings) to the types of the space.
+
+    For `UnitActions` it is `{action: label or its number}`, and the result has the labels' numbers.
 
     Raises:
         ValueError: it is no action of the space, such as 1.5 for a Discrete, or true for a number.
     """
+    if isinstance(space, UnitActions):
+        return space.parse_idle(written)
     try:
         action = _typed(space, written)
     except (TypeError, ValueError, KeyError, OverflowError):
@@ -227,6 +291,10 @@ def _typed(space: Space[Any], written: Any) -> Any:
         return {key: _typed(part, written[key]) for key, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
         return tuple(_typed(part, item) for part, item in zip(space.spaces, written, strict=True))
+    if isinstance(space, spaces.Sequence):
+        part = space.feature_space
+        items = [_typed(part, item) for item in written]
+        return np.array(items, part.dtype).reshape(-1, *(part.shape or ()))
     given = np.asarray(written)
     typed = given.astype(space.dtype)
     if given.dtype.kind == "b" and not isinstance(space, spaces.MultiBinary):
@@ -249,7 +317,7 @@ def row(space: Space[Any], batched: Any, index: Any) -> Any:
     )  # samples of a Box are arrays, also of shape ()
 
 
-def rows_of(space: Space[Any], leaves: Sequence[Array], count: int) -> list[Any]:
+def rows_of(space: Space[Any], leaves: Sequence[Any], count: int) -> list[Any]:
     """The first `count` samples of a batch, given as its leaves [B, ...]; copies, as of `row`."""
     if isinstance(space, spaces.Box) and space.shape:
         return list(leaves[0].copy())
@@ -257,13 +325,61 @@ def rows_of(space: Space[Any], leaves: Sequence[Array], count: int) -> list[Any]
     return [row(space, batched, index) for index in range(count)]
 
 
+def stack(space: Space[Any], samples: Sequence[Any]) -> Any:
+    """A batched sample of single ones, [B, ...], copied.
+
+    Raises:
+        ValueError, TypeError: an array does not have the space's shape or type.
+    """
+    leaves = leaves_of(space, ragged=True)
+    columns: list[list[Any]] = [[] for _ in leaves]
+    for sample in samples:
+        for column, leaf, array in zip(columns, leaves, flatten(space, sample), strict=True):
+            if array.dtype != leaf.dtype and not keeps_values(array, leaf.dtype):
+                raise TypeError(f"{array.dtype} values for {space}{leaf.place}, which holds {leaf.dtype}")
+            column.append(array)
+    return unflatten(
+        space,
+        [
+            Ragged.of(column, leaf.dtype, leaf.shape)
+            if leaf.ragged
+            else np.array(column, leaf.dtype).reshape(len(column), *leaf.shape)
+            for leaf, column in zip(leaves, columns, strict=True)
+        ],
+    )
+
+
+def take_rows(space: Space[Any], batched: Any, rows: Any) -> Any:
+    """Some rows of a batched sample, in the order of an index array, a mask or a slice."""
+    return unflatten(space, [leaf[rows] for leaf in flatten(space, batched)])
+
+
+def replace_rows(space: Space[Any], before: Any, after: Any, rows: NDArray[np.bool_]) -> Any:
+    """A batched sample with the rows of `after` where `rows` [B] is true, else those of `before`; a copy."""
+    taken = np.where(rows, np.arange(len(rows), 2 * len(rows)), np.arange(len(rows)))
+    pairs = zip(flatten(space, before), flatten(space, after), strict=True)
+    return unflatten(
+        space,
+        [
+            Ragged.concat([old, new])[taken] if isinstance(old, Ragged) else np.concatenate([old, new])[taken]
+            for old, new in pairs
+        ],
+    )
+
+
 def empty_batch(space: Space[Any], *axes: int) -> Any:
-    """A batched sample of zeros with the given leading axes."""
-    return unflatten(space, [np.zeros((*axes, *leaf.shape), leaf.dtype) for leaf in leaves_of(space)])
+    """A batched sample of zeros with the given leading axes; ragged leaves have rows without items, and one axis."""
+    return unflatten(
+        space,
+        [
+            Ragged.empty(axes[0], leaf.dtype, leaf.shape) if leaf.ragged else np.zeros((*axes, *leaf.shape), leaf.dtype)
+            for leaf in leaves_of(space, ragged=True)
+        ],
+    )
 
 
 def no_op(space: Space[Any], mask: NDArray[np.int8] | None = None) -> Any:
-    """The action of an idle entity: zeros, or `start`, clipped to the space's bounds.
+    """The action of an idle entity: zeros, or `start`, clipped to the space's bounds; no items of a ragged leaf.
 
     With a mask (see `mask_size`), the first allowed action; a mask of all zeros is ignored.
     """
@@ -280,6 +396,9 @@ def no_op(space: Space[Any], mask: NDArray[np.int8] | None = None) -> Any:
         masks = [None] * choices.size if mask is None else np.split(mask, np.cumsum(choices)[:-1])
         offsets = np.array([_first_allowed(part) for part in masks], space.dtype)
         return np.asarray(space.start + offsets.reshape(space.nvec.shape))
+    if isinstance(space, spaces.Sequence):
+        part = space.feature_space
+        return np.zeros((0, *(part.shape or ())), part.dtype)
     return np.zeros(space.shape, space.dtype)
 
 

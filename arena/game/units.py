@@ -184,6 +184,36 @@ class UnitActions(spaces.Dict):
             found[name] = Ragged(choices, parts["actors"].lengths)
         return found
 
+    def check_choices(self, batch: Mapping[str, Ragged], shown: Shown | None, *, first_row: int = 0) -> None:
+        """Checks that there is one choice per actor, and each is in its range.
+
+        Args:
+            batch: choices of all rows.
+            shown: batched; None: only ranges are checked.
+            first_row: how the first row is called in messages.
+
+        Raises:
+            ValueError: names the action and the row.
+        """
+        for name, kind in self.actions.items():
+            given = batch[name]
+            limits: Any = kind.choices
+            if shown is not None:
+                actors = shown[name]["actors"]
+                if (row := _first(given.lengths != actors.lengths)) is not None:
+                    raise ValueError(
+                        f"action {name!r}, row {first_row + row}: got {given.lengths[row]} choices for "
+                        f"{actors.lengths[row]} actors"
+                    )
+                if isinstance(kind, Select):
+                    limits = np.repeat(shown[name]["actees"].lengths, actors.lengths)
+            values = given.values
+            if (item := _first((values < 0) | (values >= limits))) is not None:
+                row, most = int(given.rows()[item]), int(np.broadcast_to(limits, values.shape)[item]) - 1
+                raise ValueError(
+                    f"action {name!r}, row {first_row + row}: {values[item]} is no choice; they go from 0 to {most}"
+                )
+
     def parse_idle(self, written: Any) -> dict[str, int]:
         """Converts `{action: label or its number}`, as in a configuration, to label numbers.
 
@@ -290,6 +320,45 @@ class UnitSpace(spaces.Dict):
     def contains(self, x: Any) -> bool:
         """Whether a single sample keeps all rules: names, shapes, dtypes, and `breach`."""
         return _has_form(self, x) and self.breach(_as_batch(self, x)) is None
+
+    def complete(self, sample: Any) -> dict[str, Any]:
+        """A single observation, in the order of the space, with everything that may be left out.
+
+        Lists and numbers of any type are cast. A missing type has no units, a missing action no actors, a missing mask
+        allows everything, and what is not said to be hidden is visible.
+
+        Raises:
+            ValueError: a type, action or part is unknown, or an array has another shape.
+        """
+        _refuse_unknown("key", sample, self.spaces)
+        whole: dict[str, Any] = {}
+        if self.global_features:
+            values = np.asarray(sample["globals"], np.float32)
+            if values.shape != (len(self.global_features),):
+                raise ValueError(f"globals has the shape {values.shape}, expected ({len(self.global_features)},)")
+            whole["globals"] = values
+        units = sample.get("units", {})
+        _refuse_unknown("type", units, self.types)
+        if self.types:
+            whole["units"] = {
+                name: _items(f"units of type {name!r}", units.get(name, ()), np.float32, (len(features),))
+                for name, features in self.types.items()
+            }
+        visible = sample.get("visible", {})
+        _refuse_unknown("hidden type", visible, self.hidden)
+        if self.hidden:
+            whole["visible"] = {
+                name: _items(f"'visible' of type {name!r}", visible[name], np.int8)
+                if name in visible
+                else np.ones(len(whole["units"][name]), np.int8)
+                for name in self.hidden
+            }
+        actions = sample.get("actions", {})
+        _refuse_unknown("action", actions, self.actions)
+        whole["actions"] = {
+            name: _complete_shown(name, kind, actions.get(name, {})) for name, kind in self.actions.items()
+        }
+        return whole
 
     def breach(self, batch: Mapping[str, Any]) -> Breach | None:
         """The first rule that a batched sample breaks; None if it keeps all.
@@ -441,6 +510,48 @@ def _shown_parts(kind: ActionKind) -> dict[str, Space[Any]]:
     if kind.masked:
         parts["mask"] = Items(_flag() if isinstance(kind, Select) else spaces.MultiBinary(kind.choices))
     return parts
+
+
+def _refuse_unknown(what: str, given: Any, known: Iterable[str]) -> None:
+    if not isinstance(given, Mapping):
+        raise ValueError(f"a mapping by {what} is needed, got {given!r:.80}")
+    for name in given:
+        if name not in known:
+            raise ValueError(f"there is no {what} {name!r}; {nearest(str(name), known)}")
+
+
+def _items(what: str, given: Any, dtype: Any, shape: tuple[int, ...] = ()) -> NDArray[Any]:
+    """An array [n, *shape] of a type, from one of any number type, or lists."""
+    array = np.asarray(given)
+    if array.shape[:1] == (0,):
+        return np.zeros((0, *shape), dtype)
+    if array.ndim == 0 or array.shape[1:] != shape:
+        wanted = ", ".join(map(str, ("n", *shape)))
+        raise ValueError(f"{what}: the shape must be [{wanted}], got {list(array.shape)}")
+    if np.dtype(dtype).kind == "i" and array.dtype.kind not in "biu" and not np.array_equal(array, array.astype(dtype)):
+        raise ValueError(f"{what}: whole numbers are needed, got {array.dtype} {array.ravel()[:3]}")
+    return array.astype(dtype, copy=False)
+
+
+def _complete_shown(name: str, kind: ActionKind, given: Any) -> dict[str, NDArray[Any]]:
+    """Who may do what in an action, with everything that may be left out."""
+    where = f"action {name!r}"
+    _refuse_unknown(f"part of {where}", given, _shown_parts(kind))
+    actors = _items(f"{where}: actors", given.get("actors", ()), np.int64)
+    found = {"actors": actors}
+    choices = kind.choices
+    if isinstance(kind, Select):
+        found["actees"] = _items(f"{where}: actees", given.get("actees", ()) if len(actors) else (), np.int64)
+        choices = len(found["actees"])
+    if kind.masked:
+        mask = given.get("mask")
+        if mask is None:
+            mask = np.ones((len(actors), choices), np.int8)
+        if isinstance(kind, Select):
+            found["mask"] = _items(f"{where}: mask", np.reshape(mask, -1), np.int8)
+        else:
+            found["mask"] = _items(f"{where}: mask", mask, np.int8, (choices,))
+    return found
 
 
 def _array(part: str, kind: ActionKind, given: Any) -> NDArray[Any]:

@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 
 from gymnasium.spaces import Space
 from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import batch_space
 
+from arena.game.batched_spaces import batched_space
 from arena.preflight.spec import spec_of
 
 _NO_GAME = "an algorithm that is checked or served has no game to play"
@@ -44,8 +44,8 @@ class SpecVectorEnv(VectorEnv[Any, Any, Any]):
     ) -> None:
         self.num_envs, self.seat_entities, self.masked = rows, tuple(entities), masked
         self.single_observation_space, self.single_action_space = observation_space, action_space
-        self.observation_space = batch_space(observation_space, rows)
-        self.action_space = batch_space(action_space, rows)
+        self.observation_space = batched_space(observation_space, rows)
+        self.action_space = batched_space(action_space, rows)
         self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
 
     def reset(self, *, seed: Any = None, options: Any = None) -> NoReturn:

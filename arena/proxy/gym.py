@@ -9,7 +9,6 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 
 from arena.game.api import Info
-from arena.game.spaces import check_choices, write_sample
 from arena.seat.client import SeatClient
 
 _ONLY_LANE = np.ones(1, np.bool_)
@@ -36,7 +35,7 @@ class EnvProxy(gymnasium.Env[Any, Any]):
 
     def __init__(self, seat: SeatClient) -> None:
         self.observation_space = seat.observation_spaces[0]
-        self.action_space = seat.action_spaces[0]
+        self.action_space = seat.action_space_of(0)
         self.action_space.seed(seat.seed)
         self.entity = seat.entities[0]
         self._seat = seat
@@ -68,8 +67,7 @@ class EnvProxy(gymnasium.Env[Any, Any]):
         if self._needs_reset:
             raise ResetNeeded("call reset() before step(): no episode is under way")
         seat = self._seat
-        check_choices(self.action_space, action)
-        write_sample(self.action_space, action, seat.request.by_entity[0], 0)
+        seat.write_action(0, action)
         seat.act()
         reward = self._reward + float(seat.reply.rewards[0, 0])
         while not (self._to_move or self._ended):

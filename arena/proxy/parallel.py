@@ -10,7 +10,6 @@ from gymnasium.spaces import Space
 from pettingzoo import ParallelEnv
 
 from arena.game.api import Info
-from arena.game.spaces import check_choices, write_sample
 from arena.seat.client import SeatClient
 
 _ONLY_LANE = np.ones(1, np.bool_)
@@ -34,8 +33,8 @@ class ParallelEnvProxy(ParallelEnv[str, Any, Any]):
         self.possible_agents = list(seat.entities)
         self.agents: list[str] = []
         self.observation_spaces = dict(zip(seat.entities, seat.observation_spaces, strict=True))
-        self.action_spaces = dict(zip(seat.entities, seat.action_spaces, strict=True))
-        for index, space in enumerate(seat.action_spaces):
+        self.action_spaces = {agent: seat.action_space_of(index) for index, agent in enumerate(seat.entities)}
+        for index, space in enumerate(self.action_spaces.values()):
             space.seed(seat.seed + index)
         self._seat = seat
         self._index = {agent: index for index, agent in enumerate(seat.entities)}
@@ -92,9 +91,7 @@ class ParallelEnvProxy(ParallelEnv[str, Any, Any]):
         if missing:
             raise ValueError(f"no action for {', '.join(missing)}; each of {', '.join(self.agents)} needs one")
         for agent in self.agents:
-            held = self._seat.request.by_entity[self._index[agent]]
-            check_choices(self.action_spaces[agent], actions[agent])
-            write_sample(self.action_spaces[agent], actions[agent], held, 0)
+            self._seat.write_action(self._index[agent], actions[agent])
 
     def _observations(self, finals: dict[str, Any]) -> dict[str, Any]:
         return {

@@ -13,19 +13,22 @@ All blocks must be stepped in the thread that called `run`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from arena.errors import ProtocolError
+from arena.game.batched_spaces import batched_space
 from arena.game.lockstep import RequestKind
+from arena.game.ragged import Ragged
+from arena.game.ragged_actions import batch_leaves
 from arena.game.spaces import BatchWriter, empty_batch, flatten, unflatten
+from arena.game.units import UnitSpace
 from arena.seat.client import SeatClient
 
 BoolRows = NDArray[np.bool_]
@@ -43,6 +46,9 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
       next episode, or that is not to move in a turn-based game;
     - `infos["action_mask"]` [B, n] int8, if the game has masks; `infos["final_info"]["action_mask"]` [B, n] has the
       last masks of the rows that ended, and zeros in other rows. A final mask of all zeros is replaced by all ones;
+    - with a `UnitSpace`: `Ragged` in the places of ragged leaves; rows that do not act are shown without actors, and
+      `action_space.sample()` draws what is allowed at the observations that were returned last. `step` takes a `Ragged`
+      or one array per row for each action; numbers for rows that do not act are dropped;
     - only of external games: `infos["void"]` [B], rows whose transition that this tick completes is not to be learned
       from; `infos["given"]` [B], active rows that have acted already, with `infos["given_action"]` [B, ...]: the action
       that is passed to `step` for such a row is ignored.
@@ -66,13 +72,14 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         self.num_envs = sum(seat.rows for seat in seats)
         self.single_observation_space = seat.observation_spaces[0]
         self.single_action_space = seat.action_spaces[0]
-        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
-        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self._seats = tuple(seats)
+        self._ragged = seat.ragged
+        self.observation_space = batched_space(self.single_observation_space, self.num_envs)
+        self.action_space = batched_space(self.single_action_space, self.num_envs, _shown_by(self._seats))
         self.action_space.seed(seat.seed if rows is None else _seed_of_block(seat))
         self.metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}
         self.seat_entities = seat.entities
         self.rows = slice(0, self.num_envs) if rows is None else rows
-        self._seats = tuple(seats)
         self._places = _places(seats)
         self._blocks: tuple[VectorEnvProxy, ...] = ()  # empty if there is only one
         if len(seats) > 1:
@@ -96,10 +103,12 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         self._active = [reply.active.reshape(-1) for reply in replies]
         self._masks = [reply.mask_rows[0] for reply in replies]
         # The usual case, one seat with observations of one array: nothing has to be joined.
-        simple = len(replies) == 1 and not self._composite
+        simple = len(replies) == 1 and not self._composite and not self._ragged
         self._shown: tuple[Any, NDArray[np.float64], BoolRows, BoolRows] | None = None
         if simple:
             self._shown = self._leaves[0][0], self._rewards[0], self._terminated[0], self._truncated[0]
+        if self._ragged:
+            return
         space = self.single_action_space
         request = unflatten(space, self._seats[0].request.rows[0])
         self._shares: list[
@@ -187,14 +196,33 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
             raise ResetNeeded("call reset() before step()")
         for seat in self._seats:
             seat.check_turn()
-        self._actions.write(actions, self._active_rows)
-        for target, mine in self._shares:
-            target[...] = mine
+        if self._ragged:
+            self._write_ragged(actions)
+        else:
+            self._actions.write(actions, self._active_rows)
+            for target, mine in self._shares:
+                target[...] = mine
         for seat in self._seats:
             seat.send(RequestKind.ACT)
 
+    def _write_ragged(self, actions: Any) -> None:
+        shown = _shown_by(self._seats)()
+        leaves = batch_leaves(self.single_action_space, actions, shown, active=self._active_rows())
+        for seat, rows in self._places:
+            column = seat.request.rows[0]
+            for number, leaf in enumerate(leaves):
+                if type(leaf) is Ragged:
+                    column[number] = leaf[rows]
+                else:
+                    column[number][...] = leaf[rows]
+
     def _observations(self) -> Any:
-        leaves = [_joined(parts) for parts in self._leaves]
+        leaves: list[Any]
+        if self._ragged:  # its leaves are new ones with each message
+            columns = zip(*(seat.reply.rows[0] for seat in self._seats), strict=True)
+            leaves = [_joined_rows(parts) if type(parts[0]) is Ragged else _joined(parts) for parts in columns]
+        else:
+            leaves = [_joined(parts) for parts in self._leaves]
         return unflatten(self.single_observation_space, leaves) if self._composite else leaves[0]
 
     def _infos(self) -> dict[str, Any]:
@@ -277,6 +305,24 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
     def _fresh(self) -> BoolRows:
         """[L] the lanes with a first observation of an episode."""
         return np.concatenate([seat.reply.fresh.any(axis=1) for seat in self._seats])
+
+
+def _shown_by(seats: Sequence[SeatClient]) -> Callable[[], Any]:
+    """A function that tells what the units of all rows may do now, batched; None if there are none."""
+    space = seats[0].observation_spaces[0]
+
+    def shown() -> Any:
+        if not isinstance(space, UnitSpace) or not all(seat.begun for seat in seats):
+            return None
+        parts = [flatten(space["actions"], seat.shown_rows()) for seat in seats]
+        return unflatten(space["actions"], [_joined_rows(rows) for rows in zip(*parts, strict=True)])
+
+    return shown
+
+
+def _joined_rows(parts: Sequence[Ragged]) -> Ragged:
+    """The rows of all seats joined; a seat's message is its own copy already."""
+    return parts[0] if len(parts) == 1 else Ragged.concat(parts)
 
 
 def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:

@@ -1,7 +1,8 @@
 """Writes a joint step of the game into the replies of all seats.
 
 If all seats are alike (the same spaces and number of entities, in the order of the entities), their replies are one
-array with the seats as its first axis, and every part of a step is one copy; otherwise it is one copy per seat.
+array with the seats as its first axis, and every part of a step is one copy; otherwise, and with ragged leaves, it is
+one copy per seat.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ def step_writer(
     entities = [entity for server in servers for entity in server.entities]
     if (
         not first.outside
+        and not first.ragged
         and first.uniform
         and entities == list(range(len(entities)))
         and all(alike(layout, first) for layout in layouts)
@@ -44,7 +46,7 @@ def step_writer(
 def alike(layout: SeatLayout, other: SeatLayout) -> bool:
     """Whether two layouts have the same bytes; equal Dict spaces may have their keys in different orders."""
     return layout == other and all(
-        leaves_of(block.observation_space) == leaves_of(its.observation_space)
+        leaves_of(block.observation_space, ragged=True) == leaves_of(its.observation_space, ragged=True)
         for block, its in zip(layout.blocks, other.blocks, strict=True)
     )
 

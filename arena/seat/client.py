@@ -15,20 +15,27 @@ from typing import Any
 
 import numpy as np
 from gymnasium.error import AlreadyPendingCallError, NoAsyncCallError
+from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena.diagnostics.profile import Activity, StoppedWatch, Stopwatch
 from arena.errors import BudgetReached, ProtocolError
 from arena.game.api import Info
 from arena.game.lockstep import RequestKind
+from arena.game.ragged import Ragged
+from arena.game.ragged_actions import action_leaves
+from arena.game.spaces import check_choices, rows_of, unflatten, write_sample
 from arena.game.spaces import row as row_of
-from arena.game.spaces import rows_of
+from arena.game.units import UnitActions, UnitSpace
 from arena.seat.layout import Block, ReplyView, RequestView
+from arena.seat.ragged_parts import write_heap
 from arena.seat.welcome import Welcome
 from arena.transport import Link
+from arena.transport.heap import MOST_BYTES
 from arena.transport.pickling import pack, unpack
 
 NO_INFOS: Mapping[int, Info] = {}
+_NO_HEAP = np.zeros(0, np.uint8)
 
 
 class BlockOrder:
@@ -107,6 +114,7 @@ class SeatClient:
         self.part = welcome.part
         self.uniform = layout.uniform
         self.outside = layout.outside
+        self.ragged = layout.ragged
         self.rows = layout.rows
         self.seed = seed
         self._start = start
@@ -225,6 +233,8 @@ class SeatClient:
         if self._measures:
             self._stopwatch.switch(Activity.COMMUNICATION)
         self.request.kind = kind
+        if self.ragged and kind is RequestKind.ACT:
+            self._post_heap()
         self._link.post(self.request.nbytes if kind is RequestKind.ACT else self.request.header_bytes)
         if extra is not None:
             self._link.post_extra(extra)
@@ -254,15 +264,82 @@ class SeatClient:
         self._pending = False
         if self._measures:
             self._stopwatch.switch(Activity.COMMUNICATION)
+        if self.ragged:
+            # One copy of all, because the environment overwrites the heap while the algorithm still reads.
+            nbytes = self.reply.heap
+            self.reply.read_heap(self._link.wait_heap(nbytes).copy() if nbytes else _NO_HEAP)
         self.infos, self.final_infos = NO_INFOS, NO_INFOS
         if self._header[2]:  # `reply.extra`
             self.infos, self.final_infos = unpack(self._link.wait_extra())
         if self._measures:
             self._stopwatch.begin_inference()
 
+    def _post_heap(self) -> None:
+        values = self.request.heap_values(self.reply.active)
+        nbytes = self.request.heap
+        if not nbytes:
+            return
+        if nbytes > MOST_BYTES:
+            raise ValueError(
+                f"actions of {nbytes:,} bytes for {self.rows} rows; a message can hold {MOST_BYTES:,}: use fewer lanes"
+            )
+        write_heap(self._link.reserve_heap(nbytes), values)
+        self._link.post_heap()
+
+    def write_action(self, entity: int, action: Any) -> None:
+        """Writes an entity's action in the only lane into `request`.
+
+        Raises:
+            TypeError: it has values of another type.
+            ValueError: it has another shape, values out of range, or for units not one choice per actor.
+        """
+        space = self.action_spaces[entity]
+        if not self.ragged:
+            check_choices(space, action)
+            write_sample(space, action, self.request.by_entity[entity], 0)
+            return
+        block, position = self._layout.block_of(entity)
+        several = len(self._layout.blocks[block].entities)
+        row = slice(position, position + 1)
+        leaves = action_leaves(space, [action], self.shown_actions(entity), first_row=entity)
+        column = self.request.rows[block]
+        for number, leaf in enumerate(leaves):
+            if type(leaf) is Ragged and several == 1:
+                column[number] = leaf
+            elif type(leaf) is Ragged:
+                before = column[number]
+                column[number] = Ragged.concat([before[:position], leaf, before[position + 1 :]])
+            else:
+                column[number][row] = leaf
+
+    @property
+    def begun(self) -> bool:
+        """Whether the first observations have come."""
+        return self._begun
+
+    def shown_rows(self) -> Any:
+        """What the units of all rows may do in the current observations, batched; of a seat with equal unit spaces."""
+        space = self.observation_spaces[0]
+        shown: Any = unflatten(space, self.reply.rows[0])
+        return shown["actions"]
+
+    def shown_actions(self, entity: int) -> Any:
+        """What units may do in an entity's current observations, batched; None if it has no units."""
+        if not isinstance(self.observation_spaces[entity], UnitSpace):
+            return None
+        return self.reply.of_entity(entity)["actions"]
+
+    def action_space_of(self, entity: int) -> Space[Any]:
+        """An entity's action space, for the only lane; that of units draws what is allowed now."""
+        space = self.action_spaces[entity]
+        if not isinstance(space, UnitActions):
+            return space
+        shown = self.observation_spaces[entity]["actions"]  # type: ignore[index]
+        return space.showing(lambda: row_of(shown, self.shown_actions(entity), 0) if self._begun else None)
+
     def observation(self, entity: int, lane: int) -> Any:
         """A copy of an entity's observation in a lane."""
-        return row_of(self.observation_spaces[entity], self.reply.by_entity[entity], lane)
+        return row_of(self.observation_spaces[entity], self.reply.of_entity(entity), lane)
 
     def final_observations(self) -> dict[int, Any]:
         """Copies of the last observations of the rows that ended on this tick, by row."""

@@ -6,6 +6,7 @@
                     RESET    begin new episodes (only from the single seat of a match); seeds and options are in the
                              extra part
                     LEAVE    the worker has ended: its seat idles from now on and gets no more replies
+        heap        bytes of the values of ragged leaves, which follow apart; only of seats with ragged leaves
         actions     one block per group of equal spaces: [L, entities of the block, *shape] per leaf
 
     reply     environment -> seat, once before the first request and then one per request (none for LEAVE)
@@ -13,6 +14,7 @@
         last        1: the last tick of the budget, no request may follow
         extra       1: infos follow as an extra part
         ended       number of rows that ended: the number of rows of `final` that are sent
+        heap        as of a request
         terminated, truncated, active, fresh, rewards [L, E]
         void, given [L, E]                     only of external games, see `arena.game.api.Outside`
         masks       action masks, per block
@@ -22,6 +24,9 @@
         final       the last observations of the rows that ended, in row order; unused rows at the end are not sent
 
 A row is one entity in one lane; rows are in lane-major order: row = lane * E + entity.
+
+In the place of a ragged leaf's array stand its lengths, int64 [L, entities of the block]. Its values are in the link's
+heap, see `arena.seat.ragged_parts`: of all rows, block by block and leaf by leaf; in a reply then those of `final`.
 """
 
 from __future__ import annotations
@@ -34,8 +39,11 @@ import numpy as np
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
+from arena.errors import ProtocolError
 from arena.game.lockstep import RequestKind
-from arena.game.spaces import leaves_of, unflatten
+from arena.game.ragged import Ragged
+from arena.game.spaces import is_ragged, leaves_of, unflatten
+from arena.seat.ragged_parts import RaggedParts, heap_bytes
 from arena.transport.endpoint import LinkSize
 
 _ALIGNMENT = 8
@@ -90,6 +98,15 @@ class SeatLayout:
         """Whether all entities of the seat have the same spaces."""
         return len(self.blocks) == 1
 
+    @property
+    def ragged(self) -> bool:
+        """Whether any space has ragged leaves."""
+        return any(is_ragged(b.observation_space) or is_ragged(b.action_space) for b in self.blocks)
+
+    def block_of(self, entity: int) -> tuple[int, int]:
+        """The block of an entity of the seat, and its place there."""
+        return (0, entity) if self.uniform else (entity, 0)
+
 
 class _Allocator:
     """Allocates typed arrays in a buffer, one after the other; without a buffer it only counts the bytes.
@@ -119,21 +136,41 @@ class _Allocator:
         return memoryview(bytearray(8 * count)).cast("q") if self._buffer is None else taken.data
 
     def sample(self, space: Space[Any], *axes: int) -> list[NDArray[Any]]:
-        return [self.take(leaf.dtype, *axes, *leaf.shape) for leaf in leaves_of(space)]
+        """The leaves of a batch; of ragged leaves their lengths."""
+        return [
+            self.take(np.int64, *axes) if leaf.ragged else self.take(leaf.dtype, *axes, *leaf.shape)
+            for leaf in leaves_of(space, ragged=True)
+        ]
 
 
 class RequestView:
-    """A request, read and written in place."""
+    """A request, read and written in place; ragged leaves by `read_heap` and `heap_values`."""
 
     def __init__(self, layout: SeatLayout, buffer: Buffer | None = None) -> None:
+        self._layout = layout
         allocator = _Allocator(buffer)
-        self._header = allocator.integers(1)
+        self.ragged = layout.ragged
+        self._header = allocator.integers(1 + self.ragged)  # kind, heap
         self.header_bytes = allocator.offset
         self._leaves = [allocator.sample(b.action_space, layout.lanes, len(b.entities)) for b in layout.blocks]
         self.nbytes = allocator.offset
         # Per entity a batched action [L, *shape], and for the whole block [L * entities, *shape]: views, not copies.
-        self.by_entity = _by_entity(layout, self._leaves, [b.action_space for b in layout.blocks])
-        self.rows = [[_flat(leaf) for leaf in leaves] for leaves in self._leaves]
+        # Ragged leaves are in `rows` alone: a `Ragged` of the block's rows.
+        self.rows: list[list[Any]] = [[_flat(leaf) for leaf in leaves] for leaves in self._leaves]
+        self._spaces = [b.action_space for b in layout.blocks]
+        self._parts = RaggedParts(self._spaces, self.rows) if self.ragged else None
+        self._by_entity = [] if self.ragged else _by_entity(layout, self._leaves, self._spaces)
+
+    @property
+    def by_entity(self) -> list[Any]:
+        """Per entity a batched action [L, ...]; of ragged spaces those of the newest message."""
+        if not self.ragged:
+            return self._by_entity
+        return [self.of_entity(entity) for entity in range(self._layout.entities)]
+
+    def of_entity(self, entity: int) -> Any:
+        """The batched action [L, ...] of an entity."""
+        return _of_entity(self._layout, self._spaces, self.rows, entity) if self.ragged else self._by_entity[entity]
 
     @property
     def kind(self) -> RequestKind:
@@ -142,6 +179,32 @@ class RequestView:
     @kind.setter
     def kind(self, kind: RequestKind) -> None:
         self._header[0] = kind
+
+    @property
+    def heap(self) -> int:
+        """Bytes of the heap of the received request."""
+        return self._header[1]
+
+    def heap_values(self, active: NDArray[np.bool_]) -> list[NDArray[Any]]:
+        """Writes the lengths of all ragged leaves; what belongs into the heap.
+
+        Args:
+            active: [L, E]; the items of other rows are dropped.
+        """
+        assert self._parts is not None, "the layout has no ragged leaves"
+        self._parts.keep([active[:, list(b.entities)].ravel() for b in self._layout.blocks], all_leaves=True)
+        values = list(self._parts.write_lengths())
+        self._header[1] = heap_bytes(values)
+        return values
+
+    def read_heap(self, heap: Buffer) -> None:
+        """Reads the ragged leaves of the received request.
+
+        Raises:
+            ProtocolError: the heap has another length than the request says.
+        """
+        assert self._parts is not None, "the layout has no ragged leaves"
+        _check_end(self._parts.read(heap, 0), heap)
 
 
 class _ReplyArrays(NamedTuple):
@@ -203,13 +266,16 @@ class ReplyView:
         self._buffer = buffer
         lanes = layout.lanes
         allocator = _Allocator(buffer)
-        self.header = allocator.integers(_HEADER_SIZE)  # tick, last, extra, ended
+        self.ragged = layout.ragged
+        self.header = allocator.integers(_HEADER_SIZE + self.ragged)  # tick, last, extra, ended, heap
         arrays = _ReplyArrays.allocate(allocator, layout)
         self.terminated, self.truncated, self.active, self.fresh, self.rewards = arrays[:5]
         self.void, self.given, masks, self._leaves = arrays.void, arrays.given, arrays.masks, arrays.leaves
         self.quiet_bytes = allocator.offset  # length of a message in which no row has ended
         final_masks = [allocator.take(np.int8, lanes * len(b.entities), b.mask_size) for b in layout.blocks]
-        self._final = [allocator.sample(b.observation_space, lanes * len(b.entities)) for b in layout.blocks]
+        self._final: list[list[Any]] = [
+            allocator.sample(b.observation_space, lanes * len(b.entities)) for b in layout.blocks
+        ]
         self.nbytes = allocator.offset
         self._last_block, self._last_row_bytes, self._last_final_offset = _end_of(self._final, self.nbytes)
         self.masks_by_entity = [
@@ -219,8 +285,12 @@ class ReplyView:
         ]
         self.mask_rows = [_flat(mask) for mask in masks]
         self._final_masks = {i: final for i, final in enumerate(final_masks) if layout.blocks[i].mask_size}
-        self.by_entity = _by_entity(layout, self._leaves, [b.observation_space for b in layout.blocks])
-        self.rows = [[_flat(leaf) for leaf in leaves] for leaves in self._leaves]
+        # As in a request.
+        self.rows: list[list[Any]] = [[_flat(leaf) for leaf in leaves] for leaves in self._leaves]
+        self._spaces = [b.observation_space for b in layout.blocks]
+        self._parts = RaggedParts(self._spaces, self.rows) if self.ragged else None
+        self._last_parts = RaggedParts(self._spaces, self._final) if self.ragged else None
+        self._by_entity = [] if self.ragged else _by_entity(layout, self._leaves, self._spaces)
         self.outside = layout.outside
         self.given_actions: list[Any] = []  # per entity [L, *shape]; empty if the games are not external, as the next
         self.given_rows: list[list[NDArray[Any]]] = [
@@ -228,6 +298,65 @@ class ReplyView:
         ]
         if layout.outside:
             self.given_actions = _by_entity(layout, arrays.given_actions, [b.action_space for b in layout.blocks])
+
+    @property
+    def by_entity(self) -> list[Any]:
+        """Per entity a batched observation [L, ...]; with ragged leaves those of the newest message."""
+        if not self.ragged:
+            return self._by_entity
+        return [self.of_entity(entity) for entity in range(self._layout.entities)]
+
+    def of_entity(self, entity: int) -> Any:
+        """The batched observation [L, ...] of an entity."""
+        return _of_entity(self._layout, self._spaces, self.rows, entity) if self.ragged else self._by_entity[entity]
+
+    def write_leaf(self, entity: int, number: int, batch: Ragged, lanes: NDArray[np.bool_] | slice) -> None:
+        """Keeps a ragged leaf of an entity's observations, a copy, until `heap_values`.
+
+        Args:
+            entity: of the seat.
+            number: of the leaf.
+            batch: of all lanes.
+            lanes: the lanes [L] that it is valid for; a slice: all.
+        """
+        block, position = self._layout.block_of(entity)
+        column, several = self.rows[block], len(self._layout.blocks[block].entities)
+        dtype = column[number].dtype
+        if several == 1 and isinstance(lanes, slice):
+            column[number] = Ragged.unchecked(np.array(batch.values, dtype), batch.lengths)
+            return
+        before = column[number]
+        rows = np.arange(len(before))
+        own = rows[position::several][lanes]
+        rows[own] = len(before) + own // several
+        column[number] = Ragged.concat([before, batch.astype(dtype)])[rows]
+
+    def heap_values(self) -> list[NDArray[Any]]:
+        """Writes the lengths of all ragged leaves; what belongs into the heap. Rows that do not act have no actors."""
+        assert self._parts is not None and self._last_parts is not None, "the layout has no ragged leaves"
+        self._parts.keep([self.active[:, list(b.entities)].ravel() for b in self._layout.blocks], all_leaves=False)
+        values = list(self._parts.write_lengths())
+        if self.header[3]:
+            values += self._last_parts.write_lengths()
+        self.header[_HEADER_SIZE] = heap_bytes(values)
+        return values
+
+    @property
+    def heap(self) -> int:
+        """Bytes of the heap of the received reply."""
+        return self.header[_HEADER_SIZE]
+
+    def read_heap(self, heap: Buffer) -> None:
+        """Reads the ragged leaves of the received reply.
+
+        Raises:
+            ProtocolError: the heap has another length than the reply says.
+        """
+        assert self._parts is not None and self._last_parts is not None, "the layout has no ragged leaves"
+        end = self._parts.read(heap, 0)
+        if self.header[3]:
+            end = self._last_parts.read(heap, end, list(map(len, self._ended_of_blocks())))
+        _check_end(end, heap)
 
     @property
     def tick(self) -> int:
@@ -274,8 +403,11 @@ class ReplyView:
         ended = self._ended_of_blocks()
         self.header[3] = sum(map(len, ended))
         for rows, final, leaves in zip(ended, self._final, self.rows, strict=True):
-            for target, leaf in zip(final, leaves, strict=True):
-                target[: len(rows)] = leaf[rows]
+            for number, (target, leaf) in enumerate(zip(final, leaves, strict=True)):
+                if type(leaf) is Ragged:
+                    final[number] = leaf[rows]
+                else:
+                    target[: len(rows)] = leaf[rows]
         for block, target in self._final_masks.items():
             masks = self._last_masks(block, ended[block], last_masks)
             masks[~masks.any(axis=1)] = 1
@@ -320,7 +452,7 @@ class ReplyView:
 
 def link_size(layout: SeatLayout) -> LinkSize:
     """The sizes of a link for a seat with this layout."""
-    return LinkSize(RequestView(layout).nbytes, ReplyView(layout).nbytes)
+    return LinkSize(RequestView(layout).nbytes, ReplyView(layout).nbytes, layout.ragged)
 
 
 def _end_of(final: list[list[NDArray[Any]]], nbytes: int) -> tuple[int, int, int]:
@@ -331,6 +463,18 @@ def _end_of(final: list[list[NDArray[Any]]], nbytes: int) -> tuple[int, int, int
     block, last = leaves[-1]
     used = len(last) * (row_bytes := last.itemsize * int(np.prod(last.shape[1:])))
     return block, row_bytes, nbytes - -(-used // _ALIGNMENT) * _ALIGNMENT
+
+
+def _check_end(end: int, heap: Buffer) -> None:
+    if end != len(heap):
+        raise ProtocolError(f"a heap of {len(heap)} bytes, but its lengths ask for {end}")
+
+
+def _of_entity(layout: SeatLayout, spaces: Sequence[Space[Any]], rows: Sequence[Sequence[Any]], entity: int) -> Any:
+    """One entity's part of the rows of all blocks; views, but of ragged leaves of several entities."""
+    block, position = layout.block_of(entity)
+    several = len(layout.blocks[block].entities)
+    return unflatten(spaces[block], [leaf if several == 1 else leaf[position::several] for leaf in rows[block]])
 
 
 def _flat(leaf: NDArray[Any]) -> NDArray[Any]:

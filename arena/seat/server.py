@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
+from arena.errors import GameError
 from arena.game.api import Frame, Info, Outside, Step
-from arena.game.spaces import copy_rows, flatten, no_op, write_sample
+from arena.game.lockstep import RequestKind
+from arena.game.ragged import Ragged
+from arena.game.spaces import as_action, copy_rows, flatten, is_ragged, leaves_of, no_op, stack, write_sample
+from arena.game.units import UnitActions
 from arena.seat.layout import ReplyView, RequestView, SeatLayout
+from arena.seat.ragged_parts import write_heap
 from arena.seat.welcome import Welcome
 from arena.transport import Link
+from arena.transport.heap import MOST_BYTES
 from arena.transport.pickling import pack
 
 Infos = Sequence[Sequence[Info]]  # [L][E]
+_NO_HEAP = np.zeros(0, np.uint8)
 
 
 class SeatServer:
@@ -32,6 +41,8 @@ class SeatServer:
         self.link = link
         self.request = RequestView(layout, link.inbox)
         self.reply = ReplyView(layout, link.outbox)
+        self._number = welcome.seat
+        self.ragged = layout.ragged
         self._observed = [  # per entity its space, and the reply's arrays for its observations
             (space, flatten(space, target))
             for space, target in zip(welcome.observation_spaces, self.reply.by_entity, strict=True)
@@ -87,13 +98,25 @@ class SeatServer:
     def _write_frame(self, frame: Frame, lanes: Any) -> None:
         reply = self.reply
         reply.active[lanes] = frame.active[lanes][:, self._columns]
-        for entity, (space, leaves) in zip(self.entities, self._observed, strict=True):
-            for array, into in zip(flatten(space, frame.observations[entity]), leaves, strict=True):
-                into[lanes] = array[lanes]
+        if self.ragged:
+            self._write_ragged(frame, lanes)
+        else:
+            for entity, (space, leaves) in zip(self.entities, self._observed, strict=True):
+                for array, into in zip(flatten(space, frame.observations[entity]), leaves, strict=True):
+                    into[lanes] = array[lanes]
         if self._masked:
             self._write_masks(frame.masks, lanes)
         if frame.outside is not None:
             self._write_outside(frame.outside, lanes)
+
+    def _write_ragged(self, frame: Frame, lanes: Any) -> None:
+        for position, (entity, (space, leaves)) in enumerate(zip(self.entities, self._observed, strict=True)):
+            arrays = flatten(space, frame.observations[entity])
+            for number, (array, into) in enumerate(zip(arrays, leaves, strict=True)):
+                if type(array) is Ragged:
+                    self.reply.write_leaf(position, number, array, lanes)
+                else:
+                    into[lanes] = array[lanes]
 
     def _write_masks(self, masks: Sequence[NDArray[np.int8] | None], lanes: Any) -> None:
         for entity, into in zip(self.entities, self.reply.masks_by_entity, strict=True):
@@ -109,22 +132,74 @@ class SeatServer:
             for entity, space, into in zip(self.entities, self._actions, reply.given_actions, strict=True):
                 copy_rows(space, outside.given_actions[entity], into, lanes)
 
+    def read_actions(self) -> None:
+        """Reads the ragged leaves of the request that has come, if it has actions."""
+        if self.request.kind is RequestKind.ACT:
+            nbytes = self.request.heap
+            self.request.read_heap(self.link.wait_heap(nbytes) if nbytes else _NO_HEAP)
+
     def idle_actions(self, chosen: Any) -> list[Any]:
-        """The actions of an idle seat, per entity `[L, *shape]`; written into the request's buffer."""
+        """The actions of an idle seat, per entity `[L, *shape]`; those of fixed shape in the request's buffer."""
+        found = self.request.by_entity
         for position, space in enumerate(self._actions):
-            mask, target = self.reply.masks_by_entity[position], self.request.by_entity[position]
+            mask, target = self.reply.masks_by_entity[position], found[position]
+            if self.ragged and is_ragged(space):
+                found[position] = self._ragged_idle_action(position, space, chosen)
+                continue
             if chosen is not None or mask is None:
                 write_sample(space, no_op(space) if chosen is None else chosen, target, slice(None))
                 continue
             for lane in range(len(mask)):
                 write_sample(space, no_op(space, mask[lane]), target, lane)
-        return self.request.by_entity
+        return found
+
+    def _ragged_idle_action(self, position: int, space: Space[Any], chosen: Any) -> Any:
+        active = self.reply.active[:, position]
+        if isinstance(space, UnitActions):
+            shown = self.reply.of_entity(position)["actions"]
+            own = {name: {part: rows.kept(active) for part, rows in of.items()} for name, of in shown.items()}
+            return space.first_allowed(own, None if chosen is None else space.parse_idle(chosen))
+        action = no_op(space) if chosen is None else as_action(space, chosen)
+        return stack(space, [action] * len(active))
 
     def post(self, tick: int, *, last: bool, infos: bytes | None) -> None:
+        """Sends the reply.
+
+        Raises:
+            GameError: its ragged leaves need more than a message can hold, or than there is memory.
+        """
         self.reply.set_header(tick, last=last, extra=infos is not None)
+        if self.ragged:
+            self._post_heap()
         self.link.post(self.reply.message_bytes())
         if infos is not None:
             self.link.post_extra(infos)
+
+    def _post_heap(self) -> None:
+        values = self.reply.heap_values()
+        nbytes = self.reply.heap
+        if not nbytes:
+            return
+        try:
+            if nbytes > MOST_BYTES:
+                raise OSError(f"a message can hold {MOST_BYTES:,} bytes")
+            write_heap(self.link.reserve_heap(nbytes), values)
+        except (OSError, MemoryError) as error:
+            raise GameError(
+                f"observations of {nbytes:,} bytes for seat {self._number} ({self._items()}): {error}; fewer `lanes` "
+                "make messages smaller"
+            ) from error
+        self.link.post_heap()
+
+    def _items(self) -> str:
+        """How many items each ragged leaf of the seat's observations holds."""
+        counts: Counter[str] = Counter()
+        for position, (space, _) in enumerate(self._observed):
+            leaves = zip(leaves_of(space, ragged=True), flatten(space, self.reply.of_entity(position)), strict=True)
+            for leaf, array in leaves:
+                if leaf.ragged:
+                    counts[leaf.place] += array.total
+        return ", ".join(f"{count:,} in {place or 'all'}" for place, count in counts.most_common(4))
 
     def pack_infos(self, step: Infos | None, begin: Infos | None, over: NDArray[np.bool_]) -> bytes | None:
         """The seat's infos by row, packed: those of the current observations, and those of rows that ended."""

@@ -23,6 +23,7 @@ class Welcome:
     part: int = 0  # which block of the match's lanes; there is one Welcome per block, in order
     parts: int = 1  # number of blocks
     outside: bool = False  # whether the games are external
+    seat: int = 0  # its number in the match
 
     def layout(self) -> SeatLayout:
         return SeatLayout.of(

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Discrete, MultiDiscrete, Space
-from gymnasium.utils.env_checker import data_equivalence
 from numpy.typing import NDArray
 
-from arena.errors import ConfigError
 from arena.game import spaces
 from arena.game.api import BatchedEnv, Frame, Step
+from arena.game.ragged import Ragged
+from arena.game.units import UnitActions, UnitSpace
 from arena.testing.breach import ContractBroken, must
 
 
@@ -62,7 +62,7 @@ def _tolerated(tolerate: Callable[[str], None] | None, cost: str) -> Iterator[No
         tolerate(f"{breach}. It can be trained on, but {cost}")
 
 
-def _check_repeated(first: list[list[NDArray[Any]]], second: list[list[NDArray[Any]]]) -> None:
+def _check_repeated(first: list[list[Any]], second: list[list[Any]]) -> None:
     for event, (one, other) in enumerate(zip(first, second, strict=False)):  # of two lengths: they differ before
         must(
             len(one) == len(other) and all(map(_same, one, other)),
@@ -89,7 +89,7 @@ def _check_interface(env: BatchedEnv) -> None:
         must(size in allowed, f"{name}: mask_size is {size}", f"for {space} it is one of {allowed}")
 
 
-def _play(env: BatchedEnv, ticks: int, seed: int) -> list[list[NDArray[Any]]]:
+def _play(env: BatchedEnv, ticks: int, seed: int) -> list[list[Any]]:
     """Everything that the game returned, frame by frame, as arrays."""
     state = _EpisodeState(env)
     actors = _actors(env, seed)
@@ -99,7 +99,7 @@ def _play(env: BatchedEnv, ticks: int, seed: int) -> list[list[NDArray[Any]]]:
     state.see_reset(frame, all_lanes)
     history = [_arrays(env, frame)]
     for tick in range(ticks):
-        step = env.step(_random_actions(env, state.masks, actors, rng))
+        step = env.step(_random_actions(env, state.observations, state.active, state.masks, actors, rng))
         state.see_step(step)
         flags = (step.rewards, step.terminated, step.truncated)
         history.append([*_arrays(env, step.frame), *(array.copy() for array in flags)])
@@ -111,17 +111,17 @@ def _play(env: BatchedEnv, ticks: int, seed: int) -> list[list[NDArray[Any]]]:
     return history
 
 
-def _arrays(env: BatchedEnv, frame: Frame) -> list[NDArray[Any]]:
+def _arrays(env: BatchedEnv, frame: Frame) -> list[Any]:
     """Copies of a frame's arrays, which hold only until the next call."""
-    arrays = [frame.active, *(mask for mask in frame.masks if mask is not None)]
+    arrays: list[Any] = [frame.active, *(mask for mask in frame.masks if mask is not None)]
     for space, batched in zip(env.interface.observation_spaces, frame.observations, strict=True):
         arrays += spaces.flatten(space, batched)
     return [copy.deepcopy(array) for array in arrays]
 
 
-def _same(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    if one.dtype == np.object_:  # observations without a fixed shape
-        return bool(data_equivalence(one.tolist(), other.tolist()))
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, Ragged):
+        return np.array_equal(one.lengths, other.lengths) and _same(one.values, other.values)
     return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
 
 
@@ -134,6 +134,7 @@ class _EpisodeState:
         self.ended = np.ones(shape, np.bool_)
         self.active = np.zeros(shape, np.bool_)
         self.masks = [np.ones((env.lanes, size), np.int8) for size in env.interface.mask_sizes]
+        self.observations = [spaces.empty_batch(space, env.lanes) for space in env.interface.observation_spaces]
 
     @property
     def over(self) -> NDArray[np.bool_]:
@@ -148,6 +149,10 @@ class _EpisodeState:
 
     def _remember(self, frame: Frame, lanes: NDArray[np.bool_]) -> None:
         self.active[lanes] = frame.active[lanes]
+        for entity, space in enumerate(self._env.interface.observation_spaces):
+            if isinstance(space, UnitSpace):  # what its units may do is part of the observation
+                before, now = self.observations[entity], frame.observations[entity]
+                self.observations[entity] = spaces.replace_rows(space, before, now, lanes)
         for kept, mask in zip(self.masks, frame.masks, strict=True):
             if mask is not None:
                 kept[lanes] = mask[lanes]
@@ -197,18 +202,22 @@ def _check_frame(env: BatchedEnv, frame: Frame, lanes: NDArray[np.bool_], when: 
 
 def _check_observation(env: BatchedEnv, batched: Any, entity: int, lanes: NDArray[np.bool_], where: str) -> None:
     space = env.interface.observation_spaces[entity]
-    try:
-        layout = spaces.leaves_of(space)
-    except ConfigError:  # no fixed shape: one object per lane
-        _check_array(batched, np.object_, (env.lanes,), f"{where}: observations")
-        rows = batched
-    else:
-        for leaf, array in zip(layout, spaces.flatten(space, batched), strict=True):
-            at = "".join(f"[{key!r}]" for key in leaf.path)
-            _check_array(array, leaf.dtype, (env.lanes, *leaf.shape), f"{where}: observations{at}")
-        rows = [spaces.row(space, batched, lane) for lane in range(env.lanes)]
+    for leaf, array in zip(spaces.leaves_of(space, ragged=True), spaces.flatten(space, batched), strict=True):
+        at = f"{where}: observations{leaf.place}"
+        if not leaf.ragged:
+            _check_array(array, leaf.dtype, (env.lanes, *leaf.shape), at)
+            continue
+        must(isinstance(array, Ragged), f"{at} is {array!r:.80}", "expected a Ragged with one row per lane")
+        _check_array(array.values, leaf.dtype, (array.total, *leaf.shape), f"{at}.values")
+        must(len(array) == env.lanes, f"{at} has {len(array)} rows", f"one per lane, so {env.lanes}")
+    if isinstance(space, UnitSpace):
+        shown = np.flatnonzero(lanes)
+        breach = space.breach(spaces.take_rows(space, batched, shown))
+        if breach is not None:
+            raise ContractBroken(f"{where}: lane {shown[breach.row]}: {breach.text}")
     for lane in np.flatnonzero(lanes):
-        must(space.contains(rows[lane]), f"{where}: lane {lane} observes {rows[lane]}", f"it must lie in {space}")
+        row = spaces.row(space, batched, lane)
+        must(space.contains(row), f"{where}: lane {lane} observes {row}", f"it must lie in {space}")
 
 
 def _check_mask(env: BatchedEnv, frame: Frame, entity: int, lanes: NDArray[np.bool_], where: str) -> None:
@@ -260,15 +269,25 @@ def _actors(env: BatchedEnv, seed: int) -> list[Space[Any]]:
 
 
 def _random_actions(
-    env: BatchedEnv, masks: Sequence[NDArray[np.int8]], actors: Sequence[Space[Any]], rng: np.random.Generator
+    env: BatchedEnv,
+    observations: Sequence[Any],
+    active: NDArray[np.bool_],
+    masks: Sequence[NDArray[np.int8]],
+    actors: Sequence[Space[Any]],
+    rng: np.random.Generator,
 ) -> list[Any]:
-    """`[E]` batched samples, allowed ones where there are masks."""
-    actions = [spaces.empty_batch(space, env.lanes) for space in actors]
-    for actor, batched, mask in zip(actors, actions, masks, strict=True):
-        leaves = spaces.flatten(actor, batched)
-        for lane in range(env.lanes):
-            for leaf, value in zip(leaves, spaces.flatten(actor, _sample(actor, mask[lane], rng)), strict=True):
-                leaf[lane] = value
+    """`[E]` batched samples, allowed ones where there are masks, and of units what they may do."""
+    actions = []
+    for entity, (actor, mask) in enumerate(zip(actors, masks, strict=True)):
+        if isinstance(actor, UnitActions):
+            acting = active[:, entity]
+            shown = {
+                name: {part: rows.kept(acting) for part, rows in parts.items()}
+                for name, parts in observations[entity]["actions"].items()
+            }
+            actions.append(actor.draw(shown, rng))
+        else:
+            actions.append(spaces.stack(actor, [_sample(actor, mask[lane], rng) for lane in range(env.lanes)]))
     return actions
 
 

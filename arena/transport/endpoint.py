@@ -26,7 +26,7 @@ class Tag(IntEnum):
     GROUP = 4  # among the workers of one policy
     REQUEST = 5  # link, seat to environment: one per tick
     REPLY = 6  # link, environment to seat: one per tick
-    REQUEST_EXTRA = 7  # link: a part of variable length after a request or a reply, if its header says so
+    REQUEST_EXTRA = 7  # link: parts of variable length after a request or a reply, if its header says so
     REPLY_EXTRA = 8
     LINK = 9  # environment to worker, once per link: where their shared memory is
     SECOND_REQUEST = 10  # the same on the second link of two roles
@@ -65,10 +65,11 @@ class Side(IntEnum):
 
 
 class LinkSize(NamedTuple):
-    """Bytes of a link's longest request and reply."""
+    """Bytes of a link's longest request and reply, without what is in their heaps."""
 
     request: int
     reply: int
+    heaps: bool = False  # whether messages have parts of any length
 
 
 class LinkTags(NamedTuple):
@@ -112,6 +113,22 @@ class Link(Protocol):
     def post_extra(self, data: Bytes) -> None: ...
 
     def wait_extra(self) -> Bytes: ...
+
+    def reserve_heap(self, nbytes: int) -> NDArray[np.uint8]:
+        """A buffer [nbytes] for the parts of any length of the next message.
+
+        Raises:
+            OSError: there is not enough memory.
+        """
+        ...
+
+    def post_heap(self) -> None:
+        """Hands the reserved buffer to the other end; before `post`, and only if its length is not 0."""
+        ...
+
+    def wait_heap(self, nbytes: int) -> NDArray[np.uint8]:
+        """The heap [nbytes] of the message that `wait` has waited for; valid until this end posts."""
+        ...
 
     def close(self) -> None:
         """Closes this end after its last `post`; further calls do nothing."""

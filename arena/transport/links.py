@@ -17,19 +17,23 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from arena.transport.endpoint import Bytes, Endpoint, Link, LinkSet, LinkSize, RemoteTransport, Side, Tag, link_tags
+from arena.transport.heap import Heap, LocalHeap, SharedHeap, reserved
 from arena.transport.shared_memory import SharedMemory, fence, whole_pages
 
 NEVER_AGAIN = 2**62
 """The count of a seat that posts no more, or whose link goes over MPI: the environment does not wait for it here."""
 
 _CACHE_LINE = 64
-_PLACE = struct.Struct("<7q")  # process, descriptor (-1: no memory), bytes; seats, request and reply bytes; seat
+# Process, descriptor (-1: no memory), bytes; seats, request and reply bytes; seat; of the heaps descriptor (-1: none)
+# and bytes.
+_PLACE = struct.Struct("<9q")
 _log = logging.getLogger(__name__)
 
 
@@ -59,6 +63,7 @@ class SharedLink:
         outbox: the buffer that this end writes.
         inbox: the buffer that this end reads.
         wake: wakes the role at the other end.
+        heaps: what this end writes and what it reads, if messages have parts of any length.
     """
 
     def __init__(
@@ -72,8 +77,10 @@ class SharedLink:
         outbox: NDArray[np.uint8],
         inbox: NDArray[np.uint8],
         wake: Callable[[], Any],
+        heaps: tuple[Heap, Heap] | None = None,
     ) -> None:
         self.outbox, self.inbox = outbox, inbox
+        self._heaps = heaps
         self._endpoint, self._peer = endpoint, peer
         self._seat, self._wake = seat, wake
         self._out, self._back = (
@@ -101,6 +108,17 @@ class SharedLink:
 
     def wait_extra(self) -> Bytes:
         return self._endpoint.receive(self._peer, self._back_extra)[1]
+
+    def reserve_heap(self, nbytes: int) -> NDArray[np.uint8]:
+        assert self._heaps is not None, "the link was opened without heaps"
+        return self._heaps[0].reserve(nbytes)
+
+    def post_heap(self) -> None:
+        """Nothing to do: the other end reads it after it has seen the message's count."""
+
+    def wait_heap(self, nbytes: int) -> NDArray[np.uint8]:
+        assert self._heaps is not None, "the link was opened without heaps"
+        return self._heaps[1].view(nbytes)
 
     def close(self) -> None:
         """Nothing to do: the memory lives as long as any view of it."""
@@ -187,14 +205,35 @@ class LinkPlace(NamedTuple):
     memory: SharedMemory | None
     layout: LinkLayout
     seat: int
+    heaps: SharedMemory | None = None  # of all seats of the block, if any has heaps
 
     def pack(self) -> bytes:
-        return _PLACE.pack(*(self.memory or (-1, -1, 0)), *self.layout, self.seat)
+        heaps = (-1, 0) if self.heaps is None else self.heaps[1:]
+        return _PLACE.pack(*(self.memory or (-1, -1, 0)), *self.layout, self.seat, *heaps)
 
     @classmethod
     def unpack(cls, message: Any) -> LinkPlace:
-        pid, descriptor, nbytes, *layout, seat = _PLACE.unpack(message)
-        return cls(SharedMemory(pid, descriptor, nbytes) if descriptor >= 0 else None, LinkLayout(*layout), seat)
+        pid, descriptor, nbytes, *layout, seat, heaps, heap_bytes = _PLACE.unpack(message)
+        return cls(
+            SharedMemory(pid, descriptor, nbytes) if descriptor >= 0 else None,
+            LinkLayout(*layout),
+            seat,
+            SharedMemory(pid, heaps, heap_bytes) if heaps >= 0 else None,
+        )
+
+    def heaps_of(self, side: Side) -> tuple[Heap, Heap] | None:
+        """What an end of the seat's link writes and what it reads.
+
+        Raises:
+            OSError: they cannot be mapped.
+        """
+        if self.heaps is None:
+            return None
+        request, reply = (
+            SharedHeap(self.heaps, 2 * self.seat + index, writes=index == (side is Side.ENVIRONMENT))
+            for index in range(2)
+        )
+        return (reply, request) if side is Side.ENVIRONMENT else (request, reply)
 
 
 class LocalRoles(Protocol):
@@ -203,6 +242,24 @@ class LocalRoles(Protocol):
     def hosts(self, address: int) -> bool:
         """Whether a role is in this process."""
         ...
+
+
+class _Opened(NamedTuple):
+    """The links of one block of lanes, for seats in the environment's process."""
+
+    layout: LinkLayout
+    memory: NDArray[np.uint8]
+    peers: Sequence[int]
+    heaps: dict[int, tuple[LocalHeap, LocalHeap]]  # by seat: of its replies, of its requests
+
+
+class _Shared(NamedTuple):
+    """The memory of one block's links that other processes map."""
+
+    memory: SharedMemory
+    mapped: NDArray[np.uint8]
+    heaps: SharedMemory | None
+    ends: dict[int, tuple[Heap, Heap] | None]  # by seat, of the environment
 
 
 class LinkMemory:
@@ -217,24 +274,27 @@ class LinkMemory:
         self._local = local
         self._remote = remote
         self._warned = False  # that shared memory is short: once is enough
-        # By environment and part.
-        self._made: dict[tuple[int, int], tuple[LinkLayout, NDArray[np.uint8], Sequence[int]]] = {}
-        self._shared: dict[tuple[int, int], SharedMemory] = {}  # what other processes map
+        self._made: dict[tuple[int, int], _Opened] = {}  # by environment and part
+        self._shared: dict[tuple[int, int], list[SharedMemory]] = {}  # what other processes map
 
     def open_links(self, endpoint: Endpoint, peers: Sequence[int], sizes: Sequence[LinkSize], part: int) -> LinkSet:
         """The environment's ends, see `Endpoint.open_links`; they replace those of an earlier call for this part."""
         layout = LinkLayout(len(peers), max(size.request for size in sizes), max(size.reply for size in sizes))
         near = [self._near(peer) for peer in peers]
         self._clear(endpoint.address, part)
-        shared, memory = self._make_shared(layout.nbytes) if any(near) else (None, None)
-        if memory is None:
-            memory = np.zeros(layout.nbytes, np.uint8)
-        self._made[endpoint.address, part] = layout, memory, peers
+        ragged = [seat for seat, size in enumerate(sizes) if size.heaps]
+        shared = self._make_shared(layout, [seat for seat in ragged if near[seat]]) if any(near) else None
+        memory = np.zeros(layout.nbytes, np.uint8) if shared is None else shared.mapped
+        local = {seat: (LocalHeap(), LocalHeap()) for seat in ragged if self._local.hosts(peers[seat])}
+        self._made[endpoint.address, part] = _Opened(layout, memory, peers, local)
         if shared is not None:
-            self._shared[endpoint.address, part] = shared
+            self._shared[endpoint.address, part] = [one for one in (shared.memory, shared.heaps) if one is not None]
         for seat, peer in enumerate(peers):
             if near[seat]:
-                endpoint.send(peer, Tag.LINK, LinkPlace(shared, layout, seat).pack())
+                place = LinkPlace(None, layout, seat)
+                if shared is not None:
+                    place = LinkPlace(shared.memory, layout, seat, shared.heaps if sizes[seat].heaps else None)
+                endpoint.send(peer, Tag.LINK, place.pack())
         counters = SharedCounters.on(memory, layout.seats)
         links: list[Link] = []
         for seat, peer in enumerate(peers):
@@ -242,8 +302,11 @@ class LinkMemory:
             outbox, inbox = layout.replies(row), layout.requests(row)
             if self._local.hosts(peer) or (near[seat] and shared is not None):
                 wake = _waker(endpoint, peer)
+                heaps: tuple[Heap, Heap] | None = local.get(seat)
+                if heaps is None and shared is not None:
+                    heaps = shared.ends.get(seat)
                 link = SharedEnvironmentLink(
-                    endpoint, peer, Side.ENVIRONMENT, part, seat, counters, outbox, inbox, wake
+                    endpoint, peer, Side.ENVIRONMENT, part, seat, counters, outbox, inbox, wake, heaps
                 )
                 link.peers = peers
                 links.append(link)
@@ -261,31 +324,33 @@ class LinkMemory:
     def _clear(self, environment: int, part: int) -> None:
         """Releases the memory of an earlier leg; seats that still use it have mapped it."""
         self._made.pop((environment, part), None)
-        before = self._shared.pop((environment, part), None)
-        if before is not None:
+        for before in self._shared.pop((environment, part), ()):
             before.close()
 
     def open_seat_link(self, endpoint: Endpoint, environment: int, size: LinkSize, part: int) -> Link:
         """The seat's end; see `Endpoint.link`."""
+        heaps: tuple[Heap, Heap] | None
         if self._local.hosts(environment):
-            layout, memory, peers = self._made[environment, part]
+            layout, memory, peers, local = self._made[environment, part]
             seat = peers.index(endpoint.address)
             head, row = memory, memory[layout.row(seat)]
+            heaps = local[seat][::-1] if seat in local else None
         else:
             place = self._place(endpoint, environment)
             if place is None or place.memory is None:
-                outbox, inbox = (np.zeros(nbytes, np.uint8) for nbytes in size)
+                outbox, inbox = (np.zeros(nbytes, np.uint8) for nbytes in (size.request, size.reply))
                 return self._transport.link(endpoint, environment, Side.SEAT, part, outbox, inbox)
             layout, seat = place.layout, place.seat
             try:
                 head, row = (place.memory.map(pages) for pages in (slice(0, layout.counter_bytes), layout.row(seat)))
+                heaps = place.heaps_of(Side.SEAT)
             except OSError as error:  # the environment relies on it already
                 words = f"{layout.counter_bytes + layout.row_bytes} bytes of shared memory of a match cannot be mapped"
                 raise OSError(f"{words} ({error}); `transport: mpi` does without") from error
         wake = _waker(endpoint, environment)
         outbox, inbox = layout.requests(row), layout.replies(row)
         counters = SharedCounters.on(head, layout.seats)
-        return SharedSeatLink(endpoint, environment, Side.SEAT, part, seat, counters, outbox, inbox, wake)
+        return SharedSeatLink(endpoint, environment, Side.SEAT, part, seat, counters, outbox, inbox, wake, heaps)
 
     @property
     def _transport(self) -> RemoteTransport:
@@ -296,20 +361,25 @@ class LinkMemory:
         """Whether a role is in another process that can map the same memory."""
         return not self._local.hosts(address) and self._transport.reaches(address)
 
-    def _make_shared(self, nbytes: int) -> tuple[SharedMemory, NDArray[np.uint8]] | tuple[None, None]:
-        """New shared memory, and its mapping; None if there is not enough."""
-        try:
-            shared = SharedMemory.make(nbytes)
+    def _make_shared(self, layout: LinkLayout, ragged: Sequence[int]) -> _Shared | None:
+        """New shared memory, its mapping, and the heaps of the `ragged` seats; None if there is not enough."""
+        with ExitStack() as made:
             try:
-                return shared, shared.map()
-            except OSError:
-                shared.close()
-                raise
-        except OSError as error:
-            if not self._warned:
-                self._warned = True
-                _log.warning("no shared memory for the links of a match (%s): they go over MPI", error)
-            return None, None
+                memory = SharedMemory.make(layout.nbytes)
+                made.callback(memory.close)
+                heaps = reserved(2 * layout.seats) if ragged else None
+                if heaps is not None:
+                    made.callback(heaps.close)
+                places = {seat: LinkPlace(memory, layout, seat, heaps) for seat in ragged}
+                ends = {seat: place.heaps_of(Side.ENVIRONMENT) for seat, place in places.items()}
+                shared = _Shared(memory, memory.map(), heaps, ends)
+            except OSError as error:
+                if not self._warned:
+                    self._warned = True
+                    _log.warning("no shared memory for the links of a match (%s): they go over MPI", error)
+                return None
+            made.pop_all()
+            return shared
 
     def _place(self, endpoint: Endpoint, environment: int) -> LinkPlace | None:
         """Where the seat's row is, as the environment says; None if it is on another node."""

@@ -453,6 +453,7 @@ class MpiLink:
         self._receive = comm.Recv_init([self.inbox, MPI.BYTE], source=rank, tag=self._tag)
         self._awaited = (endpoint.address, back, peer)
         self._sending: MPI.Request = MPI.REQUEST_NULL
+        self._heap: NDArray[np.uint8] = np.empty(0, np.uint8)
         self._closed = False
         if side is Side.SEAT:  # the environment posts first
             self._post_receive()
@@ -478,6 +479,16 @@ class MpiLink:
 
     def wait_extra(self) -> Bytes:
         return self._endpoint.receive(self._peer, self._back_extra)[1]
+
+    def reserve_heap(self, nbytes: int) -> NDArray[np.uint8]:
+        self._heap = np.empty(nbytes, np.uint8)
+        return self._heap
+
+    def post_heap(self) -> None:
+        self.post_extra(self._heap.data)
+
+    def wait_heap(self, nbytes: int) -> NDArray[np.uint8]:
+        return np.frombuffer(self.wait_extra(), np.uint8, nbytes)
 
     def close(self) -> None:
         if self._closed:

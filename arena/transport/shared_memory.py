@@ -11,6 +11,7 @@ import mmap
 import os
 import struct
 import threading
+from collections.abc import Callable
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
@@ -54,11 +55,24 @@ class SharedMemory(NamedTuple):
         Raises:
             OSError: there is not enough memory, or the system has no anonymous files (`memfd_create`).
         """
+        return cls._allocated(nbytes, lambda descriptor: os.posix_fallocate(descriptor, 0, nbytes))
+
+    @classmethod
+    def reserve(cls, nbytes: int) -> SharedMemory:
+        """Address space without memory, which must be allocated before it is written (`posix_fallocate`).
+
+        Raises:
+            OSError: the system has no anonymous files, or none of this size.
+        """
+        return cls._allocated(nbytes, lambda descriptor: os.ftruncate(descriptor, nbytes))
+
+    @classmethod
+    def _allocated(cls, nbytes: int, allocate: Callable[[int], None]) -> SharedMemory:
         if not hasattr(os, "memfd_create"):
             raise OSError("this system has no anonymous shared memory (memfd_create)")
         descriptor = os.memfd_create("arena-link", os.MFD_CLOEXEC)
         try:
-            os.posix_fallocate(descriptor, 0, nbytes)
+            allocate(descriptor)
         except OSError:
             os.close(descriptor)
             raise

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from arena.errors import ConfigError, GameError
 from arena.game import spaces
 from arena.game.api import Frame, Info, Interface, Step
+from arena.game.ragged import Ragged
+from arena.game.units import UnitSpace
 from envs.adapters.lane import MASK, LaneGame, LaneStep
 
 Flags = NDArray[np.bool_]
@@ -49,6 +51,15 @@ class BatchedLanes:
         self._leaves = [
             spaces.flatten(space, batch)
             for space, batch in zip(first.observation_spaces, self._observations, strict=True)
+        ]
+        # By entity, and number of the ragged leaf: the arrays of all lanes, and the type and shape of an item.
+        self._ragged = [
+            {
+                number: ([np.zeros((0, *leaf.shape), leaf.dtype)] * self.lanes, leaf)
+                for number, leaf in enumerate(spaces.leaves_of(space, ragged=True))
+                if leaf.ragged
+            }
+            for space in first.observation_spaces
         ]
         self._masks = [np.ones((self.lanes, n), np.int8) if n else None for n in self.interface.mask_sizes]
         self._active: Flags = np.zeros(shape, np.bool_)
@@ -118,8 +129,18 @@ class BatchedLanes:
         return [self._unmasked(lane, entity, info) for entity, info in enumerate(lane_step.infos)]
 
     def _observe(self, lane: int, entity: int, observation: Any) -> None:
-        arrays = spaces.flatten(self.interface.observation_spaces[entity], observation)
-        for leaf, array in zip(self._leaves[entity], arrays, strict=True):
+        space, ragged = self.interface.observation_spaces[entity], self._ragged[entity]
+        if isinstance(space, UnitSpace):
+            try:
+                observation = space.complete(observation)
+            except ValueError as error:
+                found = f"units that its space does not allow: {error}"
+                raise GameError(found, entity=self.interface.entities[entity], lane=lane) from error
+        arrays = spaces.flatten(space, observation)
+        for number, (leaf, array) in enumerate(zip(self._leaves[entity], arrays, strict=True)):
+            if number in ragged:
+                self._observe_items(lane, entity, number, array)
+                continue
             # NumPy would broadcast silently, or truncate fractions.
             if array.shape != leaf.shape[1:] or (
                 array.dtype != leaf.dtype and not spaces.keeps_values(array, leaf.dtype)
@@ -131,6 +152,32 @@ class BatchedLanes:
                     lane=lane,
                 )
             leaf[lane] = array
+
+    def _observe_items(self, lane: int, entity: int, number: int, array: NDArray[Any]) -> None:
+        rows, leaf = self._ragged[entity][number]
+        if array.shape[:1] == (0,):
+            array = np.zeros((0, *leaf.shape), leaf.dtype)
+        if array.shape[1:] != leaf.shape or array.ndim == 0 or not spaces.keeps_values(array, leaf.dtype):
+            raise GameError(
+                f"an observation{leaf.place} {array.dtype} {array.shape}; its items are {leaf.dtype} {leaf.shape}",
+                entity=self.interface.entities[entity],
+                lane=lane,
+            )
+        rows[lane] = np.array(array, leaf.dtype)
+
+    def _observed(self) -> list[Any]:
+        """The observations of all entities, batched."""
+        found = list(self._observations)
+        for entity, ragged in enumerate(self._ragged):
+            if ragged:
+                leaves = [
+                    Ragged.of(ragged[number][0], ragged[number][1].dtype, ragged[number][1].shape)
+                    if number in ragged
+                    else leaf
+                    for number, leaf in enumerate(self._leaves[entity])
+                ]
+                found[entity] = spaces.unflatten(self.interface.observation_spaces[entity], leaves)
+        return found
 
     def _numbers(self, lane: int, rewards: Sequence[Any]) -> list[float]:
         numbers: list[float] = []
@@ -163,7 +210,7 @@ class BatchedLanes:
             if mask is not None:
                 mask[~self._active[:, entity]] = 1
         has_infos = any(info for lane in infos for info in lane)
-        return Frame(self._observations, self._active.copy(), self._masks, infos if has_infos else None)
+        return Frame(self._observed(), self._active.copy(), self._masks, infos if has_infos else None)
 
     def render(self) -> NDArray[np.uint8] | str | None:
         """A picture of lane 0 if the game was made with `render_mode="rgb_array"`, a text with "ansi"."""
@@ -189,7 +236,7 @@ def _check_layouts(interface: Interface) -> None:
     for entity, observed, acted in columns:
         for what, space in (("observation", observed), ("action", acted)):
             try:
-                spaces.leaves_of(space)
+                spaces.leaves_of(space, ragged=True)
             except ConfigError as error:
                 raise ConfigError(f"{entity!r}, {what}: {error}") from error
 

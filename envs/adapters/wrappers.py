@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from arena import registry
 from arena.errors import ConfigError
 from arena.game.api import BatchedEnv
+from arena.game.spaces import leaves_of
 from envs.adapters.batched_wrappers import (
     StackedObservation,
     TimeLimited,
@@ -76,6 +77,7 @@ class FrameStack:
         options.choice("padding_type", self.padding_type, ("reset", "zero"))
 
     def wrap_env(self, env: Env) -> Env:
+        leaves_of(env.observation_space)  # refuses parts with any number of items
         stacked = wrappers.FrameStackObservation(env, self.stack_size, padding_type=self.padding_type)
         space = env.observation_space
         if (axis := channel_axis(space)) is None:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
-from gymnasium.spaces import Sequence as Ragged
+from gymnasium.spaces import Sequence as ItemSequence
 
+from arena import Ragged
 from arena.game.api import BatchedEnv, Frame, Interface, Step
 from arena.testing import ContractBroken, check_batched_env
 
@@ -54,14 +55,10 @@ class RaggedCountdown(Countdown):
     """Observes as many ones as there are ticks left."""
 
     def __init__(self) -> None:
-        super().__init__(sight=Ragged(Box(0, 9, (1,), np.float32), stack=True))
+        super().__init__(sight=ItemSequence(Box(0, 9, (1,), np.float32), stack=True))
 
     def observations(self) -> list[Any]:
-        items = [[np.ones((n, 1), np.float32) for n in entity] for entity in self.left.T]
-        columns = [np.empty(self.lanes, object) for _ in items]
-        for column, rows in zip(columns, items, strict=True):
-            column[:] = rows
-        return columns
+        return [Ragged(np.ones((left.sum(), 1), np.float32), left) for left in self.left.T]
 
 
 def test_a_right_game_passes() -> None:
@@ -193,13 +190,22 @@ def test_picture_has_three_channels() -> None:
         check_batched_env(Flat())
 
 
-def test_observations_without_a_fixed_shape_are_objects() -> None:
+def test_observations_of_any_length_are_ragged() -> None:
     assert isinstance(RaggedCountdown(), BatchedEnv)
     check_batched_env(RaggedCountdown(), ticks=20)
 
-    class Wrong(RaggedCountdown):
+    class Listed(RaggedCountdown):
         def observations(self) -> list[Any]:
-            return [column.tolist() for column in super().observations()]
+            return [list(column) for column in super().observations()]
 
-    with pytest.raises(ContractBroken, match="expected an array object"):
-        check_batched_env(Wrong())
+    class Wide(RaggedCountdown):
+        def observations(self) -> list[Any]:
+            return [Ragged(column.values.astype(float), column.lengths) for column in super().observations()]
+
+    class Short(RaggedCountdown):
+        def observations(self) -> list[Any]:
+            return [column[:1] for column in super().observations()]
+
+    for wrong, message in ((Listed, "expected a Ragged"), (Wide, "expected an array float32"), (Short, "has 1 rows")):
+        with pytest.raises(ContractBroken, match=message):
+            check_batched_env(wrong())

@@ -97,6 +97,7 @@ class LaneBlock:
             check_idle_action(match, self._game.interface)
             self._seats, self._write_step = self._open_seats(seat_entities)
             self._all_actions = self._joint_actions(frozenset())  # views of the received requests
+            self._ragged = any(server.ragged for server in self._seats)  # then they are made on each tick
             before = [run.leg.episodes.get((match.match, lane), 0) for lane in lanes]
             self._tracker: EpisodeTracker | GameTracker
             if isinstance(self._game, HostedGames):
@@ -113,7 +114,7 @@ class LaneBlock:
 
     def _open_seats(self, seat_entities: Sequence[tuple[int, ...]]) -> tuple[list[SeatServer], StepWriter]:
         """Opens the links to all seats and sends each worker the description of its seat."""
-        welcomes = [self._welcome(entities) for entities in seat_entities]
+        welcomes = [self._welcome(seat, entities) for seat, entities in enumerate(seat_entities)]
         layouts = [welcome.layout() for welcome in welcomes]
         seats = range(len(self._match.seats))
         peers = [self._run.address(Role(RoleKind.WORKER, self._match.match, seat)) for seat in seats]
@@ -123,7 +124,7 @@ class LaneBlock:
         servers = [SeatServer(*seat) for seat in zip(seat_entities, welcomes, layouts, links.links, strict=True)]
         return servers, step_writer(servers, layouts, links.outboxes)
 
-    def _welcome(self, entities: tuple[int, ...]) -> Welcome:
+    def _welcome(self, seat: int, entities: tuple[int, ...]) -> Welcome:
         game = self._game.interface
         return Welcome(
             lanes=len(self._lanes),
@@ -135,6 +136,7 @@ class LaneBlock:
             part=self._part,
             parts=self._parts,
             outside=isinstance(self._game, HostedGames),
+            seat=seat,
         )
 
     @property
@@ -169,6 +171,8 @@ class LaneBlock:
         for seat in self._lockstep.missing():
             server = self._seats[seat]
             server.link.wait()
+            if server.ragged:
+                server.read_actions()
             self._lockstep.put(seat, server.request.kind)
         self._stopwatch.switch(Activity.COMMUNICATION)
         if self._lockstep.over:  # the last worker has left
@@ -207,7 +211,7 @@ class LaneBlock:
     def _tick(self, joint: Joint) -> None:
         for seat in joint.idle:
             self._tracker.add_idle(seat, self._seats[seat].reply.active)
-        actions = self._joint_actions(joint.idle) if joint.idle else self._all_actions
+        actions = self._joint_actions(joint.idle) if joint.idle or self._ragged else self._all_actions
         self._stopwatch.switch(Activity.ENVIRONMENT)
         played = self._game.step(actions)
         self._stopwatch.switch(Activity.COMMUNICATION)

@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from arena.errors import GameError
 from arena.game.api import Frame, Info, Interface, Step
-from arena.game.spaces import flatten, keeps_values, leaves_of
+from arena.game.ragged import Ragged
+from arena.game.spaces import Leaf, flatten, keeps_values, leaves_of, take_rows
+from arena.game.units import UnitSpace
 from arena.transport.pickling import pack
 
 _FLOAT, _BOOL = np.dtype(np.float64), np.dtype(np.bool_)
@@ -37,10 +39,12 @@ class StepValidator:
         self._interface = interface
         self._shape = (lanes, len(interface.entities))
         self._all_lanes = np.ones(lanes, np.bool_)
-        self._leaves = [leaves_of(space) for space in interface.observation_spaces]
+        self._leaves = [leaves_of(space, ragged=True) for space in interface.observation_spaces]
         self._size = sum(lanes * int(np.prod(leaf.shape)) for leaves in self._leaves for leaf in leaves)
         # Per entity, shape and dtype of its observations; empty where the fast test does not apply.
-        plain = not any(interface.mask_sizes) and all(len(of) == 1 and not of[0].path for of in self._leaves)
+        plain = not any(interface.mask_sizes) and all(
+            len(of) == 1 and not of[0].path and not of[0].ragged for of in self._leaves
+        )
         self._kinds = [((lanes, *leaves[0].shape), leaves[0].dtype) for leaves in self._leaves] if plain else []
 
     def check_step(self, step: Step) -> None:
@@ -67,6 +71,8 @@ class StepValidator:
         spaces = self._interface.action_spaces
         for entity, space, action in zip(self._interface.entities, spaces, actions, strict=True):
             for leaf in flatten(space, action):
+                if isinstance(leaf, Ragged):
+                    leaf = leaf.values
                 if not _is_finite(leaf):
                     row = next(row for row in leaf if not _is_finite(np.asarray(row)))
                     return f"; the action of {entity!r} was {_shortened(row)}: the weights of its policy are not finite"
@@ -131,8 +137,10 @@ class StepValidator:
     def _check_observation(self, entity: int, observed: Any, lanes: NDArray[np.bool_]) -> None:
         space = self._interface.observation_spaces[entity]
         for leaf, array in zip(self._leaves[entity], self._parts(entity, observed), strict=True):
-            shape = (self._shape[0], *leaf.shape)
-            part = "".join(f"[{key!r}]" for key in leaf.path)
+            shape, part = (self._shape[0], *leaf.shape), leaf.place
+            if leaf.ragged:
+                self._check_ragged(entity, leaf, array, lanes)
+                continue
             if array.shape != shape or not keeps_values(array, leaf.dtype):
                 expected = f"expected {leaf.dtype} {shape} for the space {space}"
                 raise self._error(entity, f"observations{part} as {_described(array)}; {expected}")
@@ -142,6 +150,26 @@ class StepValidator:
             for lane in np.flatnonzero(lanes & ~finite).tolist():
                 found = f"the observation{part} {_shortened(array[lane])}; expected finite numbers"
                 raise self._error(entity, found, lane)
+        if isinstance(space, UnitSpace):
+            shown = np.flatnonzero(lanes)
+            breach = space.breach(observed if len(shown) == self._shape[0] else take_rows(space, observed, shown))
+            if breach is not None:
+                raise self._error(entity, f"units that its space does not allow: {breach.text}", int(shown[breach.row]))
+
+    def _check_ragged(self, entity: int, leaf: Leaf, found: Any, lanes: NDArray[np.bool_]) -> None:
+        if not isinstance(found, Ragged):
+            expected = f"expected a Ragged of {self._shape[0]} rows"
+            raise self._error(entity, f"observations{leaf.place} as {_described(found)}; {expected}")
+        if len(found) != self._shape[0] or found.shape != leaf.shape or not keeps_values(found.values, leaf.dtype):
+            is_found = f"{found.dtype} {found.shape} in {len(found)} rows"
+            expected = f"expected items {leaf.dtype} {leaf.shape} in {self._shape[0]} rows"
+            raise self._error(entity, f"observations{leaf.place} as {is_found}; {expected}")
+        if not leaf.of_actors and not _is_finite(found.values):
+            finite = np.isfinite(found.values).reshape(found.total, -1).all(axis=1)
+            for row in found.rows()[~finite].tolist():
+                if lanes[row]:
+                    text = f"the observation{leaf.place} {_shortened(found[row])}; expected finite numbers"
+                    raise self._error(entity, text, row)
 
     def _parts(self, entity: int, observed: Any) -> list[NDArray[Any]]:
         space = self._interface.observation_spaces[entity]

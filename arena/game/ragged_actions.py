@@ -1,0 +1,103 @@
+"""Actions with ragged leaves as an algorithm gives them, as arrays that a game can get."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import getitem
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Space
+from numpy.typing import NDArray
+
+from arena.game.ragged import Ragged
+from arena.game.spaces import Leaf, check_choices, keeps_values, leaves_of, stack, unflatten
+from arena.game.units import Shown, UnitActions
+
+
+def action_leaves(space: Space[Any], actions: Sequence[Any], shown: Shown | None, *, first_row: int) -> list[Any]:
+    """The leaves of single actions, one per row, checked.
+
+    Args:
+        space: of one action.
+        actions: one per row.
+        shown: what units may do, batched; None: the space is not of units.
+        first_row: how the first one is called in messages.
+
+    Raises:
+        TypeError, ValueError: as `batch_leaves`.
+    """
+    try:
+        batch = stack(space, actions)
+    except (KeyError, IndexError) as error:
+        raise ValueError(f"{actions!r} is no action of {space}: {error!r} is missing") from error
+    return batch_leaves(space, batch, shown, active=np.ones(len(actions), np.bool_), first_row=first_row)
+
+
+def batch_leaves(
+    space: Space[Any], batch: Any, shown: Shown | None, *, active: NDArray[np.bool_], first_row: int = 0
+) -> list[Any]:
+    """The leaves of a batch of actions, checked; ragged leaves may be given as sequences of arrays, one per row.
+
+    Args:
+        space: of one action.
+        batch: of B rows.
+        shown: what units may do, batched; None: the space is not of units.
+        active: [B]; ragged items of other rows are dropped, and their values are not checked.
+        first_row: how the first one is called in messages.
+
+    Raises:
+        TypeError: values have another type, such as floats for choices, or there is no action.
+        ValueError: another shape or number of rows, a value out of range, or for units not one choice per actor.
+    """
+    if batch is None:
+        raise TypeError(f"None is no batch of {space}; an action is needed for each row")
+    found = []
+    for leaf in leaves_of(space, ragged=True):
+        try:
+            given = reduce(getitem, leaf.path, batch)
+        except (KeyError, IndexError, TypeError) as error:
+            raise ValueError(f"{leaf.place} is missing in a batch of {space}: {error!r}") from error
+        found.append(_ragged(space, leaf, given, active) if leaf.ragged else _fixed(space, leaf, given, len(active)))
+    clean = unflatten(space, found)
+    if isinstance(space, UnitActions):
+        space.check_choices(clean, shown, first_row=first_row)
+    else:
+        check_choices(space, clean, active)
+    return found
+
+
+def _fixed(space: Space[Any], leaf: Leaf, given: Any, rows: int) -> NDArray[Any]:
+    array = np.asarray(given)
+    if array.shape != (rows, *leaf.shape):
+        raise ValueError(f"a batch of {space} has the shape {(rows, *leaf.shape)} at {leaf.place}, got {array.shape}")
+    _check_dtype(space, leaf, array)
+    return array
+
+
+def _ragged(space: Space[Any], leaf: Leaf, given: Any, active: NDArray[np.bool_]) -> Ragged:
+    if not isinstance(given, Ragged):
+        if isinstance(given, (str, bytes)) or not isinstance(given, (Sequence, np.ndarray)):
+            raise TypeError(f"a Ragged or one array per row is needed at {leaf.place} of {space}, got {given!r:.80}")
+        arrays = [np.asarray(row) for row in given]
+        for array in arrays:
+            if array.size:
+                _check_dtype(space, leaf, array)
+        given = Ragged.of(arrays, leaf.dtype, leaf.shape)
+    rows: Ragged = given
+    if len(rows) != len(active) or rows.shape != leaf.shape:
+        raise ValueError(
+            f"{len(active)} rows with items {leaf.shape} are needed at {leaf.place} of {space}, got {len(rows)} rows "
+            f"with items {rows.shape}"
+        )
+    _check_dtype(space, leaf, rows.values)
+    return rows.kept(active).astype(leaf.dtype)
+
+
+def _check_dtype(space: Space[Any], leaf: Leaf, array: NDArray[Any]) -> None:
+    if array.dtype == leaf.dtype or keeps_values(array, leaf.dtype):
+        return
+    if isinstance(space, UnitActions):
+        raise TypeError(f"action {leaf.path[0]!r}: {array.dtype} values {array.ravel()[:3]}; choices are whole numbers")
+    raise TypeError(f"{array.dtype} values for {space}, which holds {leaf.dtype} at {leaf.place}")
