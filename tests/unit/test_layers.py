@@ -30,7 +30,7 @@ FLOORS = (
     "run",
     "roles",
     "serving",
-    "report terminal",
+    "play report terminal",
     "launch",
     "cli",
     "__main__",
