@@ -85,7 +85,9 @@ class Told(Environment):
         self.got: list[Mapping[str, Any]] = []
 
     def obs_space(self) -> ObsSpace:
-        return ObsSpace(global_features=["g"], entities={"A": Entity(["x", "y"]), "B": Entity(["x"]), "C": Entity([])})
+        return ObsSpace(
+            global_features=["g"], entities={"A": Entity(["x", "y"]), "B": Entity(["x"]), "C": Entity([])}
+        )
 
     def action_space(self) -> dict[str, Any]:
         return {

@@ -197,10 +197,7 @@ WRONG: Mapping[str, tuple[dict[str, Any], str]] = {
     "an unknown type": ({"features": {"D": [[1]]}}, "features of an unknown name 'D'"),
     "ids of an unknown type": ({"ids": {"AA": []}}, "ids of an unknown name 'AA'; did you mean 'A'?"),
     "an unknown action": ({"actions": {"pikc": PICK()}}, "did you mean 'pick'?"),
-    "too few features": (
-        {"features": {"A": [[1, 2], [3]]}},
-        r"A 1: features \[3\] of shape \[1\]; expected \[n\]\[2\]",
-    ),
+    "too few features": ({"features": {"A": [[1, 2], [3]]}}, r"A 1: features \[3\] of shape \[1\]; expected \[n\]\[2\]"),
     "features that are no numbers": ({"features": {"A": [[1, "x"]]}}, "expected .* finite numbers"),
     "NaN": ({"features": {"B": [[1.0], [np.nan]]}}, r"B 1: features \[nan\]"),
     "a number too large": ({"features": {"B": [[1e300]]}}, "finite numbers"),
@@ -213,20 +210,14 @@ WRONG: Mapping[str, tuple[dict[str, Any], str]] = {
     "an actor twice": ({"actions": {"pick": PICK(actor_ids=[("A", 0)] * 2)}}, r"actor \('A', 0\) is there twice"),
     "an unknown type of actors": ({"actions": {"pick": PICK(actor_types=["D"])}}, "actors of an unknown type 'D'"),
     "an unknown actee": ({"actions": {"aim": AIM(actee_ids=["a"])}}, "actee 'a' is the id of no entity"),
-    "a mask of too few rows": (
-        {"actions": {"pick": PICK(mask=[[1, 1, 1]])}},
-        r"shape \[1, 3\]; expected bools \[3\]\[3\]",
-    ),
+    "a mask of too few rows": ({"actions": {"pick": PICK(mask=[[1, 1, 1]])}}, r"shape \[1, 3\]; expected bools \[3\]\[3\]"),
     "a mask of too few labels": ({"actions": {"pick": PICK(mask=np.ones((3, 2)))}}, r"shape \[3, 2\]"),
     "a mask of other numbers": ({"actions": {"pick": PICK(mask=[[2, 0, 1]] * 3)}}, "expected bools"),
     "a mask that forbids everything": (
         {"ids": {"A": ["a", "b"]}, "actions": {"pick": PICK(actor_types=["A"], mask=[[1, 0, 0], [0, 0, 0]])}},
         r"action 'pick': actor 1 \('b'\): its mask forbids everything",
     ),
-    "a global mask that forbids everything": (
-        {"actions": {"end": END(mask=[0, 0])}},
-        "'end': actor 0: its mask forbids",
-    ),
+    "a global mask that forbids everything": ({"actions": {"end": END(mask=[0, 0])}}, "'end': actor 0: its mask forbids"),
     "a mask of another kind": ({"actions": {"pick": AIM()}}, "a SelectEntityActionMask; its space needs a Categorical"),
     "a mask that was not announced": ({"actions": {"aim": AIM(mask=np.ones((3, 3)))}}, r"\(masked=False\)"),
     "a select mask of another shape": ({"actions": {"shoot": AIM(mask=[[1, 1]])}}, r"3 actors, 3 actees"),
@@ -292,10 +283,7 @@ def test_select_choices_are_places_among_the_actees() -> None:
 def test_ended_environment_begins_again_and_keeps_its_last_observation() -> None:
     last = seen(reward=2.0, done=True, features={"B": [[9]]})
     cut = seen(reward=1.0, truncated=True)
-    games = [
-        Told(seen(), seen(reward=1.0), last, seen(features={"B": [[1]]})),
-        Told(seen(), cut, seen(), seen(reward=3.0)),
-    ]
+    games = [Told(seen(), seen(reward=1.0), last, seen(features={"B": [[1]]})), Told(seen(), cut, seen(), seen(reward=3.0))]
     env = EnvList(games)
     assert env.reset().end_of_episode_info == {}
     assert env.act({}).end_of_episode_info == {1: EpisodeStats(1, 1.0, True, cut)}
