@@ -261,7 +261,8 @@ class Translator:
             for number, item in enumerate(items):
                 if _numbers(item, (width,)) is None:
                     raise WrongObservation(
-                        row, f"{kind} {number}: features {_short(item.tolist())} of shape {list(item.shape)}; {expected}"
+                        row,
+                        f"{kind} {number}: features {_short(item.tolist())} of shape {list(item.shape)}; {expected}",
                     )
         raise WrongObservation(0, f"features of type {kind!r} that do not fit together; {expected}")
 
@@ -390,26 +391,16 @@ def _label_masks(name: str, kind: Choice, rows: Sequence[_Row], actors: Ragged, 
     """The masks of all rows, bool items `[choices]`; ones where a row gives none."""
     lengths, choices = actors.lengths.tolist(), kind.choices
     every = [True] * choices
-    items = None
-    if all(type(mask) is list or mask is None for mask in masks):
-        items = [
-            flags
-            for mask, count in zip(masks, lengths, strict=True)
-            for flags in ([every] * count if mask is None else mask)
-        ]
-    elif not any(type(mask) is list for mask in masks):
-        whole = np.ones((max(lengths), choices), np.bool_)
-        parts = [whole[:count] if mask is None else mask for mask, count in zip(masks, lengths, strict=True)]
-        items = [part for part in parts if len(part)]
-        items = np.concatenate(items) if items and all(np.shape(part)[1:] == (choices,) for part in items) else None
-    fits = items is not None and all(
-        mask is None or len(mask) == count for mask, count in zip(masks, lengths, strict=True)
-    )
-    flags = _flags(items, (actors.total, choices)) if fits else None
-    if flags is None:  # of several kinds, or one of them is wrong
+    given = [[every] * count if mask is None else mask for mask, count in zip(masks, lengths, strict=True)]
+    flags = None
+    if all(type(mask) is list for mask in given) and [len(mask) for mask in given] == lengths:
+        flags = _flags(
+            [row for mask in given for row in mask], (actors.total, choices)
+        )  # at once: an array each is slow
+    if flags is None:
         parts = []
-        for row, mask, count in zip(rows, masks, lengths, strict=True):
-            part = _flags([every] * count if mask is None else mask, (count, choices))
+        for row, mask, count in zip(rows, given, lengths, strict=True):
+            part = _flags(mask, (count, choices))
             if part is None:
                 raise row.misshapen(name, mask, f"[{count}][{choices}]: {count} actors, {choices} labels")
             parts.append(part)
@@ -450,8 +441,8 @@ def _select(name: str, kind: Select, rows: Sequence[_Row]) -> Shown:
                 whom = [whom[place] for place in seen]
                 flags = None if flags is None else flags[:, seen]
             if flags is not None:
-                able = flags.any(axis=1)
-                who = [index for index, can in zip(who, able.tolist(), strict=True) if can]
+                able = np.asarray(flags.any(axis=1))
+                who = [who[place] for place in np.flatnonzero(able).tolist()]
                 flags = flags[able]
             if not whom:
                 who = []
@@ -460,8 +451,8 @@ def _select(name: str, kind: Select, rows: Sequence[_Row]) -> Shown:
         actors.append(who)
         actees.append(whom)
         masks.append(flags)
-    given = any(flags is not None for flags in masks)
-    return Shown(_indices(actors), _indices(actees), _pair_masks(actors, actees, masks) if given else None)
+    any_mask = any(flags is not None for flags in masks)
+    return Shown(_indices(actors), _indices(actees), _pair_masks(actors, actees, masks) if any_mask else None)
 
 
 def _pair_masks(
@@ -521,7 +512,7 @@ def _numbers(items: Any, shape: tuple[int, ...]) -> NDArray[np.float32] | None:
         array = np.asarray(items)
     except ValueError:  # rows of unequal lengths
         return None
-    if array.shape != shape or array.dtype.kind not in "fiub" and array.size:
+    if array.shape != shape or (array.dtype.kind not in "fiub" and array.size):
         return None
     with np.errstate(over="ignore"):
         array = array.astype(np.float32, copy=False)
