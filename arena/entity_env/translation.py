@@ -1,6 +1,6 @@
 """Observations of the published interface as batches of a `UnitSpace`, and choices as action objects.
 
-    translator = Translator(env.obs_space(), env.action_space())
+    translator = Translator(unit_space(env.obs_space(), env.action_space()))
     batch = translator.batch([observation, ...])       units by index
     batch.sample(translator.space)                     as the arena's games give it
     translator.actions(batch, row, choices)            what `env.act` gets: units by id
@@ -117,27 +117,17 @@ class Translator:
     """Translates between a game's ids and the indices of its `space`.
 
     Args:
-        obs_space: of the game: `global_features`, and `entities` with their `features`.
-        action_space: of the game, by name.
+        space: of the game; see `unit_space`.
         classes: of the action objects.
-
-    Raises:
-        ValueError: the spaces are not of the interface.
     """
 
-    def __init__(self, obs_space: Any, action_space: Mapping[str, Any], classes: ActionClasses | None = None) -> None:
-        types = {str(name): _features(name, entity) for name, entity in obs_space.entities.items()}
-        self.space = UnitSpace(
-            types,
-            global_features=list(obs_space.global_features),
-            actions={str(name): _kind(name, space) for name, space in action_space.items()},
-            hidden=list(types),
-        )
+    def __init__(self, space: UnitSpace, classes: ActionClasses | None = None) -> None:
+        self.space = space
         self._classes = ActionClasses() if classes is None else classes
-        self._types, self._kinds = tuple(types), dict(self.space.actions)
-        self._known = frozenset(types), frozenset(self._kinds)
+        self._types, self._kinds = tuple(space.types), dict(space.actions)
+        self._known = frozenset(self._types), frozenset(space.hidden), frozenset(self._kinds)
         self._labels = {name: list(kind.labels) for name, kind in self._kinds.items() if not isinstance(kind, Select)}
-        self._ids: dict[str, list[Any]] = {name: [] for name in types}  # of entities without: (type, 0), (type, 1), ...
+        self._ids: dict[str, list[Any]] = {name: [] for name in self._types}  # where none are given: (type, 0), ...
 
     def batch(self, observations: Sequence[Any]) -> Batch:
         """The observations of B rows; None is a row without anything.
@@ -203,11 +193,11 @@ class Translator:
         return known[:count]
 
     def _check_names(self, row: int, one: Any) -> None:
-        types, actions = self._known
+        types, hidden, actions = self._known
         for what, names, known in (
             ("features", one.features, types),
             ("ids", one.ids, types),
-            ("visible", one.visible, types),
+            ("visible", one.visible, hidden),
             ("actions", one.actions, actions),
         ):
             if not names.keys() <= known:
@@ -484,6 +474,25 @@ def _check_kind(row: _Row, name: str, kind: Kind, mask: Any) -> None:
         raise WrongObservation(
             row.number, f"action {name!r}: a {type(mask).__name__}; its space needs a {_MASKS[type(kind)]}"
         )
+
+
+def unit_space(obs_space: Any, action_space: Mapping[str, Any]) -> UnitSpace:
+    """The spaces of a game of the interface as a `UnitSpace`; it may hide units of every type.
+
+    Args:
+        obs_space: `global_features`, and `entities` with their `features`.
+        action_space: by name.
+
+    Raises:
+        ValueError: they are not of the interface.
+    """
+    types = {str(name): _features(name, entity) for name, entity in obs_space.entities.items()}
+    return UnitSpace(
+        types,
+        global_features=list(obs_space.global_features),
+        actions={str(name): _kind(name, space) for name, space in action_space.items()},
+        hidden=list(types),
+    )
 
 
 def _kind(name: str, space: Any) -> Kind:

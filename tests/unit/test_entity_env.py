@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
-from arena import Ragged, UnitSpace
+from arena import Choice, Ragged, Select, UnitSpace
 from arena.entity_env import (
     CategoricalAction,
     CategoricalActionMask,
@@ -356,6 +357,55 @@ def test_several_players_get_and_give_lists() -> None:
     assert not step.rewards[0, 0]
     with pytest.raises(ValueError, match="ListEnv steps games of one player"):
         ListEnv([game])
+
+
+class Gym(gymnasium.Env[Any, Any]):
+    """A game of Gymnasium whose space has units: it gives observations, or samples."""
+
+    observation_space = UnitSpace({"A": ["x"], "B": []}, actions={"pick": Choice(["one", "two"]), "aim": Select()})
+    action_space = observation_space.action_space
+
+    def __init__(self, *given: Any) -> None:
+        self.left, self.got = list(given), list[Any]()
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        return self.left.pop(0), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.got.append(action)
+        return self.left.pop(0), 1.0, False, False, {}
+
+
+def test_games_of_gymnasium_may_give_observations_and_get_action_objects() -> None:
+    one = Observation(
+        done=False,
+        reward=0.0,
+        entities={"A": ([[1], [2]], ["left", "right"]), "B": [[]]},
+        actions={"pick": PICK(actor_ids=["right"]), "aim": AIM(actor_types=["B"], actee_types=["A"])},
+        metrics={"height": 1},
+    )
+    sample = {"units": {"A": [[7]]}, "actions": {"pick": {"actors": [0]}}}
+    game = Gym(one, sample, one)
+    env = adapt(lambda: game, {}, 1)
+    frame = env.reset(np.ones(1, np.bool_))
+    assert frame.observations[0]["actions"]["pick"]["actors"].tolist() == [[1]]
+    assert frame.infos == [[{"metrics": {"height": 1}}]]
+    step = env.step([{"pick": Ragged([1], [1]), "aim": Ragged([1], [1])}])
+    assert game.got[0]["pick"].actors == ["right"]
+    assert game.got[0]["pick"].labels == ["two"]
+    assert game.got[0]["aim"] == SelectEntityAction([("B", 0)], ["right"])
+    assert step.frame.observations[0]["units"]["A"].tolist() == [[[7.0]]]
+    env.step([{"pick": Ragged([0], [1]), "aim": Ragged([], [0])}])
+    assert {name: numbers.tolist() for name, numbers in game.got[1].items()} == {"pick": [0], "aim": []}
+
+
+def test_wrong_observations_of_other_interfaces_are_faults_of_the_game() -> None:
+    wrong = Observation(done=False, reward=0.0, features={"C": [[1]]})
+    with pytest.raises(GameError, match="a wrong observation: features of an unknown name 'C'"):
+        adapt(lambda: Gym(wrong), {}, 1).reset(np.ones(1, np.bool_))
+    hiding = Observation(done=False, reward=0.0, features={"A": [[1]]}, visible={"A": [True]})
+    with pytest.raises(GameError, match="visible of an unknown name 'A'"):
+        adapt(lambda: Gym(hiding), {}, 1).reset(np.ones(1, np.bool_))
 
 
 def test_metrics_are_in_the_infos() -> None:
