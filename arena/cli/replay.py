@@ -16,6 +16,7 @@ from arena.cli.arguments import non_negative_int, ticks_per_second
 from arena.config import load_config
 from arena.errors import ConfigError, pluralize
 from arena.game.spaces import row
+from arena.game.units import UnitSpace
 from arena.records.boundary import newest_tick
 from arena.records.faults import process_faults
 from arena.records.folder import RunFolder
@@ -258,22 +259,26 @@ def _tell(match: MatchReplays, episode: Episode) -> None:
     """Prints what happens, tick by tick; with the game's own text, if it has one."""
     written = TEXT in rendering(match.manifest).modes
     active: NDArray[np.bool_] | None = None
+    seen: list[Any] = []  # by the entities before the tick; of units alone
     for event, game in events_of(match, episode, render_mode=TEXT if written else None):
         if event.step is not None and active is not None:
-            say(f"tick {event.tick}: {', '.join(_deeds(match, event, active))}")
+            say(f"tick {event.tick}: {', '.join(_deeds(match, event, active, seen))}")
         if written and isinstance(text := rendered(match.manifest, game), str):
             say(text)
         active = event.frame.active[0].copy()
+        sights = zip(game.interface.observation_spaces, event.frame.observations, strict=True)
+        seen = [(space, row(space, batch, 0)) if isinstance(space, UnitSpace) else None for space, batch in sights]
 
 
-def _deeds(match: MatchReplays, event: Event, active: NDArray[np.bool_]) -> Iterator[str]:
+def _deeds(match: MatchReplays, event: Event, active: NDArray[np.bool_], seen: Sequence[Any]) -> Iterator[str]:
     """The actions, rewards and ends of the entities in one tick."""
     assert event.step is not None, "a tick was played"
     paid, over, cut = event.step.rewards[0], event.step.terminated[0], event.step.truncated[0]
     for e, entity in enumerate(match.manifest.entities):
         words = [entity.name]
         if active[e]:
-            words.append(_words(row(entity.action_space, event.actions[e], 0)))
+            action = row(entity.action_space, event.actions[e], 0)
+            words.append(_words(action) if seen[e] is None else "; ".join(seen[e][0].words_of(seen[e][1], action)))
         if paid[e]:
             words.append(f"earns {paid[e]:.6g}")
         words += ["terminated"] * bool(over[e]) + ["truncated"] * bool(cut[e])

@@ -24,6 +24,10 @@ A part holds `T` ticks of `L` lanes with `E` entities. It is a plain NPZ file wi
     e/end/tick, e/end/lane               [K], where its episodes ended, in the order of the ticks
     e/end/observation/i                  [K, ...], their last observations
 
+A ragged leaf has two columns in the place of each of these: `e/observation/i` [M, ...], the items of all rows in the
+order (tick, lane), and `e/observation/i/lengths` [T, L]; so have actions, of length 0 where it did not act, and
+`e/end/observation/i` with its lengths [K].
+
 The manifest and a part are enough to read the columns. A part gets its name when it is complete and on the disk.
 """
 
@@ -44,11 +48,12 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
-from arena.game.spaces import leaves_of, mask_size
+from arena.game.spaces import Leaf, leaves_of, mask_size
 from arena.records.space_json import space_from_json, space_to_json
 from arena.records.state_codec import read_array
 
-VERSION = 2  # of samples of external games; those of other games have version 1
+VERSION = 2  # of samples of external games and of games with ragged leaves; those of other games have version 1
+LENGTHS = "/lengths"  # after the name of a ragged column: of the column with its lengths
 MANIFEST = "manifest.json"
 _NOT_A_PART = (zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError, ValueError, RuntimeError, KeyError)
 _PART = re.compile(r"([0-9]+)\.lane-([0-9]+)\.npz", re.ASCII)
@@ -72,6 +77,7 @@ class Column(NamedTuple):
     axes: tuple[str, ...]
     dtype: np.dtype[Any]
     shape: tuple[int, ...] = ()
+    ragged: bool = False  # the items of all rows, one after the other; the axes are those of the rows
 
     @property
     def item_bytes(self) -> int:
@@ -112,7 +118,7 @@ class Manifest(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         """The content of manifest.json."""
         return {
-            "version": VERSION if self.external else 1,
+            "version": VERSION if self.external or any(column.ragged for column in self.columns().values()) else 1,
             "round": self.round,
             "match": self.match,
             "env": self.env,
@@ -126,7 +132,12 @@ class Manifest(NamedTuple):
                 for entity in self.entities
             ],
             "columns": {
-                name: {"axes": list(column.axes), "dtype": str(column.dtype), "shape": list(column.shape)}
+                name: {
+                    "axes": list(column.axes),
+                    "dtype": str(column.dtype),
+                    "shape": list(column.shape),
+                    **({"ragged": True} if column.ragged else {}),
+                }
                 for name, column in self.columns().items()
             },
         }
@@ -213,13 +224,20 @@ def _numbers(part: Path) -> Sequence[int]:
 def _entity_columns(entity: EntitySamples, index: int) -> dict[str, Column]:
     played, end = ("tick", "lane"), (f"end {index}",)
     columns = {"end/tick": Column(end, _INT), "end/lane": Column(end, _INT)}
-    for number, leaf in enumerate(leaves_of(entity.observation_space)):
-        columns[f"observation/{number}"] = Column(played, leaf.dtype, leaf.shape)
-        columns[f"end/observation/{number}"] = Column(end, leaf.dtype, leaf.shape)
-    for number, leaf in enumerate(leaves_of(entity.action_space)):
-        columns[f"action/{number}"] = Column(played, leaf.dtype, leaf.shape)
+    for number, leaf in enumerate(leaves_of(entity.observation_space, ragged=True)):
+        columns |= _leaf_columns(f"observation/{number}", leaf, played)
+        columns |= _leaf_columns(f"end/observation/{number}", leaf, end)
+    for number, leaf in enumerate(leaves_of(entity.action_space, ragged=True)):
+        columns |= _leaf_columns(f"action/{number}", leaf, played)
     if entity.mask_size:
         columns["mask"] = Column(played, np.dtype(np.int8), (entity.mask_size,))
+    return columns
+
+
+def _leaf_columns(name: str, leaf: Leaf, axes: tuple[str, ...]) -> dict[str, Column]:
+    columns = {name: Column(axes, leaf.dtype, leaf.shape, leaf.ragged)}
+    if leaf.ragged:
+        columns[name + LENGTHS] = Column(axes, np.dtype(np.int32))
     return columns
 
 

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from arena.config.load import load_config
 from arena.dataset.format import (
+    LENGTHS,
     MANIFEST,
     VERSION,
     Column,
@@ -37,11 +38,14 @@ from arena.dataset.format import (
     start_of,
 )
 from arena.errors import ConfigError, nearest
+from arena.game.ragged import Ragged
 from arena.game.spaces import check_choices, row, unflatten
+from arena.game.units import UnitActions, UnitSpace
 from arena.records.folder import RunFolder
 
 Array = NDArray[Any]
-Leaves = tuple[Array, ...]
+Leaves = tuple[Any, ...]
+"""Arrays, and a `Ragged` in the place of each ragged leaf: in a `Part` with T * L rows in the order (tick, lane)."""
 Flags = NDArray[np.bool_]
 
 
@@ -193,8 +197,8 @@ class MatchSamples:
         turns = np.flatnonzero(acted)
         given = void = None
         if last.part.given is not None and last.part.void is not None:
-            given = np.concatenate([piece.of(piece.part.given)[:, e] for piece in pieces])[turns]  # type: ignore[arg-type]
-            voids = np.concatenate([piece.of(piece.part.void)[:, e] for piece in pieces])  # type: ignore[arg-type]
+            given = np.concatenate([piece.of(piece.part.given)[:, e] for piece in pieces])[turns]
+            voids = np.concatenate([piece.of(piece.part.void)[:, e] for piece in pieces])
             void = np.logical_or.reduceat(voids, turns) if len(turns) else np.zeros(0, np.bool_)
         masks = None if last.part.masks[e] is None else _joined(pieces, [p.part.masks[e] for p in pieces])[turns]
         ends = last.part.ends[e]
@@ -345,8 +349,14 @@ def _of_columns(arrays: Mapping[str, Array], entities: int) -> Part:
     """The part with these columns, in the order of the manifest."""
 
     def leaves(prefix: str) -> tuple[Leaves, ...]:
-        of = [[array for name, array in arrays.items() if name.startswith(f"{e}/{prefix}/")] for e in range(entities)]
-        return tuple(map(tuple, of))
+        return tuple(
+            tuple(
+                Ragged(array, arrays[name + LENGTHS].ravel()) if name + LENGTHS in arrays else array
+                for name, array in arrays.items()
+                if name.startswith(f"{e}/{prefix}/") and not name.endswith(LENGTHS)
+            )
+            for e in range(entities)
+        )
 
     ends = (tuple(arrays[f"{e}/end/{name}"] for name in ("tick", "lane")) for e in range(entities))
     return Part(
@@ -370,6 +380,9 @@ def _check_columns(arrays: Mapping[str, Array], columns: Mapping[str, Column], e
     sizes = {"entity": entities}
     for name, column in columns.items():
         array = arrays[name]
+        if column.ragged:
+            _check_ragged(name, array, arrays[name + LENGTHS], column)
+            continue
         axes = zip(column.axes, array.shape, strict=False)
         shape = (*(sizes.setdefault(axis, size) for axis, size in axes), *column.shape)
         if array.ndim != len(column.axes) + len(column.shape) or array.dtype != column.dtype or array.shape != shape:
@@ -377,6 +390,18 @@ def _check_columns(arrays: Mapping[str, Array], columns: Mapping[str, Column], e
                 f"the column {name!r} has the shape {array.shape} and type {array.dtype}, expected {shape} and "
                 f"{column.dtype}"
             )
+
+
+def _check_ragged(name: str, array: Array, lengths: Array, column: Column) -> None:
+    if array.ndim != 1 + len(column.shape) or array.dtype != column.dtype or array.shape[1:] != column.shape:
+        raise ValueError(
+            f"the column {name!r} has the shape {array.shape} and type {array.dtype}, expected items {column.shape} of "
+            f"{column.dtype}"
+        )
+    if lengths.size and (least := lengths.min()) < 0:
+        raise ValueError(f"the column {name + LENGTHS!r} has a negative length, {least}")
+    if (total := int(lengths.sum(dtype=np.int64))) != len(array):
+        raise ValueError(f"the lengths of the column {name!r} add up to {total}, but it has {len(array)} items")
 
 
 def _check_place(part: Part, path: Path) -> None:
@@ -411,8 +436,25 @@ def _check_entity(part: Part, e: int, entity: EntitySamples) -> None:
     ):
         try:
             check_choices(space, unflatten(space, leaves), rows)
+            if isinstance(space, UnitSpace):
+                _check_units(space, leaves, end_tick.shape if rows is None else rows.shape)
+            if isinstance(space, UnitActions) and isinstance(entity.observation_space, UnitSpace):
+                seen: Any = unflatten(entity.observation_space, part.observations[e])
+                space.check_choices(unflatten(space, leaves), seen["actions"])
         except ValueError as error:
-            raise ValueError(f"values of {entity.name!r} are not in its space {space}") from error
+            raise ValueError(f"values of {entity.name!r} are not in its space {space}: {error}") from error
+
+
+def _check_units(space: UnitSpace, leaves: Leaves, axes: tuple[int, ...]) -> None:
+    """Checks the rules of observations of units, in the rows of these axes.
+
+    Raises:
+        ValueError: names the first one that is broken.
+    """
+    rows = [leaf if isinstance(leaf, Ragged) else leaf.reshape(-1, *leaf.shape[len(axes) :]) for leaf in leaves]
+    breach = space.breach(unflatten(space, rows))
+    if breach is not None:
+        raise ValueError(breach.text)
 
 
 class _Piece(NamedTuple):
@@ -425,8 +467,10 @@ class _Piece(NamedTuple):
     end: int
     ended: bool  # whether the entity's episode ends with it
 
-    def of(self, column: Array) -> Array:
-        """These ticks [t, ...] of a column [T, L, ...]."""
+    def of(self, column: Any) -> Any:
+        """These ticks [t, ...] of a column [T, L, ...], or of a `Ragged` with T * L rows."""
+        if isinstance(column, Ragged):
+            return column[np.arange(self.begin, self.end) * len(self.part.lane) + self.lane]
         return column[self.begin : self.end, self.lane]
 
 
@@ -448,11 +492,12 @@ def _split(part: Part, lane: int, entity: int, begun: list[_Piece]) -> Iterator[
             yield [*before, _Piece(part, lane, entity, begin, end or until, ended=end is not None)]
 
 
-def _taken(pieces: list[_Piece], field: str, turns: NDArray[np.intp]) -> list[Array]:
+def _taken(pieces: list[_Piece], field: str, turns: NDArray[np.intp]) -> list[Any]:
     """The leaves [N, ...] of observations or actions at an entity's turns."""
     leaves = zip(*(getattr(piece.part, field)[piece.entity] for piece in pieces), strict=True)
     return [_joined(pieces, columns)[turns] for columns in leaves]
 
 
-def _joined(pieces: list[_Piece], columns: Any) -> Array:
-    return np.concatenate([piece.of(column) for piece, column in zip(pieces, columns, strict=True)])
+def _joined(pieces: list[_Piece], columns: Any) -> Any:
+    parts = [piece.of(column) for piece, column in zip(pieces, columns, strict=True)]
+    return Ragged.concat(parts) if isinstance(parts[0], Ragged) else np.concatenate(parts)

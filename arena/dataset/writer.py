@@ -1,7 +1,7 @@
 """Writes the samples of one block of lanes as columns, part by part.
 
     begin       first observations of some lanes: an episode begins before the next tick
-    add         a tick: actions, rewards, ends, and the observations after it
+    add         a tick: actions, rewards, ends, and the observations after it; ragged leaves are kept tick by tick
     truncate    marks the running episodes as ended by the last added tick
     flush       writes the ticks since the last part as a file; `add` does so when a part is full
 
@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena.dataset.format import (
+    LENGTHS,
     MANIFEST,
     Column,
     EntitySamples,
@@ -32,7 +34,8 @@ from arena.dataset.format import (
 )
 from arena.errors import ConfigError
 from arena.game.api import Frame, Step
-from arena.game.spaces import flatten
+from arena.game.ragged import Ragged
+from arena.game.spaces import Leaf, flatten, leaves_of
 from arena.records.atomic import make_folder, replacing
 
 _MOST_TICKS = 4096  # of a part
@@ -63,7 +66,7 @@ class SampleWriter:
         self._ticks = ticks_of_part(columns, lanes=len(lanes), entities=len(manifest.entities))
         self._columns = _allocated(columns, self._ticks, len(lanes), len(manifest.entities))
         self._entities = [
-            _EntityColumns(entity, index, self._columns) for index, entity in enumerate(manifest.entities)
+            _EntityColumns(entity, index, self._columns, len(lanes)) for index, entity in enumerate(manifest.entities)
         ]
         self._played = 0  # ticks since the last part
 
@@ -95,7 +98,7 @@ class SampleWriter:
         Raises:
             WriteError: a full part cannot be written.
         """
-        if self._played == self._ticks:
+        if self._played == self._ticks or sum(entity.ragged_bytes for entity in self._entities) > _MOST_BYTES:
             self.flush()
         t, columns = self._played, self._columns
         columns["tick"][t], columns["episode"][t], columns["cut"][t] = tick, episodes, cut
@@ -136,7 +139,7 @@ class SampleWriter:
         for column in self._columns.values():  # the observations for the next tick become the first ones
             column[0] = column[self._played]
         for entity in self._entities:
-            entity.ends.clear()
+            entity.begin_part(self._played)
         self._played = 0
 
     def _see(self, t: int, frame: Frame, lanes: Any) -> None:
@@ -160,6 +163,8 @@ class SampleWriter:
         part = {"lane": self._lanes}
         part |= {name: column[: self._played] for name, column in self._columns.items()}
         for index, entity in enumerate(self._entities):
+            active = part["active"][:, :, index].ravel()
+            part |= {f"{index}/{name}": array for name, array in entity.ragged_columns(self._played, active).items()}
             part |= {f"{index}/end/{name}": array for name, array in entity.ended(part["tick"], self._lanes).items()}
         return part
 
@@ -171,30 +176,92 @@ class SampleWriter:
                 file.write(self._manifest)
 
 
+class _RaggedTicks:
+    """A ragged leaf, tick by tick: what `_EntityColumns` holds in the place of a column [T, L, ...]."""
+
+    def __init__(self, leaf: Leaf, lanes: int) -> None:
+        self.leaf = leaf
+        self._ticks = [Ragged.empty(lanes, leaf.dtype, leaf.shape)]
+        self.nbytes = 0
+
+    def put(self, t: int, batch: Ragged, lanes: Any) -> None:
+        """Sets tick t of these lanes: the last one, or the one after it."""
+        batch = batch.astype(self.leaf.dtype)
+        if t == len(self._ticks):
+            self._ticks.append(batch.copy())
+        elif isinstance(lanes, slice):
+            self._ticks[t] = batch.copy()
+        else:
+            rows = np.where(lanes, np.arange(len(batch), 2 * len(batch)), np.arange(len(batch)))
+            self._ticks[t] = Ragged.concat([self._ticks[t], batch])[rows]
+        self.nbytes += batch.values.nbytes
+
+    def at(self, t: int, rows: NDArray[np.intp] | slice) -> Ragged:
+        return self._ticks[t][rows]
+
+    def column(self, ticks: int) -> Ragged:
+        """The first ticks, as rows in the order (tick, lane)."""
+        return Ragged.concat(self._ticks[:ticks])
+
+    def begin_part(self, first: int) -> None:
+        """Forgets the ticks before this one."""
+        self._ticks = self._ticks[first : first + 1] or [self._ticks[-1]]
+        self.nbytes = self._ticks[0].values.nbytes
+
+
 class _EntityColumns:
     """The columns of one entity; `t` counts the ticks since the last part."""
 
-    def __init__(self, entity: EntitySamples, index: int, columns: dict[str, Array]) -> None:
+    def __init__(self, entity: EntitySamples, index: int, columns: dict[str, Array], lanes: int) -> None:
         self._entity = entity
-        self._observations = _leaves(columns, f"{index}/observation/")
-        self._actions = _leaves(columns, f"{index}/action/")
+        self._observations = _leaves(columns, f"{index}/observation/", entity.observation_space, lanes)
+        self._actions = _leaves(columns, f"{index}/action/", entity.action_space, lanes)
         self._mask = columns.get(f"{index}/mask")
-        self.ends: list[tuple[int, NDArray[np.intp], list[Array]]] = []  # tick, rows, last observations
+        self.ends: list[tuple[int, NDArray[np.intp], list[Any]]] = []  # tick, rows, last observations
+
+    @property
+    def ragged_bytes(self) -> int:
+        """What the ragged leaves hold."""
+        return sum(leaf.nbytes for leaf in (*self._observations, *self._actions) if isinstance(leaf, _RaggedTicks))
 
     def see(self, t: int, observed: Any, mask: Array | None, lanes: Any) -> None:
         for leaf, array in zip(self._observations, flatten(self._entity.observation_space, observed), strict=True):
-            leaf[t, lanes] = array[lanes]
+            if isinstance(leaf, _RaggedTicks):
+                leaf.put(t, array, lanes)
+            else:
+                leaf[t, lanes] = array[lanes]
         if self._mask is not None and mask is not None:
             self._mask[t, lanes] = mask[lanes]
 
     def act(self, t: int, action: Any, resting: NDArray[np.bool_] | None) -> None:
         for leaf, array in zip(self._actions, flatten(self._entity.action_space, action), strict=True):
+            if isinstance(leaf, _RaggedTicks):
+                leaf.put(t, array if resting is None else array.kept(~resting), slice(None))
+                continue
             leaf[t] = array
             if resting is not None:
                 leaf[t, resting] = 0
 
     def end(self, t: int, rows: NDArray[np.intp]) -> None:
-        self.ends.append((t - 1, rows, [leaf[t, rows] for leaf in self._observations]))
+        last = [leaf.at(t, rows) if isinstance(leaf, _RaggedTicks) else leaf[t, rows] for leaf in self._observations]
+        self.ends.append((t - 1, rows, last))
+
+    def begin_part(self, played: int) -> None:
+        """The observations after the last played tick become the first ones of the next part."""
+        self.ends.clear()
+        for leaf in (*self._observations, *self._actions):
+            if isinstance(leaf, _RaggedTicks):
+                leaf.begin_part(played)
+
+    def ragged_columns(self, ticks: int, active: NDArray[np.bool_]) -> dict[str, Array]:
+        """The columns of ragged leaves; rows that are not `active` [T * L] are stored as workers saw them."""
+        found = {}
+        for kind, leaves in (("observation", self._observations), ("action", self._actions)):
+            for number, leaf in enumerate(leaves):
+                if isinstance(leaf, _RaggedTicks):
+                    rows = leaf.column(ticks)
+                    found[f"{kind}/{number}"] = rows = rows.kept(active) if leaf.leaf.of_actors else rows
+        return _split_columns(found, (ticks, -1))
 
     def ended(self, ticks: Array, lanes: Array) -> dict[str, Array]:
         """All ends in the part: tick, lane, and the leaves of the last observations."""
@@ -204,8 +271,21 @@ class _EntityColumns:
         found = {"tick": ticks[at], "lane": lanes[rows]}
         for number, leaf in enumerate(self._observations):
             parts = [leaves[number] for _, _, leaves in self.ends]
-            found[f"observation/{number}"] = np.concatenate([*parts, leaf[:0, 0]])
+            if isinstance(leaf, _RaggedTicks):
+                joined = Ragged.concat([*parts, leaf.at(0, slice(0, 0))])
+                found |= _split_columns({f"observation/{number}": joined}, (-1,))
+            else:
+                found[f"observation/{number}"] = np.concatenate([*parts, leaf[:0, 0]])
         return found
+
+
+def _split_columns(columns: Mapping[str, Ragged], shape: tuple[int, ...]) -> dict[str, Array]:
+    """Ragged columns as the two arrays that are stored, the lengths in this shape."""
+    found = {}
+    for name, rows in columns.items():
+        found[name] = rows.values
+        found[name + LENGTHS] = rows.lengths.astype(np.int32).reshape(shape)
+    return found
 
 
 def discard_after(folder: Path, tick: int) -> None:
@@ -229,7 +309,7 @@ def discard_after(folder: Path, tick: int) -> None:
 def ticks_of_part(columns: dict[str, Column], *, lanes: int, entities: int) -> int:
     """The number of ticks of a full part; depends only on the match."""
     sizes = {"lane": lanes, "entity": entities}
-    played = [column for column in columns.values() if column.axes[0] == "tick"]
+    played = [column for column in columns.values() if column.axes[0] == "tick" and not column.ragged]
     tick_bytes = sum(column.item_bytes * int(np.prod([sizes[axis] for axis in column.axes[1:]])) for column in played)
     return max(1, min(_MOST_TICKS, _MOST_BYTES // tick_bytes))
 
@@ -251,6 +331,9 @@ def _until(tick: int, name: str, arrays: Mapping[str, Array]) -> slice:
     entity, end, _ = name.partition("/end/")
     if name == "lane":
         return slice(None)
+    lengths = arrays.get(name + LENGTHS)
+    if lengths is not None:
+        return slice(int(lengths[_until(tick, name + LENGTHS, arrays)].sum()))
     ticks = arrays[f"{entity}/end/tick"] if end else arrays["tick"]
     return slice(int(np.searchsorted(ticks, tick, side="right")))
 
@@ -261,12 +344,16 @@ def _allocated(columns: Mapping[str, Column], ticks: int, lanes: int, entities: 
     return {
         name: np.zeros((*(sizes[axis] for axis in column.axes), *column.shape), column.dtype)
         for name, column in columns.items()
-        if column.axes[0] == "tick"
+        if column.axes[0] == "tick" and not column.ragged and name.removesuffix(LENGTHS) == name
     }
 
 
-def _leaves(columns: Mapping[str, Array], prefix: str) -> list[Array]:
-    return [column for name, column in columns.items() if name.startswith(prefix)]
+def _leaves(columns: Mapping[str, Array], prefix: str, space: Space[Any], lanes: int) -> list[Any]:
+    """Per leaf of a space its column, or what holds it tick by tick."""
+    return [
+        _RaggedTicks(leaf, lanes) if leaf.ragged else columns[f"{prefix}{number}"]
+        for number, leaf in enumerate(leaves_of(space, ragged=True))
+    ]
 
 
 def _check_manifest(path: Path, manifest: bytes) -> None:

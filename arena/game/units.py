@@ -10,7 +10,7 @@ Everything is computed for batches: a single sample is a batch of one row.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -122,18 +122,26 @@ class UnitActions(spaces.Dict):
 
     Args:
         actions: by name, in order.
+        of: the arguments of the `UnitSpace` that it belongs to, without its actions; for files alone.
         shown: what the actors may do now, as a single sample; of an action space that an environment hands out. None:
             a space that stands alone, where nothing is shown: `sample` then has no actors.
     """
 
-    def __init__(self, actions: Mapping[str, ActionKind], *, shown: Callable[[], Shown | None] | None = None) -> None:
+    def __init__(
+        self,
+        actions: Mapping[str, ActionKind],
+        *,
+        of: Mapping[str, Any] | None = None,
+        shown: Callable[[], Shown | None] | None = None,
+    ) -> None:
         self.actions = dict(actions)
+        self.of = dict(of or {"types": {}, "global_features": (), "hidden": ()})
         self._shown = shown
         super().__init__(OrderedDict((name, Items(spaces.Discrete(kind.choices))) for name, kind in actions.items()))
 
     def showing(self, shown: Callable[[], Shown | None]) -> UnitActions:
         """The same space, whose `sample` draws among what this function tells at that moment."""
-        return UnitActions(self.actions, shown=shown)
+        return UnitActions(self.actions, of=self.of, shown=shown)
 
     def sample(self, mask: Any = None, probability: Any = None) -> dict[str, Any]:
         """One choice per actor, drawn evenly among what is allowed.
@@ -306,7 +314,8 @@ class UnitSpace(spaces.Dict):
         for name, kind in self.actions.items():
             if not isinstance(kind, (Choice, Select)):
                 raise ValueError(f"action {name!r} must be a Choice, a Select or a GlobalChoice, got {kind!r}")
-        self.action_space = UnitActions(self.actions)
+        of = {"types": self.types, "global_features": self.global_features, "hidden": self.hidden}
+        self.action_space = UnitActions(self.actions, of=of)
         parts: OrderedDict[str, Space[Any]] = OrderedDict()
         if self.global_features:
             parts["globals"] = _numbers(len(self.global_features))
@@ -386,6 +395,17 @@ class UnitSpace(spaces.Dict):
                 return f"{name} {index}"
             index -= count
         return "the row"
+
+    def words_of(self, sample: Mapping[str, Any], action: Mapping[str, Any]) -> Iterator[str]:
+        """Each decision of a single action at a single observation: `Move: Robot 1: +y`, `Fire: Cannon 0: Mine 2`."""
+        for name, kind in self.actions.items():
+            parts = sample["actions"][name]
+            for actor, choice in zip(parts["actors"], action[name], strict=True):
+                who = "" if isinstance(kind, GlobalChoice) else f"{self.name_of(sample, int(actor))}: "
+                chosen = (
+                    self.name_of(sample, parts["actees"][choice]) if isinstance(kind, Select) else kind.labels[choice]
+                )
+                yield f"{name}: {who}{chosen}"
 
     def sample(self, mask: Any = None, probability: Any = None) -> dict[str, Any]:
         """A random observation that keeps all rules."""

@@ -3,6 +3,11 @@
     {"box": {"dtype": "float32", "shape": [4], "low": "-inf", "high": [1.0, 2.0, 1.0, 2.0]}}
     {"discrete": {"n": 3, "start": 0}}                 {"multi_discrete": {"nvec": [2, 3], "start": [0, 0]}}
     {"multi_binary": {"n": 3}}                         {"dict": [["name", space], ...]}    {"tuple": [space, ...]}
+    {"sequence": space}                                any number of items, `stack=True`
+    {"units": {"types": [["Mine", ["x", "y"]], ...], "globals": [], "hidden": [],
+               "actions": [["Move", {"choice": {"labels": ["+x", ...], "masked": true}}],
+                           ["Fire", {"select": {"masked": false}}], ["End", {"global": {"labels": ...}}]]}}
+    {"unit_actions": the same}                         the action space of these units
 
 Bounds that are all the same are one number. JSON has no infinity: a number that is not finite is written as a word.
 """
@@ -11,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +25,8 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
+from arena.game.spaces import is_ragged
+from arena.game.units import ActionKind, Choice, GlobalChoice, Select, UnitActions, UnitSpace
 
 _MOST_ITEMS = 2**26  # of one array of a sample: a file that asks for more is not ours
 
@@ -28,8 +35,14 @@ def space_to_json(space: Space[Any]) -> dict[str, Any]:
     """A space as what `json.dumps` takes; the inverse is `space_from_json`.
 
     Raises:
-        ConfigError: the space has no fixed layout (Text, Sequence, Graph, OneOf).
+        ConfigError: the space has no fixed layout (Text, Graph, OneOf, other sequences).
     """
+    if isinstance(space, UnitSpace):
+        return {"units": _units(space.types, space.global_features, space.actions, space.hidden)}
+    if isinstance(space, UnitActions):
+        return {"unit_actions": _units(actions=space.actions, **space.of)}
+    if isinstance(space, spaces.Sequence) and space.stack:
+        return {"sequence": space_to_json(space.feature_space)}
     if isinstance(space, spaces.Box):
         low, high = _bounds(space.low), _bounds(space.high)
         return {"box": {"dtype": str(space.dtype), "shape": list(space.shape), "low": low, "high": high}}
@@ -57,8 +70,29 @@ def space_from_json(written: Any) -> Space[Any]:
     try:
         ((kind, content),) = written.items()
         return _READERS[kind](content)
-    except (AttributeError, AssertionError, KeyError, TypeError, OverflowError, RecursionError) as error:
+    except (AttributeError, AssertionError, KeyError, TypeError, OverflowError, RecursionError, ConfigError) as error:
         raise ValueError(f"no space: {error!r}") from error
+
+
+def _units(
+    types: Mapping[str, Sequence[str]],
+    global_features: Sequence[str],
+    actions: Mapping[str, ActionKind],
+    hidden: Sequence[str],
+) -> dict[str, Any]:
+    return {
+        "types": [[name, list(features)] for name, features in types.items()],
+        "globals": list(global_features),
+        "actions": [[name, _action_kind(kind)] for name, kind in actions.items()],
+        "hidden": list(hidden),
+    }
+
+
+def _action_kind(kind: ActionKind) -> dict[str, Any]:
+    if isinstance(kind, Select):
+        return {"select": {"masked": kind.masked}}
+    name = "global" if isinstance(kind, GlobalChoice) else "choice"
+    return {name: {"labels": list(kind.labels), "masked": kind.masked}}
 
 
 def _bounds(bounds: NDArray[Any]) -> Any:
@@ -110,6 +144,28 @@ def _read_tuple(content: list[Any]) -> Space[Any]:
     return spaces.Tuple([space_from_json(part) for part in content])
 
 
+def _read_sequence(content: Any) -> Space[Any]:
+    space = spaces.Sequence(space_from_json(content), stack=True)
+    is_ragged(space)  # refuses sequences of what can be no items
+    return space
+
+
+def _read_units(content: dict[str, Any]) -> UnitSpace:
+    if not isinstance(content, dict) or content.keys() != {"types", "globals", "actions", "hidden"}:
+        raise ValueError(f"no space of units: {content!r:.200}")
+    actions = {}
+    for name, written in content["actions"]:
+        ((kind, arguments),) = written.items()
+        if type(arguments["masked"]) is not bool:
+            raise ValueError(f"no action: {written!r:.200}")
+        actions[name] = _ACTION_KINDS[kind](**arguments)
+    return UnitSpace(dict(content["types"]), content["globals"], actions, content["hidden"])
+
+
+def _read_unit_actions(content: dict[str, Any]) -> Space[Any]:
+    return _read_units(content).action_space
+
+
 def _check_items(shape: tuple[int, ...]) -> None:
     if not all(type(size) is int and size >= 0 for size in shape) or math.prod(shape) > _MOST_ITEMS:
         raise ValueError(f"no shape of a sample: {shape}")
@@ -122,4 +178,8 @@ _READERS: dict[str, Callable[[Any], Space[Any]]] = {
     "multi_binary": _read_multi_binary,
     "dict": _read_dict,
     "tuple": _read_tuple,
+    "sequence": _read_sequence,
+    "units": _read_units,
+    "unit_actions": _read_unit_actions,
 }
+_ACTION_KINDS: dict[str, Callable[..., ActionKind]] = {"choice": Choice, "select": Select, "global": GlobalChoice}

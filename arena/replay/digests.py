@@ -6,6 +6,9 @@ at which it arises, and on all later ticks of the episode.
 The actions and results of a lane on a tick are a row of 32-bit words w_i, hashed to h = sum_i m_i w_i mod 2^64 with
 odd m_i drawn once (multilinear hashing, Carter and Wegman 1979). An episode's digest is d <- A d + h, from 0; its 16
 highest bits are kept. A difference is missed with probability 2^-16 at each tick. This finds errors, not forgeries.
+
+A ragged leaf stands in the row with two numbers of 64 bits: its length, and the same sum over the words of its items,
+each item padded to whole words, with multipliers by their place in the row.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.game.api import Frame, Interface, Step
+from arena.game.ragged import Ragged
 from arena.game.spaces import flatten, leaves_of
 
 Array = NDArray[Any]
@@ -26,6 +30,7 @@ Flags = NDArray[np.bool_]
 Words = NDArray[np.uint64]
 Layout = tuple[np.dtype[Any], tuple[int, ...]]
 """The dtype of an array, and its shape without the lanes."""
+_RAGGED: Layout = (np.dtype(np.uint64), (2,))
 
 _SEED = 0x5245504C  # of the m_i; must never change, or all recorded digests become wrong
 _CHAIN = np.uint64(0x9E3779B97F4A7C15)  # A: odd, from the golden ratio
@@ -40,17 +45,24 @@ class Digests:
     Args:
         interface: of the game.
         lanes: number of lanes.
-        actions: the dtypes and shapes of the actions' arrays.
+        actions: the dtypes and shapes of the actions' arrays; None: ragged.
     """
 
-    def __init__(self, interface: Interface, lanes: int, *, actions: Sequence[Layout]) -> None:
+    def __init__(self, interface: Interface, lanes: int, *, actions: Sequence[Layout | None]) -> None:
         per_entity = (len(interface.entities),)
         seen = [list(_seen(interface, entity)) for entity in range(len(interface.entities))]
         flags: Layout = (np.dtype(np.bool_), per_entity)
-        rest = [*actions, (np.dtype(np.float64), per_entity), flags, flags, flags]
+        rest = [
+            *(_RAGGED if layout is None else layout for layout in actions),
+            (np.dtype(np.float64), per_entity),
+            flags,
+            flags,
+            flags,
+        ]
         layouts = [layout for part in [*seen, rest] for layout in part]
         edges = _edges(layouts)
         self._spaces = interface.observation_spaces
+        self._leaves = [leaves_of(space, ragged=True) for space in interface.observation_spaces]
         self._rows = np.zeros((lanes, edges[-1]), np.uint8)
         views = (_view(self._rows, at, layout) for at, layout in zip(edges, layouts, strict=False))
         self._seen = [[next(views) for _ in part] for part in seen]  # per entity its leaves, and its mask
@@ -69,7 +81,7 @@ class Digests:
         self._state[lanes] = words @ self._multipliers[: self._shown_words]
         return self._kept()
 
-    def add(self, actions: Iterable[Array], step: Step) -> NDArray[np.uint16]:
+    def add(self, actions: Iterable[Any], step: Step) -> NDArray[np.uint16]:
         """Adds a tick.
 
         Args:
@@ -82,7 +94,7 @@ class Digests:
         self._see(step.frame, step.frame.active | step.terminated | step.truncated)
         parts = [*actions, step.rewards, step.terminated, step.truncated, step.frame.active]
         for view, array in zip(self._rest, parts, strict=True):
-            view[...] = array
+            view[...] = _summed(array) if isinstance(array, Ragged) else array
         self._state = self._state * _CHAIN + self._words @ self._multipliers
         return self._kept()
 
@@ -90,8 +102,8 @@ class Digests:
         """Adds the observations of the rows in `shown` [L, E]; other rows are ignored."""
         for entity, views in enumerate(self._seen):
             arrays = flatten(self._spaces[entity], frame.observations[entity])
-            for view, array in zip(views, arrays, strict=False):
-                view[...] = array
+            for view, array, leaf in zip(views, arrays, self._leaves[entity], strict=False):
+                view[...] = _summed(array.astype(leaf.dtype)) if leaf.ragged else array
             if len(views) > len(arrays):
                 mask = frame.masks[entity]
                 views[-1][...] = 0 if mask is None else mask
@@ -105,10 +117,28 @@ class Digests:
 
 def _seen(interface: Interface, entity: int) -> Iterator[Layout]:
     """The arrays of an entity's observations."""
-    for leaf in leaves_of(interface.observation_spaces[entity]):
-        yield leaf.dtype, leaf.shape
+    for leaf in leaves_of(interface.observation_spaces[entity], ragged=True):
+        yield _RAGGED if leaf.ragged else (leaf.dtype, leaf.shape)
     if interface.mask_sizes[entity]:
         yield np.dtype(np.int8), (interface.mask_sizes[entity],)
+
+
+def _summed(rows: Ragged) -> Words:
+    """[B, 2] of each row its length, and the sum of its items' words."""
+    found = np.zeros((len(rows), 2), np.uint64)
+    found[:, 0] = rows.lengths
+    size = rows.dtype.itemsize * int(np.prod(rows.shape, dtype=np.int64))
+    if not rows.total or not size:
+        return found
+    padded = np.zeros((rows.total, -(-size // _WORD) * _WORD), np.uint8)
+    padded[:, :size] = np.ascontiguousarray(rows.values).reshape(rows.total, -1).view(np.uint8)
+    words = padded.view(np.uint32)
+    places = rows.places()
+    multipliers = _multipliers((int(places.max()) + 1) * words.shape[1]).reshape(-1, words.shape[1])
+    sums = np.cumsum((words * multipliers[places]).sum(axis=1, dtype=np.uint64), dtype=np.uint64)  # modulo 2^64
+    ends = np.concatenate([np.zeros(1, np.uint64), sums])
+    found[:, 1] = ends[rows.offsets + rows.lengths] - ends[rows.offsets]
+    return found
 
 
 def _edges(layouts: Sequence[Layout]) -> list[int]:

@@ -20,7 +20,7 @@ import json
 import re
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -31,11 +31,12 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
+from arena.game.ragged import Ragged
 from arena.game.spaces import leaves_of
 from arena.records.atomic import replacing
 from arena.records.space_json import space_from_json, space_to_json
 
-VERSION = 1
+VERSION = 2  # of games with ragged leaves; those of other games have version 1
 MANIFEST = "manifest.json"
 _HEAD = struct.Struct("<III")
 _CHECKED = struct.Struct("<II")  # the part of the head that its checksum covers
@@ -43,7 +44,8 @@ _MOST_BYTES = 2**28  # of an unpacked chunk: a file that asks for more is not on
 _FILE = re.compile(r"([0-9]+)\.lane-([0-9]+)\.replay", re.ASCII)
 
 Array = NDArray[Any]
-Leaves = tuple[Array, ...]
+Leaves = tuple[Any, ...]
+"""Arrays [T, L, ...], and a `Ragged` of T * L rows in the order (tick, lane) in the place of each ragged leaf."""
 
 
 class EntityReplays(NamedTuple):
@@ -65,21 +67,25 @@ class Manifest(NamedTuple):
     kwargs: dict[str, Any]  # its arguments
     wrappers: tuple[tuple[str, Any], ...]  # name and argument of each wrapper, the innermost first
     entities: tuple[EntityReplays, ...]
+    version: int = 1
 
     def columns(self) -> tuple[tuple[Column, ...], ...]:
         """Per entity the columns of the leaves of its actions."""
         return tuple(tuple(_columns(entity.action_space)) for entity in self.entities)
 
-    def layouts(self) -> list[tuple[np.dtype[Any], tuple[int, ...]]]:
-        """The types and shapes of all columns, in the order of the entities."""
-        return [(column.dtype, column.shape) for columns in self.columns() for column in columns]
+    def layouts(self) -> list[tuple[np.dtype[Any], tuple[int, ...]] | None]:
+        """The types and shapes of all columns, in the order of the entities; None: ragged."""
+        return [
+            None if column.ragged else (column.dtype, column.shape) for columns in self.columns() for column in columns
+        ]
 
     def to_bytes(self) -> bytes:
         """The content of manifest.json."""
         entities = [
             {**entity._asdict(), "action_space": space_to_json(entity.action_space)} for entity in self.entities
         ]
-        return json.dumps({"version": VERSION, **self._asdict(), "entities": entities}, indent=1).encode() + b"\n"
+        written = {"version": self.version, **self._asdict(), "entities": entities}
+        return json.dumps(written, indent=1).encode() + b"\n"
 
 
 class Column(NamedTuple):
@@ -89,18 +95,23 @@ class Column(NamedTuple):
     shape: tuple[int, ...]  # of an item
     low: Any  # the smallest integer; None: floats, stored as they are
     given: np.dtype[Any]  # in the game
+    ragged: bool = False  # stored as the lengths of all rows, and the items of all rows
 
     @property
     def item_bytes(self) -> int:
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
 
-    def packed(self, array: Array) -> Array:
+    def packed(self, array: Any) -> Any:
         """Actions [L, ...] as they are stored."""
+        if isinstance(array, Ragged):
+            return Ragged.unchecked(self.packed(array.values), array.lengths)
         counted = array if self.low is None else array - self.low
         return counted.astype(self.dtype, copy=False)
 
-    def unpacked(self, array: Array) -> Array:
+    def unpacked(self, array: Any) -> Any:
         """Stored actions as the game gets them."""
+        if isinstance(array, Ragged):
+            return Ragged.unchecked(self.unpacked(array.values), array.lengths)
         found = array.astype(self.given)
         return found if self.low is None else (found + self.low).astype(self.given, copy=False)
 
@@ -139,7 +150,8 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True):
         ticks: number of ticks in the chunk.
         begins: in their order.
         failed: the ticks at which the game failed, which were not played.
-        actions: per entity and leaf the columns [T, L, ...], zeros for entities that were not to act.
+        actions: per entity and leaf the columns [T, L, ...], zeros for entities that were not to act; of a ragged leaf
+            two: the lengths uint32 [T, L], and the items of all rows.
         digests: uint16 [T, L], see `arena.replay.digests`.
     """
 
@@ -227,7 +239,7 @@ def discard_after(folder: Path, tick: int) -> None:
         else:
             newest[first] = path
     for path in newest.values():
-        _cut(path, tick)
+        _cut(path, tick, folder / MANIFEST)
     if not files_in(folder):  # a different match may get this number next
         (folder / MANIFEST).unlink(missing_ok=True)
 
@@ -245,7 +257,7 @@ def manifest_of(path: Path) -> Manifest:
     """
     try:
         written = json.loads(path.read_bytes())
-        if written.pop("version") > VERSION:
+        if written["version"] > VERSION:
             raise ConfigError(
                 f"has another format version than this arena, which reads up to {VERSION}: install a newer one",
                 source=str(path),
@@ -263,7 +275,7 @@ def manifest_of(path: Path) -> Manifest:
 
 
 def _checked(manifest: Manifest) -> Manifest:
-    kinds = {"round": int, "match": int, "env": str, "make": str, "kwargs": dict}
+    kinds = {"version": int, "round": int, "match": int, "env": str, "make": str, "kwargs": dict}
     wrong = [name for name, kind in kinds.items() if type(getattr(manifest, name)) is not kind]
     for entity in manifest.entities:
         fits = zip((entity.name, entity.policy, entity.seat), (str, str, int), strict=True)
@@ -282,22 +294,30 @@ def _chunk(path: Path, body: bytes) -> Chunk:
     return chunk
 
 
-def _cut(path: Path, tick: int) -> None:
+def _cut(path: Path, tick: int, manifest: Path) -> None:
     """Removes the later ticks of a file; a damaged file is left for its readers to report."""
     try:
         chunks = list(chunks_in(path))
-        kept = [_until(chunk, tick) for chunk in chunks if chunk.tick < tick]
-    except (ConfigError, ZeroDivisionError):
-        return
-    if kept == chunks:
+        if not any(chunk.tick + chunk.ticks > tick for chunk in chunks):
+            return
+        columns = [column for of_entity in manifest_of(manifest).columns() for column in of_entity]
+        kept = [_until(chunk, tick, columns) for chunk in chunks if chunk.tick < tick]
+    except (ConfigError, ZeroDivisionError, ValueError):
         return
     with replacing(path) as file:
         file.write(b"".join(map(framed, kept)))
 
 
-def _until(chunk: Chunk, tick: int) -> Chunk:
+def _until(chunk: Chunk, tick: int, columns: Sequence[Column]) -> Chunk:
     """The part of a chunk up to a tick."""
     ticks = min(chunk.ticks, tick - chunk.tick)
+    actions, written = [], iter(chunk.actions)
+    for column in columns:
+        stored = next(written)
+        actions.append(stored[: len(stored) // chunk.ticks * ticks])
+        if column.ragged:
+            items = int(np.frombuffer(actions[-1], np.uint32).sum(dtype=np.int64))
+            actions.append(next(written)[: items * column.item_bytes])
     return Chunk(
         chunk.lane,
         chunk.lanes,
@@ -305,7 +325,7 @@ def _until(chunk: Chunk, tick: int) -> Chunk:
         ticks,
         [begin for begin in chunk.begins if begin.tick <= tick],
         [failed for failed in chunk.failed if failed <= tick],
-        [column[: len(column) // chunk.ticks * ticks] for column in chunk.actions],
+        actions,
         chunk.digests[: len(chunk.digests) // chunk.ticks * ticks],
     )
 
@@ -319,10 +339,10 @@ def _columns(space: Space[Any]) -> Iterator[Column]:
         for part in space.spaces:
             yield from _columns(part)
     else:
-        (leaf,) = leaves_of(space)
-        low, count = _choices(space)
+        (leaf,) = leaves_of(space, ragged=True)
+        low, count = _choices(space.feature_space if isinstance(space, spaces.Sequence) else space)
         dtype = leaf.dtype if low is None else np.min_scalar_type(max(count - 1, 0))
-        yield Column(dtype, leaf.shape, low, leaf.dtype)
+        yield Column(dtype, leaf.shape, low, leaf.dtype, leaf.ragged)
 
 
 def _choices(space: Space[Any]) -> tuple[Any, int]:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from arena import registry
 from arena.errors import ArenaError, ConfigError
 from arena.game.api import BatchedEnv, Frame, Step
+from arena.game.ragged import Ragged
 from arena.game.spaces import unflatten
 from arena.replay.digests import Digests
 from arena.replay.format import Begin, Manifest
@@ -183,7 +184,7 @@ class Playback:
 
     def _step(self, tick: int, place: int) -> Event:
         row = tick - self._recording.start - 1
-        done = [[leaf[row, self._lanes] for leaf in leaves] for leaves in self._recording.actions]
+        done = [[self._row(leaf, row) for leaf in leaves] for leaves in self._recording.actions]
         actions = [self._action(entity, leaves) for entity, leaves in enumerate(done)]
         try:
             step = self.game.step(actions)
@@ -194,7 +195,13 @@ class Playback:
         everywhere = np.ones(len(self._lanes), np.bool_)
         return Event(tick, place, everywhere, self._episodes, self._begun, step.frame, same, step, actions)
 
-    def _action(self, entity: int, leaves: Sequence[NDArray[Any]]) -> Any:
+    def _row(self, leaf: Any, row: int) -> Any:
+        """A tick of a recorded leaf, in the playback's lanes."""
+        if isinstance(leaf, Ragged):
+            return leaf[row * len(self._recording.lanes) + np.array(self._lanes)]
+        return leaf[row, self._lanes]
+
+    def _action(self, entity: int, leaves: Sequence[Any]) -> Any:
         space: Space[Any] = self._manifest.entities[entity].action_space
         columns = self._columns[entity]
         return unflatten(space, [column.unpacked(leaf) for column, leaf in zip(columns, leaves, strict=True)])

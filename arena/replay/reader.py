@@ -16,16 +16,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
+from arena.game.ragged import Ragged
 from arena.replay.format import (
     MANIFEST,
     Begin,
     Chunk,
+    Column,
     Leaves,
     Manifest,
     chunks_in,
@@ -46,7 +48,8 @@ class Recording:
         start: number of ticks played before.
         begins: of episodes, in their order.
         failed: the ticks at which the game failed, which were not played.
-        actions: per entity the leaves [T, L, ...], zeros for entities that were not to act.
+        actions: per entity the leaves [T, L, ...], zeros for entities that were not to act; a ragged leaf is a `Ragged`
+            of T * L rows in the order (tick, lane), without items for these.
         digests: [T, L], see `arena.replay.digests`.
     """
 
@@ -209,7 +212,10 @@ def _recording(path: Path, manifest: Manifest) -> Recording | None:
             raise damaged(path, f"its ticks or lanes do not continue after tick {before.tick + before.ticks}")
     begins = tuple(begin for chunk in chunks for begin in chunk.begins)
     _check_begins(begins, first, path)
-    joined = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
+    joined: list[Any] = [
+        Ragged.concat(columns) if isinstance(columns[0], Ragged) else np.concatenate(columns)
+        for columns in zip(*parts, strict=True)
+    ]
     return Recording(
         path=path,
         lanes=range(lane, lane + first.lanes),
@@ -221,22 +227,44 @@ def _recording(path: Path, manifest: Manifest) -> Recording | None:
     )
 
 
-def _columns(chunk: Chunk, manifest: Manifest, path: Path) -> list[NDArray[np.generic]]:
+def _columns(chunk: Chunk, manifest: Manifest, path: Path) -> list[Any]:
     """The digests of a chunk, and the leaves of all actions, as stored."""
-    layouts = [(np.dtype(np.uint16), ()), *manifest.layouts()]
-    written = [chunk.digests, *chunk.actions]
+    written = iter(chunk.actions)
     try:
         if min(chunk.ticks, chunk.lanes) < 1:
             raise ValueError("no ticks or no lanes")
-        return [
-            np.frombuffer(data, dtype).reshape(chunk.ticks, chunk.lanes, *shape)
-            for data, (dtype, shape) in zip(written, layouts, strict=True)
-        ]
-    except ValueError as error:
-        raise damaged(path, f"the columns after tick {chunk.tick} do not fit: {error}") from error
+        found: list[Any] = [np.frombuffer(chunk.digests, np.uint16).reshape(chunk.ticks, chunk.lanes)]
+        for column in (column for of_entity in manifest.columns() for column in of_entity):
+            stored = next(written)
+            if column.ragged:
+                found.append(_ragged(chunk, column, stored, next(written)))
+            else:
+                array = np.frombuffer(stored, column.dtype)
+                found.append(array.reshape(chunk.ticks, chunk.lanes, *column.shape))
+        if len(list(written)):
+            raise ValueError("too many columns")
+        return found
+    except (ValueError, StopIteration) as error:
+        words = "a column is missing" if isinstance(error, StopIteration) else error
+        raise damaged(path, f"the columns after tick {chunk.tick} do not fit: {words}") from error
 
 
-def _by_entity(leaves: Sequence[NDArray[np.generic]], manifest: Manifest) -> tuple[Leaves, ...]:
+def _ragged(chunk: Chunk, column: Column, lengths: bytes, items: bytes) -> Ragged:
+    """A ragged leaf of a chunk.
+
+    Raises:
+        ValueError: its lengths ask for another number of items than there are.
+    """
+    counts = np.frombuffer(lengths, np.uint32).astype(np.int64)
+    if len(counts) != chunk.ticks * chunk.lanes:
+        raise ValueError(f"{len(counts)} lengths for {chunk.ticks} ticks of {chunk.lanes} lanes")
+    if (asked := int(counts.sum()) * column.item_bytes) != len(items):
+        raise ValueError(f"lengths ask for {asked} bytes, but there are {len(items)}")
+    values = np.frombuffer(items, column.dtype) if column.item_bytes else np.zeros(0, column.dtype)
+    return Ragged(values.reshape(int(counts.sum()), *column.shape), counts)
+
+
+def _by_entity(leaves: Sequence[Any], manifest: Manifest) -> tuple[Leaves, ...]:
     remaining = iter(leaves)
     return tuple(tuple(next(remaining) for _ in columns) for columns in manifest.columns())
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from arena.errors import ConfigError
 from arena.game.api import Frame, Interface, Step
+from arena.game.ragged import Ragged
 from arena.game.spaces import flatten
 from arena.records.atomic import make_folder, replacing, writing
 from arena.replay.digests import Digests
@@ -40,6 +41,7 @@ from arena.replay.format import (
 _MOST_TICKS = 256  # of a chunk
 _MOST_BYTES = 2**16  # of a chunk before compression, unless a single tick needs more
 _DIGEST_BYTES = 2
+_LENGTH_BYTES = 4  # of a ragged leaf, per lane and tick
 
 Flags = NDArray[np.bool_]
 
@@ -68,10 +70,13 @@ class ReplayWriter:
         self._spaces = interface.action_spaces
         self._columns = manifest.columns()
         self._digests = Digests(interface, len(lanes), actions=manifest.layouts())
-        self._ticks = _ticks_of_chunk(sum(column.item_bytes for of in self._columns for column in of), len(lanes))
-        self._actions = [
-            [np.zeros((self._ticks, len(lanes), *column.shape), column.dtype) for column in of] for of in self._columns
+        sizes = [_LENGTH_BYTES if column.ragged else column.item_bytes for of in self._columns for column in of]
+        self._ticks = _ticks_of_chunk(sum(sizes), len(lanes))
+        self._actions: list[list[Any]] = [  # arrays, and of ragged leaves one `Ragged` per tick
+            [[] if column.ragged else np.zeros((self._ticks, len(lanes), *column.shape), column.dtype) for column in of]
+            for of in self._columns
         ]
+        self._ragged_bytes = 0  # of the chunk
         self._kept = np.zeros((self._ticks, len(lanes)), np.uint16)
         self._active: Flags = np.zeros((len(lanes), len(interface.entities)), np.bool_)
         self._tick = start  # ticks played before the chunk
@@ -126,7 +131,7 @@ class ReplayWriter:
         Raises:
             WriteError: a full chunk cannot be written.
         """
-        if self._played == self._ticks:
+        if self._played == self._ticks or self._ragged_bytes > _MOST_BYTES:
             self.flush()
         t = self._played
         done = [leaf for entity, action in enumerate(actions) for leaf in self._act(t, entity, action)]
@@ -138,12 +143,16 @@ class ReplayWriter:
         self._kept[t] = self._digests.add(done, step)
         self._active[...] = step.frame.active
 
-    def _act(self, t: int, entity: int, action: Any) -> list[NDArray[Any]]:
+    def _act(self, t: int, entity: int, action: Any) -> list[Any]:
         """Stores an entity's actions; zeros where it is not to act, which games ignore."""
         acting = self._active[:, entity]
         everywhere = acting.all()
         leaves = flatten(self._spaces[entity], action)
         for kept, column, leaf in zip(self._actions[entity], self._columns[entity], leaves, strict=True):
+            if column.ragged:
+                kept.append(column.packed(leaf.kept(acting)).copy())
+                self._ragged_bytes += kept[-1].values.nbytes
+                continue
             kept[t] = column.packed(leaf)
             if not everywhere:
                 kept[t, ~acting] = 0
@@ -164,12 +173,17 @@ class ReplayWriter:
             ticks=self._played,
             begins=self._begins,
             failed=self._failed,
-            actions=[kept[: self._played].tobytes() for of in self._actions for kept in of],
+            actions=[stored for of in self._actions for kept in of for stored in _stored(kept, self._played)],
             digests=self._kept[: self._played].tobytes(),
         )
         self._append(framed(chunk))
         self._tick += self._played
         self._played, self._begins, self._failed = 0, [], []
+        self._ragged_bytes = 0
+        for of in self._actions:
+            for kept in of:
+                if isinstance(kept, list):
+                    kept.clear()
 
     def close(self) -> None:
         """Flushes, and syncs the file to the disk.
@@ -206,6 +220,14 @@ class ReplayWriter:
                 file.write(self._manifest)
         with replacing(self._path):
             self._begun = True
+
+
+def _stored(kept: Any, ticks: int) -> list[bytes]:
+    """One leaf of a chunk's actions, as its byte strings."""
+    if not isinstance(kept, list):
+        return [kept[:ticks].tobytes()]
+    rows = Ragged.concat(kept)
+    return [rows.lengths.astype(np.uint32).tobytes(), rows.values.tobytes()]
 
 
 def _number(seed: int | None) -> int | None:

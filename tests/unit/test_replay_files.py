@@ -267,7 +267,7 @@ def test_another_match_may_take_the_place_of_one_that_is_played_again(tmp_path: 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"version": 2}, "another format version"),
+        ({"version": 3}, "another format version"),
         ({"version": None}, "is damaged"),
         ({"entities": []}, "no entities"),
         ({"entities": [{}]}, "is damaged"),

@@ -11,7 +11,7 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena.game.api import Frame, Interface, Step
-from arena.game.spaces import copy_rows
+from arena.game.spaces import copy_rows, is_ragged
 from arena.plan.plan import MatchPlan, SeatPlan
 from arena.roles.environment.episodes import EpisodeTracker
 from arena.roles.environment.game_tracker import GameTracker
@@ -114,14 +114,24 @@ def _sample_writer(
 def _replay_writer(
     run: Run, match: MatchPlan, interface: Interface, seats: dict[int, SeatPlan], lanes: range
 ) -> ReplayWriter:
-    from arena.replay.format import EntityReplays, Manifest
+    from arena.replay.format import VERSION, EntityReplays, Manifest
     from arena.replay.writer import ReplayWriter
 
     entities = tuple(
         EntityReplays(name, seats[e].policy, seats[e].index, interface.action_spaces[e])
         for e, name in enumerate(interface.entities)
     )
-    manifest = Manifest(run.plan.round, match.match, match.env, match.make, match.env_kwargs, match.wrappers, entities)
+    ragged = any(map(is_ragged, (*interface.observation_spaces, *interface.action_spaces)))
+    manifest = Manifest(
+        run.plan.round,
+        match.match,
+        match.env,
+        match.make,
+        match.env_kwargs,
+        match.wrappers,
+        entities,
+        version=VERSION if ragged else 1,
+    )
     return ReplayWriter(run.folder.replays, manifest, interface, lanes=lanes, start=run.leg.start)
 
 
