@@ -1,8 +1,9 @@
 """Minesweeper: robots defuse mines on a board, and must not step on them.
 
-Units: `Mine` (x, y), `Robot` (x, y) and, if there is one, `Orbital Cannon` (cooldown). At the start all mines and robots
-stand on different cells, drawn evenly. Every robot picks a `Move`: +x, -x, +y, -y, Defuse Mines; a move off the board is
-masked, and stays if it is made all the same. A cannon whose cooldown is 0 fires at a mine or a robot. One tick:
+Units: `Mine` (x, y), `Robot` (x, y) and, if there is one, `Orbital Cannon` (cooldown). At the start all mines and
+robots stand on different cells, drawn evenly. Every robot picks a `Move`: +x, -x, +y, -y, Defuse Mines; a move off
+the board is masked, and stays if it is made all the same. A cannon whose cooldown is 0 fires at a mine or a robot.
+One tick:
 
     1. a mine that is shot vanishes; a robot that is shot is marked;
     2. the robots move, or defuse: all mines with |dx| + |dy| <= 1 vanish;
@@ -28,7 +29,7 @@ from arena.game.ragged import Ragged
 from arena.game.units import Choice, Select, UnitSpace
 from envs.common import drawing, options
 from envs.common.lanes import LaneStreams
-from envs.common.units import grown, picked, ranks, spread, states_of
+from envs.common.units import grown, ranks, spread, states_of
 
 Flags = NDArray[np.bool_]
 
@@ -166,8 +167,10 @@ class Minesweeper:
 
     def _may_fire(self) -> Flags:
         """The lanes `[L]` whose cannon is an actor; its targets are mines and robots."""
-        able = self._playing & self.orbital_cannon & (self.cooldown == 0)
-        return able & (self.mine_there.any(axis=1) | self.robot_there.any(axis=1)) if able.any() else able
+        able: Flags = self._playing & self.orbital_cannon & (self.cooldown == 0)
+        if able.any():
+            able &= self.mine_there.any(axis=1) | self.robot_there.any(axis=1)
+        return able
 
     def _shoot(self, targets: Ragged, fires: Flags) -> Flags | None:
         """Removes mines that are shot; returns the robots `[L, R]` that are, None without a shot."""
@@ -176,7 +179,7 @@ class Minesweeper:
         target = spread(targets, fires[:, None], -1)  # [L, 1] an index: the actees are all mines, then all robots
         mine_count = self.mine_there.sum(axis=1, keepdims=True)
         shot_mines = self.mine_there & (ranks(self.mine_there) == target)
-        shot_robots = self.robot_there & (ranks(self.robot_there) + mine_count == target)
+        shot_robots: Flags = self.robot_there & (ranks(self.robot_there) + mine_count == target)
         self.mine_there = self.mine_there & ~shot_mines
         return shot_robots
 

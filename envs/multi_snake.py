@@ -203,7 +203,7 @@ class MultiSnake:
             cells = self.segments[0, snake, : self.lengths[0, snake]].tolist()
             for x, y in cells[:-1]:
                 board.fill(x, y, drawing.mixed(color, drawing.WHITE, 0.4))
-            board.fill(*cells[-1], color)
+            board.fill(cells[-1][0], cells[-1][1], color)
             if self.food_there[0, snake]:
                 board.canvas.disc(*board.middle(*self.food[0, snake]), 0.3 * board.cell, color)
         return board.canvas.pixels

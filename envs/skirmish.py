@@ -1,11 +1,11 @@
 """Skirmish: two teams of soldiers on a board; a team without soldiers has lost.
 
 The soldiers of a team start on different cells of the three columns at its own edge: blue at x <= 2, red at
-x >= width - 3. Each player moves all soldiers of its team, and sees units of the types `Own` and `Enemy` (x, y, health);
-red sees the board turned (x -> width - 1 - x, y -> height - 1 - y), so both sides are alike. A soldier with an enemy
-within `reach` (|dx| + |dy|) picks one of them to `Attack`; any other one picks a `Move`: stay, +x, -x, +y, -y. A move
-off the board is masked, and stays if it is made all the same; soldiers may share a cell. So each soldier decides once
-per tick.
+x >= width - 3. Each player moves all soldiers of its team, and sees units of the types `Own` and `Enemy` (x, y,
+health); red sees the board turned (x -> width - 1 - x, y -> height - 1 - y), so both sides are alike. A soldier with
+an enemy within `reach` (|dx| + |dy|) picks one of them to `Attack`; any other one picks a `Move`: stay, +x, -x, +y,
+-y. A move off the board is masked, and stays if it is made all the same; soldiers may share a cell. So each soldier
+decides once per tick.
 
 All moves and attacks of a tick count at once. Each attack takes 1 health; a soldier without health is gone after the
 tick. A team without soldiers has lost: terminated, +1 and -1; both at once: a draw, 0. After `max_steps`: truncated, a
@@ -144,7 +144,7 @@ class Skirmish:
         self.health = self.health - taken
 
         self.ticks += played
-        lost = ~(self.health > 0).any(axis=2)  # [team, L]
+        lost: Flags = (self.health <= 0).all(axis=2)  # [team, L]
         over = played & lost.any(axis=0)
         late = played & ~over & (self.ticks >= self.max_steps)
         self._playing = played & ~over & ~late

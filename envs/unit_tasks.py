@@ -75,7 +75,7 @@ class CherryPick(Task):
         return self.observe(0.0)
 
     def act(self, actions: Mapping[str, Any]) -> Observation:
-        (_, number), = actions["Pick Cherry"].actees
+        ((_, number),) = actions["Pick Cherry"].actees
         self.left -= 1
         return self.observe(self.cherries.pop(number))
 
@@ -292,7 +292,7 @@ class MatchingBalls(Task):
         return self.observe(done=False, reward=0.0)
 
     def act(self, actions: Mapping[str, Any]) -> Observation:
-        (_, ball), = actions["Pick Ball"].actees
+        ((_, ball),) = actions["Pick Ball"].actees
         self.selected[ball] = True
         self.first = int(self.colors[ball]) if self.first is None else self.first
         done = self.colors[ball] != self.first or bool(self.selected.all())

@@ -148,6 +148,6 @@ class SelectEntityAction:
 
 Action: TypeAlias = CategoricalAction | GlobalCategoricalAction | SelectEntityAction
 
-EntityID: TypeAlias = Hashable
+EntityID: TypeAlias = Any  # any hashable object
 EntityName: TypeAlias = str
 ActionName: TypeAlias = str

@@ -1,8 +1,8 @@
 """Ragged arrays of one dtype, under the published names; also made from nested lists.
 
-    RaggedBufferI64([[[5]], [[1]], [[3], [4]]])        rows, their items, the numbers of an item
-    RaggedBufferI64([[4], [1], [4, 2]])                items that are numbers
-    RaggedBufferF32(values, lengths)                   as `Ragged`, cast
+RaggedBufferI64([[[5]], [[1]], [[3], [4]]])        rows, their items, the numbers of an item
+RaggedBufferI64([[4], [1], [4, 2]])                items that are numbers
+RaggedBufferF32(values, lengths)                   as `Ragged`, cast
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from arena.entity_env.environment import Environment
-from arena.entity_env.translation import ActionClasses, Translator
+from arena.entity_env.translation import ActionClasses, Translator, unit_space
 
 _PACKAGE = "entity_gym"
 
@@ -29,7 +29,7 @@ def translator_of(env: Any) -> Translator:
     if module is not None:
         package = sys.modules[module]  # the game has imported it
         classes = ActionClasses(package.CategoricalAction, package.GlobalCategoricalAction, package.SelectEntityAction)
-    return Translator(env.obs_space(), env.action_space(), classes)
+    return Translator(unit_space(env.obs_space(), env.action_space()), classes)
 
 
 def players_of(env: Any) -> tuple[str, ...]:

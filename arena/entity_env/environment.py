@@ -153,7 +153,7 @@ class Environment(ABC):
         """A picture `[height, width, 3]`, a text, or None."""
         return None
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 # a game need not have it
         """Releases what the game holds; nothing by default."""
 
 

@@ -220,12 +220,14 @@ class ListEnv:
                     f"action {name!r}, row {row}: got {choices.lengths[row]} choices for {actors.lengths[row]} actors"
                 )
             actees = shown.shown[name].actees
-            limits = np.full(actors.total, kind.choices) if actees is None else np.repeat(actees.lengths, actors.lengths)
+            limits = (
+                np.full(actors.total, kind.choices) if actees is None else np.repeat(actees.lengths, actors.lengths)
+            )
             if (wrong := np.flatnonzero((choices.values < 0) | (choices.values >= limits))).size:
                 item = int(wrong[0])
                 raise ValueError(
-                    f"action {name!r}, row {choices.rows()[item]}: the choice {choices.values[item]}; it must be from 0 "
-                    f"to {limits[item] - 1}"
+                    f"action {name!r}, row {choices.rows()[item]}: the choice {choices.values[item]}; it must be from "
+                    f"0 to {limits[item] - 1}"
                 )
             found[name] = choices
         return found
@@ -248,7 +250,7 @@ def _as_ragged(name: str, given: Any, size: int) -> Ragged:
         lengths = np.array([len(row) for row in given], np.int64)
     if values.shape[1:] == (1,):
         values = values[:, 0]
-    if len(lengths) != size or values.ndim != 1 or values.dtype.kind not in "iu" and values.size:
+    if len(lengths) != size or values.ndim != 1 or (values.dtype.kind not in "iu" and values.size):
         raise ValueError(
             f"action {name!r}: {values.dtype} choices of shape {list(values.shape)} in {len(lengths)} rows; expected "
             f"whole numbers in {size} rows"

@@ -1,6 +1,6 @@
 """Observations of the published interface as batches of a `UnitSpace`, and choices as action objects.
 
-    translator = Translator(env.obs_space(), env.action_space())
+    translator = Translator(unit_space(env.obs_space(), env.action_space()))
     batch = translator.batch([observation, ...])       units by index
     batch.sample(translator.space)                     as the arena's games give it
     translator.actions(batch, row, choices)            what `env.act` gets: units by id
@@ -117,27 +117,17 @@ class Translator:
     """Translates between a game's ids and the indices of its `space`.
 
     Args:
-        obs_space: of the game: `global_features`, and `entities` with their `features`.
-        action_space: of the game, by name.
+        space: of the game; see `unit_space`.
         classes: of the action objects.
-
-    Raises:
-        ValueError: the spaces are not of the interface.
     """
 
-    def __init__(self, obs_space: Any, action_space: Mapping[str, Any], classes: ActionClasses | None = None) -> None:
-        types = {str(name): _features(name, entity) for name, entity in obs_space.entities.items()}
-        self.space = UnitSpace(
-            types,
-            global_features=list(obs_space.global_features),
-            actions={str(name): _kind(name, space) for name, space in action_space.items()},
-            hidden=list(types),
-        )
+    def __init__(self, space: UnitSpace, classes: ActionClasses | None = None) -> None:
+        self.space = space
         self._classes = ActionClasses() if classes is None else classes
-        self._types, self._kinds = tuple(types), dict(self.space.actions)
-        self._known = frozenset(types), frozenset(self._kinds)
+        self._types, self._kinds = tuple(space.types), dict(space.actions)
+        self._known = frozenset(self._types), frozenset(space.hidden), frozenset(self._kinds)
         self._labels = {name: list(kind.labels) for name, kind in self._kinds.items() if not isinstance(kind, Select)}
-        self._ids: dict[str, list[Any]] = {name: [] for name in types}  # of entities without: (type, 0), (type, 1), ...
+        self._ids: dict[str, list[Any]] = {name: [] for name in self._types}  # where none are given: (type, 0), ...
 
     def batch(self, observations: Sequence[Any]) -> Batch:
         """The observations of B rows; None is a row without anything.
@@ -203,11 +193,11 @@ class Translator:
         return known[:count]
 
     def _check_names(self, row: int, one: Any) -> None:
-        types, actions = self._known
+        types, hidden, actions = self._known
         for what, names, known in (
             ("features", one.features, types),
             ("ids", one.ids, types),
-            ("visible", one.visible, types),
+            ("visible", one.visible, hidden),
             ("actions", one.actions, actions),
         ):
             if not names.keys() <= known:
@@ -261,7 +251,8 @@ class Translator:
             for number, item in enumerate(items):
                 if _numbers(item, (width,)) is None:
                     raise WrongObservation(
-                        row, f"{kind} {number}: features {_short(item.tolist())} of shape {list(item.shape)}; {expected}"
+                        row,
+                        f"{kind} {number}: features {_short(item.tolist())} of shape {list(item.shape)}; {expected}",
                     )
         raise WrongObservation(0, f"features of type {kind!r} that do not fit together; {expected}")
 
@@ -390,26 +381,16 @@ def _label_masks(name: str, kind: Choice, rows: Sequence[_Row], actors: Ragged, 
     """The masks of all rows, bool items `[choices]`; ones where a row gives none."""
     lengths, choices = actors.lengths.tolist(), kind.choices
     every = [True] * choices
-    items = None
-    if all(type(mask) is list or mask is None for mask in masks):
-        items = [
-            flags
-            for mask, count in zip(masks, lengths, strict=True)
-            for flags in ([every] * count if mask is None else mask)
-        ]
-    elif not any(type(mask) is list for mask in masks):
-        whole = np.ones((max(lengths), choices), np.bool_)
-        parts = [whole[:count] if mask is None else mask for mask, count in zip(masks, lengths, strict=True)]
-        items = [part for part in parts if len(part)]
-        items = np.concatenate(items) if items and all(np.shape(part)[1:] == (choices,) for part in items) else None
-    fits = items is not None and all(
-        mask is None or len(mask) == count for mask, count in zip(masks, lengths, strict=True)
-    )
-    flags = _flags(items, (actors.total, choices)) if fits else None
-    if flags is None:  # of several kinds, or one of them is wrong
+    given = [[every] * count if mask is None else mask for mask, count in zip(masks, lengths, strict=True)]
+    flags = None
+    if all(type(mask) is list for mask in given) and [len(mask) for mask in given] == lengths:
+        flags = _flags(
+            [row for mask in given for row in mask], (actors.total, choices)
+        )  # at once: an array each is slow
+    if flags is None:
         parts = []
-        for row, mask, count in zip(rows, masks, lengths, strict=True):
-            part = _flags([every] * count if mask is None else mask, (count, choices))
+        for row, mask, count in zip(rows, given, lengths, strict=True):
+            part = _flags(mask, (count, choices))
             if part is None:
                 raise row.misshapen(name, mask, f"[{count}][{choices}]: {count} actors, {choices} labels")
             parts.append(part)
@@ -450,8 +431,8 @@ def _select(name: str, kind: Select, rows: Sequence[_Row]) -> Shown:
                 whom = [whom[place] for place in seen]
                 flags = None if flags is None else flags[:, seen]
             if flags is not None:
-                able = flags.any(axis=1)
-                who = [index for index, can in zip(who, able.tolist(), strict=True) if can]
+                able = np.asarray(flags.any(axis=1))
+                who = [who[place] for place in np.flatnonzero(able).tolist()]
                 flags = flags[able]
             if not whom:
                 who = []
@@ -460,8 +441,8 @@ def _select(name: str, kind: Select, rows: Sequence[_Row]) -> Shown:
         actors.append(who)
         actees.append(whom)
         masks.append(flags)
-    given = any(flags is not None for flags in masks)
-    return Shown(_indices(actors), _indices(actees), _pair_masks(actors, actees, masks) if given else None)
+    any_mask = any(flags is not None for flags in masks)
+    return Shown(_indices(actors), _indices(actees), _pair_masks(actors, actees, masks) if any_mask else None)
 
 
 def _pair_masks(
@@ -495,6 +476,25 @@ def _check_kind(row: _Row, name: str, kind: Kind, mask: Any) -> None:
         )
 
 
+def unit_space(obs_space: Any, action_space: Mapping[str, Any]) -> UnitSpace:
+    """The spaces of a game of the interface as a `UnitSpace`; it may hide units of every type.
+
+    Args:
+        obs_space: `global_features`, and `entities` with their `features`.
+        action_space: by name.
+
+    Raises:
+        ValueError: they are not of the interface.
+    """
+    types = {str(name): _features(name, entity) for name, entity in obs_space.entities.items()}
+    return UnitSpace(
+        types,
+        global_features=list(obs_space.global_features),
+        actions={str(name): _kind(name, space) for name, space in action_space.items()},
+        hidden=list(types),
+    )
+
+
 def _kind(name: str, space: Any) -> Kind:
     """An action space of the interface, whichever package it comes from."""
     names = {base.__name__ for base in type(space).__mro__}
@@ -521,7 +521,7 @@ def _numbers(items: Any, shape: tuple[int, ...]) -> NDArray[np.float32] | None:
         array = np.asarray(items)
     except ValueError:  # rows of unequal lengths
         return None
-    if array.shape != shape or array.dtype.kind not in "fiub" and array.size:
+    if array.shape != shape or (array.dtype.kind not in "fiub" and array.size):
         return None
     with np.errstate(over="ignore"):
         array = array.astype(np.float32, copy=False)

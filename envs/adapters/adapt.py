@@ -15,6 +15,7 @@ from envs.adapters.entity_env import EntityGames
 from envs.adapters.gymnasium_env import GymnasiumGame
 from envs.adapters.lane import LaneGame
 from envs.adapters.list_env import ListGame
+from envs.adapters.observations import translated
 from envs.adapters.pettingzoo_aec import AECGame
 from envs.adapters.pettingzoo_parallel import ParallelGame
 from envs.adapters.sources import check_call
@@ -51,8 +52,8 @@ def adapt(
     if is_entity_env(first):
         return wrap_batched(EntityGames(instances), around)
     if isinstance(first, gymnasium.Env):
-        return BatchedLanes([GymnasiumGame(wrap_gymnasium(env, around)) for env in instances])
-    return wrap_batched(BatchedLanes([_game(env) for env in instances]), around)
+        return BatchedLanes([translated(GymnasiumGame(wrap_gymnasium(env, around))) for env in instances])
+    return wrap_batched(BatchedLanes([translated(_game(env)) for env in instances]), around)
 
 
 def _game(env: Any) -> LaneGame:

@@ -127,9 +127,13 @@ class Board:
         bottom, right = self.margin + height * self.cell, self.margin + width * self.cell
         self.canvas.rectangle(self.margin, self.margin, bottom, right, WHITE)
         for line in range(1, height):
-            self.canvas.rectangle(self.margin + line * self.cell, self.margin, self.margin + line * self.cell + 1, right, PALE)
+            self.canvas.rectangle(
+                self.margin + line * self.cell, self.margin, self.margin + line * self.cell + 1, right, PALE
+            )
         for line in range(1, width):
-            self.canvas.rectangle(self.margin, self.margin + line * self.cell, bottom, self.margin + line * self.cell + 1, PALE)
+            self.canvas.rectangle(
+                self.margin, self.margin + line * self.cell, bottom, self.margin + line * self.cell + 1, PALE
+            )
         self.canvas.frame(self.margin - 2, self.margin - 2, bottom + 2, right + 2, GREY)
 
     def middle(self, x: float, y: float) -> tuple[float, float]:

@@ -80,14 +80,12 @@ class Told(Environment):
     entity, `shoot` at an entity with masks, `end`, a global one.
     """
 
-    def __init__(self, *observations: Observation | Exception) -> None:
+    def __init__(self, *observations: Any) -> None:
         self.left = list(observations)
         self.got: list[Mapping[str, Any]] = []
 
     def obs_space(self) -> ObsSpace:
-        return ObsSpace(
-            global_features=["g"], entities={"A": Entity(["x", "y"]), "B": Entity(["x"]), "C": Entity([])}
-        )
+        return ObsSpace(global_features=["g"], entities={"A": Entity(["x", "y"]), "B": Entity(["x"]), "C": Entity([])})
 
     def action_space(self) -> dict[str, Any]:
         return {

@@ -81,6 +81,7 @@ def drawn(seen: Mapping[str, Any], env: Any, rng: np.random.Generator) -> dict[s
     for name, space in env.action_space().items():
         parts, choices[name] = seen["masks"][name], []
         for row, actors in enumerate(parts["actors"]):
+            allowed: list[Any]
             if isinstance(space, SelectEntityActionSpace):
                 allowed = [range(len(parts["actees"][row]))] * len(actors)
             elif parts["mask"] is None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
-from arena import Ragged
+from arena import Choice, Ragged, Select, UnitSpace
 from arena.entity_env import (
     CategoricalAction,
     CategoricalActionMask,
@@ -110,9 +111,9 @@ def test_absent_types_and_actions_have_no_units_and_no_actors() -> None:
     assert {name: units.lengths.tolist() for name, units in vec_obs.features.items()} == {
         "A": [0], "B": [0], "C": [0], "__global__": [1],
     }  # fmt: skip
-    assert {name: mask.actors.lengths.tolist() for name, mask in vec_obs.action_masks.items()} == dict.fromkeys(
-        ("pick", "aim", "shoot", "end"), [0]
-    )
+    assert {name: mask.actors.lengths.tolist() for name, mask in vec_obs.action_masks.items()} == {
+        "pick": [0], "aim": [0], "shoot": [0], "end": [0],
+    }  # fmt: skip
     env.act({})
     assert "end" not in game.got[0]  # a global action without an actor is absent
     assert isinstance(game.got[0]["pick"], CategoricalAction)
@@ -169,7 +170,9 @@ def test_select_masks_are_kept_and_actors_that_can_select_none_are_none() -> Non
     env = ListEnv([game])
     rows = env.reset()
     assert moves(rows, "shoot") == ([[0, 2]], [[[True], [False], [False], [True]]])
-    assert rows.action_masks["shoot"].actees == RaggedBufferI64([[[0], [1]]])
+    shoot = rows.action_masks["shoot"]
+    assert isinstance(shoot, VecSelectEntityActionMask)
+    assert shoot.actees == RaggedBufferI64([[[0], [1]]])
     env.act({"shoot": [[0, 1]]})
     assert game.got[0]["shoot"] == SelectEntityAction([("A", 0), ("B", 0)], [("A", 0), ("A", 1)])
 
@@ -190,6 +193,7 @@ def test_hidden_units_cannot_be_selected() -> None:
 
 def test_spaces_of_the_interface_may_hide_every_type() -> None:
     space = adapt(lambda: Told(seen()), {}, 1).interface.observation_spaces[0]
+    assert isinstance(space, UnitSpace)
     assert (space.hidden, space.global_features) == (("A", "B", "C"), ("g",))
 
 
@@ -197,7 +201,10 @@ WRONG: Mapping[str, tuple[dict[str, Any], str]] = {
     "an unknown type": ({"features": {"D": [[1]]}}, "features of an unknown name 'D'"),
     "ids of an unknown type": ({"ids": {"AA": []}}, "ids of an unknown name 'AA'; did you mean 'A'?"),
     "an unknown action": ({"actions": {"pikc": PICK()}}, "did you mean 'pick'?"),
-    "too few features": ({"features": {"A": [[1, 2], [3]]}}, r"A 1: features \[3\] of shape \[1\]; expected \[n\]\[2\]"),
+    "too few features": (
+        {"features": {"A": [[1, 2], [3]]}},
+        r"A 1: features \[3\] of shape \[1\]; expected \[n\]\[2\]",
+    ),
     "features that are no numbers": ({"features": {"A": [[1, "x"]]}}, "expected .* finite numbers"),
     "NaN": ({"features": {"B": [[1.0], [np.nan]]}}, r"B 1: features \[nan\]"),
     "a number too large": ({"features": {"B": [[1e300]]}}, "finite numbers"),
@@ -210,14 +217,20 @@ WRONG: Mapping[str, tuple[dict[str, Any], str]] = {
     "an actor twice": ({"actions": {"pick": PICK(actor_ids=[("A", 0)] * 2)}}, r"actor \('A', 0\) is there twice"),
     "an unknown type of actors": ({"actions": {"pick": PICK(actor_types=["D"])}}, "actors of an unknown type 'D'"),
     "an unknown actee": ({"actions": {"aim": AIM(actee_ids=["a"])}}, "actee 'a' is the id of no entity"),
-    "a mask of too few rows": ({"actions": {"pick": PICK(mask=[[1, 1, 1]])}}, r"shape \[1, 3\]; expected bools \[3\]\[3\]"),
+    "a mask of too few rows": (
+        {"actions": {"pick": PICK(mask=[[1, 1, 1]])}},
+        r"shape \[1, 3\]; expected bools \[3\]\[3\]",
+    ),
     "a mask of too few labels": ({"actions": {"pick": PICK(mask=np.ones((3, 2)))}}, r"shape \[3, 2\]"),
     "a mask of other numbers": ({"actions": {"pick": PICK(mask=[[2, 0, 1]] * 3)}}, "expected bools"),
     "a mask that forbids everything": (
         {"ids": {"A": ["a", "b"]}, "actions": {"pick": PICK(actor_types=["A"], mask=[[1, 0, 0], [0, 0, 0]])}},
         r"action 'pick': actor 1 \('b'\): its mask forbids everything",
     ),
-    "a global mask that forbids everything": ({"actions": {"end": END(mask=[0, 0])}}, "'end': actor 0: its mask forbids"),
+    "a global mask that forbids everything": (
+        {"actions": {"end": END(mask=[0, 0])}},
+        "'end': actor 0: its mask forbids",
+    ),
     "a mask of another kind": ({"actions": {"pick": AIM()}}, "a SelectEntityActionMask; its space needs a Categorical"),
     "a mask that was not announced": ({"actions": {"aim": AIM(mask=np.ones((3, 3)))}}, r"\(masked=False\)"),
     "a select mask of another shape": ({"actions": {"shoot": AIM(mask=[[1, 1]])}}, r"3 actors, 3 actees"),
@@ -283,7 +296,10 @@ def test_select_choices_are_places_among_the_actees() -> None:
 def test_ended_environment_begins_again_and_keeps_its_last_observation() -> None:
     last = seen(reward=2.0, done=True, features={"B": [[9]]})
     cut = seen(reward=1.0, truncated=True)
-    games = [Told(seen(), seen(reward=1.0), last, seen(features={"B": [[1]]})), Told(seen(), cut, seen(), seen(reward=3.0))]
+    games = [
+        Told(seen(), seen(reward=1.0), last, seen(features={"B": [[1]]})),
+        Told(seen(), cut, seen(), seen(reward=3.0)),
+    ]
     env = EnvList(games)
     assert env.reset().end_of_episode_info == {}
     assert env.act({}).end_of_episode_info == {1: EpisodeStats(1, 1.0, True, cut)}
@@ -329,7 +345,7 @@ class Pair(Told):
 
 def test_several_players_get_and_give_lists() -> None:
     both = [seen(actions={"pick": PICK(actor_types=["A"])}), seen(actions={"pick": PICK(actor_types=["B"])})]
-    game = Pair(both, [seen(done=True, reward=1.0), both[1]], both)  # type: ignore[arg-type]
+    game: Any = Pair(both, [seen(done=True, reward=1.0), both[1]], both)
     env = adapt(lambda: game, {}, 1)
     assert env.interface.entities == ("left", "right")
     env.reset(np.ones(1, np.bool_))
@@ -341,6 +357,55 @@ def test_several_players_get_and_give_lists() -> None:
     assert not step.rewards[0, 0]
     with pytest.raises(ValueError, match="ListEnv steps games of one player"):
         ListEnv([game])
+
+
+class Gym(gymnasium.Env[Any, Any]):
+    """A game of Gymnasium whose space has units: it gives observations, or samples."""
+
+    observation_space = UnitSpace({"A": ["x"], "B": []}, actions={"pick": Choice(["one", "two"]), "aim": Select()})
+    action_space = observation_space.action_space
+
+    def __init__(self, *given: Any) -> None:
+        self.left, self.got = list(given), list[Any]()
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        return self.left.pop(0), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.got.append(action)
+        return self.left.pop(0), 1.0, False, False, {}
+
+
+def test_games_of_gymnasium_may_give_observations_and_get_action_objects() -> None:
+    one = Observation(
+        done=False,
+        reward=0.0,
+        entities={"A": ([[1], [2]], ["left", "right"]), "B": [[]]},
+        actions={"pick": PICK(actor_ids=["right"]), "aim": AIM(actor_types=["B"], actee_types=["A"])},
+        metrics={"height": 1},
+    )
+    sample = {"units": {"A": [[7]]}, "actions": {"pick": {"actors": [0]}}}
+    game = Gym(one, sample, one)
+    env = adapt(lambda: game, {}, 1)
+    frame = env.reset(np.ones(1, np.bool_))
+    assert frame.observations[0]["actions"]["pick"]["actors"].tolist() == [[1]]
+    assert frame.infos == [[{"metrics": {"height": 1}}]]
+    step = env.step([{"pick": Ragged([1], [1]), "aim": Ragged([1], [1])}])
+    assert game.got[0]["pick"].actors == ["right"]
+    assert game.got[0]["pick"].labels == ["two"]
+    assert game.got[0]["aim"] == SelectEntityAction([("B", 0)], ["right"])
+    assert step.frame.observations[0]["units"]["A"].tolist() == [[[7.0]]]
+    env.step([{"pick": Ragged([0], [1]), "aim": Ragged([], [0])}])
+    assert {name: numbers.tolist() for name, numbers in game.got[1].items()} == {"pick": [0], "aim": []}
+
+
+def test_wrong_observations_of_other_interfaces_are_faults_of_the_game() -> None:
+    wrong = Observation(done=False, reward=0.0, features={"C": [[1]]})
+    with pytest.raises(GameError, match="a wrong observation: features of an unknown name 'C'"):
+        adapt(lambda: Gym(wrong), {}, 1).reset(np.ones(1, np.bool_))
+    hiding = Observation(done=False, reward=0.0, features={"A": [[1]]}, visible={"A": [True]})
+    with pytest.raises(GameError, match="visible of an unknown name 'A'"):
+        adapt(lambda: Gym(hiding), {}, 1).reset(np.ones(1, np.bool_))
 
 
 def test_metrics_are_in_the_infos() -> None:
@@ -370,7 +435,7 @@ def test_ragged_buffers_are_made_from_nested_lists() -> None:
 @pytest.mark.slow
 def test_check_entity_env_passes_a_right_game_and_finds_a_wrong_one() -> None:
     check_entity_env("envs.unit_tasks:Count", ticks=50)
-    with pytest.raises(ContractBroken, match="is no arena.entity_env.Environment"):
+    with pytest.raises(ContractBroken, match=r"is no arena\.entity_env\.Environment"):
         check_entity_env(dict)
     with pytest.raises(ContractBroken, match="its mask forbids everything"):
         check_entity_env(lambda: Told(seen(actions={"end": END(mask=[0, 0])})))

@@ -30,7 +30,7 @@ FLOORS = (
     "run",
     "roles",
     "serving",
-    "play report terminal",
+    "report terminal",
     "launch",
     "cli",
     "__main__",

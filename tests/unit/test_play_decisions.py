@@ -9,8 +9,8 @@ import pytest
 from gymnasium import spaces
 
 from arena import Choice, GlobalChoice, Select, UnitSpace
+from arena.cli.play.decisions import check_playable, decisions, described, joined
 from arena.errors import ConfigError
-from arena.play.decisions import check_playable, decisions, described, joined
 
 SPACE = UnitSpace(
     {"Mine": ["x", "y"], "Robot": ["x", "y"], "Orbital Cannon": []},
@@ -99,7 +99,7 @@ def test_discrete_and_multi_discrete_actions_count_from_their_start() -> None:
     (decision,) = decisions(box, discrete, np.zeros(2), np.array([1, 0, 1, 0], np.int8))
     assert decision.question() == "action: 5, 7"
     assert joined(discrete, [decision], [7]) == 7
-    several = spaces.MultiDiscrete([[2, 3]], start=[[0, 1]])
+    several = spaces.MultiDiscrete(np.array([[2, 3]]), start=np.array([[0, 1]]))
     found = decisions(box, several, np.zeros(2), np.array([0, 1, 1, 1, 0], np.int8))
     assert [decision.question() for decision in found] == ["action 0: 1", "action 1: 1, 2"]
     assert joined(several, found, [1, 2]).tolist() == [[1, 2]]

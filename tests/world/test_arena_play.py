@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from arena.cli.main import main
-from arena.play import human
-from arena.play.console import Console
+from arena.cli.play import human
+from arena.cli.play.console import Console
 
 RPS = """
 ticks: 100
@@ -84,7 +84,9 @@ def test_answers_are_actions_and_an_episode_ends_with_its_return(played: Play) -
 def test_second_seat_and_several_episodes_are_played(played: Play) -> None:
     status, shown = played(RPS, "0\n0\n0\n0\n", "--match", "1", "--seat", "1", "--episodes", "2", "--seed", "3")
     assert status == 0
-    assert [line for line in shown if "over" in line] == [line for line in shown if re.match("episode over after 2", line)]
+    assert [line for line in shown if "over" in line] == [
+        line for line in shown if re.match("episode over after 2", line)
+    ]
     assert sum(line == "> 0" for line in shown) == 4
 
 
@@ -135,7 +137,11 @@ def test_text_picture_of_the_game_comes_first(played: Play) -> None:
         (RPS, ["--advice", "gren"], "--advice: no policy 'gren'; did you mean 'green'?"),
         (RPS, ["--advice", "red"], "--advice: 'red' tells no probabilities: scripted has no log_prob()"),
         (RPS, ["--checkpoints", "last"], "--checkpoints: a configuration has no checkpoints"),
-        (LAKE.replace("FrozenLake-v1", "Pendulum-v1").replace(", kwargs: {is_slippery: false}", ""), [], "a human can be asked for choices"),
+        (
+            LAKE.replace("FrozenLake-v1", "Pendulum-v1").replace(", kwargs: {is_slippery: false}", ""),
+            [],
+            "a human can be asked for choices",
+        ),
     ],
 )
 def test_mistakes_end_with_status_2(played: Play, config: str, options: list[str], message: str) -> None:

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena import registry
+from arena.cli.play.decisions import Decision, joined
 from arena.errors import ConfigError
-from arena.game.ragged import Ragged
-from arena.play.decisions import Decision, joined
+from arena.game.spaces import stack
 from arena.preflight.spec import spec_of
 from arena.preflight.stubs import SpecVectorEnv, StubGroup, from_spaces
 from arena.records import checkpoint
@@ -43,7 +42,9 @@ class Advisor:
         if spec_of(cls).checks_spaces:
             cls.check(observation_space, action_space)
         env = SpecVectorEnv(observation_space, action_space, rows=1)
-        self._algorithm = from_spaces(cls, env, StubGroup(name, "gradients", seed=0, shared_seed=0), ticks=1, options=options)
+        self._algorithm = from_spaces(
+            cls, env, StubGroup(name, "gradients", seed=0, shared_seed=0), ticks=1, options=options
+        )
         if given["load"] is not None:
             self._algorithm.load_state_dict(checkpoint.load(Path(given["load"])).state)
         self._observation_space, self._action_space = observation_space, action_space
@@ -61,8 +62,8 @@ class Advisor:
             ]
             rows = len(actions)
             log_probs = self._algorithm.log_prob(
-                stacked(self._observation_space, [observation] * rows),
-                stacked(self._action_space, actions),
+                stack(self._observation_space, [observation] * rows),
+                stack(self._action_space, actions),
                 None if mask is None else np.repeat(mask[None], rows, axis=0),
             )
             weights = np.exp(log_probs - log_probs.max())
@@ -73,7 +74,7 @@ class Advisor:
         """The discounted return that the policy expects; None if it has no value function."""
         if not hasattr(self._algorithm, "state_value"):
             return None
-        return float(self._algorithm.state_value(stacked(self._observation_space, [observation]))[0])
+        return float(self._algorithm.state_value(stack(self._observation_space, [observation]))[0])
 
 
 def configured(name: str, given: Mapping[str, Any]) -> registry.ConfiguredAlgorithm:
@@ -88,14 +89,3 @@ def configured(name: str, given: Mapping[str, Any]) -> registry.ConfiguredAlgori
     if found.options.get("recurrent"):
         raise ConfigError(f"{name!r} has a memory, and has seen nothing of this game", path="--advice")
     return found
-
-
-def stacked(space: Space[Any], samples: Sequence[Any]) -> Any:
-    """Single samples as a batched one: an array for each array, a `Ragged` for each part of any length."""
-    if isinstance(space, spaces.Dict):
-        return {key: stacked(part, [sample[key] for sample in samples]) for key, part in space.spaces.items()}
-    if isinstance(space, spaces.Tuple):
-        return tuple(stacked(part, [sample[place] for sample in samples]) for place, part in enumerate(space.spaces))
-    if isinstance(space, spaces.Sequence):
-        return Ragged.of(samples, space.feature_space.dtype, space.feature_space.shape or ())
-    return np.stack([np.asarray(sample, space.dtype) for sample in samples])

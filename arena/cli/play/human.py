@@ -1,11 +1,11 @@
 """The algorithm of `arena play`: a human in the worker's place, who is asked for each decision of the seat.
 
-    tick 3, reward 0, return 0
-    globals: step=3
-    0 Mine: x=0, y=2
-    1 Robot: x=1, y=1
-    Move of 1 Robot: 0 +x, 1 -x, 3 -y, 4 Defuse Mines
-    > 4
+tick 3, reward 0, return 0
+globals: step=3
+0 Mine: x=0, y=2
+1 Robot: x=1, y=1
+Move of 1 Robot: 0 +x, 1 -x, 3 -y, 4 Defuse Mines
+> 4
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import numpy as np
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
+from arena.cli.play.advice import Advisor
+from arena.cli.play.console import BOLD, DIM, YELLOW, Console
+from arena.cli.play.decisions import Decision, Option, check_playable, decisions, described, joined
+from arena.cli.play.shown_game import PICTURE
 from arena.errors import PlayerLeft
 from arena.game.spaces import no_op
-from arena.play.advice import Advisor
-from arena.play.console import BOLD, DIM, YELLOW, Console
-from arena.play.decisions import Decision, Option, check_playable, decisions, described, joined
-from arena.play.shown_game import PICTURE
 
 if TYPE_CHECKING:
     from arena.group.group import Group
@@ -150,7 +150,9 @@ class Human:
         question = decision.question()
         if shares is not None:
             marked = [
-                console.styled(f"{option} {100 * share:.0f} %{'*' if option is best else ''}", YELLOW if option is best else "")
+                console.styled(
+                    f"{option} {100 * share:.0f} %{'*' if option is best else ''}", YELLOW if option is best else ""
+                )
                 for option, share in zip(decision.options, shares, strict=True)
             ]
             question = f"{decision.what}: {', '.join(marked)}"

@@ -6,6 +6,7 @@ import os
 import re
 import select
 import sys
+
 _SECONDS = 0.2  # between two looks whether the process is ending
 
 BOLD, DIM, YELLOW = "1", "2", "33"  # ECMA-48, select graphic rendition

@@ -1,8 +1,8 @@
 """What a player is shown and asked: lines of text for observations, and one decision after the other. Pure.
 
-    for decision in decisions(action_space, observation, mask):
-        decision.question()      `Move of 1 Robot: 0 +x, 1 -x, 3 -y, 4 Defuse Mines`
-        decision.answered("4")   the option with this number, or the one whose label begins so
+for decision in decisions(action_space, observation, mask):
+    decision.question()      `Move of 1 Robot: 0 +x, 1 -x, 3 -y, 4 Defuse Mines`
+    decision.answered("4")   the option with this number, or the one whose label begins so
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def check_playable(action_space: Space[Any]) -> None:
     """
     if not isinstance(action_space, (UnitActions, spaces.Discrete, spaces.MultiDiscrete)):
         raise ConfigError(
-            f"a human can be asked for choices, not for actions of {action_space}; take a seat of units, or of Discrete "
-            "or MultiDiscrete actions"
+            f"a human can be asked for choices, not for actions of {action_space}; take a seat of units, or of "
+            "Discrete or MultiDiscrete actions"
         )
 
 
@@ -130,7 +130,9 @@ def decisions(
     parts = np.split(allowed, np.cumsum(counts)[:-1])
     named = ["action"] if len(parts) == 1 else [f"action {place}" for place in range(len(parts))]
     return [
-        Decision(what, [Option(start + int(number), "", start + int(number)) for number in np.flatnonzero(part)], place=place)
+        Decision(
+            what, [Option(start + int(number), "", start + int(number)) for number in np.flatnonzero(part)], place=place
+        )
         for place, (what, start, part) in enumerate(zip(named, starts, parts, strict=True))
     ]
 
@@ -155,9 +157,7 @@ def _of_units(space: UnitSpace, observation: Mapping[str, Any]) -> Iterator[Deci
             if isinstance(kind, Select):
                 actees = np.asarray(shown["actees"]).tolist()
                 allowed = np.ones(len(actees)) if mask is None else np.reshape(mask, (-1, len(actees)))[place]
-                options = [
-                    Option(unit, names[unit], number) for number, unit in enumerate(actees) if allowed[number]
-                ]
+                options = [Option(unit, names[unit], number) for number, unit in enumerate(actees) if allowed[number]]
                 yield Decision(f"{action} of {actor} {names[actor]} at", options, action, place, by_label=False)
                 continue
             assert isinstance(kind, Choice)

@@ -1,6 +1,6 @@
 """`arena play`: a human takes a seat of a match, and all others play as `arena evaluate` would let them.
 
-It is a run of one match in one lane and one process, with the algorithm `arena.play.human` in the player's seats.
+It is a run of one match in one lane and one process, with the algorithm `arena.cli.play.human` in the player's seats.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ import msgspec
 
 from arena.cli.arguments import non_negative_int, positive_int
 from arena.cli.evaluate import policies_of, replaced_seat, weights_of
+from arena.cli.play import advice as advices
 from arena.config import load_config
 from arena.config.matches import MatchConfig
 from arena.config.schema import Config, EnvConfig, PolicyConfig
 from arena.errors import ConfigError, located, nearest
 from arena.launch import lead
 from arena.launch.console import Output
-from arena.play import advice as advices
 from arena.preflight.external import refuse_external
 from arena.records.folder import RunFolder
 from arena.roles.protocol import Failed
 from arena.run.prepare import prepare
 from arena.terminal.display import silent_display
 
-_HUMAN = "arena.play.human:Human"
+_HUMAN = "arena.cli.play.human:Human"
 _NO_LIMIT = 31_536_000.0  # seconds: a human may think for a year
 _SIGNALED = 128  # exit codes above it: ended by a signal
 _AT_ONCE = (signal.SIGINT, signal.SIGTERM)
@@ -79,7 +79,9 @@ def run(arguments: argparse.Namespace) -> int:
     folder = RunFolder.of_target(arguments.target)
     config = load_config(arguments.target if folder is None else folder.config)
     if folder is None and arguments.checkpoints is not None:
-        raise ConfigError("a configuration has no checkpoints; name a run folder", path="--checkpoints", source=arguments.target)
+        raise ConfigError(
+            "a configuration has no checkpoints; name a run folder", path="--checkpoints", source=arguments.target
+        )
     with located(source=arguments.target):
         label = "" if folder is None else arguments.checkpoints or "last"
         frozen = weights_of(config, folder, label).config
@@ -127,9 +129,7 @@ def _with_human(config: Config, match: int, seats: Sequence[int], *, episodes: i
             "name": advice, "algorithm": known.algorithm, "options": dict(known.options), "load": known.load
         }  # fmt: skip
         advices.configured(advice, options["advice"])
-    taken = tuple(
-        replaced_seat(seat, name) if place in seats else seat for place, seat in enumerate(entry.seats)
-    )
+    taken = tuple(replaced_seat(seat, name) if place in seats else seat for place, seat in enumerate(entry.seats))
     alone: MatchConfig = msgspec.structs.replace(entry, seats=taken, lanes=1, copies=1, pipeline=1, env_kwargs={})
     others = {policy for seat in taken for policy in policies_of(seat)} - {name}
     policies = {policy: config.policies[policy] for policy in config.policies if policy in others}
@@ -147,7 +147,7 @@ def _shown(env: EnvConfig, entry: MatchConfig) -> EnvConfig:
     """The environment with its text picture in the infos."""
     wrappers = [[name, given] for name, given in env.wrapped_in]
     kwargs = {"make": env.make, "kwargs": {**env.kwargs, **entry.env_kwargs}, "wrappers": wrappers}
-    return msgspec.structs.replace(env, make="arena.play.shown_game:ShownGame", kwargs=kwargs, wrappers=())
+    return msgspec.structs.replace(env, make="arena.cli.play.shown_game:ShownGame", kwargs=kwargs, wrappers=())
 
 
 def _free_names() -> Sequence[str]:
