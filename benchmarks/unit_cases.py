@@ -11,7 +11,6 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
@@ -66,28 +65,33 @@ def network() -> UnitActorCritic:
     return UnitActorCritic(SPACE, UnitHead(SPACE.action_space), Transformer(), torch.Generator().manual_seed(0))
 
 
-def leaves(rows: int) -> tuple[list[Any], RaggedTensor]:
-    """What the network is asked about boards, and the decisions that were made."""
+def arrays_of(rows: int) -> list[Ragged]:
+    """What the game shows of boards."""
     given = boards(rows)
     mines = np.full(rows, MINES)
     actors = np.repeat(mines, given.counts) + Ragged(given.robots, given.counts).places()
     none = Ragged.empty(rows, np.int64)
-    arrays = [
+    return [
         *(Ragged(given.mines, mines), Ragged(given.robots, given.counts), Ragged.empty(rows, np.float32, (1,))),
         *(Ragged(actors, given.counts), Ragged(np.ones((len(actors), LABELS), np.int8), given.counts), none, none),
     ]
+
+
+def leaves(rows: int) -> tuple[list[RaggedTensor], RaggedTensor]:
+    """What the network is asked about boards, and the decisions that were made."""
+    given = boards(rows)
     made = np.stack([np.zeros_like(given.moves), given.moves], 1)
-    return [RaggedTensor.of(one) for one in arrays], RaggedTensor.of(Ragged(made, given.counts))
+    return [RaggedTensor.of(one) for one in arrays_of(rows)], RaggedTensor.of(Ragged(made, given.counts))
 
 
 def act(rows: int, seconds: float) -> float:
     """Actions, their log-probabilities and entropies, and values of rows."""
-    net, (seen, _) = network(), leaves(rows)
+    net, arrays = network(), arrays_of(rows)
     numbers = torch.randint(2**62, (rows,))
 
     @torch.inference_mode()
     def ask() -> None:
-        decisions, _ = net.policy_and_value(seen)
+        decisions, _ = net.policy_and_value([RaggedTensor.of(one) for one in arrays])
         decisions.log_prob(decisions.sample(numbers))
         decisions.entropy()
 
