@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -18,7 +17,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from arena import Ragged
-from arena.game.spaces import flatten
 from arena.registry import adapt_environment
 from envs.minesweeper import SPACE
 from policies.common.ragged import RaggedTensor
@@ -27,23 +25,13 @@ from policies.networks.units.network import UnitActorCritic
 from policies.networks.units.options import Transformer
 from policies.networks.units.packing import Layout
 from policies.random import batched_actor
-from unit_boards import LABELS, MINES, boards
-
-
-def rate(work: Callable[[], object], count: int, seconds: float) -> float:
-    """So many things per CPU second, by repeating the work for some seconds."""
-    work()
-    begun, turns = time.process_time(), 0
-    while time.process_time() - begun < seconds:
-        work()
-        turns += 1
-    return count * turns / (time.process_time() - begun)
+from unit_boards import LABELS, MINES, boards, rate
 
 
 def game(make: str, lanes: int, seconds: float) -> float:
     """Steps of all lanes with random allowed moves; observations are read as in a run."""
     env = adapt_environment(make, {}, lanes)
-    (space,), (actions,) = env.interface.observation_spaces, env.interface.action_spaces
+    (actions,) = env.interface.action_spaces
     act = batched_actor(actions, lanes, 0)
     frame = env.reset(np.ones(lanes, np.bool_), list(range(lanes)))
 
@@ -52,10 +40,7 @@ def game(make: str, lanes: int, seconds: float) -> float:
         stepped = env.step([act(frame.observations[0], {})])
         frame, over = stepped.frame, (stepped.terminated | stepped.truncated)[:, 0]
         if over.any():
-            shown = flatten(space, frame.observations[0])
-            fresh = env.reset(over)
-            assert len(shown) == len(flatten(space, fresh.observations[0]))
-            frame = fresh
+            frame = env.reset(over)  # which shows the other lanes as they are
 
     return rate(step, lanes, seconds)
 
