@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
-from operator import getitem
 from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
+from arena.game.arrays import keeps_values
 from arena.game.ragged import Ragged
-from arena.game.spaces import Leaf, check_choices, keeps_values, leaves_of, stack, unflatten
+from arena.game.spaces import Columns, Leaf, check_choices, stack
 from arena.game.units import Shown, UnitActions
 
 
@@ -32,16 +31,24 @@ def action_leaves(space: Space[Any], actions: Sequence[Any], shown: Shown | None
         batch = stack(space, actions)
     except (KeyError, IndexError) as error:
         raise ValueError(f"{actions!r} is no action of {space}: {error!r} is missing") from error
-    return batch_leaves(space, batch, shown, active=np.ones(len(actions), np.bool_), first_row=first_row)
+    active = np.ones(len(actions), np.bool_)
+    return batch_leaves(space, Columns(space), batch, shown, active=active, first_row=first_row)
 
 
 def batch_leaves(
-    space: Space[Any], batch: Any, shown: Shown | None, *, active: NDArray[np.bool_], first_row: int = 0
+    space: Space[Any],
+    columns: Columns,
+    batch: Any,
+    shown: Shown | None,
+    *,
+    active: NDArray[np.bool_],
+    first_row: int = 0,
 ) -> list[Any]:
     """The leaves of a batch of actions, checked; ragged leaves may be given as sequences of arrays, one per row.
 
     Args:
         space: of one action.
+        columns: of the space.
         batch: of B rows.
         shown: what units may do, batched; None: the space is not of units.
         active: [B]; ragged items of other rows are dropped, and their values are not checked.
@@ -53,18 +60,18 @@ def batch_leaves(
     """
     if batch is None:
         raise TypeError(f"None is no batch of {space}; an action is needed for each row")
-    found = []
-    for leaf in leaves_of(space, ragged=True):
-        try:
-            given = reduce(getitem, leaf.path, batch)
-        except (KeyError, IndexError, TypeError) as error:
-            raise ValueError(f"{leaf.place} is missing in a batch of {space}: {error!r}") from error
-        found.append(_ragged(space, leaf, given, active) if leaf.ragged else _fixed(space, leaf, given, len(active)))
-    clean = unflatten(space, found)
+    try:
+        given = columns.flatten(batch)
+    except (KeyError, IndexError, TypeError) as error:
+        raise ValueError(f"a part is missing in a batch of {space}: {error!r}") from error
+    found: list[Any] = [
+        _ragged(space, leaf, part, active) if leaf.ragged else _fixed(space, leaf, part, len(active))
+        for leaf, part in zip(columns.leaves, given, strict=True)
+    ]
     if isinstance(space, UnitActions):
-        space.check_choices(clean, shown, first_row=first_row)
+        space.check_choices(dict(zip(space.actions, found, strict=True)), shown, first_row=first_row)
     else:
-        check_choices(space, clean, active)
+        check_choices(space, columns.unflatten(found), active)
     return found
 
 
@@ -77,7 +84,7 @@ def _fixed(space: Space[Any], leaf: Leaf, given: Any, rows: int) -> NDArray[Any]
 
 
 def _ragged(space: Space[Any], leaf: Leaf, given: Any, active: NDArray[np.bool_]) -> Ragged:
-    if not isinstance(given, Ragged):
+    if type(given) is not Ragged:
         if isinstance(given, (str, bytes)) or not isinstance(given, (Sequence, np.ndarray)):
             raise TypeError(f"a Ragged or one array per row is needed at {leaf.place} of {space}, got {given!r:.80}")
         arrays = [np.asarray(row) for row in given]
@@ -91,6 +98,8 @@ def _ragged(space: Space[Any], leaf: Leaf, given: Any, active: NDArray[np.bool_]
             f"{len(active)} rows with items {leaf.shape} are needed at {leaf.place} of {space}, got {len(rows)} rows "
             f"with items {rows.shape}"
         )
+    if rows.dtype == leaf.dtype:
+        return rows.kept(active)
     _check_dtype(space, leaf, rows.values)
     return rows.kept(active).astype(leaf.dtype)
 
