@@ -60,7 +60,7 @@ from policies.networks.heads import ActionHead, UnitHead, action_head
 from policies.networks.mlp import BufferPool
 from policies.networks.units.inputs import unit_inputs
 from policies.networks.units.network import UnitActor
-from policies.networks.units.options import Transformer
+from policies.networks.units.options import Transformer, check_no_transformer
 from policies.networks.units.schema import Schema
 from policies.offline.demonstrations import (
     Demonstrations,
@@ -153,7 +153,7 @@ class BehaviorCloning(Algorithm):
             self.units = Schema(space, given)
             parts.insert(0, "units")  # checked before the others are loaded
         else:
-            check_idle(self.options, "transformer", where=f"the seat sees no units, but {space}")
+            check_no_transformer(self.options.transformer, space)
             self.network = Actor(space, self.head, self.options, generator).to(self.device)
         self.inputs = unit_inputs(space, self.options.transformer)
         self.optimizer = Adam(self.network, epsilon=self.options.adam_epsilon)

@@ -55,7 +55,7 @@ from policies.networks.actor_critic import ActorCritic, Encoder
 from policies.networks.heads import ActionHead, BoxHead, UnitHead, action_head
 from policies.networks.recurrent import RecurrentEncoder, RecurrentState
 from policies.networks.units.network import UnitActorCritic
-from policies.networks.units.options import Transformer
+from policies.networks.units.options import Transformer, check_no_transformer
 from policies.networks.units.schema import Schema
 from policies.networks.units.tokens import units_of
 
@@ -135,7 +135,7 @@ def check_network(options: OnPolicyOptions, space: Space[Any]) -> None:
     if isinstance(space, UnitSpace):
         check_idle(options, "hidden_sizes", "activation", *MEMORY, "log_std_init", where="the seat sees units")
     else:
-        check_idle(options, "transformer", where=f"the seat sees no units, but {space}")
+        check_no_transformer(options.transformer, space)
 
 
 def check_budget(n_steps: int, ticks: int) -> None:

@@ -13,7 +13,7 @@ import torch
 from msgspec.structs import replace
 from torch import Tensor
 
-from arena import Choice, GlobalChoice, Ragged, Select, UnitSpace
+from arena import Choice, Ragged, Select, UnitSpace
 from arena.errors import ConfigError
 from policies.common.columns import to_leaves
 from policies.common.ragged import RaggedTensor, row_order
@@ -25,24 +25,13 @@ from policies.networks.units.options import Center, Relative, Transformer
 from policies.networks.units.packing import Layout, packing
 from policies.networks.units.relative import RelativePlaces
 from policies.networks.units.tokens import Reader, Tokens
-from unit_games import observed, random_observations
+from unit_games import EVERYTHING, observed, random_observations, without_actors
 
 torch.set_num_threads(1)  # as in every worker
 
 MINES = UnitSpace(
     {"Mine": ["x", "y"], "Robot": ["x", "y"], "Orbital Cannon": ["cooldown"]},
     actions={"Move": Choice(["+x", "-x", "+y", "-y", "Defuse Mines"]), "Fire Orbital Cannon": Select()},
-)
-EVERYTHING = UnitSpace(
-    {"Soldier": ["x", "y", "facing"], "Wall": [], "Flag": ["x", "y"]},
-    global_features=["tick", "score"],
-    actions={
-        "Move": Choice(["stay", "go", "turn"]),
-        "Attack": Select(masked=True),
-        "Give up": GlobalChoice(["no", "yes"], masked=False),
-        "Look": Select(),
-    },
-    hidden=["Soldier", "Flag"],
 )
 LINES = UnitSpace({"Point": ["x"]}, actions={"Go": Choice(["left", "right"], masked=False)})
 GRID = Relative(position=("x", "y"), extent=(2, 1))
@@ -280,10 +269,7 @@ def test_forbidden_choices_have_probability_exactly_zero() -> None:
 
 def nothing(sample: dict[str, Any], *, units: bool) -> dict[str, Any]:
     """A sample without actors, or without units as well."""
-    empty = copy.deepcopy(sample)
-    for parts in empty["actions"].values():
-        for name, part in parts.items():
-            parts[name] = part[:0]
+    empty = without_actors(copy.deepcopy(sample))
     for kind in ("units", "visible") if units else ():
         empty[kind] = {name: part[:0] for name, part in empty[kind].items()}
     assert EVERYTHING.contains(empty)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
+from gymnasium.spaces import Space
 
 from arena.errors import ConfigError, nearest
 from arena.game.units import UnitSpace
@@ -123,6 +124,17 @@ class Transformer(msgspec.Struct, frozen=True, kw_only=True):
             if not types_with(space, self.relative.position):
                 together = " and ".join(map(repr, self.relative.position))
                 raise ConfigError(f"no type of the game has {together} together", path=f"{_PATH}.relative.position")
+
+
+def check_no_transformer(given: Transformer | None, space: Space[Any]) -> None:
+    """Refuses the option where a seat sees no units.
+
+    Raises:
+        ConfigError: it is set.
+    """
+    if given is not None:
+        message = f"transformer has no effect where the seat sees no units, but {space}: leave it out"
+        raise ConfigError(message, path=_PATH)
 
 
 def types_with(space: UnitSpace, features: Sequence[str]) -> dict[str, list[int]]:
