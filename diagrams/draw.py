@@ -672,13 +672,9 @@ def _aligned(size: int) -> int:
 
 
 def _heap_field(leaf: Leaf, ragged: Ragged) -> Field:
-    colors = {"units": "#c7e9c0", "visible": "#dadaeb", "actions": "#fdd0a2"}
-    return Field(
-        f"{leaf.path[-2] if leaf.path[-1] in ('actors', 'mask', 'actees') else leaf.path[-1]}"
-        + (f" {leaf.path[-1]}" if leaf.path[0] == "actions" else ""),
-        _aligned(ragged.values.nbytes),
-        colors[str(leaf.path[0])],
-    )
+    kind, *names = map(str, leaf.path)
+    words = names[0] if kind == "units" else f"{names[0].split()[0]} {names[1]}"
+    return Field(words, _aligned(ragged.values.nbytes), {"units": "#c7e9c0", "actions": "#fdd0a2"}[kind])
 
 
 def hand_over() -> str:
