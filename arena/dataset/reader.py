@@ -43,6 +43,8 @@ from arena.game.spaces import check_choices, row, unflatten
 from arena.game.units import UnitActions, UnitSpace
 from arena.records.folder import RunFolder
 
+_MOST_EMPTY_ITEMS = 2**26  # of a column: more than are ever in a part
+
 Array = NDArray[Any]
 Leaves = tuple[Any, ...]
 """Arrays, and a `Ragged` in the place of each ragged leaf: in a `Part` with T * L rows in the order (tick, lane)."""
@@ -402,6 +404,8 @@ def _check_ragged(name: str, array: Array, lengths: Array, column: Column) -> No
         raise ValueError(f"the column {name + LENGTHS!r} has a negative length, {least}")
     if (total := int(lengths.sum(dtype=np.int64))) != len(array):
         raise ValueError(f"the lengths of the column {name!r} add up to {total}, but it has {len(array)} items")
+    if not column.item_bytes and total > _MOST_EMPTY_ITEMS:  # nothing in the file stands for them
+        raise ValueError(f"the column {name!r} has {total} items without features, more than {_MOST_EMPTY_ITEMS}")
 
 
 def _check_place(part: Part, path: Path) -> None:

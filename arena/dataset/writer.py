@@ -194,7 +194,7 @@ class _RaggedTicks:
         else:
             rows = np.where(lanes, np.arange(len(batch), 2 * len(batch)), np.arange(len(batch)))
             self._ticks[t] = Ragged.concat([self._ticks[t], batch])[rows]
-        self.nbytes += batch.values.nbytes
+        self.nbytes += batch.values.nbytes or batch.total  # items without features count, too
 
     def at(self, t: int, rows: NDArray[np.intp] | slice) -> Ragged:
         return self._ticks[t][rows]
@@ -206,7 +206,7 @@ class _RaggedTicks:
     def begin_part(self, first: int) -> None:
         """Forgets the ticks before this one."""
         self._ticks = self._ticks[first : first + 1] or [self._ticks[-1]]
-        self.nbytes = self._ticks[0].values.nbytes
+        self.nbytes = self._ticks[0].values.nbytes or self._ticks[0].total
 
 
 class _EntityColumns:

@@ -147,6 +147,20 @@ class Crowd:
         pass
 
 
+class FailingCrowd(Crowd):
+    """Fails once, after 20 ticks of the process, while all lanes play."""
+
+    failed = False
+    _steps = 0
+
+    def step(self, actions: Sequence[Any]) -> Step:
+        self._steps += 1
+        if self._steps == 20 and not FailingCrowd.failed:
+            FailingCrowd.failed = True
+            raise RuntimeError("as asked")
+        return super().step(actions)
+
+
 class CrowdEnv(gymnasium.Env[Any, Any]):
     """The same for one entity and one lane, as a `gymnasium.Env`."""
 

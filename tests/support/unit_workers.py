@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
 import zlib
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -72,6 +74,29 @@ class VectorSampler(Player):
                 digest = zlib.crc32(str(digest_of(rewards, terminated, truncated, infos["active"])).encode(), digest)
         finally:
             NOTES.append((self.name, seen, digest))
+
+
+class Noted(VectorSampler):
+    """The same in a process of its own: what it has seen goes into a file of the folder that a variable names."""
+
+    schedule = "ticks"  # its workers never meet
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}  # each leg begins with a seed of its own
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        pass
+
+    def __init__(self, env: Any, group: Any, *, ticks: int, mark: int = 1, name: str = "") -> None:
+        super().__init__(env, group, ticks=ticks, mark=mark, name=name)
+        self.rank = group.rank
+
+    def run(self) -> None:
+        try:
+            super().run()
+        finally:
+            if folder := os.environ.get("NOTES_FOLDER"):
+                Path(folder, f"seen-{self.name}-{self.rank}").write_text(" ".join(map(str, NOTES.pop())))
 
 
 class BlockSampler(VectorSampler):

@@ -9,7 +9,10 @@ import pytest
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+import crowd
+from arena import Ragged
 from arena.game.api import Frame, Interface, Step
+from arena.game.spaces import leaves_of, stack
 from arena.replay.digests import Digests
 
 SEEN = spaces.Dict(near=spaces.Box(-1, 1, (3,), np.float32), far=spaces.Discrete(9))
@@ -129,3 +132,94 @@ def test_digests_ignore_rows_that_neither_act_nor_have_ended() -> None:
         played[2][1].frame.active[1, 0] = False
     near(after[1][2][1])[1] = 0.5
     assert digests(before).tolist() == digests(after).tolist()
+
+
+# ------------------------------------------------------------------------------------------------ ragged leaves
+
+UNITS = Interface(("one",), (crowd.SPACE,), (crowd.SPACE.action_space,), (0,))
+RAGGED_ACTIONS = [None] * len(crowd.SPACE.actions)
+
+
+def unit_digests(samples: list[list[Any]], actions: list[list[Ragged]]) -> NDArray[np.uint16]:
+    """Of an episode of all lanes: [1 + T, L]; per tick and lane an observation, and per tick the actions' leaves."""
+    lanes = len(samples[0])
+    made = Digests(UNITS, lanes, actions=RAGGED_ACTIONS)
+    frames = [Frame([stack(crowd.SPACE, row)], np.ones((lanes, 1), np.bool_), (None,)) for row in samples]
+    no = np.zeros((lanes, 1), np.bool_)
+    found = [made.begin(frames[0], np.ones(lanes, np.bool_))]
+    found += [
+        made.add(done, Step(shown, np.zeros((lanes, 1)), no, no))
+        for done, shown in zip(actions, frames[1:], strict=True)
+    ]
+    return np.stack(found)
+
+
+def unit_story(seed: int = 0, lanes: int = 3, ticks: int = 3) -> tuple[list[list[Any]], list[list[Ragged]]]:
+    rng = np.random.default_rng(seed)
+    samples = [[crowd.observation(rng, 6, mark=1.0, tick=0) for _ in range(lanes)] for _ in range(ticks + 1)]
+    actions = []
+    for row in samples[:-1]:
+        drawn = crowd.SPACE.action_space.draw(stack(crowd.SPACE, row)["actions"], rng)
+        actions.append([drawn[name].astype(np.uint8) for name in crowd.SPACE.actions])
+    return samples, actions
+
+
+def test_every_change_of_units_and_decisions_is_seen_in_its_lane_and_later() -> None:
+    samples, actions = unit_story(3)
+    whole = unit_digests(samples, actions)
+    tried = 0
+    for leaf in leaves_of(crowd.SPACE, ragged=True):
+        holder: Any = samples[1][1]
+        for key in leaf.path[:-1]:
+            holder = holder[key]
+        before = holder[leaf.path[-1]]
+        others = [np.concatenate([before, np.zeros((1, *before.shape[1:]), before.dtype)])] if leaf.ragged else []
+        if leaf.ragged and len(before):
+            others.append(before[:-1])
+        if len(before) > 1 and not np.array_equal(before, before[::-1]):
+            others.append(before[::-1])
+        if before.size:
+            changed = before.copy()
+            changed.flat[-1] += 1
+            others.append(changed)
+        for other in others:
+            holder[leaf.path[-1]] = other
+            same = unit_digests(samples, actions) == whole
+            assert same[:, 0].all() and same[:, 2].all() and same[0, 1] and not same[1:, 1].any(), leaf.place
+            tried += 1
+        holder[leaf.path[-1]] = before
+    assert tried > 20
+    for number, rows in enumerate(actions[1]):
+        for lane in range(3):
+            if len(rows[lane]):
+                values = rows.values.copy()
+                values[rows.offsets[lane]] += 1
+                other = [row[:] for row in actions]
+                other[1][number] = Ragged(values, rows.lengths)
+                same = unit_digests(samples, other) == whole
+                assert same[:2].all() and not same[2:, lane].any() and np.delete(same, lane, 1).all()
+
+
+def test_lanes_of_units_do_not_depend_on_each_other() -> None:
+    samples, actions = unit_story(4)
+    alone = [[row[1]] for row in samples], [[rows[1:2] for rows in of] for of in actions]
+    assert unit_digests(*alone).tolist() == unit_digests(samples, actions)[:, 1:2].tolist()
+
+
+def test_digests_of_units_are_what_they_were_when_files_were_written() -> None:
+    rows = stack(crowd.SPACE, [crowd.SPACE.complete(HERD)] * 2)
+    made = Digests(UNITS, 2, actions=RAGGED_ACTIONS)
+    shown = Frame([rows], np.ones((2, 1), np.bool_), (None,))
+    no = np.zeros((2, 1), np.bool_)
+    first = made.begin(shown, np.ones(2, np.bool_))
+    done = [Ragged(np.array([2, 1, 2, 1], np.uint8), [2, 2]), *[Ragged.empty(2, np.uint8)] * 3]
+    second = made.add(done, Step(shown, np.ones((2, 1)), no, no))
+    assert [first.tolist(), second.tolist()] == PINNED_OF_UNITS
+
+
+HERD = {
+    "globals": [1],
+    "units": {"Zebra": [[1, 2], [3, 4]], "Wolf": [[5]]},
+    "actions": {"walk": {"actors": [1, 0]}, "call": {"actors": [0], "actees": [1, 0], "mask": [1, 0]}},
+}
+PINNED_OF_UNITS = [[23098, 23098], [752, 752]]

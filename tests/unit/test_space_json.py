@@ -11,9 +11,38 @@ from gymnasium import spaces
 from hypothesis import given, settings
 
 import random_spaces
+from arena import Choice, GlobalChoice, Select, UnitSpace
 from arena.errors import ConfigError
 from arena.game.spaces import leaves_of
 from arena.records.space_json import space_from_json, space_to_json
+
+UNITS: dict[str, Any] = {
+    "types": [["Mine", ["x", "y"]], ["Ant", []]],
+    "globals": ["step"],
+    "actions": [
+        ["Move", {"choice": {"labels": ["+x", "-x"], "masked": True}}],
+        ["Fire", {"select": {"masked": False}}],
+        ["End", {"global": {"labels": ["yes"], "masked": False}}],
+    ],
+    "hidden": ["Ant"],
+}
+
+
+def test_spaces_of_units_are_written_with_everything_that_tells_them_apart() -> None:
+    actions = {"Move": Choice(["+x", "-x"]), "Fire": Select(), "End": GlobalChoice(["yes"], masked=False)}
+    space = UnitSpace({"Mine": ["x", "y"], "Ant": []}, ["step"], actions, hidden=["Ant"])
+    assert space_to_json(space) == {"units": UNITS}
+    assert space_to_json(space.action_space) == {"unit_actions": UNITS}
+    for one in (space, space.action_space):
+        found = space_from_json(json.loads(json.dumps(space_to_json(one))))
+        assert found == one and type(found) is type(one)
+
+
+def test_items_of_any_number_are_written_with_their_space() -> None:
+    space = spaces.Dict(a=spaces.Sequence(spaces.Box(0, 1, (3,), np.float32), stack=True))
+    assert space_from_json(json.loads(json.dumps(space_to_json(space)))) == space
+    with pytest.raises(ConfigError, match="no fixed layout"):
+        space_to_json(spaces.Sequence(spaces.Discrete(2)))
 
 
 @pytest.mark.slow
@@ -70,6 +99,17 @@ def test_a_space_without_a_fixed_layout_is_refused() -> None:
         {"multi_discrete": {"dtype": "int64", "nvec": "many", "start": []}},
         {"dict": [["a"]]},
         {"tuple": [{"tuple": 3}]},
+        {"sequence": {"dict": []}},
+        {"sequence": {"sequence": {"multi_binary": {"n": 3}}}},
+        {"units": {}},
+        {"units": {**UNITS, "more": 3}},
+        {"units": {**UNITS, "actions": []}},
+        {"units": {**UNITS, "actions": [["a", {"choose": {"labels": ["b"], "masked": True}}]]}},
+        {"units": {**UNITS, "actions": [["a", {"choice": {"labels": ["b"], "masked": 1}}]]}},
+        {"units": {**UNITS, "actions": [["a", {"choice": {"labels": 3, "masked": True}}]]}},
+        {"units": {**UNITS, "types": [["Mine", [3]]]}},
+        {"units": {**UNITS, "hidden": ["Robot"]}},
+        {"unit_actions": {"actions": UNITS["actions"]}},
     ],
 )
 def test_malformed_space_is_refused(written: Any) -> None:
