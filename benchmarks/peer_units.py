@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,19 +27,9 @@ from entity_gym.simple_trace import Tracer
 from ragged_buffer import RaggedBufferBool, RaggedBufferF32, RaggedBufferI64
 from rogue_net.rogue_net import RogueNet, RogueNetConfig
 
-from unit_boards import LABELS, MINES, boards
+from unit_boards import LABELS, MINES, boards, rate
 
 GAME = ENV_REGISTRY["MineSweeper"]
-
-
-def rate(work: Callable[[], object], count: int, seconds: float) -> float:
-    """So many things per CPU second, by repeating the work for some seconds."""
-    work()
-    begun, turns = time.process_time(), 0
-    while time.process_time() - begun < seconds:
-        work()
-        turns += 1
-    return count * turns / (time.process_time() - begun)
 
 
 def game(lanes: int, seconds: float) -> float:

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +17,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from arena import Ragged
-from arena.game.spaces import flatten
 from arena.registry import adapt_environment
 from envs.minesweeper import SPACE
 from policies.common.ragged import RaggedTensor
@@ -28,23 +25,13 @@ from policies.networks.units.network import UnitActorCritic
 from policies.networks.units.options import Transformer
 from policies.networks.units.packing import Layout
 from policies.random import batched_actor
-from unit_boards import LABELS, MINES, boards
-
-
-def rate(work: Callable[[], object], count: int, seconds: float) -> float:
-    """So many things per CPU second, by repeating the work for some seconds."""
-    work()
-    begun, turns = time.process_time(), 0
-    while time.process_time() - begun < seconds:
-        work()
-        turns += 1
-    return count * turns / (time.process_time() - begun)
+from unit_boards import LABELS, MINES, boards, rate
 
 
 def game(make: str, lanes: int, seconds: float) -> float:
     """Steps of all lanes with random allowed moves; observations are read as in a run."""
     env = adapt_environment(make, {}, lanes)
-    (space,), (actions,) = env.interface.observation_spaces, env.interface.action_spaces
+    (actions,) = env.interface.action_spaces
     act = batched_actor(actions, lanes, 0)
     frame = env.reset(np.ones(lanes, np.bool_), list(range(lanes)))
 
@@ -53,10 +40,7 @@ def game(make: str, lanes: int, seconds: float) -> float:
         stepped = env.step([act(frame.observations[0], {})])
         frame, over = stepped.frame, (stepped.terminated | stepped.truncated)[:, 0]
         if over.any():
-            shown = flatten(space, frame.observations[0])
-            fresh = env.reset(over)
-            assert len(shown) == len(flatten(space, fresh.observations[0]))
-            frame = fresh
+            frame = env.reset(over)  # which shows the other lanes as they are
 
     return rate(step, lanes, seconds)
 
@@ -66,28 +50,33 @@ def network() -> UnitActorCritic:
     return UnitActorCritic(SPACE, UnitHead(SPACE.action_space), Transformer(), torch.Generator().manual_seed(0))
 
 
-def leaves(rows: int) -> tuple[list[Any], RaggedTensor]:
-    """What the network is asked about boards, and the decisions that were made."""
+def arrays_of(rows: int) -> list[Ragged]:
+    """What the game shows of boards."""
     given = boards(rows)
     mines = np.full(rows, MINES)
     actors = np.repeat(mines, given.counts) + Ragged(given.robots, given.counts).places()
     none = Ragged.empty(rows, np.int64)
-    arrays = [
+    return [
         *(Ragged(given.mines, mines), Ragged(given.robots, given.counts), Ragged.empty(rows, np.float32, (1,))),
         *(Ragged(actors, given.counts), Ragged(np.ones((len(actors), LABELS), np.int8), given.counts), none, none),
     ]
+
+
+def leaves(rows: int) -> tuple[list[RaggedTensor], RaggedTensor]:
+    """What the network is asked about boards, and the decisions that were made."""
+    given = boards(rows)
     made = np.stack([np.zeros_like(given.moves), given.moves], 1)
-    return [RaggedTensor.of(one) for one in arrays], RaggedTensor.of(Ragged(made, given.counts))
+    return [RaggedTensor.of(one) for one in arrays_of(rows)], RaggedTensor.of(Ragged(made, given.counts))
 
 
 def act(rows: int, seconds: float) -> float:
     """Actions, their log-probabilities and entropies, and values of rows."""
-    net, (seen, _) = network(), leaves(rows)
+    net, arrays = network(), arrays_of(rows)
     numbers = torch.randint(2**62, (rows,))
 
     @torch.inference_mode()
     def ask() -> None:
-        decisions, _ = net.policy_and_value(seen)
+        decisions, _ = net.policy_and_value([RaggedTensor.of(one) for one in arrays])
         decisions.log_prob(decisions.sample(numbers))
         decisions.entropy()
 

@@ -134,7 +134,8 @@ def _of_part(part: Part, entity: int, space: Space[Any], head: ActionHead, actio
     observations = tuple(stored_leaves(leaves_of(space, ragged=True), seen))
     actions = head.from_env(unflatten(action_space, played))
     if isinstance(space, UnitSpace):
-        rows = torch.from_numpy(np.flatnonzero(allowed_rows(space, observations, actions)))
+        decided = allowed_rows(space, observations, actions) & (actions.lengths > 0)
+        rows = torch.from_numpy(np.flatnonzero(decided))
         return Demonstrations(observations, None, actions).take(rows)
     held = part.masks[entity]
     if held is None or not head.mask_size:

@@ -69,7 +69,11 @@ def asked(made: UnitActorCritic, given: list[Any]) -> tuple[list[Tensor], Tensor
     """Probabilities of all choices of each action, one row per decision, and the values."""
     with torch.no_grad():
         decisions, values = made.policy_and_value(given)
-    return [torch.softmax(one.logits, -1) for one in decisions._offered], values
+    found = {
+        action: torch.softmax(one.logits, -1) for action, one in zip(decisions._actions, decisions.offered, strict=True)
+    }
+    none = torch.zeros(0, 1)
+    return [found.get(action, none) for action in range(len(made.actors))], values
 
 
 def learned(made: UnitActorCritic, given: list[Any]) -> Tensor:
@@ -298,7 +302,7 @@ def test_a_row_without_tokens_has_the_value_of_the_mean_zero() -> None:
 
 
 def test_the_gradient_is_that_of_finite_differences() -> None:
-    samples = random_observations(EVERYTHING, 4, seed=8)
+    samples = random_observations(EVERYTHING, 9, seed=8)
     made = network(EVERYTHING, Transformer(d_model=4, relative=GRID)).double()
     given = [
         leaf.with_values(leaf.values.double())
@@ -309,7 +313,7 @@ def test_the_gradient_is_that_of_finite_differences() -> None:
         for leaf in leaves(EVERYTHING, samples, Transformer(d_model=4, relative=GRID))
     ]
     decisions, _ = made.policy_and_value(given)
-    chosen = decisions.sample(torch.arange(4))
+    chosen = decisions.sample(torch.arange(9))
 
     def loss() -> Tensor:
         decisions, values = made.policy_and_value(given)

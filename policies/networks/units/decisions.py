@@ -42,22 +42,25 @@ class Decisions:
         offered: by action.
 
     Attributes:
+        offered: of the actions in which anything is decided.
         lengths: int64 [B] decisions of each row.
         total: D.
     """
 
     def __init__(self, offered: Sequence[Offered]) -> None:
-        self._offered = offered
-        self._choices = [Categorical(one.logits) for one in offered]
-        self._counts = np.stack([one.actors.lengths for one in offered])  # [actions, B]
-        self.lengths: Integers = self._counts.sum(0)
+        counts = np.stack([one.actors.lengths for one in offered])  # [actions, B]
+        self.lengths: Integers = counts.sum(0)
         self.total = int(self.lengths.sum())
+        self._actions = np.flatnonzero(counts.any(1)).tolist() or [0]  # in which anything is decided
+        self.offered = [offered[action] for action in self._actions]
+        self._choices = [Categorical(one.logits) for one in self.offered]
+        self._counts = counts[self._actions]
 
     def sample(self, numbers: Tensor) -> RaggedTensor:
         """Decisions [D, 2] drawn with a number int64 [B] of each row."""
         seeds = numbers.cpu().numpy().view(np.uint64)
         drawn = []
-        for action, (one, choice) in enumerate(zip(self._offered, self._choices, strict=True)):
+        for action, one, choice in zip(self._actions, self.offered, self._choices, strict=True):
             noise = hashed_gumbel(seeds, action, one.actors, one.logits.shape[1])
             drawn.append(choice.sample(torch.from_numpy(noise).to(one.logits.device)))
         return self._paired(drawn)
@@ -71,7 +74,11 @@ class Decisions:
         chosen = actions.values[:, 1]
         if len(self._choices) == 1:
             return self._choices[0].log_prob(chosen)
-        parts = self._in_rows_to_actions(chosen).split([len(one.logits) for one in self._offered])
+        parts = (
+            torch.empty_like(chosen)
+            .index_copy_(0, self._order, chosen)
+            .split([len(one.logits) for one in self.offered])
+        )
         pairs = zip(self._choices, parts, strict=True)
         return self._in_rows([choice.log_prob(part) for choice, part in pairs])
 
@@ -82,17 +89,15 @@ class Decisions:
     @cached_property
     def _order(self) -> Tensor:
         """[D] which of all decisions, action by action, comes next in the order of rows."""
-        return torch.from_numpy(row_order(self._counts)).to(self._offered[0].logits.device)
+        return torch.from_numpy(row_order(self._counts)).to(self.offered[0].logits.device)
 
     def _in_rows(self, parts: Sequence[Tensor]) -> Tensor:
         """Numbers of decisions, given by action, in the order of rows."""
         return parts[0] if len(parts) == 1 else torch.cat(list(parts)).index_select(0, self._order)
 
-    def _in_rows_to_actions(self, numbers: Tensor) -> Tensor:
-        return torch.empty_like(numbers).index_copy_(0, self._order, numbers)
-
     def _paired(self, chosen: Sequence[Tensor]) -> RaggedTensor:
-        pairs = [torch.stack([torch.full_like(part, action), part], 1) for action, part in enumerate(chosen)]
+        numbered = zip(self._actions, chosen, strict=True)
+        pairs = [torch.stack([torch.full_like(part, action), part], 1) for action, part in numbered]
         return RaggedTensor(self._in_rows(pairs), self.lengths)
 
 

@@ -101,7 +101,7 @@ class UnitEncoder(nn.Module):
     def __init__(self, space: UnitSpace, options: Transformer, generator: torch.Generator) -> None:
         super().__init__()
         features, globals_ = UnitInputs(space, options).features, len(space.global_features)
-        d_model = options.d_model
+        self._d_model = d_model = options.d_model
         self.embeddings = nn.ModuleList(Embedding(count + globals_, d_model, generator) for count in features.values())
         self.row = Embedding(globals_, d_model, generator) if has_row_token(space) else None
         self.blocks = nn.ModuleList(Block(d_model, options.heads, generator) for _ in range(options.layers))
@@ -115,6 +115,8 @@ class UnitEncoder(nn.Module):
         """All tokens [M, d_model], row by row."""
         parts = []
         for embedding, units in zip(self.embeddings, seen.units, strict=True):
+            if not len(units.values):
+                continue  # a kind that is nowhere in the batch costs as many operations as any other
             features = units.values
             if seen.globals is not None:
                 features = torch.cat([features, units.spread(seen.globals)], 1)
@@ -122,9 +124,9 @@ class UnitEncoder(nn.Module):
         if self.row is not None:
             rows_alone = tokens.rows.new_empty(len(tokens.lengths), 0) if seen.globals is None else seen.globals
             parts.append(self.row(rows_alone))
-        x: Tensor = parts[0] if len(parts) == 1 else torch.cat(parts).index_select(0, tokens.order)
-        if not len(x):
-            return x
+        if not len(tokens.rows):
+            return torch.zeros(0, self._d_model, device=tokens.rows.device)
+        x: Tensor = parts[0] if len(parts) == 1 else tokens.in_rows(torch.cat(parts))
         buckets = None if self.places is None else self.places.buckets_of(seen, tokens, layout)
         for block in self.blocks:
             x = block(x, layout, self.places, buckets)
@@ -157,6 +159,8 @@ class SelectHead(nn.Module):
     def forward(self, x: Tensor, tokens: Tokens, shown: Shown) -> Offered:
         """What the actors choose from; `x` are all tokens [M, d_model]."""
         assert shown.actees is not None
+        if not len(shown.actors.values):
+            return Offered(shown.actors, x.new_zeros(0, 1))
         queries = self.query(x.index_select(0, tokens.places(shown.actors)))
         keys = self.key(x.index_select(0, tokens.places(shown.actees)))
         choices = np.repeat(shown.actees.lengths, shown.actors.lengths)  # [D]

@@ -95,7 +95,7 @@ class Layout:
         """[R, W, ...] of tokens [M, ...]."""
         if self._index is None or self._inverse is None:
             return tokens.view(*self.shape, *tokens.shape[1:])
-        packed: Tensor = _Gather.apply(tokens, self._index, self._inverse)
+        packed: Tensor = Gather.apply(tokens, self._index, self._inverse)
         return packed.view(*self.shape, *tokens.shape[1:])
 
     def unpack(self, packed: Tensor) -> Tensor:
@@ -107,7 +107,7 @@ class Layout:
         return tokens
 
 
-class _Gather(torch.autograd.Function):
+class Gather(torch.autograd.Function):
     """Items at an index; the way back takes each item's gradient from its one place, and none from pads.
 
     torch's own way back adds up what might stand at several places, which takes twice as long.

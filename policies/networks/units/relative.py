@@ -70,7 +70,7 @@ class RelativePlaces(nn.Module):
             columns.append(tokens.rows.new_zeros((len(tokens.lengths), len(self._options.position) + 3)).float())
             kinds.append(columns[-1].new_full((len(tokens.lengths),), len(self._types)))
         described = torch.cat([torch.cat(columns), torch.cat(kinds).unsqueeze(1)], 1)
-        described = layout.pack(described if tokens.order is None else described.index_select(0, tokens.order))
+        described = layout.pack(tokens.in_rows(described))
         axes = len(self._options.position)
         place, known, turn, kind = described.split([axes, 1, 2, 1], -1)
         apart = (place.unsqueeze(1) - place.unsqueeze(2)) / self._options.scale  # [R, W, W, axes]: asking, other

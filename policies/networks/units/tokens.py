@@ -16,6 +16,7 @@ from torch import Tensor
 
 from arena.game.units import GlobalChoice, Select, UnitSpace
 from policies.common.ragged import RaggedTensor, row_order
+from policies.networks.units.packing import Gather
 
 Integers = NDArray[np.int64]
 
@@ -72,7 +73,6 @@ class Tokens:
     Attributes:
         lengths: int64 [B] tokens of each row.
         begins: int64 [B] where each row begins among all tokens.
-        order: int64 [M], on the device: the tokens of all rows, type by type, in the order of rows; None: they are.
         rows: int64 [M], on the device: the row of each token.
         hidden: bool [M], on the host; None where a game hides nothing.
     """
@@ -85,11 +85,8 @@ class Tokens:
         self.lengths: Integers = by_type.sum(0)
         self.begins: Integers = np.cumsum(self.lengths) - self.lengths
         self.rows = torch.from_numpy(np.repeat(np.arange(len(self.lengths)), self.lengths)).to(device)
-        self.order: Tensor | None = None
-        order: Integers | None = None
-        if len(by_type) > 1:
-            order = row_order(by_type)
-            self.order = torch.from_numpy(order).to(device)
+        order = row_order(by_type) if len(by_type) > 1 else None
+        self._order = order
         self.hidden: NDArray[np.bool_] | None = None
         if any(visible is not None for visible in seen.visible):
             flags = [
@@ -99,6 +96,15 @@ class Tokens:
             whole = [np.zeros(len(self.lengths), np.bool_)] * has_row_token(space)
             hidden = np.concatenate([*flags, *whole])
             self.hidden = hidden if order is None else hidden[order]
+
+    def in_rows(self, by_type: Tensor) -> Tensor:
+        """[M, ...] what belongs to tokens, given type by type, row by row."""
+        if self._order is None:
+            return by_type
+        inverse = np.empty_like(self._order)
+        inverse[self._order] = np.arange(len(inverse))
+        index, back = (torch.from_numpy(one).to(by_type.device) for one in (self._order, inverse))
+        return Gather.apply(by_type, index, back)  # type: ignore[no-any-return]
 
     def places(self, units: RaggedTensor) -> Tensor:
         """int64: of units by their indices [B], where they are among all tokens; on the device of the indices."""
