@@ -6,10 +6,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PEERS := .venv-peers
+PEERS_UNITS := .venv-peers-units
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 BENCHMARKS := accounting tick_overhead many_processes image_game ppo_touchdown group_update idle start memory_growth \
 	pipeline chaos endurance league_statistics league_learning report_page export external_games external_http \
-	shared_memory
+	shared_memory units
 BENCH ?=
 RUN := runs/touchdown-2v2-$(shell date +%Y%m%d-%H%M%S)
 
@@ -25,7 +26,7 @@ test: $(READY)
 test-fast: $(READY)
 	$(BIN)/python -m pytest --numprocesses auto -m "not slow and not long" tests/unit tests/contract
 
-test-long: $(READY)
+test-long: $(READY) $(PEERS_UNITS)/.ready
 	$(BIN)/python -m pytest --numprocesses auto -m long
 
 check: lint types test
@@ -74,6 +75,11 @@ bench-peers: $(PEERS)/.ready
 $(PEERS)/.ready: benchmarks/requirements-peers.txt
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --requirement $<
+	touch $@
+
+$(PEERS_UNITS)/.ready: benchmarks/requirements-peers-units.txt
+	python3.11 -m venv $(PEERS_UNITS)
+	$(PEERS_UNITS)/bin/python -m pip install --quiet --no-deps --ignore-requires-python --requirement $<
 	touch $@
 
 clean:

@@ -21,6 +21,7 @@ ArenaError
 │   ├── UnsafeFile       a file or folder does not belong to this user alone
 │   ├── NoRoom           no space for a file, too many changes of file, or a message that may not be sent
 │   └── ActionError      actions do not fit their group
+├── PlayerLeft           the human player of `arena play` has ended the game: exit 0
 └── RunStopped           another role failed; this role ends quietly
     └── PeerLost         a process of the run has died
 """
@@ -238,6 +239,10 @@ class ActionError(LinkError):
     def __init__(self, group: str, found: object, expected: str) -> None:
         super().__init__(f"actions of group {group!r}: found {found}, expected {expected}")
         self.group, self.found, self.expected = group, found, expected
+
+
+class PlayerLeft(ArenaError):
+    """The human player of `arena play` has ended the game; the message says when."""
 
 
 class RunStopped(ArenaError):

@@ -39,6 +39,14 @@ ENVIRONMENTS: dict[str, Entry] = {
     "touchdown": Entry("envs.touchdown:Touchdown", "two teams on a square; who crosses the far line first wins"),
     "cover": Entry("envs.cover:Cover", "players share the reward of covering all targets"),
     "matrix": Entry("envs.matrix:Matrix", "matrix games of two players with known optima"),
+    "minesweeper": Entry("envs.minesweeper:Minesweeper", "units: robots defuse mines on a board"),
+    "multi_snake": Entry("envs.multi_snake:MultiSnake", "units: one player moves several snakes"),
+    "skirmish": Entry("envs.skirmish:Skirmish", "units: two teams of soldiers fight"),
+    "unit_task": Entry(
+        "envs.unit_tasks:unit_task",
+        "units: small tasks (cherry_pick, count, xor, not_hotdog, floor_is_lava, rock_paper_scissors, armed_bandit, "
+        "matching_balls)",
+    ),
 }
 
 EXTERNAL: dict[str, Entry] = {

@@ -17,6 +17,9 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from arena.game.api import BatchedEnv, Frame, Interface, Step
+from arena.game.ragged import Ragged
+from arena.game.spaces import flatten
+from arena.game.units import Choice, UnitSpace
 from stamps import Stamps
 
 GOAL, RECENT = 0.9, 200  # a game counts as learned when this share of this many recent episodes is won
@@ -101,6 +104,55 @@ class Computing(Empty):
         while time.process_time() < end:
             pass
         return super().step(actions)
+
+
+class Units:
+    """A game without work, in which every tick shows the same units, which may all do anything.
+
+    Args:
+        lanes: games that step together.
+        units: in each lane.
+    """
+
+    batched = True
+
+    def __init__(self, *, lanes: int, units: int = 7) -> None:
+        self.lanes = lanes
+        space = UnitSpace({"Unit": ["x", "y"]}, actions={"Move": Choice(["left", "right"])})
+        self.interface = Interface(("player",), (space,), (space.action_space,), (0,))
+        counts = np.full(lanes, units)
+        shown = {
+            "actors": Ragged(np.tile(np.arange(units), lanes), counts),
+            "mask": Ragged(np.ones((lanes * units, 2), np.int8), counts),
+        }
+        seen = {
+            "units": {"Unit": Ragged(np.full((lanes * units, 2), 0.5, np.float32), counts)},
+            "actions": {"Move": shown},
+        }
+        leaves = flatten(space, seen)
+        self.nbytes = sum(leaf.values.nbytes + leaf.lengths.nbytes for leaf in leaves) // lanes  # of one observation
+        yes, no = np.ones((lanes, 1), np.bool_), np.zeros((lanes, 1), np.bool_)
+        self._begin = Frame([seen], yes, (None,))
+        self._goes_on = Step(self._begin, np.zeros((lanes, 1)), no, no)
+
+    def reset(
+        self,
+        lanes: NDArray[np.bool_],
+        seeds: Sequence[int | None] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Frame:
+        """All lanes begin together, and never end."""
+        return self._begin
+
+    def step(self, actions: Sequence[Any]) -> Step:
+        """One tick; ignores the actions."""
+        return self._goes_on
+
+    def render(self) -> None:
+        """Does nothing."""
+
+    def close(self) -> None:
+        """Does nothing."""
 
 
 class Clocked:

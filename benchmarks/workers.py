@@ -28,6 +28,18 @@ class Constant:
             env.step(actions)
 
 
+class ConstantUnits(Constant):
+    """The same in a game that always shows the same units."""
+
+    def run(self) -> None:
+        """Plays until the environment raises `BudgetReached`."""
+        env = self.env
+        observations, _ = env.reset()
+        actions = env.single_action_space.first_allowed(observations["actions"])
+        while True:
+            env.step(actions)
+
+
 class Keeps(Constant):
     """The same, with weights that it logs and saves after every thousand ticks."""
 

@@ -8,6 +8,7 @@
     legs                  legs and boundaries, a resumed run, and the death of a process
     rounds                how a league makes the matches of a round from earlier results
     external              games that run elsewhere, their slots, and the tick that is formed from those that ask
+    ragged_message        what a reply about any number of units holds
     hand_over             how a simulator and the arena take turns in a file
     imports               the packages of the arena, and which of them imports which
 
@@ -20,12 +21,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from imports import imports
 from svg import INK, LINE, MUTED, PAPER, Sheet, tint
 
 from arena.config import Config, load_config
 from arena.external.shared_memory import GroupSpec
 from arena.game.api import Interface
+from arena.game.ragged import Ragged
+from arena.game.spaces import Leaf, flatten, leaves_of
 from arena.league import next_round
 from arena.league.next_round import Round
 from arena.league.results import Results
@@ -34,6 +38,7 @@ from arena.plan.plan import MatchPlan, Plan, PolicyPlan, Role, RoleKind
 from arena.plan.rehosting import rehosted
 from arena.plan.seats import resolve_entities
 from arena.preflight.examine import make_game
+from arena.registry import adapt_environment
 from arena.seat.layout import ReplyView, RequestView, SeatLayout
 
 HERE = Path(__file__).resolve().parent
@@ -619,6 +624,59 @@ def external() -> str:
     return sheet.to_text()
 
 
+def ragged_message() -> str:
+    """What a reply about any number of units holds."""
+    boards = [
+        {"mines": [(0, 0), (0, 1), (0, 2), (1, 2), (2, 2)], "robots": [(1, 1)], "orbital_cannon": False, "cooldown": 5},
+        {"mines": [(2, 1)], "robots": [(2, 0)], "orbital_cannon": True, "cooldown": 0},
+        {"mines": [(1, 0), (0, 1), (2, 2)], "robots": [(0, 0), (2, 0)], "orbital_cannon": False, "cooldown": 5},
+    ]
+    lanes = len(boards)
+    game = adapt_environment("minesweeper", {"width": 3, "height": 3}, lanes)
+    space = game.interface.observation_spaces[0]
+    shown = game.reset(np.ones(lanes, np.bool_), None, {"states": boards}).observations[0]
+    leaves = list(zip(leaves_of(space, ragged=True), flatten(space, shown), strict=True))
+    layout = SeatLayout.of(lanes, (space,), game.interface.action_spaces, (0,))
+    fixed, heap = ReplyView(layout).message_bytes(), sum(_aligned(ragged.values.nbytes) for _, ragged in leaves)
+    sheet = Sheet(
+        452,
+        title="A message with units",
+        describe="a fixed part with the number of items of each row, and a heap with the items themselves",
+    )
+    sheet.heading("A reply about any number of units", "minesweeper: three lanes, of which one has an orbital cannon")
+    lengths = len(leaves) * lanes * 8
+    bar = [
+        Field("header, flags, rewards", fixed - lengths, "#d7dde3"),
+        Field("lengths of each part", lengths, "#aec7e8"),
+    ]
+    scale = 828 / max(fixed, heap)
+    _message(sheet, 100, "fixed part", bar, scale)
+    _message(sheet, 192, "heap", [_heap_field(leaf, ragged) for leaf, ragged in leaves if ragged.total], scale)
+    sheet.text(36, 296, "lengths, one number per lane", bold=True, size=13)
+    for place, (leaf, ragged) in enumerate(leaves):
+        x, y = 36 + 420 * (place % 2), 320 + 22 * (place // 2)
+        sheet.text(x, y, f"{'.'.join(map(str, leaf.path))}: {ragged.lengths.tolist()}", mono=True, size=11.5)
+    notes = ("The fixed part has a place from the beginning; the heap is backed by memory as it grows,", "and over MPI")
+    sheet.text(
+        36,
+        320 + 22 * ((len(leaves) + 1) // 2) + 18,
+        f"{notes[0]} {notes[1]} is a letter of its own.",
+        size=13,
+        color=MUTED,
+    )
+    return sheet.to_text()
+
+
+def _aligned(size: int) -> int:
+    return -(-size // 8) * 8
+
+
+def _heap_field(leaf: Leaf, ragged: Ragged) -> Field:
+    kind, *names = map(str, leaf.path)
+    words = names[0] if kind == "units" else f"{names[0].split()[0]} {names[1]}"
+    return Field(words, _aligned(ragged.values.nbytes), {"units": "#c7e9c0", "actions": "#fdd0a2"}[kind])
+
+
 def hand_over() -> str:
     """Two sides that take turns in a file, what each of them writes, and the change of the file."""
     name = "examples/shared_memory/config.yaml"
@@ -704,6 +762,7 @@ PICTURES: dict[str, Callable[[], str]] = {
         legs,
         rounds,
         external,
+        ragged_message,
         hand_over,
         imports,
     )

@@ -54,7 +54,7 @@ class A2C(PPO):
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
-        self.track("network", "optimizer", "normalization", updates=self, ticks_done=self)
+        self.track(*self.parts, updates=self, ticks_done=self)
 
     def update(self, batch: Batch, largest: int) -> Metrics:
         """The one gradient step of an update; its metrics."""
@@ -77,8 +77,9 @@ class A2C(PPO):
     def losses(self, network: ActorCritic, batch: Batch) -> Tensor:
         """-log pi(a|s) A, (R - V(s))^2 and the entropy of each transition, [3, N]."""
         policy, values = network.policy_and_value(batch.observations, batch.masks, batch.lengths)
-        policy_loss = -policy.log_prob(batch.actions) * batch.advantages
-        return torch.stack([policy_loss, (values - batch.returns).square(), policy.entropy()])
+        policy_loss = -policy.log_prob(batch.actions) * batch.per_choice(batch.advantages)
+        policy_loss, entropy = batch.per_transition(torch.stack([policy_loss, policy.entropy()]))
+        return torch.stack([policy_loss, (values - batch.returns).square(), entropy])
 
     @classmethod
     def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:

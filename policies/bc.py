@@ -35,7 +35,7 @@ from torch import Tensor, nn
 from arena.errors import ConfigError
 from policies.common.adam import Adam
 from policies.common.algorithm import Algorithm, Metrics
-from policies.common.columns import to_leaves, to_mask
+from policies.common.columns import per_transition, to_leaves, to_mask
 from policies.common.devices import moved
 from policies.common.group_learner import GroupLearner
 from policies.common.options import (
@@ -48,6 +48,7 @@ from policies.common.options import (
     Positive,
     Sizes,
     Text,
+    check_idle,
 )
 from policies.common.rng import ACTING, EXPLORING, REPLAYING, stream
 from policies.common.serving import Random, Served, torch_generators
@@ -55,8 +56,12 @@ from policies.common.tensors import load_weights, to_arrays
 from policies.exporting.network import Exported, decoding_of, exported
 from policies.networks.actor_critic import Encoder, mlp
 from policies.networks.distributions import Distribution
-from policies.networks.heads import ActionHead, action_head
+from policies.networks.heads import ActionHead, UnitHead, action_head
 from policies.networks.mlp import BufferPool
+from policies.networks.units.inputs import unit_inputs
+from policies.networks.units.network import UnitActor
+from policies.networks.units.options import Transformer, check_no_transformer
+from policies.networks.units.schema import Schema
 from policies.offline.demonstrations import (
     Demonstrations,
     check_demonstrations,
@@ -86,6 +91,7 @@ class Options(AlgorithmOptions, frozen=True, kw_only=True):
     max_grad_norm: Positive | None = None  # gradients are scaled down to this norm at most; null: never
     hidden_sizes: Sizes = (64, 64)  # layers of the network
     activation: Activation = "tanh"  # tanh or relu
+    transformer: Transformer | None = None  # network of seats that see units; null: its defaults
     device: Device = "cpu"  # cpu, cuda, or auto: cuda where there is one
     check_every: Natural = 100  # updates between checks that all workers hold equal weights; 0: never
 
@@ -132,12 +138,24 @@ class BehaviorCloning(Algorithm):
     """
 
     Options = Options
+    takes_units = True
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
         space, generator = env.single_observation_space, torch.Generator().manual_seed(group.shared_seed)
         self.head = action_head(env.single_action_space)
-        self.network = Actor(space, self.head, self.options, generator).to(self.device)
+        parts = ["network", "optimizer"]
+        self.network: Any
+        if isinstance(self.head, UnitHead):
+            given = self.options.transformer or Transformer()
+            check_idle(self.options, "hidden_sizes", "activation", where="the seat sees units")
+            self.network = UnitActor(space, self.head, given, generator).to(self.device)
+            self.units = Schema(space, given)
+            parts.insert(0, "units")  # checked before the others are loaded
+        else:
+            check_no_transformer(self.options.transformer, space)
+            self.network = Actor(space, self.head, self.options, generator).to(self.device)
+        self.inputs = unit_inputs(space, self.options.transformer)
         self.optimizer = Adam(self.network, epsilon=self.options.adam_epsilon)
         self.updates = self.gradient_steps = self.played = 0  # played: ticks since the last update
         self.group_learner = GroupLearner(
@@ -147,7 +165,7 @@ class BehaviorCloning(Algorithm):
             remedy=f"are all observations and actions in {self.options.data} finite, and of moderate size? If they "
             "are, lower learning_rate",
         )
-        self.track("network", "optimizer", updates=self, gradient_steps=self, played=self)
+        self.track(*parts, updates=self, gradient_steps=self, played=self)
         if Path(self.options.data).exists():  # who is frozen needs none
             samples = open_demonstrations(self.options.data, self.options.policy)
             check_spaces(samples, self.options.policy, space, env.single_action_space)
@@ -174,7 +192,7 @@ class BehaviorCloning(Algorithm):
     def demonstrations(self) -> Demonstrations:
         """This worker's share of the data, on the CPU; the root's is everything where the root learns for all."""
         alone = self.group_learner.pools_samples
-        return demonstrations(
+        found = demonstrations(
             open_demonstrations(self.options.data, self.options.policy),
             self.options.policy,
             self.env.single_observation_space,
@@ -183,6 +201,7 @@ class BehaviorCloning(Algorithm):
             share=0 if alone else self.group.rank,
             shares=1 if alone else self.group.size,
         )
+        return found if self.inputs is None else found.replace(observations=tuple(self.inputs([*found.observations])))
 
     def learn(self, shuffled: Iterator[Demonstrations]) -> Metrics | None:
         """One update of the group's weights; a collective, unless there is no barrier.
@@ -231,13 +250,17 @@ class BehaviorCloning(Algorithm):
         one is from the other in each number (distance).
         """
         policy = self.network(batch.observations, batch.masks)
-        loss = -policy.log_prob(batch.actions).mean()
-        best = policy.mode().detach()
+        loss = -policy.log_prob(batch.actions)
+        best = policy.mode()
         if self._plays_mean:
-            likeness = (best - batch.actions).abs().mean()
+            likeness = (best.detach() - batch.actions).abs().mean()
+        elif self.head.decides:
+            alike = (best.values == batch.actions.values).all(1).float()
+            loss, likeness = per_transition(batch.actions, torch.stack([loss, alike]), batch.weights).mean(1)
         else:
-            likeness = (best == batch.actions).reshape(batch.size, -1).all(1).float().mean()
-        return loss, torch.stack([loss.detach(), likeness])
+            likeness = (best.detach() == batch.actions).reshape(batch.size, -1).all(1).float().mean()
+        loss = loss.mean()
+        return loss, torch.stack([loss, likeness]).detach()
 
     def _shuffled(self, data: Demonstrations) -> Iterator[Demonstrations]:
         """Minibatches without end, each pass over the data in a new order; empty ones where there is nothing."""
@@ -255,7 +278,7 @@ class BehaviorCloning(Algorithm):
         """Whether the action space is a Box: the Gaussian's deviation was not learned."""
         return isinstance(self.env.single_action_space, spaces.Box)
 
-    def actor(self, *, greedy: bool = False) -> Callable[[Any, Mapping[str, Any]], NDArray[Any]]:
+    def actor(self, *, greedy: bool = False) -> Callable[[Any, Mapping[str, Any]], Any]:
         """A function from (observations, infos) of a vector environment to actions, with the current weights.
 
         It has its own random stream, so that its use changes nothing in a run. Greedy: the most probable actions, for
@@ -263,12 +286,12 @@ class BehaviorCloning(Algorithm):
         """
         return self._actor(stream(self.group.seed, ACTING), greedy=greedy or self._plays_mean)
 
-    def _actor(self, generator: torch.Generator, *, greedy: bool) -> Callable[[Any, Mapping[str, Any]], NDArray[Any]]:
-        space, head = self.env.single_observation_space, self.head
+    def _actor(self, generator: torch.Generator, *, greedy: bool) -> Callable[[Any, Mapping[str, Any]], Any]:
+        head = self.head
 
         @torch.no_grad()
-        def act(observations: Any, infos: Mapping[str, Any]) -> NDArray[Any]:
-            leaves, mask = to_leaves(space, observations), to_mask(infos, head.mask_size)
+        def act(observations: Any, infos: Mapping[str, Any]) -> Any:
+            leaves, mask = self._leaves(observations), to_mask(infos, head.mask_size)
             policy = self.network(moved(leaves, self.device), moved(mask, self.device))
             if greedy:
                 return head.to_env(policy.mode().cpu().numpy())
@@ -289,13 +312,13 @@ class BehaviorCloning(Algorithm):
 
     def served(self) -> Served:
         """How games that are served are answered, with the current weights."""
-        space, head = self.env.single_observation_space, self.head
+        head = self.head
 
         @torch.inference_mode()
         def act(
             observations: Any, masks: NDArray[np.int8] | None, memory: NDArray[np.float32], random: Random
-        ) -> tuple[NDArray[Any], NDArray[np.float32]]:
-            leaves, mask = to_leaves(space, observations), to_mask({"action_mask": masks}, head.mask_size)
+        ) -> tuple[Any, NDArray[np.float32]]:
+            leaves, mask = self._leaves(observations), to_mask({"action_mask": masks}, head.mask_size)
             policy = self.network(moved(leaves, self.device), moved(mask, self.device))
             if random is None or self._plays_mean:
                 return head.to_env(policy.mode().cpu().numpy()), memory
@@ -317,15 +340,16 @@ class BehaviorCloning(Algorithm):
                 "deviation: what is probable by it says nothing about what it plays; ask a policy that draws its "
                 "actions, as one of ppo or a2c"
             )
-        leaves, mask = (
-            to_leaves(self.env.single_observation_space, observations),
-            to_mask({"action_mask": masks}, self.head.mask_size),
-        )
+        leaves, mask = self._leaves(observations), to_mask({"action_mask": masks}, self.head.mask_size)
         policy = self.network(moved(leaves, self.device), moved(mask, self.device))
-        found: NDArray[np.float64] = (
-            policy.log_prob(moved(self.head.from_env(actions), self.device)).double().cpu().numpy()
-        )
+        log_probs = self.head.env_log_prob(policy, moved(self.head.from_env(actions), self.device))
+        found: NDArray[np.float64] = log_probs.double().cpu().numpy()
         return found
+
+    def _leaves(self, observations: Any) -> list[Any]:
+        """A batch of observations as the network takes them."""
+        leaves = to_leaves(self.env.single_observation_space, observations)
+        return leaves if self.inputs is None else self.inputs(leaves)
 
     @classmethod
     def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:

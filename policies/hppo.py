@@ -221,7 +221,8 @@ class HPPO(PPO):
     """One worker of a hierarchical PPO policy; see `OnPolicy` for its arguments."""
 
     Options = Options
-    refused_options = MEMORY
+    refused_options = (*MEMORY, "transformer")
+    takes_units = False
     exported = None  # type: ignore[assignment]  # the option of the manager is sampled before the worker acts
     served = None  # type: ignore[assignment]  # its rows have states that `actor()` keeps
     options: Given

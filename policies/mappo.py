@@ -147,7 +147,8 @@ class MAPPO(PPO):
     """
 
     Options = Options
-    refused_options = MEMORY
+    refused_options = (*MEMORY, "transformer")
+    takes_units = False
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         self.entities, self.own = places_of(env, group)

@@ -15,7 +15,6 @@ import msgspec
 import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
-from numpy.typing import NDArray
 from torch import Tensor
 
 from policies import closed_form
@@ -79,12 +78,13 @@ class PPO(OnPolicy):
     """One worker of a PPO policy; arguments and errors are those of `OnPolicy`."""
 
     Options: ClassVar[type[Any]] = Options
+    takes_units = True
     metric_names: ClassVar[tuple[str, ...]] = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)
         self.early_stops = 0
-        self.track("network", "optimizer", "normalization", updates=self, ticks_done=self, early_stops=self)
+        self.track(*self.parts, updates=self, ticks_done=self, early_stops=self)
 
     def run(self) -> None:
         """Collects and learns until the environment raises `BudgetReached`."""
@@ -109,14 +109,13 @@ class PPO(OnPolicy):
             self.ticks_done = done
             rollout.advance()
 
-    def act(self, t: int, noise: Tensor, rows: Rows) -> NDArray[Any]:
+    def act(self, t: int, noise: Tensor, rows: Rows) -> Any:
         """Samples actions of some rows on tick `t`; `head.to_env` makes the environment's of them."""
         leaves = self.normalization.observations(self.rollout.leaves(t, rows))
         policy, memory = self.network.act(moved(leaves, self.device), moved(self.rollout.mask(t, rows), self.device))
         if memory is not None:
             self.rollout.remember(t, memory.cpu(), rows)
-        actions: NDArray[Any] = policy.sample(noise).cpu().numpy()
-        return actions
+        return policy.sample(noise).cpu().numpy()
 
     @torch.no_grad()
     def evaluate(self) -> Evaluation:
@@ -134,7 +133,7 @@ class PPO(OnPolicy):
         trajectories = trajectories._replace(rewards=self.normalization.rewards(rollout.rewards))
         largest = torch.from_numpy(np.abs(trajectories.rewards)).max().float()  # infinite if too large for float32
         self.group_learner.check_finite({"largest_reward": float(largest)}, f"update {self.updates + 1}")
-        batch = Batch(tuple(played), masks, actions, log_probs, values, values, values)
+        batch = Batch(tuple(played), masks, actions, log_probs, values, values, values, units=self.units_seen(played))
         batch, trajectories = rollout.open.prepend(batch, trajectories)
         gae = advantages_of(trajectories, gamma=self.options.gamma, gae_lambda=self.options.gae_lambda)
         rollout.open.keep(batch, trajectories, gae.open)
@@ -188,16 +187,19 @@ class PPO(OnPolicy):
         """The losses of each transition and other metrics, [5, N]."""
         options = self.options
         policy, values = network.policy_and_value(batch.observations, batch.masks, batch.lengths)
-        log_ratio = policy.log_prob(batch.actions) - batch.log_probs
+        log_ratio = policy.log_prob(batch.actions) - batch.played
         ratio = log_ratio.exp()  # r(theta), section 3
         clipped = ratio.clamp(1 - options.clip_range, 1 + options.clip_range)
-        surrogate = torch.min(ratio * batch.advantages, clipped * batch.advantages)  # eq. (7)
+        advantages = batch.per_choice(batch.advantages)
+        surrogate = torch.min(ratio * advantages, clipped * advantages)  # eq. (7)
         value_loss = (values - batch.returns).square()
         if options.clip_range_vf is not None:
             clipped_values = batch.values + (values - batch.values).clamp(-options.clip_range_vf, options.clip_range_vf)
             value_loss = torch.max(value_loss, (clipped_values - batch.returns).square())
         divergence = (ratio - 1) - log_ratio  # k3 of joschu.net/blog/kl-approx.html
-        return torch.stack([-surrogate, value_loss, policy.entropy(), divergence, (ratio != clipped).float()])
+        of_choices = torch.stack([-surrogate, policy.entropy(), divergence, (ratio != clipped).float()])
+        policy_loss, *others = batch.per_transition(of_choices)
+        return torch.stack([policy_loss, value_loss, *others])
 
     @classmethod
     def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:

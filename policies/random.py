@@ -12,7 +12,9 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
+from arena.game.ragged import Ragged
 from arena.game.spaces import row
+from arena.game.units import Select, UnitActions
 from arena.proxy.play import Actor, play
 
 if TYPE_CHECKING:
@@ -54,6 +56,8 @@ class Random:
             ConfigError: the actions are numbers, or of a Dict or Tuple.
         """
         space = self.env.single_action_space
+        if isinstance(space, UnitActions):
+            return _log_prob_of_units(space, observations["actions"])
         if isinstance(space, spaces.MultiBinary):
             return np.full(len(actions), -np.log(2.0) * np.prod(space.shape))
         if not isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
@@ -68,9 +72,29 @@ class Random:
         return total
 
 
+def _log_prob_of_units(space: UnitActions, shown: Mapping[str, Mapping[str, Ragged]]) -> NDArray[np.float64]:
+    """Log-probabilities [N] of any allowed decisions of rows."""
+    total: NDArray[np.float64] = np.zeros(len(next(iter(shown.values()))["actors"]))
+    for name, kind in space.actions.items():
+        parts = shown[name]
+        actors = parts["actors"]
+        labels = np.full(actors.total, kind.choices)
+        counts = np.repeat(parts["actees"].lengths, actors.lengths) if isinstance(kind, Select) else labels
+        if "mask" in parts:
+            owner = np.repeat(np.arange(actors.total), counts)
+            counts = np.bincount(owner, parts["mask"].values.ravel() != 0, minlength=actors.total)
+        total -= np.bincount(actors.rows(), np.log(counts), minlength=len(actors))
+    return total
+
+
 def batched_actor(space: Space[Any], rows: int, seed: int) -> Actor:
-    """An actor that draws `rows` actions of one space at a time, by action mask where the infos have one."""
+    """An actor that draws `rows` actions of one space at a time, by action mask where the infos have one.
+
+    Actors of units draw among what the observations show.
+    """
     rng = np.random.default_rng(seed)
+    if isinstance(space, UnitActions):
+        return lambda observations, infos: space.draw(observations["actions"], rng)
     if isinstance(space, spaces.Discrete):
         counts, starts = np.array([int(space.n)]), np.array([int(space.start)])
     elif isinstance(space, spaces.MultiDiscrete):
@@ -116,12 +140,13 @@ def _parallel_actor(env: Any, seed: int) -> Actor:
         for agent, own in zip(env.possible_agents, seeds, strict=True)
     }
 
-    def one(agent: str, info: Mapping[str, Any]) -> Any:
-        mask = info.get("action_mask")
-        batched = actors[agent](None, {} if mask is None else {"action_mask": np.asarray(mask)[None]})
-        return row(env.action_space(agent), batched, 0)
+    def one(agent: str, seen: Any, info: Mapping[str, Any]) -> Any:
+        space, mask = env.action_space(agent), info.get("action_mask")
+        shown = {"actions": space.one_row(seen["actions"])} if isinstance(space, UnitActions) else None
+        batched = actors[agent](shown, {} if mask is None else {"action_mask": np.asarray(mask)[None]})
+        return row(space, batched, 0)
 
     def act(observations: Any, infos: Mapping[str, Any]) -> dict[str, Any]:
-        return {agent: one(agent, infos.get(agent, {})) for agent in env.agents}
+        return {agent: one(agent, observations[agent], infos.get(agent, {})) for agent in env.agents}
 
     return act

@@ -11,7 +11,8 @@ import numpy as np
 from gymnasium.spaces import Space
 
 from arena.errors import ConfigError
-from arena.game.spaces import as_action, flatten, unflatten
+from arena.game.spaces import as_action, flatten, row, unflatten
+from arena.game.units import UnitActions
 from arena.proxy.play import Actor, play
 from arena.registry import load_object
 from policies.common.options import AlgorithmOptions
@@ -99,10 +100,21 @@ class Scripted:
 
 def _constant(env: Any, action: Any) -> Actor:
     if hasattr(env, "num_envs"):
+        space = env.single_action_space
+        if isinstance(space, UnitActions):
+            labels = _as_action(space, action)
+            return lambda observations, infos: space.first_allowed(observations["actions"], labels)
         batched = _repeated(env.single_action_space, _as_action(env.single_action_space, action), env.num_envs)
         return lambda observations, infos: batched
     actions = {agent: _as_action(env.action_space(agent), action) for agent in env.possible_agents}
-    return lambda observations, infos: {agent: actions[agent] for agent in env.agents}
+
+    def one(agent: str, seen: Any) -> Any:
+        space = env.action_space(agent)
+        if not isinstance(space, UnitActions):
+            return actions[agent]
+        return row(space, space.first_allowed(space.one_row(seen["actions"]), actions[agent]), 0)
+
+    return lambda observations, infos: {agent: one(agent, observations[agent]) for agent in env.agents}
 
 
 def _as_action(space: Space[Any], value: Any) -> Any:

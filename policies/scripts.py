@@ -14,11 +14,13 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from arena.game.ragged import Ragged
+
 Floats = NDArray[np.float32]
 GumbelSoftmaxActions = NDArray[np.int64]
 Infos = Mapping[str, Any]
 
-_STAY, _RIGHT, _LEFT, _UP, _DOWN = range(5)  # as in `envs.touchdown` and `envs.cover`
+_STAY, _RIGHT, _LEFT, _UP, _DOWN = range(5)  # as in `envs.touchdown`, `envs.cover` and `envs.skirmish`
 _DIRECTIONS = np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]], np.float32)
 _NEAR = 0.05  # half a move: no move brings a player closer than this
 
@@ -71,6 +73,36 @@ def greedy_cover(observations: Floats, infos: Infos) -> GumbelSoftmaxActions:
     horizontal = np.where(goal[:, 0] > 0, _RIGHT, _LEFT)
     vertical = np.where(goal[:, 1] > 0, _UP, _DOWN)
     return np.where(np.abs(goal).max(axis=1) < _NEAR, _STAY, np.where(along_x, horizontal, vertical))
+
+
+def focus(observations: Any, infos: Infos) -> dict[str, Ragged]:
+    """Skirmish (`envs.skirmish`): attacks the weakest enemy in reach; else walks towards the nearest one."""
+    own, enemy = observations["units"]["Own"], observations["units"]["Enemy"]
+    enemies = np.full((len(enemy), max(1, int(enemy.lengths.max(initial=0))), 3), np.inf)  # [B, N, 3] x, y, health
+    enemies[enemy.rows(), enemy.places()] = enemy.values
+
+    walkers = observations["actions"]["Move"]["actors"]  # indices; the own soldiers are the first units
+    places = own.values[walkers.values + np.repeat(own.offsets, walkers.lengths), :2]  # [walkers, 2]
+    apart = enemies[walkers.rows(), :, :2] - places[:, None]  # [walkers, N, 2]
+    nearest = np.abs(apart).sum(axis=-1).argmin(axis=1) if len(places) else np.zeros(0, np.int64)
+    gap = apart[np.arange(len(apart)), nearest]
+    along_x = np.abs(gap[:, 0]) > np.abs(gap[:, 1])
+    moves = np.where(along_x, np.where(gap[:, 0] > 0, _RIGHT, _LEFT), np.where(gap[:, 1] > 0, _UP, _DOWN))
+
+    shown = observations["actions"]["Attack"]
+    attackers, targets = shown["actors"], shown["actees"]
+    most = max(1, int(targets.lengths.max(initial=0)))
+    health = np.full((len(targets), most), np.inf)  # [B, actees]
+    health[targets.rows(), targets.places()] = enemies[
+        targets.rows(), targets.values - np.repeat(own.lengths, targets.lengths), 2
+    ]
+    choices = np.repeat(targets.lengths, attackers.lengths)  # of each attacker
+    attacker = np.repeat(np.arange(attackers.total), choices)
+    place = np.arange(len(attacker)) - np.repeat(np.cumsum(choices) - choices, choices)
+    reachable = np.zeros((attackers.total, most), np.bool_)
+    reachable[attacker, place] = shown["mask"].values != 0
+    weakest = np.where(reachable, health[attackers.rows()], np.inf).argmin(axis=1)
+    return {"Move": Ragged(moves, walkers.lengths), "Attack": Ragged(weakest, attackers.lengths)}
 
 
 def _upwards(env: Any, mirror: bool) -> NDArray[np.bool_]:

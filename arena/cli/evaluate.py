@@ -51,7 +51,7 @@ class Contest(NamedTuple):
     folder: Path
 
 
-class _Weights(NamedTuple):
+class Weights(NamedTuple):
     """The policies with the weights that one label of `--checkpoints` selects."""
 
     label: str  # empty: weights as configured
@@ -132,7 +132,7 @@ def evaluate(
         raise ConfigError("a configuration has no checkpoints; name a run folder", path="--checkpoints", source=target)
     with located(source=target):
         labels = [""] if folder is None else checkpoints or ["last"]  # empty: the weights as configured
-        weights = [_weights(config, folder, label) for label in labels]
+        weights = [weights_of(config, folder, label) for label in labels]
         contests = [contest for held in weights for contest in _contests(held, against, home)]
     if folder is not None:
         try:
@@ -150,7 +150,12 @@ def evaluate(
     return 0
 
 
-def _weights(config: Config, folder: RunFolder | None, label: str) -> _Weights:
+def weights_of(config: Config, folder: RunFolder | None, label: str) -> Weights:
+    """All policies frozen, with the weights that a label of `--checkpoints` selects; empty: as configured.
+
+    Raises:
+        ConfigError: no policy has such a checkpoint.
+    """
     files = {} if folder is None else _files(config, folder, label)
     planned = [] if folder is None else rounds_file.read_played(folder, config)
     policies = {name: _frozen(name, policy, files.get(name), planned) for name, policy in config.policies.items()}
@@ -163,7 +168,7 @@ def _weights(config: Config, folder: RunFolder | None, label: str) -> _Weights:
         league=None,
         scale=False,
     )
-    return _Weights(label, frozen, frozenset(files))
+    return Weights(label, frozen, frozenset(files))
 
 
 def _frozen(name: str, policy: PolicyConfig, file: Path | None, planned: Sequence[Round]) -> PolicyConfig:
@@ -194,7 +199,7 @@ def _files(config: Config, folder: RunFolder, label: str) -> dict[str, Path]:
     return found
 
 
-def _contests(weights: _Weights, against: str | None, home: Path) -> list[Contest]:
+def _contests(weights: Weights, against: str | None, home: Path) -> list[Contest]:
     config = weights.config
     base = [] if weights.label else [f"{config.name}-evaluation"]
     label = [weights.label] if weights.label else []
@@ -231,7 +236,7 @@ def _opposed(config: Config, policy: str, against: str) -> Config | None:
     matches: list[MatchConfig] = []
     for _, entry in config.entries():
         if 0 < _seats(entry, policy) < len(entry.seats):
-            seats = tuple(seat if policy in _names(seat) else _replaced(seat, name) for seat in entry.seats)
+            seats = tuple(seat if policy in policies_of(seat) else replaced_seat(seat, name) for seat in entry.seats)
             changed = msgspec.structs.replace(entry, seats=seats)
             if changed not in matches:
                 matches.append(changed)
@@ -258,17 +263,19 @@ def _opponent(config: Config, against: str) -> PolicyConfig:
     return PolicyConfig(algorithm=against, frozen=True)
 
 
-def _names(seat: SeatEntry) -> tuple[str, ...]:
+def policies_of(seat: SeatEntry) -> tuple[str, ...]:
+    """The policies of an entry of `seats`: one for each of the seat's entities, or one for all."""
     return (seat,) if isinstance(seat, str) else seat
 
 
-def _replaced(seat: SeatEntry, name: str) -> SeatEntry:
+def replaced_seat(seat: SeatEntry, name: str) -> SeatEntry:
+    """An entry of `seats` for another policy."""
     return name if isinstance(seat, str) else (name,) * len(seat)
 
 
 def _seats(entry: MatchConfig, policy: str) -> int:
     """How many seats of a match a policy has."""
-    return sum(policy in _names(seat) for seat in entry.seats)
+    return sum(policy in policies_of(seat) for seat in entry.seats)
 
 
 def _play(contest: Contest, folder: Path, episodes: int, *, greedy: bool) -> int:

@@ -34,6 +34,7 @@ _COMMANDS = {
     "plan": "show which rank does what, without starting anything",
     "check": "validate a configuration, its environments and its algorithms",
     "evaluate": "play without learning",
+    "play": "take a seat yourself, in the terminal",
     "tournament": "play without learning until the ranking is decided",
     "serve": "answer games that ask for actions",
     "fake": "a stand-in for one side of an external game, to test the other one",

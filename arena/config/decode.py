@@ -42,6 +42,8 @@ def convert(kind: type[S], value: Any, path: str) -> S:
         value = kind.spelled_out(value)
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}  # by their keys in the file
     _require_mapping(value, path, outline=_outline(kind))
+    if True in value and "on" in fields:  # YAML 1.1 reads the word so
+        value = {"on" if key is True else key: item for key, item in value.items()}
     for key in value:
         if key not in fields:
             raise ConfigError(f"unknown key {key!r}; {nearest_key(str(key), fields)}", path=joined(path, key))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -60,6 +60,7 @@ def run_single_process(
     next_stage: Callable[[Run, ProcessState], Stage | None] = stages.next_stage,
     output: Output = CONSOLE_OUTPUT,
     watched: bool = True,
+    at_once: Collection[int] = (),
 ) -> int:
     """Runs everything in this process and shows the result or the failure; returns the exit status.
 
@@ -70,9 +71,10 @@ def run_single_process(
         next_stage: returns what is played next; None: the run is over.
         output: takes all other lines, and has a display if none is given.
         watched: whether a watchdog ends this process if a role hangs.
+        at_once: the signals that end the run without another tick.
     """
     memory = ProcessState()
-    memory.stop.listen()
+    memory.stop.listen(at_once=at_once)
     try:
         log_beside_display(run, run.roles)
         lock(run, memory)

@@ -26,7 +26,9 @@ Entity = int | str
 OutcomeRule = Literal["info", "zero_sum", "higher_return", "none"]
 """How the winner of an episode is determined: see `arena.records.outcome`."""
 
-ONLY_ACT = frozenset({"random", "scripted"})  # algorithms that never learn and need no torch
+ONLY_ACT = frozenset(
+    {"random", "scripted", "arena.cli.play.human:Human"}
+)  # algorithms that never learn and need no torch
 MOST_ROLES = 50_000
 """Of a run, and processes of it: larger plans are typing errors, and building them takes long."""
 

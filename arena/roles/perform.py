@@ -9,7 +9,17 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from arena.errors import CallbackFailed, ConfigError, LinkError, NotZeroSum, Origin, PeerLost, RunStopped, WriteError
+from arena.errors import (
+    CallbackFailed,
+    ConfigError,
+    LinkError,
+    NotZeroSum,
+    Origin,
+    PeerLost,
+    PlayerLeft,
+    RunStopped,
+    WriteError,
+)
 from arena.plan import seeding
 from arena.plan.plan import Role, RoleKind
 from arena.roles.process import seed_libraries
@@ -73,6 +83,8 @@ def failure_of(error: BaseException, who: str, origin: Origin | None = None) -> 
         return Failed(error.who, error.trace, exit_code=1)
     if isinstance(error, ConfigError):
         return Failed(who, str((origin or Origin()).blame(error)), exit_code=2)
+    if isinstance(error, PlayerLeft):
+        return Failed(who, str(error), exit_code=0)
     if isinstance(error, (LinkError, NotZeroSum, WriteError)):
         return Failed(who, str(error), exit_code=1)
     if isinstance(error, KeyboardInterrupt):  # raised between two stages of a run, where no handler is installed

@@ -15,12 +15,26 @@
     def test_my_rule_keeps_the_contract():
         check_rule(lambda: MyRule(elo=50))
 
+`check_entity_env` checks a game of the interface in `arena.entity_env`:
+
+    def test_my_units_keep_the_contract():
+        check_entity_env("my_game:MyGame")
+
 All raise `ContractBroken` at the first breach.
 """
 
 from arena.testing.batched_env import check_batched_env
 from arena.testing.breach import ContractBroken
+from arena.testing.entity_env import check_entity_env
 from arena.testing.external_games import Played, check_external_games
 from arena.testing.leagues import check_pairings, check_rule
 
-__all__ = ["ContractBroken", "Played", "check_batched_env", "check_external_games", "check_pairings", "check_rule"]
+__all__ = [
+    "ContractBroken",
+    "Played",
+    "check_batched_env",
+    "check_entity_env",
+    "check_external_games",
+    "check_pairings",
+    "check_rule",
+]

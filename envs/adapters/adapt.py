@@ -7,12 +7,15 @@ from typing import Any
 
 import gymnasium
 
+from arena.entity_env.calls import is_entity_env
 from arena.errors import ConfigError
 from arena.game.api import BatchedEnv
 from envs.adapters.batch import BatchedLanes
+from envs.adapters.entity_env import EntityGames
 from envs.adapters.gymnasium_env import GymnasiumGame
 from envs.adapters.lane import LaneGame
 from envs.adapters.list_env import ListGame
+from envs.adapters.observations import translated
 from envs.adapters.pettingzoo_aec import AECGame
 from envs.adapters.pettingzoo_parallel import ParallelGame
 from envs.adapters.sources import check_call
@@ -27,7 +30,7 @@ def adapt(
     Args:
         factory: a natively batched class (attribute `batched` true; called once, with `lanes=`), or a callable that
             makes single instances (called `lanes` times) of a `gymnasium.Env`, a PettingZoo `ParallelEnv` or
-            `AECEnv`, or an environment of the list interface.
+            `AECEnv`, of an environment of the list interface, or of an `arena.entity_env.Environment`.
         kwargs: passed to the factory at each call.
         lanes: number of instances that step together, at least 1.
         wrappers: name and argument of each wrapper, the innermost first; see `envs.adapters.wrappers`.
@@ -46,9 +49,11 @@ def adapt(
     check_call(factory, kwargs, path="kwargs")
     first = factory(**kwargs)
     instances = [first, *(factory(**kwargs) for _ in range(lanes - 1))]
+    if is_entity_env(first):
+        return wrap_batched(EntityGames(instances), around)
     if isinstance(first, gymnasium.Env):
-        return BatchedLanes([GymnasiumGame(wrap_gymnasium(env, around)) for env in instances])
-    return wrap_batched(BatchedLanes([_game(env) for env in instances]), around)
+        return BatchedLanes([translated(GymnasiumGame(wrap_gymnasium(env, around))) for env in instances])
+    return wrap_batched(BatchedLanes([translated(_game(env)) for env in instances]), around)
 
 
 def _game(env: Any) -> LaneGame:
@@ -61,8 +66,8 @@ def _game(env: Any) -> LaneGame:
         return ListGame(env)
     raise ConfigError(
         f"the environment is a {type(env).__module__}.{type(env).__qualname__}; expected a gymnasium.Env, a PettingZoo "
-        "ParallelEnv or AECEnv, or the list interface (reset, step, and lists observation_spaces and action_spaces "
-        "with one space per entity)"
+        "ParallelEnv or AECEnv, an arena.entity_env.Environment, or the list interface (reset, step, and lists "
+        "observation_spaces and action_spaces with one space per entity)"
     )
 
 

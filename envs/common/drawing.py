@@ -108,3 +108,46 @@ class World(NamedTuple):
         canvas.rectangle(*inner, WHITE)
         canvas.frame(inner[0] - 2, inner[1] - 2, inner[2] + 2, inner[3] + 2, GREY)
         return canvas
+
+
+class Board:
+    """A canvas with a board of square cells; (0, 0) is at the bottom left, y points up.
+
+    Args:
+        width: cells in x.
+        height: cells in y.
+        size: pixels of the longer side.
+    """
+
+    def __init__(self, width: int, height: int, size: int = 432) -> None:
+        self.width, self.height = width, height
+        self.cell = max(2, size // max(width, height))  # pixels of a cell
+        self.margin = 24  # pixels around the board
+        self.canvas = Canvas(height * self.cell + 2 * self.margin, width * self.cell + 2 * self.margin)
+        bottom, right = self.margin + height * self.cell, self.margin + width * self.cell
+        self.canvas.rectangle(self.margin, self.margin, bottom, right, WHITE)
+        for line in range(1, height):
+            self.canvas.rectangle(
+                self.margin + line * self.cell, self.margin, self.margin + line * self.cell + 1, right, PALE
+            )
+        for line in range(1, width):
+            self.canvas.rectangle(
+                self.margin, self.margin + line * self.cell, bottom, self.margin + line * self.cell + 1, PALE
+            )
+        self.canvas.frame(self.margin - 2, self.margin - 2, bottom + 2, right + 2, GREY)
+
+    def middle(self, x: float, y: float) -> tuple[float, float]:
+        """The (row, column) of the middle of a cell."""
+        return self.margin + (self.height - y - 0.5) * self.cell, self.margin + (x + 0.5) * self.cell
+
+    def fill(self, x: int, y: int, color: Color) -> None:
+        """Fills a cell, with a thin border left free."""
+        row, column = self.middle(x, y)
+        half = max(1.0, self.cell / 2 - 1.5)
+        self.canvas.rectangle(row - half, column - half, row + half, column + half, color)
+
+    def bar(self, share: float, color: Color) -> None:
+        """A bar below the board, filled to a share in [0, 1]."""
+        top, right = self.margin + self.height * self.cell + 8, self.margin + self.width * self.cell
+        self.canvas.rectangle(top, self.margin, top + 8, right, PALE)
+        self.canvas.rectangle(top, self.margin, top + 8, self.margin + share * (right - self.margin), color)

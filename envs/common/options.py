@@ -21,6 +21,17 @@ def count(name: str, value: Any, *, least: int = 1, most: int | None = None) -> 
     return value
 
 
+def number(name: str, value: Any, *, least: float) -> float:
+    """Checks for a finite number of at least `least`.
+
+    Raises:
+        ConfigError: it is not one, or it is a bool.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value < float("inf"):
+        raise ConfigError(f"got {value!r}, expected a number of at least {least:g}", path=name)
+    return float(value)
+
+
 def switch(name: str, value: Any) -> bool:
     """Checks for a bool.
 

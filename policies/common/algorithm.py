@@ -15,6 +15,7 @@ from torch import nn
 
 from arena.errors import ConfigError
 from arena.game.spaces import leaves_of
+from arena.game.units import UnitActions, UnitSpace
 from policies.common.devices import device_of
 from policies.common.tensors import load_weights, to_arrays
 from policies.networks.heads import action_head
@@ -52,6 +53,7 @@ class Algorithm:
     Options: ClassVar[type[Any]]
     optional_parts: ClassVar[tuple[str, ...]] = ()  # of the state, which earlier versions did not always store
     refused_options: ClassVar[tuple[str, ...]] = ()  # those of `Options` that a subclass cannot use
+    takes_units: ClassVar[bool] = False  # plays seats of a `UnitSpace`
     options: Any  # of the class's own type
     group_learner: GroupLearner
 
@@ -90,6 +92,9 @@ class Algorithm:
         Raises:
             ConfigError: it cannot; the message says why.
         """
+        if cls.takes_units and isinstance(observation_space, UnitSpace) and isinstance(action_space, UnitActions):
+            return
+        check_no_units(cls.__name__.lower(), observation_space, action_space)
         leaves_of(observation_space)
         cls.check_actions(action_space)
 
@@ -177,6 +182,21 @@ def _stored(part: Any) -> Any:
     if isinstance(part, Mapping):
         return {name: _stored(inner) for name, inner in part.items()}
     return to_arrays(part.state_dict())
+
+
+def check_no_units(name: str, observation_space: Space[Any], action_space: Space[Any]) -> None:
+    """Refuses spaces of units.
+
+    Raises:
+        ConfigError: one of the spaces is one.
+    """
+    if isinstance(observation_space, UnitSpace) and isinstance(action_space, UnitActions):
+        raise ConfigError(f"{name} cannot take units; ppo, a2c, bc, random and scripted do")
+    if isinstance(observation_space, UnitSpace) or isinstance(action_space, UnitActions):
+        raise ConfigError(
+            f"{name} cannot take units on one side alone: observations {observation_space}, actions {action_space}; a "
+            "UnitSpace has its own action_space"
+        )
 
 
 def check_autoreset(env: VectorEnv[Any, Any, Any], name: str) -> None:

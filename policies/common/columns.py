@@ -1,13 +1,14 @@
 """Columns: tensors with one row per sample, which are taken, split, joined, moved and stored together.
 
-An observation has a column for each leaf of its space (see `arena.game.spaces`). How a leaf is kept, and how many of
-them are handled at once, is defined in this module alone. All memory is allocated by torch, which aligns it alike in
-every process: the same numbers at another alignment may give other last bits in a matrix product.
+An observation has a column for each leaf of its space (see `arena.game.spaces`); that of a ragged leaf is a
+`RaggedTensor`. How a leaf is kept, and how many of them are handled at once, is defined in this module alone. All
+memory is allocated by torch, which aligns it alike in every process: the same numbers at another alignment may give
+other last bits in a matrix product.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,9 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 from torch import Tensor
 
+from arena.game.ragged import Ragged
 from arena.game.spaces import Leaf, flatten, leaves_of
+from policies.common.ragged import Column, RaggedTensor, cat
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -44,14 +47,17 @@ def to_stored(array: NDArray[Any], dtype: np.dtype[Any]) -> Tensor:
     return stored
 
 
-def to_leaves(space: Space[Any], observations: Any) -> list[Tensor]:
-    """A batch of observations as tensors [N, ...], one per leaf, in the dtypes that networks take."""
-    return stored_leaves(leaves_of(space), flatten(space, observations))
+def to_leaves(space: Space[Any], observations: Any) -> list[Any]:
+    """A batch of observations as columns of N rows, one per leaf, in the dtypes that networks take."""
+    return stored_leaves(leaves_of(space, ragged=True), flatten(space, observations))
 
 
-def stored_leaves(layout: Sequence[Leaf], arrays: Sequence[NDArray[Any]]) -> list[Tensor]:
+def stored_leaves(layout: Sequence[Leaf], arrays: Sequence[Any]) -> list[Any]:
     """As `to_leaves`, for callers that know the leaves of the space."""
-    return [to_stored(array, leaf.dtype) for leaf, array in zip(layout, arrays, strict=True)]
+    return [
+        RaggedTensor.of(array) if leaf.ragged else to_stored(array, leaf.dtype)
+        for leaf, array in zip(layout, arrays, strict=True)
+    ]
 
 
 def to_mask(infos: Mapping[str, Any], mask_size: int) -> Tensor | None:
@@ -60,10 +66,15 @@ def to_mask(infos: Mapping[str, Any], mask_size: int) -> Tensor | None:
     return None if mask is None else torch.tensor(np.asarray(mask, np.bool_))
 
 
-def last_leaves(space: Space[Any], infos: Mapping[str, Any], rows: NDArray[np.intp]) -> list[Tensor]:
-    """The last observations of rows [K] whose episodes have ended, as tensors [K, ...], one per leaf; K > 0."""
-    samples = [flatten(space, infos["final_obs"][row]) for row in rows]
-    return stored_leaves(leaves_of(space), [np.stack(column) for column in zip(*samples, strict=True)])
+def last_leaves(space: Space[Any], infos: Mapping[str, Any], rows: NDArray[np.intp]) -> list[Any]:
+    """The last observations of rows [K] whose episodes have ended, as columns of K rows, one per leaf; K > 0."""
+    layout = leaves_of(space, ragged=True)
+    columns = zip(*(flatten(space, infos["final_obs"][row]) for row in rows), strict=True)
+    arrays = [
+        Ragged.of(column, leaf.dtype, leaf.shape) if leaf.ragged else np.stack(column)
+        for leaf, column in zip(layout, columns, strict=True)
+    ]
+    return stored_leaves(layout, arrays)
 
 
 # -------------------------------------------------------------------------------------------------------------- batches
@@ -72,10 +83,10 @@ def last_leaves(space: Space[Any], infos: Mapping[str, Any], rows: NDArray[np.in
 class Columns(msgspec.Struct, frozen=True, eq=False):
     """Columns of `N` rows; subclasses add fields.
 
-    A field is a tensor [N, ...], a tuple of them for the leaves of an observation, or None where a column is missing.
+    A field is a column of N rows, a tuple of them for the leaves of an observation, or None where a column is missing.
     """
 
-    observations: tuple[Tensor, ...]  # leaves [N, ...], in the dtypes that networks take
+    observations: tuple[Any, ...]  # leaves [N, ...], in the dtypes that networks take
     masks: Tensor | None  # bool [N, mask_size] the allowed choices; None: all
 
     @property
@@ -87,7 +98,7 @@ class Columns(msgspec.Struct, frozen=True, eq=False):
         """A copy with other tensors in some fields."""
         return msgspec.structs.replace(self, **columns)
 
-    def map(self, function: Callable[[Tensor], Tensor]) -> Self:
+    def map(self, function: Callable[[Any], Any]) -> Self:
         """The columns that a function makes of these, each by itself."""
         return type(self)(*(_each(function, column) for column in msgspec.structs.astuple(self)))
 
@@ -105,9 +116,9 @@ class Columns(msgspec.Struct, frozen=True, eq=False):
         columns: list[Iterable[Any]] = []
         for column in msgspec.structs.astuple(self):
             if isinstance(column, tuple):
-                columns.append(zip(*(torch.split(leaf, sizes) for leaf in column), strict=True))
+                columns.append(zip(*(leaf.split(sizes) for leaf in column), strict=True))
             else:
-                columns.append(missing if column is None else torch.split(column, sizes))
+                columns.append(missing if column is None else column.split(sizes))
         return [type(self)(*part) for part in zip(*columns, strict=True)]
 
     @classmethod
@@ -118,18 +129,48 @@ class Columns(msgspec.Struct, frozen=True, eq=False):
     def to_samples(self) -> dict[str, Any]:
         """The nested dict of arrays that a group gathers; the inverse is `from_samples`."""
         leaves, *columns = self.__struct_fields__
-        samples = {name: column.cpu().numpy() for name in columns if (column := getattr(self, name)) is not None}
-        return {**samples, leaves: {str(number): leaf.cpu().numpy() for number, leaf in enumerate(self.observations)}}
+        samples = {name: to_plain(column) for name in columns if (column := getattr(self, name)) is not None}
+        return {**samples, leaves: {str(number): to_plain(leaf) for number, leaf in enumerate(self.observations)}}
 
     @classmethod
     def from_samples(cls, samples: Mapping[str, Any]) -> Self:
         """Copies, as the arrays of a message are read-only."""
         leaves, *names = cls.__struct_fields__
-        columns = (torch.from_numpy(np.array(samples[name])) if name in samples else None for name in names)
-        return cls(tuple(torch.from_numpy(np.array(leaf)) for leaf in samples[leaves].values()), *columns)
+        columns = (from_plain(samples[name]) if name in samples else None for name in names)
+        return cls(tuple(map(from_plain, samples[leaves].values())), *columns)
 
 
-def _each(function: Callable[[Tensor], Tensor], column: Any) -> Any:
+def to_plain(column: Column) -> Any:
+    """A column as an array; a ragged one as a dict of two. The inverse is `from_plain`."""
+    if isinstance(column, RaggedTensor):
+        return {"values": column.values.cpu().numpy(), "lengths": column.lengths}
+    return column.cpu().numpy()
+
+
+def from_plain(plain: Any) -> Any:
+    """A copy as a column."""
+    if isinstance(plain, Mapping):
+        return RaggedTensor.of(Ragged(plain["values"], np.array(plain["lengths"])))
+    return torch.from_numpy(np.array(plain))
+
+
+def per_choice(actions: Column, numbers: Tensor) -> Tensor:
+    """Numbers [N] of transitions, given to each of their choices: themselves, or of ragged actions [D]."""
+    return actions.spread(numbers) if isinstance(actions, RaggedTensor) else numbers
+
+
+def per_transition(actions: Column, numbers: Tensor, weights: Tensor | None) -> Tensor:
+    """Numbers of choices [K, N] themselves; of ragged actions [K, D] their weighted sums in each transition, [K, N].
+
+    With one over the mean number of choices as weights [N], the means of what comes out are means over choices.
+    """
+    if not isinstance(actions, RaggedTensor):
+        return numbers
+    sums = actions.sums(numbers)
+    return sums if weights is None else sums * weights
+
+
+def _each(function: Callable[[Any], Any], column: Any) -> Any:
     """The result of a function for a column: for each leaf of an observation, and nothing for a missing one."""
     if isinstance(column, tuple):
         return tuple(map(function, column))
@@ -140,38 +181,82 @@ def _joined(columns: Sequence[Any], parts: Sequence[Columns]) -> Any:
     """One column of the same ones of some parts; a part without, as can be of masks, gets ones."""
     known = next((column for column in columns if column is not None), None)
     if isinstance(known, tuple):
-        return tuple(map(torch.cat, zip(*columns, strict=True)))
+        return tuple(map(cat, zip(*columns, strict=True)))
     if known is None:
         return None
     pairs = zip(columns, parts, strict=True)
-    return torch.cat([known.new_ones(part.size, *known.shape[1:]) if one is None else one for one, part in pairs])
+    return cat([known.new_ones(part.size, *known.shape[1:]) if one is None else one for one, part in pairs])
 
 
 # -------------------------------------------------------------------------------------------------------------- storage
 
 
+class RaggedStorage:
+    """A ragged leaf of T ticks of B rows, written tick by tick, as a whole or in runs of rows.
+
+    Args:
+        ticks: T.
+        rows: B.
+        dtype: of the items.
+        shape: of an item.
+    """
+
+    def __init__(self, ticks: int, rows: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+        self._rows = rows
+        none = RaggedTensor.of(Ragged.empty(rows, dtype, shape))
+        self._runs: list[dict[int, RaggedTensor]] = [{0: none} for _ in range(ticks)]  # by the first row of each
+
+    def __setitem__(self, places: tuple[int, slice] | slice, written: Any) -> None:
+        """Writes rows of a tick, `storage[t, rows] = ragged`; or all ticks that `plain` gave, `storage[:t] = plain`."""
+        if isinstance(places, slice):
+            stored: RaggedTensor = from_plain(written)
+            ticks = stored.split([self._rows] * (len(stored) // self._rows))
+            self._runs[: len(ticks)] = [{0: one} for one in ticks]
+            return
+        tick, rows = places
+        if len(written) == self._rows:
+            self._runs[tick] = {}
+        self._runs[tick][rows.start or 0] = RaggedTensor.of(written)
+
+    def __getitem__(self, tick: int) -> RaggedTensor:
+        """The rows of a tick that have been written, in order."""
+        runs = self._runs[tick]
+        if len(runs) == 1:
+            return next(iter(runs.values()))
+        return RaggedTensor.cat([runs[first] for first in sorted(runs)])
+
+    def flat(self, ticks: int) -> RaggedTensor:
+        """The first so many ticks, [ticks * B] rows."""
+        return RaggedTensor.cat([self[tick] for tick in range(ticks)])
+
+    def restart(self) -> None:
+        """Copies the last tick to the first."""
+        self._runs[0] = {0: self[-1]}
+
+
 class Storage:
-    """Observations and masks in memory that is allocated once and written place by place.
+    """Observations and masks in memory that is written place by place; that of fixed leaves is allocated once.
 
     NumPy writes the few rows of a tick into torch's memory in half the time that torch takes.
 
     Args:
         layout: of one observation.
         mask_size: length of an action mask; 0: there are none.
-        axes: of the places.
+        axes: of the places; of ragged leaves ticks and rows.
 
     Attributes:
-        leaves: [*axes, ...].
+        leaves: [*axes, ...], of ragged ones a `RaggedStorage`.
         masks: bool [*axes, mask_size]; None until the first mask is written.
     """
 
     def __init__(self, layout: Sequence[Leaf], mask_size: int, *axes: int) -> None:
-        self.leaves = tuple(torch.empty(*axes, *leaf.shape, dtype=storage_dtype(leaf.dtype)) for leaf in layout)
+        self.leaves = tuple(_allocated(leaf, axes) for leaf in layout)
         self.masks: Tensor | None = None
-        self._arrays = [leaf.numpy() for leaf in self.leaves]
+        self._arrays = [leaf if isinstance(leaf, RaggedStorage) else leaf.numpy() for leaf in self.leaves]
+        self._ticks: list[Any] = []
         self._mask_shape = *axes, mask_size
 
-    def write(self, places: Any, leaves: Iterable[NDArray[Any]], mask: NDArray[Any] | None) -> None:
+    def write(self, places: Any, leaves: Iterable[Any], mask: NDArray[Any] | None) -> None:
         """Observations, of which the last leaves may be left out, and their mask; None: everything is allowed."""
         for array, leaf in zip(self._arrays, leaves, strict=False):
             array[places] = leaf
@@ -181,29 +266,46 @@ class Storage:
             self.masks.numpy()[places] = True if mask is None else mask
 
     def take(self, places: Tensor) -> Columns:
-        """Copies of what is at an int64 index of the first axis."""
+        """Copies of what is at an int64 index of the first axis; only of fixed leaves."""
         return Columns(self.leaves, self.masks).take(places)
 
-    def ticks(self) -> Iterator[tuple[Tensor, ...]]:
-        """The leaves at each index of the first axis, in the same memory."""
-        return zip(*(leaf.unbind() for leaf in self.leaves), strict=True)
+    def tick(self, tick: int) -> list[Any]:
+        """The leaves at an index of the first axis; fixed ones in the same memory."""
+        if not self._ticks:  # views of all ticks: to make one takes longer than to look it up
+            self._ticks = [leaf if isinstance(leaf, RaggedStorage) else leaf.unbind() for leaf in self.leaves]
+        return [ticks[tick] for ticks in self._ticks]
 
-    def flat(self, ticks: int) -> tuple[list[Tensor], Tensor | None]:
-        """Leaves and masks of the first so many ticks [ticks * rows, ...], in the same memory."""
+    def flat(self, ticks: int) -> tuple[list[Any], Tensor | None]:
+        """Leaves and masks of the first so many ticks [ticks * rows, ...]; fixed ones in the same memory."""
         masks = None if self.masks is None else self.masks[:ticks].flatten(0, 1)
-        return [leaf[:ticks].flatten(0, 1) for leaf in self.leaves], masks
+        return [
+            leaf.flat(ticks) if isinstance(leaf, RaggedStorage) else leaf[:ticks].flatten(0, 1) for leaf in self.leaves
+        ], masks
 
     def restart(self) -> None:
         """Copies the last tick to the first."""
         for column in (*self.leaves, self.masks):
-            if column is not None:
+            if isinstance(column, RaggedStorage):
+                column.restart()
+            elif column is not None:
                 column[0] = column[-1]
 
     def state_dict(self, ticks: int) -> dict[str, Any]:
         """Copies of the first so many ticks, as arrays."""
         masks = None if self.masks is None else self.masks[:ticks].numpy().copy()
-        return {"leaves": [array[:ticks].copy() for array in self._arrays], "masks": masks}
+        leaves = [
+            to_plain(one.flat(ticks)) if isinstance(one, RaggedStorage) else one[:ticks].copy() for one in self._arrays
+        ]
+        return {"leaves": leaves, "masks": masks}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Writes them back."""
-        self.write(slice(len(state["leaves"][0])), state["leaves"], state["masks"])
+        ticks = next((len(stored) for stored in state["leaves"] if not isinstance(stored, Mapping)), 0)
+        self.write(slice(ticks), state["leaves"], state["masks"])
+
+
+def _allocated(leaf: Leaf, axes: tuple[int, ...]) -> Any:
+    if leaf.ragged:
+        ticks, rows = axes
+        return RaggedStorage(ticks, rows, leaf.dtype, leaf.shape)
+    return torch.empty(*axes, *leaf.shape, dtype=storage_dtype(leaf.dtype))

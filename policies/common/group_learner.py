@@ -27,7 +27,7 @@ from policies.common.nstep import NStepBatch, NStepBuilder
 from policies.common.replay import Replay, Transitions
 from policies.common.replay_ratio import ReplayRatio
 from policies.common.rng import REPLAYING, stream
-from policies.common.rollout import Batch, Evaluation, Rollout
+from policies.common.rollout import COUNTS, Batch, Evaluation, Rollout
 from policies.common.target import Target
 from policies.common.tensors import load_weights, to_arrays
 
@@ -214,6 +214,7 @@ class RolloutLearner(GroupLearner):
         moments = self.group.moments_of(**{name: values.numpy() for name, values in batch.standardizable().items()})
         if moments["advantages"].count == 0:
             return {}
+        batch = batch.weighted(moments)
         batch = batch.standardized(moments) if self._normalize_advantage else batch
         if self.pools_samples:
             if (gathered := self.group.gather(batch.to_samples())) is not None:
@@ -221,7 +222,7 @@ class RolloutLearner(GroupLearner):
             metrics = self.update_at_rank_0(lambda: update(batch.to(self._device), batch.size))
         else:
             metrics = update(batch.to(self._device), moments["advantages"].max_count)
-        return metrics | _explained(moments)
+        return metrics | _described(moments)
 
     def _updates_without_barrier(
         self, evaluate: Callable[[], Evaluation], update: Callable[[Batch, int], Metrics]
@@ -243,8 +244,9 @@ class RolloutLearner(GroupLearner):
             metrics: Metrics = {}
             if batch.size:
                 moments = {name: _moments(values) for name, values in batch.standardizable().items()}
+                batch = batch.weighted(moments)
                 batch = batch.standardized(moments) if self._normalize_advantage else batch
-                metrics = update(batch.to(self._device), batch.size) | _explained(moments)
+                metrics = update(batch.to(self._device), batch.size) | _described(moments)
             normalization.advance()
             samples.publish(self._weights())
             yield metrics
@@ -509,7 +511,8 @@ def _moments(values: Tensor) -> Moments:
     return Moments(mean, math.sqrt(float(((held - mean) ** 2).sum()) / held.size), held.size, held.size)
 
 
-def _explained(moments: Mapping[str, Moments]) -> Metrics:
-    """The share of the returns' variance that the values explain: return - value = advantage."""
+def _described(moments: Mapping[str, Moments]) -> Metrics:
+    """The share of the returns' variance that the values explain, return - value = advantage; of units, how many."""
     errors, returns = moments["advantages"].std, moments["returns"].std
-    return {"explained_variance": 1 - (errors / returns) ** 2 if returns > 0 else math.nan}
+    explained = 1 - (errors / returns) ** 2 if returns > 0 else math.nan
+    return {"explained_variance": explained, **{name: moments[name].mean for name in COUNTS if name in moments}}

@@ -3,8 +3,8 @@
 What one worker has seen is a `Statistics` for each array; `pooled` merges those of a whole group in one exchange, so
 that all workers hold the same numbers to the bit, and N workers those that one would have of all their samples.
 
-    observations   (x - mean) / deviation of everything seen, for the leaves that are numbers; pictures, bytes and
-                   choices stay as they are, since the networks scale them
+    observations   (x - mean) / deviation of everything seen, for the leaves that are numbers, and for each feature of
+                   each type of units; pictures, bytes and choices stay as they are, since the networks scale them
     rewards        r / deviation of the running discounted return of the rows (Engstrom et al. 2020, arXiv 2005.12729)
 
 Algorithms that learn from rollouts hold both as a `Normalization`: rewards are scaled by statistics that have their own
@@ -24,12 +24,14 @@ import torch
 from gymnasium import spaces
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
-from torch import Tensor
 
 from arena.errors import ConfigError
+from arena.game.ragged import Ragged
 from policies.common.columns import storage_dtype
 from policies.common.options import check_unused, wrong
+from policies.common.ragged import RaggedTensor
 from policies.networks.actor_critic import leaf_spaces
+from policies.networks.units.inputs import UnitInputs, unit_inputs
 
 if TYPE_CHECKING:
     from arena.group.group import Group
@@ -117,34 +119,54 @@ class ObservationNormalizer:
         clip: how far from 0 a normalized number may be; None: any distance. It holds before anything is known as well:
             with raw numbers of any size, many a first policy would always do the same, and values be far off.
         enabled: false: all leaves stay as they are, and there is nothing to know of them.
+        inputs: of units, what happens to leaves before: each feature of each type is normalized over all its units.
 
     Raises:
         ConfigError: enabled, but no leaf can be normalized.
     """
 
-    def __init__(self, space: Space[Any], *, clip: float | None = 10.0, enabled: bool = True) -> None:
-        leaves = enumerate(leaf_spaces(space))
-        numbers = {place: leaf.shape or () for place, leaf in leaves if enabled and _is_numbers(leaf)}
+    def __init__(
+        self,
+        space: Space[Any],
+        *,
+        clip: float | None = 10.0,
+        enabled: bool = True,
+        inputs: UnitInputs | None = None,
+    ) -> None:
+        if inputs is None:
+            leaves = enumerate(leaf_spaces(space))
+            numbers = {place: leaf.shape or () for place, leaf in leaves if enabled and _is_numbers(leaf)}
+        else:
+            numbers = dict(inputs.numbers) if enabled else {}
+        self._inputs = inputs
         if enabled and not numbers:
             raise wrong("normalize_observations", True, f"false: {space} has no numbers that could be normalized")
         self._places, self._clip = tuple(numbers), math.inf if clip is None else clip
         self.statistics = [Statistics.none(shape) for shape in numbers.values()]
         self._prepare()
 
-    def __call__(self, leaves: list[Tensor]) -> list[Tensor]:
+    def __call__(self, leaves: list[Any]) -> list[Any]:
         """Leaves [N, ...] on the CPU as the networks take them; those of numbers become float32."""
+        if self._inputs is not None:
+            leaves = self._inputs(leaves)
         if not self._places:
             return leaves
         normalized = list(leaves)
         for place, mean, scale in zip(self._places, self._means, self._scales, strict=True):
-            moved = torch.sub(leaves[place], mean).float().mul_(scale)  # the difference in double precision
-            normalized[place] = moved if self._clip == math.inf else moved.clamp_(-self._clip, self._clip)
+            leaf = leaves[place]
+            values = leaf.values if isinstance(leaf, RaggedTensor) else leaf
+            moved = torch.sub(values, mean).float().mul_(scale)  # the difference in double precision
+            moved = moved if self._clip == math.inf else moved.clamp_(-self._clip, self._clip)
+            normalized[place] = leaf.with_values(moved) if isinstance(leaf, RaggedTensor) else moved
         return normalized
 
-    def describe(self, leaves: Sequence[Tensor], rows: Flags | None = None) -> list[Statistics]:
+    def describe(self, leaves: Sequence[Any], rows: Flags | None = None) -> list[Statistics]:
         """Statistics of leaves [N, ...], of the rows [N] alone that a mask names; for `pooled`, then `update`."""
+        if self._inputs is not None and self._places:
+            leaves = self._inputs(list(leaves))
         chosen = [leaves[place].numpy() for place in self._places]
-        return [Statistics.of(leaf if rows is None or rows.all() else leaf[rows]) for leaf in chosen]
+        held = [leaf if rows is None or rows.all() else leaf[rows] for leaf in chosen]
+        return [Statistics.of(leaf.values if isinstance(leaf, Ragged) else leaf) for leaf in held]
 
     def describe_new(self, batch: NStepBatch) -> list[Statistics]:
         """Statistics of the observations that are new in a worker's experience; for `pooled`, then `update`."""
@@ -287,7 +309,10 @@ class Normalization:
 
     def __init__(self, space: Space[Any], rows: int, options: OnPolicyOptions) -> None:
         self.observations = ObservationNormalizer(
-            space, clip=options.clip_observations, enabled=options.normalize_observations
+            space,
+            clip=options.clip_observations,
+            enabled=options.normalize_observations,
+            inputs=unit_inputs(space, options.transformer),
         )
         self.rewards = RewardNormalizer(
             rows, gamma=options.gamma, clip=options.clip_rewards, enabled=options.normalize_rewards

@@ -7,17 +7,20 @@ ends in the middle of a rollout, each worker keeps its part as its own state and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 import torch
+from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from torch import Tensor
 
 from arena.errors import BudgetReached, ConfigError
+from arena.game.ragged import Ragged
+from arena.game.units import UnitSpace
 from policies.common.adam import Adam
 from policies.common.algorithm import Algorithm
 from policies.common.columns import to_leaves, to_mask
@@ -43,13 +46,18 @@ from policies.common.options import (
     check_idle,
     check_unused,
 )
+from policies.common.ragged import RaggedTensor
 from policies.common.rng import ACTING, EXPLORING, stream
 from policies.common.rollout import Rollout, Rows
 from policies.common.serving import Random, Served, torch_generators
 from policies.exporting.network import Exported, decoding_of, exported, numbers
 from policies.networks.actor_critic import ActorCritic, Encoder
-from policies.networks.heads import ActionHead, BoxHead, action_head
+from policies.networks.heads import ActionHead, BoxHead, UnitHead, action_head
 from policies.networks.recurrent import RecurrentEncoder, RecurrentState
+from policies.networks.units.network import UnitActorCritic
+from policies.networks.units.options import Transformer, check_no_transformer
+from policies.networks.units.schema import Schema
+from policies.networks.units.tokens import units_of
 
 if TYPE_CHECKING:
     from arena.group.group import Group
@@ -58,6 +66,7 @@ _ROLLOUT = 2048  # transitions of the group in a rollout with `n_steps: auto`
 _SHORTEST = 32  # ticks that such a rollout has at least, however many rows play,
 _UPDATES = 8  # unless the run were too short for as many rollouts
 _CHUNK = 1024  # transitions evaluated at once: bounds the memory that images need
+_ITEMS = 16_384  # of all ragged leaves: bounds what transitions of many units need
 
 MEMORY = ("recurrent", "hidden_size", "sequence_length")
 """The options of a recurrent policy."""
@@ -94,6 +103,7 @@ class OnPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     recurrent: Recurrent | None = None  # lstm or gru: a layer with memory before actor and critic; null: none
     hidden_size: Count = 64  # units of that layer
     sequence_length: Count = 16  # transitions at most that gradients go back through in time
+    transformer: Transformer | None = None  # network of seats that see units; null: its defaults
     device: Device = "cpu"  # cpu, cuda, or auto: cuda where there is one
     check_every: Natural = 100  # updates between checks that all workers hold equal weights; 0: never
 
@@ -114,6 +124,18 @@ class OnPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
             return self
         wanted = max(_SHORTEST, _ROLLOUT // (rows * workers))
         return msgspec.structs.replace(self, n_steps=max(1, min(wanted, ticks // _UPDATES)))
+
+
+def check_network(options: OnPolicyOptions, space: Space[Any]) -> None:
+    """Refuses options of the network that have no effect with observations of this space.
+
+    Raises:
+        ConfigError: one is set.
+    """
+    if isinstance(space, UnitSpace):
+        check_idle(options, "hidden_sizes", "activation", *MEMORY, "log_std_init", where="the seat sees units")
+    else:
+        check_no_transformer(options.transformer, space)
 
 
 def check_budget(n_steps: int, ticks: int) -> None:
@@ -144,7 +166,7 @@ def rollout_sizes(options: OnPolicyOptions, *, rows: int, ticks: int, workers: i
 
 # ------------------------------------------------------------------------------------------------------------ playing
 
-Choose = Callable[[int, Tensor, Rows], NDArray[Any]]
+Choose = Callable[[int, Tensor, Rows], Any]
 """`act(t, noise, rows)`: the actions of some rows on tick `t`, as learned from, sampled with noise [rows, outputs]."""
 
 
@@ -170,7 +192,7 @@ def collect(env: VectorEnv[Any, Any, Any], head: ActionHead, rollout: Rollout, a
             rollout.add(t, actions, *env.step(head.to_env(actions)))
             rollout.played = t + 1
         return
-    chosen: list[NDArray[Any]] = [np.empty(0)] * len(blocks)  # of each block, on the tick that is under way
+    chosen: list[Any] = [np.empty(0)] * len(blocks)  # of each block, on the tick that is under way
 
     def receive(t: int, index: int) -> None:
         if t >= first:
@@ -191,7 +213,7 @@ def collect(env: VectorEnv[Any, Any, Any], head: ActionHead, rollout: Rollout, a
                 raise
 
 
-def _act_few(rollout: Rollout, t: int, act: Choose, noise: Tensor) -> NDArray[Any]:
+def _act_few(rollout: Rollout, t: int, act: Choose, noise: Tensor) -> Any:
     """Actions of all rows on tick `t`; of external games, where few rows act, only these are computed.
 
     In other games each row is computed in the same batch on every tick, so that a game in turns keeps its bits.
@@ -201,6 +223,10 @@ def _act_few(rollout: Rollout, t: int, act: Choose, noise: Tensor) -> NDArray[An
         return act(t, noise, ALL)
     rows = np.flatnonzero(active)
     few = act(t, noise[torch.from_numpy(rows)], rows)
+    if isinstance(few, Ragged):
+        lengths = np.zeros(len(active), np.int64)
+        lengths[rows] = few.lengths
+        return Ragged(few.values, lengths)
     actions = np.zeros((len(active), *few.shape[1:]), few.dtype)
     actions[rows] = few
     return actions
@@ -212,28 +238,46 @@ def _act_few(rollout: Rollout, t: int, act: Choose, noise: Tensor) -> NDArray[An
 class StateInputs(NamedTuple):
     """What the network is asked about a rollout: leaves as it takes them."""
 
-    played: list[Tensor]  # [T * B, ...] of all ticks, tick by tick
-    last: list[Tensor]  # [B, ...] after the last tick
-    finals: list[Tensor]  # [K, ...] of episodes that were cut, as `Rollout.final_leaves`; empty where none was
+    played: list[Any]  # [T * B, ...] of all ticks, tick by tick
+    last: list[Any]  # [B, ...] after the last tick
+    finals: list[Any]  # [K, ...] of episodes that were cut, as `Rollout.final_leaves`; empty where none was
 
 
 def evaluate_network(
-    network: ActorCritic, leaves: Sequence[Tensor], masks: Tensor | None, actions: Tensor, device: torch.device
-) -> tuple[Tensor, Tensor]:
-    """Log-probabilities and values [N] of transitions, on the CPU."""
+    network: Any, leaves: Sequence[Any], masks: Tensor | None, actions: Any, device: torch.device
+) -> tuple[Any, Tensor]:
+    """Log-probabilities and values [N] of transitions, on the CPU; of units, log-probabilities per decision."""
     log_probs, values = [torch.zeros(0)], [torch.zeros(0)]
-    for start in range(0, len(actions), _CHUNK):
-        part = slice(start, start + _CHUNK)
+    for part in chunks(leaves):
         mask = None if masks is None else masks[part]
         policy, value = network.policy_and_value(moved([leaf[part] for leaf in leaves], device), moved(mask, device))
         log_probs.append(policy.log_prob(moved(actions[part], device)).cpu())
         values.append(value.cpu())
-    return torch.cat(log_probs), torch.cat(values)
+    found = torch.cat(log_probs)
+    return actions.with_values(found) if isinstance(actions, RaggedTensor) else found, torch.cat(values)
 
 
-def values_of(network: ActorCritic, leaves: list[Tensor], device: torch.device) -> Tensor:
+def values_of(network: Any, leaves: list[Any], device: torch.device) -> Tensor:
     """V [N] of leaves, on the CPU; of no leaves, an empty tensor."""
-    return network.value(moved(leaves, device)).cpu() if leaves else torch.zeros(0)
+    if not any(isinstance(leaf, RaggedTensor) for leaf in leaves):
+        return network.value(moved(leaves, device)).cpu() if leaves else torch.zeros(0)
+    parts = [network.value(moved([leaf[part] for leaf in leaves], device)).cpu() for part in chunks(leaves)]
+    return torch.cat([torch.zeros(0), *parts])
+
+
+def chunks(leaves: Sequence[Any]) -> Iterator[slice]:
+    """Runs of rows that are evaluated at once: so many rows or, of ragged leaves, items, at most; a row at least."""
+    counts = [leaf.lengths for leaf in leaves if isinstance(leaf, RaggedTensor)]
+    size = len(leaves[0])
+    if not counts:
+        yield from (slice(start, start + _CHUNK) for start in range(0, size, _CHUNK))
+        return
+    ends, start = np.cumsum(np.sum(counts, axis=0)), 0
+    while start < size:
+        before = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + _ITEMS, "right")))
+        yield slice(start, min(stop, start + _CHUNK))
+        start = min(stop, start + _CHUNK)
 
 
 # ------------------------------------------------------------------------------------------------- a base of algorithms
@@ -265,6 +309,7 @@ class OnPolicy(Algorithm):
         super().__init__(env, group, ticks=ticks, **options)
         o = self.options = self.options.settled(rows=group.rows or env.num_envs, workers=group.size, ticks=ticks)
         self.head = action_head(env.single_action_space, log_std_init=o.log_std_init)
+        check_network(o, env.single_observation_space)
         if not isinstance(self.head, BoxHead):
             check_idle(o, "log_std_init", where=f"the actions are {env.single_action_space}")
         self.n_steps = int(o.n_steps)
@@ -274,6 +319,10 @@ class OnPolicy(Algorithm):
         self.normalization = Normalization(env.single_observation_space, env.num_envs, o)
         self.rollout = self.make_rollout()
         self.updates = 0
+        self.parts = ["network", "optimizer", "normalization"]  # of the state
+        if self.head.decides:
+            self.units = Schema(env.single_observation_space, o.transformer or Transformer())
+            self.parts.insert(0, "units")  # checked before the others are loaded
         self.group_learner = RolloutLearner(
             group,
             self.network,
@@ -286,9 +335,11 @@ class OnPolicy(Algorithm):
             device=self.device,
         )
 
-    def make_network(self, generator: torch.Generator) -> ActorCritic:
-        """Actor and critic, with the same initial weights at every worker."""
+    def make_network(self, generator: torch.Generator) -> Any:
+        """Actor and critic, with the same initial weights at every worker: an `ActorCritic`, or what answers as it."""
         space, o = self.env.single_observation_space, self.options
+        if isinstance(self.head, UnitHead):
+            return UnitActorCritic(space, self.head, o.transformer or Transformer(), generator)
         if o.recurrent is None:
             encoder = Encoder(space, generator)
         else:
@@ -309,13 +360,17 @@ class OnPolicy(Algorithm):
         """The randomness of the actions of so many ticks, [ticks, B, outputs]."""
         return self.head.noise(ticks, self.env.num_envs, self.generator).to(self.device)
 
+    def units_seen(self, leaves: Sequence[Any]) -> Tensor | None:
+        """How many units transitions [N] saw, given as leaves; None in games without."""
+        return units_of(self.env.single_observation_space, leaves) if self.head.decides else None
+
     def inputs(self) -> StateInputs:
         """What the network is asked about the rollout."""
         rollout = self.rollout
         seen = (rollout.flat()[0], rollout.leaves(rollout.ticks), rollout.final_leaves())
         return StateInputs(*(self.normalization.observations(leaves) if leaves else leaves for leaves in seen))
 
-    def actor(self, *, greedy: bool = False) -> Callable[[Any, Mapping[str, Any]], NDArray[Any]]:
+    def actor(self, *, greedy: bool = False) -> Callable[[Any, Mapping[str, Any]], Any]:
         """A function from (observations, infos) of a vector environment to actions, with the current weights.
 
         It has its own random stream, so that its use changes nothing in a run. Greedy: the most probable actions.
@@ -327,7 +382,7 @@ class OnPolicy(Algorithm):
         recollection = RecurrentState(self.network.encoder.memory_size)
 
         @torch.inference_mode()
-        def act(observations: Any, infos: Mapping[str, Any]) -> NDArray[Any]:
+        def act(observations: Any, infos: Mapping[str, Any]) -> Any:
             leaves, mask = to_leaves(space, observations), to_mask(infos, head.mask_size)
             seen = self.normalization.observations(recollection.beside(leaves, infos))
             policy, memory = self.network.act(moved(seen, self.device), moved(mask, self.device))
@@ -365,7 +420,7 @@ class OnPolicy(Algorithm):
         @torch.inference_mode()
         def act(
             observations: Any, masks: NDArray[np.int8] | None, memory: NDArray[np.float32], random: Random
-        ) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        ) -> tuple[Any, NDArray[np.float32]]:
             leaves, mask = to_leaves(space, observations), to_mask({"action_mask": masks}, head.mask_size)
             seen = self.normalization.observations([*leaves, torch.from_numpy(memory)] if size else leaves)
             policy, after = self.network.act(moved(seen, self.device), moved(mask, self.device))

@@ -13,8 +13,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from arena.game.spaces import Leaf, flatten, leaves_of
-from policies.common.columns import Columns, Storage, last_leaves
+from policies.common.columns import (
+    Columns,
+    RaggedStorage,
+    Storage,
+    from_plain,
+    last_leaves,
+    per_choice,
+    per_transition,
+    to_plain,
+)
 from policies.common.gae import Flags, Trajectories
+from policies.common.ragged import Column, RaggedTensor, cat
 from policies.networks.heads import ActionHead
 
 if TYPE_CHECKING:
@@ -25,27 +35,58 @@ _ALL = slice(None)
 Rows = slice | NDArray[np.intp]
 """Some rows of a tick."""
 
+COUNTS = ("units", "decisions")
+"""What is counted per transition in games with units; the means are metrics of an update."""
+
 
 class Batch(Columns, frozen=True):
     """Complete transitions of one worker or of many; `N` of them.
 
     Those of a recurrent policy come in sequences, one after the other, which are taken and split as wholes.
+
+    A transition usually has one choice, its action. In games with units it has any number of them, its decisions:
+    `actions` and `log_probs` are ragged, and losses are computed per decision.
     """
 
-    actions: Tensor  # [N, ...]
-    log_probs: Tensor  # [N] of the policy that acted
+    actions: Any  # [N, ...]; of units a ragged row of decisions [N]
+    log_probs: Any  # [N] of the policy that acted; of units per decision, as actions
     values: Tensor  # [N] when it acted
     advantages: Tensor  # [N]
     returns: Tensor  # [N]
     decisions: Tensor | None = None  # [N, 5] of a manager that picks options, see `policies.hppo`
     lengths: Tensor | None = None  # [S], int64, of the sequences; None: every transition for itself
+    weights: Tensor | None = None  # [N] of each decision of a transition: one over their mean number per transition
+    units: Tensor | None = None  # [N] how many units each saw; None: the game has none
+
+    @property
+    def played(self) -> Tensor:
+        """The log-probability of each choice by the policy that acted: [N], of units [D]."""
+        return self.log_probs.values if isinstance(self.log_probs, RaggedTensor) else self.log_probs
+
+    def per_choice(self, numbers: Tensor) -> Tensor:
+        """Numbers [N] of transitions, given to each of their choices: [N], of units [D]."""
+        return per_choice(self.actions, numbers)
+
+    def per_transition(self, numbers: Tensor) -> Tensor:
+        """Numbers of choices [K, N] or [K, D], added up in each transition by their weights: [K, N]."""
+        return per_transition(self.actions, numbers, self.weights)
 
     def standardizable(self) -> dict[str, Tensor]:
         """The numbers [N] whose mean and deviation over all transitions of an update are needed, by name."""
         numbers = {"advantages": self.advantages, "returns": self.returns}
+        if isinstance(self.actions, RaggedTensor):
+            numbers["decisions"] = torch.from_numpy(self.actions.lengths)
+        if self.units is not None:
+            numbers["units"] = self.units
         if self.decisions is not None:
             numbers["option_advantages"] = self.decisions[self.decisions[:, 0] > 0, 3]
         return numbers
+
+    def weighted(self, moments: Mapping[str, Moments]) -> Batch:
+        """The batch with the weights of decisions; `moments` are those of `standardizable`."""
+        if "decisions" not in moments:
+            return self
+        return self.replace(weights=torch.full((self.size,), 1 / (moments["decisions"].mean or 1.0)))
 
     def standardized(self, moments: Mapping[str, Moments]) -> Batch:
         """The batch with advantages of mean 0 and deviation 1; `moments` are those of `standardizable`."""
@@ -210,20 +251,23 @@ class Rollout:
         self.ticks, self.rows = ticks, rows
         self._space, self._mask_size = space, head.mask_size
         memory = [Leaf(("memory",), np.dtype(np.float32), (memory_size,))] if memory_size else []
-        self._seen = Storage([*leaves_of(space), *memory], head.mask_size, ticks + 1, rows)
-        self._on_tick = list(self._seen.ticks())
+        self._seen = Storage([*leaves_of(space, ragged=True), *memory], head.mask_size, ticks + 1, rows)
         self._memory = self._seen.leaves[-1].zero_() if memory_size else None
-        self._actions = torch.zeros(ticks, rows, *head.shape, dtype=head.dtype)
-        self._action_array = self._actions.numpy()
+        self._actions: Any = (
+            RaggedStorage(ticks, rows, np.dtype(np.int64), head.shape)
+            if head.decides
+            else torch.zeros(ticks, rows, *head.shape, dtype=head.dtype)
+        )
+        self._action_array = self._actions if head.decides else self._actions.numpy()
         self.active = np.ones((ticks + 1, rows), np.bool_)
         self.rewards = np.zeros((ticks, rows), np.float64)
         self._terminated = np.zeros((ticks, rows), np.bool_)
         self._truncated = np.zeros((ticks, rows), np.bool_)
-        self._columns: dict[str, NDArray[Any]] = {"actions": self._action_array, "active": self.active}
+        self._columns: dict[str, Any] = {"actions": self._action_array, "active": self.active}
         self._void: Flags | None = None  # [T, B] of external games
         self.given: Flags | None = None
         self._columns |= {"rewards": self.rewards, "terminated": self._terminated, "truncated": self._truncated}
-        self._cut: list[tuple[int, NDArray[np.intp], list[Tensor]]] = []  # tick, rows, their last leaves
+        self._cut: list[tuple[int, NDArray[np.intp], list[Any]]] = []  # tick, rows, their last leaves
         self.played = 0
         self.open = OpenTransitions()
 
@@ -243,7 +287,7 @@ class Rollout:
     def add(
         self,
         t: int,
-        actions: NDArray[Any],
+        actions: Any,
         observations: Any,
         rewards: NDArray[np.float64],
         terminated: NDArray[np.bool_],
@@ -279,18 +323,18 @@ class Rollout:
         active = torch.from_numpy(self.active[t, rows])
         self._memory[t + 1, rows] = torch.where(active[:, None], memory, self._memory[t, rows])
 
-    def leaves(self, t: int, rows: Rows = _ALL) -> list[Tensor]:
+    def leaves(self, t: int, rows: Rows = _ALL) -> list[Any]:
         """What the rows see before tick `t`, leaves [B, ...]; `t` = T is what they see in the end."""
-        whole = isinstance(rows, slice) and rows == _ALL
-        return list(self._on_tick[t]) if whole else [leaf[rows] for leaf in self._on_tick[t]]
+        leaves = self._seen.tick(t)
+        return leaves if isinstance(rows, slice) and rows == _ALL else [leaf[rows] for leaf in leaves]
 
     def mask(self, t: int, rows: Rows = _ALL) -> Tensor | None:
         """What the rows may do on tick `t`, bool [B, mask_size]."""
         return None if self._seen.masks is None else self._seen.masks[t, rows]
 
-    def final_leaves(self) -> list[Tensor]:
+    def final_leaves(self) -> list[Any]:
         """The last observations of all episodes that were cut, leaves [K, ...]; empty where none was."""
-        return [torch.cat(parts) for parts in zip(*(leaves for _, _, leaves in self._cut), strict=True)]
+        return [cat(parts) for parts in zip(*(leaves for _, _, leaves in self._cut), strict=True)]
 
     def final_places(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Where they were: ticks and rows [K] of `final_leaves`."""
@@ -299,9 +343,11 @@ class Rollout:
         ticks, rows = zip((none, none), *places, strict=True)
         return np.concatenate(ticks), np.concatenate(rows)
 
-    def flat(self) -> tuple[list[Tensor], Tensor | None, Tensor]:
+    def flat(self) -> tuple[list[Any], Tensor | None, Column]:
         """Leaves, masks and actions of all ticks [T*B, ...], tick by tick."""
-        return *self._seen.flat(self.ticks), self._actions.flatten(0, 1)
+        actions = self._actions
+        flat: Column = actions.flat(self.ticks) if isinstance(actions, RaggedStorage) else actions.flatten(0, 1)
+        return *self._seen.flat(self.ticks), flat
 
     @property
     def ended(self) -> NDArray[np.bool_]:
@@ -331,10 +377,13 @@ class Rollout:
         if t == 0:
             return {}
         return {
-            **{name: storage[:t].copy() for name, storage in self._columns.items()},
+            **{
+                name: to_plain(storage.flat(t)) if isinstance(storage, RaggedStorage) else storage[:t].copy()
+                for name, storage in self._columns.items()
+            },
             **self._seen.state_dict(t),
             "open": self.open.state_dict(),
-            "cut": [(tick, rows, [leaf.numpy() for leaf in leaves]) for tick, rows, leaves in self._cut],
+            "cut": [(tick, rows, [to_plain(leaf) for leaf in leaves]) for tick, rows, leaves in self._cut],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -349,7 +398,7 @@ class Rollout:
             self._open_flags()
         for name, storage in self._columns.items():
             storage[:t] = state[name]
-        self._cut = [(tick, rows, [torch.tensor(leaf) for leaf in leaves]) for tick, rows, leaves in state["cut"]]
+        self._cut = [(tick, rows, [from_plain(leaf) for leaf in leaves]) for tick, rows, leaves in state["cut"]]
 
     def _see(self, t: int, observations: Any, infos: Mapping[str, Any], rows: slice = _ALL) -> None:
         mask = infos.get("action_mask") if self._mask_size else None

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from arena.errors import ConfigError
 from arena.game.spaces import flatten, leaves_of, no_op
+from arena.game.units import UnitActions
 from policies.common.columns import storage_dtype
 from policies.networks.box import SquashedGaussian
 
@@ -161,6 +162,11 @@ def decoding_of(
         return {"kind": "bernoulli", **common}
     if isinstance(space, spaces.Box):
         return {"kind": box, "low": numbers(space.low.ravel()), "high": numbers(space.high.ravel()), **common}
+    if isinstance(space, UnitActions):
+        raise ConfigError(
+            "a policy of units cannot be exported: the inputs of a model file have fixed shapes; load it with "
+            "arena.load_policy, or serve it"
+        )
     raise ConfigError(f"actions of the space {space} cannot be described in a model file")
 
 

@@ -43,8 +43,8 @@ class _Unset(nn.Module):
         pass
 
 
-class _Linear(_Unset, nn.Linear):
-    pass
+class UnsetLinear(_Unset, nn.Linear):
+    """A linear layer for weights that its owner sets."""
 
 
 class _Conv2d(_Unset, nn.Conv2d):
@@ -58,8 +58,9 @@ def _initialized(layer: Layer, gain: float, generator: torch.Generator) -> Layer
     return layer
 
 
-def _linear(inputs: int, outputs: int, gain: float, generator: torch.Generator) -> nn.Linear:
-    return _initialized(_Linear(inputs, outputs), gain, generator)
+def linear(inputs: int, outputs: int, gain: float, generator: torch.Generator) -> nn.Linear:
+    """A linear layer with orthogonal weights of this gain, and zero biases."""
+    return _initialized(UnsetLinear(inputs, outputs), gain, generator)
 
 
 def mlp(
@@ -72,8 +73,8 @@ def mlp(
     storage: BufferPool,
 ) -> MLP:
     """A multi-layer perceptron [N, sizes[0]] -> [N, outputs] with an activation after every layer but the last."""
-    layers = [_linear(inputs, hidden, _HIDDEN_GAIN, generator) for inputs, hidden in itertools.pairwise(sizes)]
-    layers.append(_linear(sizes[-1], outputs, output_gain, generator))
+    layers = [linear(inputs, hidden, _HIDDEN_GAIN, generator) for inputs, hidden in itertools.pairwise(sizes)]
+    layers.append(linear(sizes[-1], outputs, output_gain, generator))
     return MLP(layers, activation=activation, storage=storage)
 
 
@@ -136,7 +137,7 @@ class Image(nn.Module):
         self.layers = nn.Sequential(*layers, nn.Flatten())
         with torch.no_grad():
             flat = self.layers(torch.zeros(1, int(channels), int(height), int(width))).shape[1]
-        self.linear = _linear(flat, _IMAGE_FEATURES, _HIDDEN_GAIN, generator)
+        self.linear = linear(flat, _IMAGE_FEATURES, _HIDDEN_GAIN, generator)
         self.features = _IMAGE_FEATURES
 
     def forward(self, leaf: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ Actions as learned from are indices from 0 (Discrete, MultiDiscrete), 0. and 1. 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from arena.errors import ConfigError
+from arena.game.ragged import Ragged
 from arena.game.spaces import mask_size
+from arena.game.units import UnitActions
+from policies.common.ragged import RaggedTensor
 from policies.networks.distributions import (
     Bernoulli,
     Categorical,
@@ -31,6 +35,7 @@ from policies.networks.distributions import (
     logistic,
     normal,
 )
+from policies.networks.units.decisions import Decisions, Offered
 
 
 class ActionHead(nn.Module, ABC):
@@ -41,8 +46,10 @@ class ActionHead(nn.Module, ABC):
         shape: shape of one action as learned from.
         dtype: dtype of actions as learned from.
         mask_size: length of an action mask; 0 where the space takes none.
+        decides: whether an action is a ragged row of decisions, see `UnitHead`.
     """
 
+    decides = False
     outputs: int
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -53,23 +60,24 @@ class ActionHead(nn.Module, ABC):
         """The randomness of `ticks` samples of `rows` rows, [ticks, rows, outputs]."""
 
     @abstractmethod
-    def distribution(self, outputs: Tensor, mask: Tensor | None) -> Distribution:
+    def distribution(self, outputs: Any, mask: Tensor | None) -> Any:
         """The distribution that the actor's outputs [N, outputs] stand for; mask bool [N, mask_size]."""
 
     @abstractmethod
-    def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
+    def to_env(self, actions: Any) -> Any:
         """A batch of actions as the vector environment takes them."""
 
     @abstractmethod
-    def from_env(self, actions: NDArray[Any]) -> Tensor:
+    def from_env(self, actions: Any) -> Any:
         """The inverse of `to_env`: a batch of the environment's actions as learned from, [N, *shape]."""
 
-    def env_log_prob(self, policy: Distribution, actions: Tensor) -> Tensor:
+    def env_log_prob(self, policy: Any, actions: Any) -> Tensor:
         """Log-probability [N] with which the environment gets these actions, [N, *shape] by `from_env`.
 
         It is not that of the actions as learned from where `to_env` makes several of them one.
         """
-        return policy.log_prob(actions)
+        found: Tensor = policy.log_prob(actions)
+        return found
 
 
 class DiscreteHead(ActionHead):
@@ -169,11 +177,54 @@ class BoxHead(ActionHead):
         return policy.clipped_log_prob(actions, low.to(actions.device), high.to(actions.device))
 
 
+class UnitHead(ActionHead):
+    """Decisions of units: an action is a ragged row of pairs, the number of the game's action and the choice in it.
+
+    A row's decisions come action by action, and in the order of the actors.
+    """
+
+    decides = True
+
+    def __init__(self, space: UnitActions) -> None:
+        super().__init__()
+        self.outputs, self.mask_size = 0, 0  # what the actor gives, and may choose from, depends on the observation
+        self.shape, self.dtype = (2,), torch.int64
+        self._names = list(space.actions)
+
+    def noise(self, ticks: int, rows: int, generator: torch.Generator) -> Tensor:
+        """A number of each row and tick, [ticks, rows]; see `policies.networks.units.decisions`."""
+        return torch.randint(2**63 - 1, (ticks, rows), generator=generator)
+
+    def distribution(self, outputs: Sequence[Offered], mask: Tensor | None) -> Decisions:
+        return Decisions(outputs)
+
+    def to_env(self, actions: Ragged) -> dict[str, Ragged]:
+        action, choice = actions.values[:, 0], actions.values[:, 1]
+        if len(self._names) == 1:
+            return {self._names[0]: Ragged(choice, actions.lengths)}
+        rows, size = actions.rows(), len(actions)
+        own = [action == number for number in range(len(self._names))]
+        parts = [Ragged(choice[one], np.bincount(rows[one], minlength=size)) for one in own]
+        return dict(zip(self._names, parts, strict=True))
+
+    def from_env(self, actions: Mapping[str, Ragged]) -> RaggedTensor:
+        parts = [actions[name] for name in self._names]
+        pairs = [
+            Ragged(np.stack([np.full(part.total, number), part.values.astype(np.int64)], 1), part.lengths)
+            for number, part in enumerate(parts)
+        ]
+        return RaggedTensor.of(Ragged.side_by_side(pairs))
+
+    def env_log_prob(self, policy: Decisions, actions: RaggedTensor) -> Tensor:
+        """The sum over a row's decisions, [N]."""
+        return actions.sums(policy.log_prob(actions))
+
+
 def action_head(space: Space[Any], *, log_std_init: float = 0.0) -> ActionHead:
     """The head for a space of actions.
 
     Raises:
-        ConfigError: the space is none of Discrete, MultiDiscrete, MultiBinary and Box of floats.
+        ConfigError: the space is none of Discrete, MultiDiscrete, MultiBinary, Box of floats and `UnitActions`.
     """
     if isinstance(space, spaces.Discrete):
         return DiscreteHead(space)
@@ -183,6 +234,8 @@ def action_head(space: Space[Any], *, log_std_init: float = 0.0) -> ActionHead:
         return MultiBinaryHead(space)
     if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
         return BoxHead(space, log_std_init)
+    if isinstance(space, UnitActions):
+        return UnitHead(space)
     raise ConfigError(
         f"actions can be Discrete, MultiDiscrete, MultiBinary or a Box of floats, not {space}; "
         "wrap the environment so that its actions are one of these"

@@ -8,20 +8,26 @@ from typing import Any
 import numpy as np
 import torch
 from gymnasium.spaces import Space
+from numpy.typing import NDArray
 from torch import Tensor
 
 from arena.dataset.reader import Part, Samples, open_dataset
 from arena.errors import ConfigError, located
+from arena.game.ragged import Ragged
 from arena.game.spaces import leaves_of, unflatten
+from arena.game.units import UnitSpace
 from policies.common.columns import Columns, stored_leaves
+from policies.common.ragged import RaggedTensor
 from policies.networks.distributions import FORBIDDEN
 from policies.networks.heads import ActionHead
+from policies.networks.units.tokens import allowed_rows
 
 
 class Demonstrations(Columns, frozen=True):
     """Decisions of a policy; `N` of them."""
 
-    actions: Tensor  # [N, ...] as learned from, see `policies.networks.heads`
+    actions: Any  # [N, ...] as learned from, see `policies.networks.heads`
+    weights: Tensor | None = None  # [N] of units, of each decision: one over their mean number in all the data
 
 
 def open_demonstrations(path: str, policy: str | None) -> Samples:
@@ -94,14 +100,16 @@ def demonstrations(
         ConfigError: a part is damaged, or there is no action.
     """
     taken: list[Demonstrations] = []
-    count = 0
+    count = choices = 0
     for decisions in _decisions(samples, policy, space, head, action_space):
         index = torch.arange((share - count) % shares, decisions.size, shares)
         taken.append(decisions.take(index))
         count += decisions.size
-    if count == 0:
+        choices += len(decisions.actions.values) if isinstance(decisions.actions, RaggedTensor) else decisions.size
+    if choices == 0:
         raise ConfigError(f"{samples.path} holds no action to learn from", path="options.data")
-    return Demonstrations.cat(taken)
+    found = Demonstrations.cat(taken)
+    return found.replace(weights=torch.full((found.size,), count / choices)) if head.decides else found
 
 
 def _decisions(
@@ -122,8 +130,13 @@ def _decisions(
 
 def _of_part(part: Part, entity: int, space: Space[Any], head: ActionHead, action_space: Space[Any]) -> Demonstrations:
     acted = part.acted[:, :, entity]
-    observations = tuple(stored_leaves(leaves_of(space), [leaf[acted] for leaf in part.observations[entity]]))
-    actions = head.from_env(unflatten(action_space, [leaf[acted] for leaf in part.actions[entity]]))
+    seen, played = ([_rows(leaf, acted) for leaf in leaves[entity]] for leaves in (part.observations, part.actions))
+    observations = tuple(stored_leaves(leaves_of(space, ragged=True), seen))
+    actions = head.from_env(unflatten(action_space, played))
+    if isinstance(space, UnitSpace):
+        decided = allowed_rows(space, observations, actions) & (actions.lengths > 0)
+        rows = torch.from_numpy(np.flatnonzero(decided))
+        return Demonstrations(observations, None, actions).take(rows)
     held = part.masks[entity]
     if held is None or not head.mask_size:
         return Demonstrations(observations, None, actions)
@@ -131,3 +144,8 @@ def _of_part(part: Part, entity: int, space: Space[Any], head: ActionHead, actio
     found = Demonstrations(observations, masks, actions)
     allowed = head.distribution(torch.zeros(len(actions), head.outputs), masks).log_prob(actions) > FORBIDDEN / 2
     return found if bool(allowed.all()) else found.take(allowed.nonzero().squeeze(1))
+
+
+def _rows(leaf: Any, acted: NDArray[np.bool_]) -> Any:
+    """The rows [N, ...] of a leaf [T, L, ...] in which an entity acted."""
+    return leaf[acted.ravel()] if isinstance(leaf, Ragged) else leaf[acted]

@@ -40,6 +40,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from arena.errors import ConfigError
+from policies.common.algorithm import check_no_units
 from policies.common.rng import ACTING, EXPLORING
 from policies.common.tensors import misfit
 from policies.sb3 import buffers
@@ -261,6 +262,7 @@ class Member:
         Raises:
             ConfigError: it cannot; the message says what the library says.
         """
+        check_no_units(f"sb3:{cls.__name__}", observation_space, action_space)
         check_counted_from_zero(observation_space)
         check_spaces(cls.library, observation_space, action_space)
 

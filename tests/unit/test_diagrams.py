@@ -21,6 +21,7 @@ NAMES = (
     "legs",
     "rounds",
     "external",
+    "ragged_message",
     "hand_over",
     "imports",
 )

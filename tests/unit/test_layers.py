@@ -24,7 +24,7 @@ FLOORS = (
     "config",
     "records",
     "registry",
-    "callbacks dataset external group league replay results seat",
+    "callbacks dataset entity_env external group league replay results seat",
     "loggers proxy testing",
     "preflight",
     "run",
@@ -44,7 +44,7 @@ PURE = {
     *("plan.deadlock", "plan.rehosting", "group.reductions", "records.outcome", "records.metrics"),
 }
 OPEN_TO_ALGORITHMS = {"errors", "game", "group", "proxy", "dataset", "registry"}
-OPEN_TO_GAMES = {"errors", "external", "game", "registry"}
+OPEN_TO_GAMES = {"entity_env", "errors", "external", "game", "registry"}
 
 
 PLAYING = {"roles", "run", "launch", "cli"}

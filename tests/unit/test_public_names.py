@@ -15,6 +15,14 @@ PUBLIC = {
         *("GroupError", "Interface", "PolicyScore", "ProtocolError", "RunFailed", "RunResult", "RunStopped", "Step"),
         *("Choice", "GlobalChoice", "Ragged", "Select", "UnitActions", "UnitSpace", "__version__", "train"),
     ],
+    "arena.entity_env": [
+        *("Action", "ActionMask", "ActionName", "ActionSpace", "CategoricalAction", "CategoricalActionMask"),
+        *("CategoricalActionSpace", "Entity", "EntityID", "EntityName", "EnvList", "Environment", "EpisodeStats"),
+        *("GlobalCategoricalAction", "GlobalCategoricalActionMask", "GlobalCategoricalActionSpace", "ListEnv"),
+        *("ObsSpace", "Observation", "RaggedBufferBool", "RaggedBufferF32", "RaggedBufferI64", "SelectEntityAction"),
+        *("SelectEntityActionMask", "SelectEntityActionSpace", "VecActionMask", "VecCategoricalActionMask", "VecObs"),
+        "VecSelectEntityActionMask",
+    ],
     "arena.external": [
         *("Actor", "Agent", "Answers", "ExternalClosed", "ExternalEnv", "ExternalError", "ExternalGames", "Forward"),
         *("PolicyClient", "PollEnv", "PollResult", "RemoteBuffer", "RemoteModel", "Slots"),
@@ -48,7 +56,8 @@ PUBLIC = {
     "arena.callbacks": ["Callback", "StartedRun"],
     "arena.league": ["LeagueView"],
     "arena.testing": [
-        *("ContractBroken", "Played", "check_batched_env", "check_external_games", "check_pairings", "check_rule"),
+        *("ContractBroken", "Played", "check_batched_env", "check_entity_env", "check_external_games"),
+        *("check_pairings", "check_rule"),
     ],
     "arena.experiment": ["Experiment", "Outcome", "Trial", "open_experiment", "run_experiments"],
     "arena.dataset": ["Batch", "Episode", "MatchSamples", "Samples", "open_dataset", "write_samples"],

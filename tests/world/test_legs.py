@@ -43,6 +43,12 @@ def normalized(n_steps: int = 32, sync: str = "gradients") -> dict[str, Any]:
     return {"algorithm": "ppo", "options": {**ppo(n_steps)["options"], **scales}, "sync": sync}
 
 
+def units(n_steps: int = 32, sync: str = "gradients", **options: Any) -> dict[str, Any]:
+    """PPO of units, whose rollouts do not fit into the legs."""
+    small = {"n_steps": n_steps, "minibatch_size": 64, "n_epochs": 2, "transformer": {"d_model": 8, "layers": 1}}
+    return {"algorithm": "ppo", "options": {**small, **options}, "sync": sync}
+
+
 def of_numbers(algorithm: str, *, sync: str = "gradients", **options: Any) -> dict[str, Any]:
     """One that learns from a replay, on every tick; its updates, of 17 ticks, do not fit into the legs."""
     small = {"hidden_sizes": [8], "batch_size": 8, "training_intensity": 8 / 3, "learning_starts": 20, "log_every": 17}
@@ -104,6 +110,12 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "ppo, recurrent": lambda: league({**DUEL, "lanes": 3}, blue=remembering("lstm"), red=remembering("gru")),
     "ppo, recurrent, overlapped": lambda: league(
         {**DUEL, "lanes": 5, "pipeline": 2}, blue=remembering("gru"), red=remembering("lstm")
+    ),
+    "ppo, units": lambda: league(
+        {**DUEL, "lanes": 3, "copies": 2, "pipeline": 2},
+        env={"make": "skirmish", "kwargs": {"max_steps": 20, "team_size": 2}},
+        blue=units(),
+        red=units(48, sync="samples", normalize_observations=True, normalize_rewards=True),
     ),
     "a2c": lambda: league({**DUEL, "lanes": 3}, blue=A2C, red=RANDOM),
     "ppo, normalized, in a wrapped game": lambda: league(

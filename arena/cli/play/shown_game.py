@@ -1,0 +1,78 @@
+"""A game whose infos hold its own text picture, for a player who sits at another role."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from arena import registry
+from arena.game.api import BatchedEnv, Frame, Step
+
+PICTURE = "picture"
+"""The key in the infos; absent where the game renders no text."""
+
+
+class ShownGame:
+    """Another game, with a text picture of lane 0 in the infos of all its entities.
+
+    Args:
+        lanes: of the game.
+        make: as in a configuration.
+        kwargs: of the game.
+        wrappers: around it, name and argument of each.
+    """
+
+    batched = True
+
+    def __init__(
+        self, *, lanes: int, make: str, kwargs: Mapping[str, Any], wrappers: Sequence[tuple[str, Any]] = ()
+    ) -> None:
+        around = [(name, given) for name, given in wrappers]
+        self._game: BatchedEnv = registry.adapt_environment(make, {**_as_text(make), **kwargs}, lanes, around)
+        self.lanes, self.interface = self._game.lanes, self._game.interface
+        self._draws_text = True  # until it has drawn something else
+
+    def reset(
+        self,
+        lanes: NDArray[np.bool_],
+        seeds: Sequence[int | None] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Frame:
+        """Begins an episode in these lanes."""
+        return self._shown(self._game.reset(lanes, seeds, options))
+
+    def step(self, actions: Sequence[Any]) -> Step:
+        """Plays one tick."""
+        step = self._game.step(actions)
+        return step._replace(frame=self._shown(step.frame))
+
+    def _shown(self, frame: Frame) -> Frame:
+        picture = self._game.render() if self._draws_text else None
+        if not isinstance(picture, str):
+            self._draws_text = False
+            return frame
+        infos = frame.infos or [[{} for _ in self.interface.entities] for _ in range(self.lanes)]
+        return frame._replace(infos=[[{**info, PICTURE: picture} for info in infos[0]], *infos[1:]])
+
+    def render(self) -> NDArray[np.uint8] | str | None:
+        """The game's own picture, or text."""
+        return self._game.render()
+
+    def close(self) -> None:
+        """Closes the game."""
+        self._game.close()
+
+
+def _as_text(make: str) -> dict[str, Any]:
+    """The argument that lets a game of Gymnasium render text, if it can."""
+    source, _, name = make.partition(":")
+    if source != "gymnasium" or name not in gymnasium.registry:
+        return {}
+    entry_point = gymnasium.spec(name).entry_point
+    made = gymnasium.envs.registration.load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
+    modes = getattr(made, "metadata", {}).get("render_modes", ())
+    return {"render_mode": "ansi"} if "ansi" in modes else {}

@@ -1,0 +1,153 @@
+"""Action spaces, masks and actions of the published interface.
+
+A space says which choices there are, a mask who may choose now and what, an action what was chosen. There are three
+kinds: each of several entities picks one label (`Categorical`), each of several entities picks another entity
+(`SelectEntity`), and one label is picked for the whole observation (`GlobalCategorical`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Flags: TypeAlias = "NDArray[Any] | Sequence[Any]"  # of bools, or of the numbers 0 and 1
+
+
+@dataclass(frozen=True)
+class CategoricalActionSpace:
+    """Each actor picks one of the labels."""
+
+    index_to_label: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.index_to_label)
+
+
+@dataclass(frozen=True)
+class GlobalCategoricalActionSpace:
+    """One label is picked for the whole observation, at most once per tick."""
+
+    index_to_label: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.index_to_label)
+
+
+@dataclass(frozen=True)
+class SelectEntityActionSpace:
+    """Each actor picks one entity; with `masked`, observations may say which actor may pick which."""
+
+    masked: bool = False
+
+
+ActionSpace: TypeAlias = CategoricalActionSpace | GlobalCategoricalActionSpace | SelectEntityActionSpace
+
+
+@dataclass(frozen=True)
+class CategoricalActionMask:
+    """Who picks a label on this tick, and which labels are allowed.
+
+    Args:
+        actor_ids: the actors, in this order.
+        actor_types: all entities of these types instead; with neither: all entities.
+        mask: `[actors][choices]`, true for allowed labels; None: all are allowed.
+
+    Raises:
+        ValueError: both `actor_ids` and `actor_types`.
+    """
+
+    actor_ids: Sequence[Hashable] | None = None
+    actor_types: Sequence[str] | None = None
+    mask: Flags | None = None
+
+    def __post_init__(self) -> None:
+        if self.actor_ids is not None and self.actor_types is not None:
+            raise ValueError("only one of actor_ids and actor_types can be given")
+
+
+@dataclass(frozen=True)
+class GlobalCategoricalActionMask:
+    """Says that the global label is to be picked on this tick; `mask` is `[choices]` or `[1][choices]`."""
+
+    mask: Flags | None = None
+
+
+@dataclass(frozen=True)
+class SelectEntityActionMask:
+    """Who picks an entity on this tick, and among which.
+
+    Args:
+        actor_ids: the actors, in this order.
+        actor_types: all entities of these types instead; with neither: all entities.
+        actee_types: entities of these types can be picked.
+        actee_ids: these entities instead, in this order; with neither: all entities.
+        mask: `[actors][actees]`, true where the actor may pick the actee; None: all may pick all. Only in a space with
+            `masked=True`.
+
+    Raises:
+        ValueError: both ids and types of actors, or of actees.
+    """
+
+    actor_ids: Sequence[Hashable] | None = None
+    actor_types: Sequence[str] | None = None
+    actee_types: Sequence[str] | None = None
+    actee_ids: Sequence[Hashable] | None = None
+    mask: Flags | None = None
+
+    def __post_init__(self) -> None:
+        if self.actor_ids is not None and self.actor_types is not None:
+            raise ValueError("only one of actor_ids and actor_types can be given")
+        if self.actee_ids is not None and self.actee_types is not None:
+            raise ValueError("only one of actee_ids and actee_types can be given")
+
+
+ActionMask: TypeAlias = CategoricalActionMask | GlobalCategoricalActionMask | SelectEntityActionMask
+
+
+@dataclass(frozen=True)
+class CategoricalAction:
+    """The labels picked by `actors` (ids): `indices` int64 `[actors]`."""
+
+    actors: Sequence[Any]
+    indices: NDArray[np.int64]
+    index_to_label: Sequence[str]
+    probs: NDArray[np.float32] | None = None
+
+    @property
+    def labels(self) -> list[str]:
+        """The picked labels, one per actor."""
+        return [self.index_to_label[index] for index in self.indices]
+
+    @property
+    def actions(self) -> NDArray[np.int64]:
+        """The same as `indices`."""
+        return self.indices
+
+
+@dataclass(frozen=True)
+class GlobalCategoricalAction:
+    """The label picked for the whole observation."""
+
+    index: int
+    label: str
+    probs: NDArray[np.float32] | None = None
+
+
+@dataclass(frozen=True)
+class SelectEntityAction:
+    """The entities picked: `actees[i]` (an id) by `actors[i]`."""
+
+    actors: Sequence[Any]
+    actees: Sequence[Any]
+    probs: NDArray[np.float32] | None = None
+
+
+Action: TypeAlias = CategoricalAction | GlobalCategoricalAction | SelectEntityAction
+
+EntityID: TypeAlias = Any  # any hashable object
+EntityName: TypeAlias = str
+ActionName: TypeAlias = str

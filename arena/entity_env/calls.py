@@ -1,0 +1,66 @@
+"""How a game of the published interface is recognized and called, also one of the package `entity-gym`."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from arena.entity_env.environment import Environment
+from arena.entity_env.translation import ActionClasses, Translator, unit_space
+
+_PACKAGE = "entity_gym"
+
+
+def is_entity_env(env: Any) -> bool:
+    """Whether an object is an environment of the published interface: ours, or one of the package `entity-gym`."""
+    return isinstance(env, Environment) or _package_module(env) is not None
+
+
+def translator_of(env: Any) -> Translator:
+    """The translator for an environment; a game of `entity-gym` gets that package's action objects.
+
+    Raises:
+        ValueError: its spaces are not of the interface.
+    """
+    module = _package_module(env)
+    classes = None
+    if module is not None:
+        package = sys.modules[module]  # the game has imported it
+        classes = ActionClasses(package.CategoricalAction, package.GlobalCategoricalAction, package.SelectEntityAction)
+    return Translator(unit_space(env.obs_space(), env.action_space()), classes)
+
+
+def players_of(env: Any) -> tuple[str, ...]:
+    """The names of an environment's players."""
+    players: Sequence[str] = getattr(env, "players", Environment.players)
+    return tuple(str(name) for name in players)
+
+
+def begin(env: Any, seed: int | None) -> Any:
+    """Resets an environment.
+
+    Args:
+        env: whose `reset` may have the keyword `seed`; else its method `seed(seed)` is called first, if it has one.
+        seed: None: its random stream goes on.
+
+    Returns:
+        the first observation, of several players a list.
+    """
+    if seed is None:
+        return env.reset()
+    parameters = inspect.signature(env.reset).parameters.values()
+    if any(one.name == "seed" or one.kind is one.VAR_KEYWORD for one in parameters):
+        return env.reset(seed=seed)
+    if callable(getattr(env, "seed", None)):
+        env.seed(seed)
+    return env.reset()
+
+
+def _package_module(env: Any) -> str | None:
+    """The module of the package's base class, if the environment derives from it; compared by name, not imported."""
+    for base in type(env).__mro__:
+        if base.__name__ == "Environment" and base.__module__.partition(".")[0] == _PACKAGE:
+            return base.__module__
+    return None

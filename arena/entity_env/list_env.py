@@ -1,0 +1,258 @@
+"""`ListEnv`: environments of the published interface, stepped together, their observations as one `VecObs`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.entity_env.actions import ActionSpace
+from arena.entity_env.buffers import RaggedBufferBool, RaggedBufferF32, RaggedBufferI64
+from arena.entity_env.calls import begin, players_of, translator_of
+from arena.entity_env.environment import EpisodeStats, ObsSpace
+from arena.entity_env.translation import Batch, WrongObservation
+from arena.game.ragged import Ragged
+from arena.game.units import GlobalChoice, Select
+
+
+@dataclass(frozen=True)
+class VecCategoricalActionMask:
+    """Who picks a label, in N environments; the actor of a global action is the number of all entities.
+
+    Attributes:
+        actors: indices of entities, items `[1]`.
+        mask: allowed labels per actor, items `[choices]`; None if no environment gave a mask.
+    """
+
+    actors: RaggedBufferI64
+    mask: RaggedBufferBool | None
+
+
+@dataclass(frozen=True)
+class VecSelectEntityActionMask:
+    """Who picks an entity, and among which, in N environments.
+
+    Attributes:
+        actors: indices of entities, items `[1]`; so are `actees`.
+        mask: actor by actor whether it may pick each actee, items `[1]`; None if no environment gave a mask.
+    """
+
+    actors: RaggedBufferI64
+    actees: RaggedBufferI64
+    mask: RaggedBufferBool | None = None
+
+
+VecActionMask: TypeAlias = VecCategoricalActionMask | VecSelectEntityActionMask
+
+
+@dataclass(frozen=True)
+class VecObs:
+    """Observations of N environments.
+
+    Attributes:
+        features: by type, items `[F]`; `__global__`, one item per environment, if the spaces have global features or a
+            global action.
+        visible: by type, items `[1]`; types of which no environment said anything are absent.
+        action_masks: by action.
+        reward: float32 `[N]`.
+        done: bool `[N]` an episode has ended; its features and masks are the next episode's.
+        end_of_episode_info: of environments whose episode has ended, by number.
+    """
+
+    features: dict[str, RaggedBufferF32]
+    visible: dict[str, RaggedBufferBool]
+    action_masks: dict[str, VecActionMask]
+    reward: NDArray[np.float32]
+    done: NDArray[np.bool_]
+    end_of_episode_info: dict[int, EpisodeStats]
+
+
+class ListEnv:
+    """Environments that are stepped one after the other; an episode that ends is followed by the next one at once.
+
+    Args:
+        envs: environments of one player, all with the same spaces; or a callable that makes one.
+        num_envs: how many to make; only with a callable.
+
+    Raises:
+        ValueError: there is no environment, or one has several players.
+    """
+
+    def __init__(self, envs: Sequence[Any] | Callable[[], Any], num_envs: int | None = None) -> None:
+        if callable(envs):
+            if num_envs is None:
+                raise ValueError("num_envs is needed with a callable that makes environments")
+            envs = [envs() for _ in range(num_envs)]
+        elif num_envs not in (None, len(envs)):
+            raise ValueError(f"num_envs is {num_envs}, but there are {len(envs)} environments; leave it out")
+        if not envs:
+            raise ValueError("at least one environment is needed")
+        self._envs = list(envs)
+        players = players_of(self._envs[0])
+        if len(players) != 1:
+            raise ValueError(
+                f"{type(self._envs[0]).__name__} has the players {', '.join(players)}; ListEnv steps games of one "
+                "player, a match of the arena those of several"
+            )
+        self._obs_space, self._action_space = self._envs[0].obs_space(), self._envs[0].action_space()
+        self._translator = translator_of(self._envs[0])
+        self._shown: Batch | None = None
+        self._lengths = np.zeros(len(envs), np.int64)
+        self._returns = np.zeros(len(envs))
+
+    def obs_space(self) -> ObsSpace:
+        """The entities that can be observed."""
+        found: ObsSpace = self._obs_space
+        return found
+
+    def action_space(self) -> dict[str, ActionSpace]:
+        """The actions by name."""
+        found: dict[str, ActionSpace] = self._action_space
+        return found
+
+    def __len__(self) -> int:
+        return len(self._envs)
+
+    def reset(self, *, seed: int | None = None) -> VecObs:
+        """Begins an episode in every environment.
+
+        Args:
+            seed: each environment gets one of its own made from it; None: their random streams go on.
+
+        Raises:
+            ValueError: an observation breaks the rules of the interface.
+        """
+        seeds = [None] * len(self) if seed is None else np.random.SeedSequence(seed).generate_state(len(self)).tolist()
+        self._lengths[:], self._returns[:] = 0, 0.0
+        observations = [begin(env, one) for env, one in zip(self._envs, seeds, strict=True)]
+        nothing = np.zeros(len(self))
+        return self._vec_obs(observations, nothing, nothing, {})
+
+    def act(self, actions: Mapping[str, Any]) -> VecObs:
+        """One tick of every environment.
+
+        Args:
+            actions: per action a `Ragged`, or a list of lists: for each environment one number per actor, in the order
+                of `actors`: a label's, or a place in `actees`. An action without actors may be left out.
+
+        Raises:
+            ValueError: numbers that do not fit what was shown; an observation breaks the rules.
+        """
+        shown = self._shown
+        if shown is None:
+            raise ValueError("act() before the first reset()")
+        choices = self._checked(actions, shown)
+        observations: list[Any] = []
+        rewards, done = np.zeros(len(self), np.float32), np.zeros(len(self), np.bool_)
+        ended: dict[int, EpisodeStats] = {}
+        for number, env in enumerate(self._envs):
+            mine = {name: ragged[number] for name, ragged in choices.items()}
+            observation = env.act(self._translator.actions(shown, number, mine))
+            truncated = bool(getattr(observation, "truncated", False))
+            rewards[number], done[number] = observation.reward, bool(observation.done) or truncated
+            self._lengths[number] += 1
+            self._returns[number] += observation.reward
+            if done[number]:
+                ended[number] = EpisodeStats(
+                    int(self._lengths[number]), float(self._returns[number]), truncated, observation
+                )
+                self._lengths[number], self._returns[number] = 0, 0.0
+                observation = begin(env, None)
+            observations.append(observation)
+        return self._vec_obs(observations, rewards, done, ended)
+
+    def render(self) -> list[Any]:
+        """What each environment draws."""
+        return [env.render() for env in self._envs]
+
+    def close(self) -> None:
+        """Closes all environments."""
+        for env in self._envs:
+            env.close()
+
+    def _vec_obs(
+        self, observations: Sequence[Any], rewards: NDArray[Any], done: NDArray[Any], ended: dict[int, EpisodeStats]
+    ) -> VecObs:
+        try:
+            self._shown = batch = self._translator.batch(observations)
+        except WrongObservation as error:
+            raise ValueError(f"environment {error.row}: {error.found}") from error
+        space = self._translator.space
+        features = {name: RaggedBufferF32(units.values, units.lengths) for name, units in batch.units.items()}
+        if space.global_features or any(isinstance(kind, GlobalChoice) for kind in space.actions.values()):
+            features["__global__"] = RaggedBufferF32(batch.globals, np.ones(len(self), np.int64))
+        masks: dict[str, VecActionMask] = {}
+        for name, kind in space.actions.items():
+            shown = batch.shown[name]
+            actors = RaggedBufferI64(shown.actors.values[:, None], shown.actors.lengths)
+            if isinstance(kind, Select) and shown.actees is not None:
+                actees = RaggedBufferI64(shown.actees.values[:, None], shown.actees.lengths)
+                pairs = None if shown.mask is None else _column(shown.mask)
+                masks[name] = VecSelectEntityActionMask(actors, actees, pairs)
+            else:
+                mask = None if shown.mask is None else RaggedBufferBool(shown.mask.values, shown.mask.lengths)
+                masks[name] = VecCategoricalActionMask(actors, mask)
+        return VecObs(
+            features=features,
+            visible={name: _column(flags) for name, flags in batch.visible.items()},
+            action_masks=masks,
+            reward=rewards.astype(np.float32),
+            done=done.astype(np.bool_),
+            end_of_episode_info=ended,
+        )
+
+    def _checked(self, actions: Mapping[str, Any], shown: Batch) -> dict[str, Ragged]:
+        """The choices by action, each an int64 `Ragged` that fits what was shown."""
+        kinds = self._translator.space.actions
+        for name in actions:
+            if name not in kinds:
+                raise ValueError(f"unknown action {name!r}; known: {', '.join(kinds)}")
+        found = {}
+        for name, kind in kinds.items():
+            actors = shown.shown[name].actors
+            choices = _as_ragged(name, actions.get(name, [()] * len(self)), len(self))
+            if (wrong := np.flatnonzero(choices.lengths != actors.lengths)).size:
+                row = int(wrong[0])
+                raise ValueError(
+                    f"action {name!r}, row {row}: got {choices.lengths[row]} choices for {actors.lengths[row]} actors"
+                )
+            actees = shown.shown[name].actees
+            limits = (
+                np.full(actors.total, kind.choices) if actees is None else np.repeat(actees.lengths, actors.lengths)
+            )
+            if (wrong := np.flatnonzero((choices.values < 0) | (choices.values >= limits))).size:
+                item = int(wrong[0])
+                raise ValueError(
+                    f"action {name!r}, row {choices.rows()[item]}: the choice {choices.values[item]}; it must be from "
+                    f"0 to {limits[item] - 1}"
+                )
+            found[name] = choices
+        return found
+
+
+EnvList = ListEnv
+"""The published name of `ListEnv`."""
+
+
+def _column(flags: Ragged) -> RaggedBufferBool:
+    return RaggedBufferBool(flags.values[:, None], flags.lengths)
+
+
+def _as_ragged(name: str, given: Any, size: int) -> Ragged:
+    """Choices with int64 items of shape `()`; items `[1]` are taken as numbers."""
+    if isinstance(given, Ragged):
+        values, lengths = given.values, given.lengths
+    else:
+        values = np.array([number for row in given for number in row])
+        lengths = np.array([len(row) for row in given], np.int64)
+    if values.shape[1:] == (1,):
+        values = values[:, 0]
+    if len(lengths) != size or values.ndim != 1 or (values.dtype.kind not in "iu" and values.size):
+        raise ValueError(
+            f"action {name!r}: {values.dtype} choices of shape {list(values.shape)} in {len(lengths)} rows; expected "
+            f"whole numbers in {size} rows"
+        )
+    return Ragged(values.astype(np.int64), lengths)

@@ -1,0 +1,554 @@
+"""Observations of the published interface as batches of a `UnitSpace`, and choices as action objects.
+
+    translator = Translator(unit_space(env.obs_space(), env.action_space()))
+    batch = translator.batch([observation, ...])       units by index
+    batch.sample(translator.space)                     as the arena's games give it
+    translator.actions(batch, row, choices)            what `env.act` gets: units by id
+
+A game names entities by ids, everything else by indices. Nothing is kept from one tick to the next but the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.entity_env.actions import CategoricalAction, GlobalCategoricalAction, SelectEntityAction
+from arena.entity_env.environment import Entity, Observation
+from arena.errors import nearest
+from arena.game.ragged import Ragged
+from arena.game.units import Choice, GlobalChoice, Select, UnitSpace
+
+Kind = Choice | GlobalChoice | Select
+
+_SPACES = ("CategoricalActionSpace", "GlobalCategoricalActionSpace", "SelectEntityActionSpace")
+_MASKS = {
+    Choice: "CategoricalActionMask",
+    GlobalChoice: "GlobalCategoricalActionMask",
+    Select: "SelectEntityActionMask",
+}
+
+
+class WrongObservation(ValueError):
+    """An observation breaks a rule of the interface; `row` is its number in the batch."""
+
+    def __init__(self, row: int, found: str) -> None:
+        super().__init__(found)
+        self.row, self.found = row, found
+
+
+class ActionClasses(NamedTuple):
+    """The classes of the action objects that a game gets: it may test for them with `isinstance`."""
+
+    categorical: Any = CategoricalAction
+    global_: Any = GlobalCategoricalAction
+    select: Any = SelectEntityAction
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Who may choose what in an action, in B rows.
+
+    Attributes:
+        actors: indices of units, int64 items.
+        actees: likewise, of `Select`; else None.
+        mask: bool items: per actor `[choices]`, of `Select` one per actor and actee; None: no row has one, all is
+            allowed.
+    """
+
+    actors: Ragged
+    actees: Ragged | None
+    mask: Ragged | None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Observations of B rows.
+
+    Attributes:
+        globals: float32 `[B, G]`.
+        units: features by type, float32 items `[F]`.
+        visible: by type, bool items; types of which no row says anything are absent.
+        shown: by action.
+        ids: per row those of all its units, in the order of indices.
+    """
+
+    globals: NDArray[np.float32]
+    units: dict[str, Ragged]
+    visible: dict[str, Ragged]
+    shown: dict[str, Shown]
+    ids: list[list[Any]]
+
+    def sample(self, space: UnitSpace) -> dict[str, Any]:
+        """The same as a batched sample of the space: what is not said is visible and allowed."""
+        actions: dict[str, dict[str, Ragged]] = {}
+        for name, kind in space.actions.items():
+            shown = self.shown[name]
+            actions[name] = {"actors": shown.actors}
+            lengths = shown.actors.lengths
+            if shown.actees is not None:
+                actions[name]["actees"] = shown.actees
+                lengths = lengths * shown.actees.lengths
+            if kind.masked:
+                shape = () if isinstance(kind, Select) else (kind.choices,)
+                ones = np.ones((int(lengths.sum()), *shape), np.int8)
+                actions[name]["mask"] = Ragged(ones if shown.mask is None else shown.mask.values.view(np.int8), lengths)
+        sample: dict[str, Any] = {"globals": self.globals} if space.global_features else {}
+        if space.types:
+            sample["units"] = self.units
+        if space.hidden:
+            sample["visible"] = {name: self._visible(name) for name in space.hidden}
+        sample["actions"] = actions
+        return sample
+
+    def _visible(self, name: str) -> Ragged:
+        given = self.visible.get(name)
+        if given is not None:
+            return Ragged(given.values.view(np.int8), given.lengths)
+        units = self.units[name]
+        return Ragged(np.ones(units.total, np.int8), units.lengths)
+
+
+class Translator:
+    """Translates between a game's ids and the indices of its `space`.
+
+    Args:
+        space: of the game; see `unit_space`.
+        classes: of the action objects.
+    """
+
+    def __init__(self, space: UnitSpace, classes: ActionClasses | None = None) -> None:
+        self.space = space
+        self._classes = ActionClasses() if classes is None else classes
+        self._types, self._kinds = tuple(space.types), dict(space.actions)
+        self._known = frozenset(self._types), frozenset(space.hidden), frozenset(self._kinds)
+        self._labels = {name: list(kind.labels) for name, kind in self._kinds.items() if not isinstance(kind, Select)}
+        self._ids: dict[str, list[Any]] = {name: [] for name in self._types}  # where none are given: (type, 0), ...
+
+    def batch(self, observations: Sequence[Any]) -> Batch:
+        """The observations of B rows; None is a row without anything.
+
+        Raises:
+            WrongObservation: a row breaks a rule.
+        """
+        given = [_NOTHING if one is None else one for one in observations]
+        for row, one in enumerate(given):
+            self._check_names(row, one)
+        features = [self._features(given, kind) for kind in self._types]
+        counts = np.array([ragged.lengths for ragged in features], np.int64).reshape(len(features), len(given))
+        per_row = counts.T.tolist()
+        rows = [_Row(self, row, one, per_row[row]) for row, one in enumerate(given)]
+        return Batch(
+            globals=self._globals(observations),
+            units=dict(zip(self._types, features, strict=True)),
+            visible={
+                kind: self._visible(given, kind, lengths)
+                for kind, lengths in zip(self._types, counts, strict=True)
+                if any(kind in one.visible for one in given)
+            },
+            shown={
+                name: _select(name, kind, rows) if isinstance(kind, Select) else _choice(name, kind, rows)
+                for name, kind in self._kinds.items()
+            },
+            ids=[row.ids for row in rows],
+        )
+
+    def actions(self, batch: Batch, row: int, choices: Mapping[str, NDArray[np.int64]]) -> dict[str, Any]:
+        """The action objects for one row.
+
+        Args:
+            batch: what was shown.
+            row: in it.
+            choices: per action one number per actor, int64 `[k]`; an absent action has no actors.
+        """
+        ids, found = batch.ids[row], {}
+        for name, kind in self._kinds.items():
+            numbers = choices.get(name, _NO_CHOICES)
+            if isinstance(kind, GlobalChoice):
+                for number in numbers.tolist():
+                    found[name] = self._classes.global_(index=number, label=kind.labels[number])
+                continue
+            shown = batch.shown[name]
+            actors = [ids[index] for index in shown.actors[row].tolist()] if len(numbers) else []
+            if isinstance(kind, Choice):
+                found[name] = self._classes.categorical(
+                    actors=actors, indices=numbers, index_to_label=self._labels[name]
+                )
+                continue
+            actees: list[Any] = []
+            if shown.actees is not None and len(numbers):
+                places = shown.actees[row].tolist()
+                actees = [ids[places[number]] for number in numbers.tolist()]
+            found[name] = self._classes.select(actors=actors, actees=actees)
+        return found
+
+    def default_ids(self, kind: str, count: int) -> list[Any]:
+        """The ids of `count` entities of a type that gives none."""
+        known = self._ids[kind]
+        known.extend((kind, number) for number in range(len(known), count))
+        return known[:count]
+
+    def _check_names(self, row: int, one: Any) -> None:
+        types, hidden, actions = self._known
+        for what, names, known in (
+            ("features", one.features, types),
+            ("ids", one.ids, types),
+            ("visible", one.visible, hidden),
+            ("actions", one.actions, actions),
+        ):
+            if not names.keys() <= known:
+                unknown = next(name for name in names if name not in known)
+                raise WrongObservation(row, f"{what} of an unknown name {unknown!r}; {nearest(str(unknown), known)}")
+
+    def _globals(self, observations: Sequence[Any]) -> NDArray[np.float32]:
+        names = self.space.global_features
+        zeros = (0.0,) * len(names)
+        rows = [zeros if one is None else one.global_features for one in observations]
+        array = _numbers(rows, (len(rows), len(names)))
+        if array is not None:
+            return array
+        for row, numbers in enumerate(rows):
+            if _numbers([numbers], (1, len(names))) is None:
+                raise WrongObservation(
+                    row, f"global features {_short(numbers)}; expected {len(names)} finite numbers ({', '.join(names)})"
+                )
+        raise AssertionError("every row by itself is right")
+
+    def _features(self, given: Sequence[Any], kind: str) -> Ragged:
+        width = len(self.space.types[kind])
+        rows = [one.features.get(kind, ()) for one in given]
+        try:
+            lengths = [len(row) for row in rows]
+        except TypeError:
+            self._blame_features(rows, kind, width)
+        total = sum(lengths)
+        if any(type(row) is np.ndarray for row in rows):
+            try:
+                full = [np.asarray(row) for row in rows if len(row)]
+                items: Any = np.concatenate(full) if full else ()
+            except ValueError:
+                self._blame_features(rows, kind, width)
+        else:
+            items = [item for row in rows for item in row]
+        array = _numbers(items, (total, width))
+        if array is None:
+            self._blame_features(rows, kind, width)
+        return Ragged(array, lengths)
+
+    def _blame_features(self, rows: Sequence[Any], kind: str, width: int) -> NoReturn:
+        """Finds the row whose features are wrong, now that it is known that there is one."""
+        names = self.space.types[kind]
+        expected = f"expected [n][{width}] finite numbers{f' ({chr(44).join(names)})' if names else ''}"
+        for row, features in enumerate(rows):
+            try:
+                items = [np.asarray(item) for item in features]
+            except (TypeError, ValueError):
+                raise WrongObservation(row, f"features {_short(features)} of type {kind!r}; {expected}") from None
+            for number, item in enumerate(items):
+                if _numbers(item, (width,)) is None:
+                    raise WrongObservation(
+                        row,
+                        f"{kind} {number}: features {_short(item.tolist())} of shape {list(item.shape)}; {expected}",
+                    )
+        raise WrongObservation(0, f"features of type {kind!r} that do not fit together; {expected}")
+
+    def _visible(self, given: Sequence[Any], kind: str, lengths: NDArray[np.int64]) -> Ragged:
+        parts = []
+        for row, (one, count) in enumerate(zip(given, lengths.tolist(), strict=True)):
+            flags = _flags(one.visible.get(kind, [True] * count), (count,))
+            if flags is None:
+                raise WrongObservation(
+                    row, f"visible {_short(one.visible[kind])} of type {kind!r}; expected {count} flags, one per entity"
+                )
+            parts.append(flags)
+        return Ragged(np.concatenate(parts), lengths)
+
+
+class _Row:
+    """One observation: the ids of its units, and their indices by id and by type."""
+
+    __slots__ = ("actions", "begins", "hidden", "ids", "indices", "known", "number")
+
+    def __init__(self, translator: Translator, number: int, one: Any, counts: Sequence[int]) -> None:
+        self.number, self.actions = number, one.actions
+        ids: list[Any] = []
+        self.begins: dict[str, tuple[int, int]] = {}
+        for (kind, count), given in zip(
+            zip(translator._types, counts, strict=True), map(one.ids.get, translator._types), strict=True
+        ):
+            begin = len(ids)
+            self.begins[kind] = (begin, begin + count)
+            ids += translator.default_ids(kind, count) if given is None else given
+            if len(ids) != begin + count:
+                raise WrongObservation(number, f"{len(ids) - begin} ids for {count} entities of type {kind!r}")
+        self.ids = ids
+        try:
+            self.indices = dict(zip(ids, range(len(ids)), strict=True))
+        except TypeError as error:
+            raise WrongObservation(number, f"an id that cannot be one: {error}") from None
+        if len(self.indices) != len(ids):
+            twice = next(one for index, one in enumerate(ids) if self.indices[one] != index)
+            raise WrongObservation(number, f"the id {twice!r} twice; ids are unique over all types")
+        self.hidden: set[int] = set()
+        for kind, flags in one.visible.items():
+            begin, _ = self.begins[kind]
+            self.hidden.update(begin + place for place, flag in enumerate(flags) if not flag)
+
+    def chosen(self, name: str, what: str, ids: Iterable[Any] | None, types: Iterable[str] | None) -> list[int]:
+        """The indices of actors or actees, in the order given; with neither ids nor types all."""
+        if ids is not None:
+            indices = self.indices
+            try:
+                found = [indices[one] for one in ids]
+            except (KeyError, TypeError):
+                unknown = next(one for one in ids if _is_unknown(one, indices))
+                raise WrongObservation(
+                    self.number, f"action {name!r}: {what} {unknown!r} is the id of no entity; ids: {_short(self.ids)}"
+                ) from None
+        elif types is not None:
+            found = []
+            for kind in types:
+                if kind not in self.begins:
+                    raise WrongObservation(
+                        self.number,
+                        f"action {name!r}: {what}s of an unknown type {kind!r}; {nearest(str(kind), self.begins)}",
+                    )
+                found += range(*self.begins[kind])
+        else:
+            return list(range(len(self.ids)))
+        if len(set(found)) != len(found):
+            twice = next(index for place, index in enumerate(found) if index in found[:place])
+            raise WrongObservation(self.number, f"action {name!r}: {what} {self.ids[twice]!r} is there twice")
+        return found
+
+    def actors(self, name: str, mask: Any) -> list[int]:
+        """The actors of an action, none of them hidden."""
+        found = self.chosen(name, "actor", mask.actor_ids, mask.actor_types)
+        if self.hidden:
+            for place, index in enumerate(found):
+                if index in self.hidden:
+                    raise WrongObservation(self.number, f"{self._at(name, place, index)} is hidden from the policy")
+        return found
+
+    def _at(self, name: str, place: int, index: int) -> str:
+        whose = "" if index >= len(self.ids) else f" ({self.ids[index]!r})"
+        return f"action {name!r}: actor {place}{whose}"
+
+    def forbidden(self, name: str, place: int, index: int) -> WrongObservation:
+        """The error of an actor that may choose nothing."""
+        return WrongObservation(self.number, f"{self._at(name, place, index)}: its mask forbids everything")
+
+    def misshapen(self, name: str, mask: Any, expected: str) -> WrongObservation:
+        """The error of a mask of another shape or other values."""
+        return WrongObservation(
+            self.number, f"action {name!r}: a mask of shape {list(np.shape(mask))}; expected bools {expected}"
+        )
+
+
+def _choice(name: str, kind: Choice, rows: Sequence[_Row]) -> Shown:
+    """What is shown in an action of labels: per row its actors, and per actor the allowed labels."""
+    actors: list[int] = []
+    lengths: list[int] = []
+    masks: list[Any] = []
+    given = False
+    for row in rows:
+        mask = row.actions.get(name)
+        if mask is None:
+            lengths.append(0)
+            masks.append(None)
+            continue
+        _check_kind(row, name, kind, mask)
+        flags = mask.mask
+        if isinstance(kind, GlobalChoice):
+            found = [len(row.ids)]
+            if flags is not None and np.ndim(flags) == 1:
+                flags = [flags]
+        else:
+            found = row.actors(name, mask)
+        actors += found
+        lengths.append(len(found))
+        masks.append(flags)
+        given = given or flags is not None
+    shown = Ragged(np.array(actors, np.int64), lengths)
+    return Shown(shown, None, _label_masks(name, kind, rows, shown, masks) if given else None)
+
+
+def _label_masks(name: str, kind: Choice, rows: Sequence[_Row], actors: Ragged, masks: Sequence[Any]) -> Ragged:
+    """The masks of all rows, bool items `[choices]`; ones where a row gives none."""
+    lengths, choices = actors.lengths.tolist(), kind.choices
+    every = [True] * choices
+    given = [[every] * count if mask is None else mask for mask, count in zip(masks, lengths, strict=True)]
+    flags = None
+    if all(type(mask) is list for mask in given) and [len(mask) for mask in given] == lengths:
+        flags = _flags(
+            [row for mask in given for row in mask], (actors.total, choices)
+        )  # at once: an array each is slow
+    if flags is None:
+        parts = []
+        for row, mask, count in zip(rows, given, lengths, strict=True):
+            part = _flags(mask, (count, choices))
+            if part is None:
+                raise row.misshapen(name, mask, f"[{count}][{choices}]: {count} actors, {choices} labels")
+            parts.append(part)
+        flags = np.concatenate(parts)
+    if not flags.any(axis=1).all():
+        item = int(np.argmin(flags.any(axis=1)))
+        place = int(actors.places()[item])
+        raise rows[int(actors.rows()[item])].forbidden(name, place, int(actors.values[item]))
+    return Ragged(flags, actors.lengths)
+
+
+def _select(name: str, kind: Select, rows: Sequence[_Row]) -> Shown:
+    """What is shown in an action of entities; actors that can pick none are none."""
+    actors: list[list[int]] = []
+    actees: list[list[int]] = []
+    masks: list[NDArray[np.bool_] | None] = []
+    for row in rows:
+        mask = row.actions.get(name)
+        who: list[int] = []
+        whom: list[int] = []
+        flags = None
+        if mask is not None:
+            _check_kind(row, name, kind, mask)
+            who = row.actors(name, mask)
+            whom = row.chosen(name, "actee", mask.actee_ids, mask.actee_types)
+            if mask.mask is not None:
+                if not kind.masked:
+                    raise WrongObservation(
+                        row.number, f"action {name!r}: a mask, but its space is SelectEntityActionSpace(masked=False)"
+                    )
+                flags = _flags(mask.mask, (len(who), len(whom)))
+                if flags is None:
+                    raise row.misshapen(
+                        name, mask.mask, f"[{len(who)}][{len(whom)}]: {len(who)} actors, {len(whom)} actees"
+                    )
+            if row.hidden:
+                seen = [place for place, index in enumerate(whom) if index not in row.hidden]
+                whom = [whom[place] for place in seen]
+                flags = None if flags is None else flags[:, seen]
+            if flags is not None:
+                able = np.asarray(flags.any(axis=1))
+                who = [who[place] for place in np.flatnonzero(able).tolist()]
+                flags = flags[able]
+            if not whom:
+                who = []
+            if not who:
+                whom, flags = [], None
+        actors.append(who)
+        actees.append(whom)
+        masks.append(flags)
+    any_mask = any(flags is not None for flags in masks)
+    return Shown(_indices(actors), _indices(actees), _pair_masks(actors, actees, masks) if any_mask else None)
+
+
+def _pair_masks(
+    actors: Sequence[Sequence[int]], actees: Sequence[Sequence[int]], masks: Sequence[NDArray[np.bool_] | None]
+) -> Ragged:
+    """Who may pick whom in all rows, bool items, actor by actor; ones where a row gives no mask."""
+    parts = [
+        np.ones(len(who) * len(whom), np.bool_) if flags is None else flags.reshape(-1)
+        for who, whom, flags in zip(actors, actees, masks, strict=True)
+    ]
+    return Ragged(np.concatenate(parts), [len(part) for part in parts])
+
+
+def _indices(rows: Sequence[Sequence[int]]) -> Ragged:
+    return Ragged(np.array([index for row in rows for index in row], np.int64), [len(row) for row in rows])
+
+
+def _is_unknown(one: Any, indices: Mapping[Any, int]) -> bool:
+    try:
+        return one not in indices
+    except TypeError:  # not hashable
+        return True
+
+
+def _check_kind(row: _Row, name: str, kind: Kind, mask: Any) -> None:
+    if type(mask).__name__ != _MASKS[type(kind)] and not any(
+        base.__name__ == _MASKS[type(kind)] for base in type(mask).__mro__
+    ):
+        raise WrongObservation(
+            row.number, f"action {name!r}: a {type(mask).__name__}; its space needs a {_MASKS[type(kind)]}"
+        )
+
+
+def unit_space(obs_space: Any, action_space: Mapping[str, Any]) -> UnitSpace:
+    """The spaces of a game of the interface as a `UnitSpace`; it may hide units of every type.
+
+    Args:
+        obs_space: `global_features`, and `entities` with their `features`.
+        action_space: by name.
+
+    Raises:
+        ValueError: they are not of the interface.
+    """
+    types = {str(name): _features(name, entity) for name, entity in obs_space.entities.items()}
+    return UnitSpace(
+        types,
+        global_features=list(obs_space.global_features),
+        actions={str(name): _kind(name, space) for name, space in action_space.items()},
+        hidden=list(types),
+    )
+
+
+def _kind(name: str, space: Any) -> Kind:
+    """An action space of the interface, whichever package it comes from."""
+    names = {base.__name__ for base in type(space).__mro__}
+    if "SelectEntityActionSpace" in names:
+        return Select(masked=bool(getattr(space, "masked", False)))
+    if "GlobalCategoricalActionSpace" in names:
+        return GlobalChoice(list(space.index_to_label))
+    if "CategoricalActionSpace" in names:
+        return Choice(list(space.index_to_label))
+    raise ValueError(f"action {name!r} is a {type(space).__name__}; expected one of {', '.join(_SPACES)}")
+
+
+def _features(name: str, entity: Any) -> list[str]:
+    if not isinstance(entity, Entity) and not hasattr(entity, "features"):
+        raise ValueError(f"the type {name!r} is a {type(entity).__name__}; expected an Entity with its features")
+    return list(entity.features)
+
+
+def _numbers(items: Any, shape: tuple[int, ...]) -> NDArray[np.float32] | None:
+    """The items as finite float32 of this shape; None if they are something else."""
+    if not len(items) and not shape[0]:
+        return np.zeros(shape, np.float32)
+    try:
+        array = np.asarray(items)
+    except ValueError:  # rows of unequal lengths
+        return None
+    if array.shape != shape or (array.dtype.kind not in "fiub" and array.size):
+        return None
+    with np.errstate(over="ignore"):
+        array = array.astype(np.float32, copy=False)
+    return array if np.isfinite(array).all() else None
+
+
+def _flags(items: Any, shape: tuple[int, ...]) -> NDArray[np.bool_] | None:
+    """The items as bools of this shape; None if they are something else. 0 and 1 may stand for false and true."""
+    try:
+        array = np.asarray(items)
+    except ValueError:
+        return None
+    if not array.size and not np.prod(shape) and len(array) == shape[0]:
+        return np.zeros(shape, np.bool_)
+    if array.shape != shape:
+        return None
+    if array.dtype.kind == "b":
+        return array
+    if array.dtype.kind not in "iuf" or not ((array == 0) | (array == 1)).all():
+        return None
+    return array.astype(np.bool_)
+
+
+def _short(given: Any) -> str:
+    text = repr(given)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+_NO_CHOICES = np.zeros(0, np.int64)
+_NOTHING = Observation(done=False, reward=0.0)

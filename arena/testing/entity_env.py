@@ -1,0 +1,46 @@
+"""The conformance check of games of the published interface (`arena.entity_env`)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from arena.entity_env.calls import is_entity_env
+from arena.errors import ConfigError, GameError
+from arena.registry import environment_factory, load_object
+from arena.testing.batched_env import check_batched_env
+from arena.testing.breach import ContractBroken, must
+
+_LANES = 3
+
+
+def check_entity_env(make: str | Callable[[], Any], ticks: int = 200, seed: int = 0) -> None:
+    """Plays a game with random allowed actions as the arena does, and checks everything that it gives.
+
+    If the game takes a seed, it must play the same twice. Games of the package `entity-gym` are checked alike.
+
+    Args:
+        make: what makes an environment, or its name in a configuration, as `package.module:Class`.
+        ticks: how long to play: long enough for some episodes to end.
+        seed: of the game and of the random actions.
+
+    Raises:
+        ContractBroken: at the first breach.
+    """
+    factory = environment_factory(make) if isinstance(make, str) else make
+    one = factory()
+    must(
+        is_entity_env(one),
+        f"{type(one).__module__}.{type(one).__qualname__} is no arena.entity_env.Environment",
+        "a game of this interface derives from it",
+    )
+    adapt = load_object("envs.adapters:adapt")
+    seeded = "seed" in inspect.signature(one.reset).parameters or callable(getattr(one, "seed", None))
+    try:
+        env, again = adapt(factory, {}, _LANES), adapt(factory, {}, _LANES)
+        check_batched_env(env, ticks=ticks, seed=seed, repeatable=seeded, again=again)
+    except (ConfigError, GameError) as error:
+        raise ContractBroken(str(error)) from error
+    for played in (env, again):
+        played.close()

@@ -1,0 +1,155 @@
+"""Games of the published interface of entities (`arena.entity_env`) as a `BatchedEnv`.
+
+All lanes of a tick are translated at once, so a game is not a `LaneGame` of `envs.adapters.batch`. A lane that is over
+is not stepped until it is reset. Of a player whose episode has ended while others play on, later observations are not
+read, and its action objects have no actors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.entity_env.calls import begin, players_of, translator_of
+from arena.entity_env.translation import Batch, WrongObservation
+from arena.errors import ConfigError, GameError
+from arena.game.api import Frame, Info, Interface, Step
+
+
+class EntityGames:
+    """Instances of one game, one per lane.
+
+    Args:
+        envs: environments of the published interface, of one class.
+
+    Raises:
+        ConfigError: the spaces are not of the interface.
+    """
+
+    def __init__(self, envs: Sequence[Any]) -> None:
+        self.lanes = len(envs)
+        self._envs = tuple(envs)
+        try:
+            self._translator = translator_of(envs[0])
+        except (TypeError, ValueError, AttributeError) as error:
+            raise ConfigError(f"{type(envs[0]).__name__} has no spaces of `arena.entity_env`: {error}") from error
+        players, space = players_of(envs[0]), self._translator.space
+        n = len(players)
+        self.interface = Interface(players, (space,) * n, (space.action_space,) * n, (0,) * n)
+        nothing = self._translator.batch([None] * self.lanes)
+        self._shown: list[list[Batch]] = [[nothing] * self.lanes for _ in range(n)]  # by player: of each lane the last
+        self._active = np.zeros((self.lanes, n), np.bool_)
+
+    def reset(
+        self,
+        lanes: NDArray[np.bool_],
+        seeds: Sequence[int | None] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Frame:
+        """Begins an episode in the lanes of the mask; this interface has no `options`."""
+        observations: list[list[Any]] = [[None] * self.lanes for _ in self.interface.entities]
+        began = lanes.tolist()
+        for lane, env in enumerate(self._envs):
+            if began[lane]:
+                seed = None if seeds is None else seeds[lane]
+                self._put(observations, lane, begin(env, None if seed is None else int(seed)))
+        batches = self._translated(observations)
+        for shown, batch in zip(self._shown, batches, strict=True):
+            for lane in np.flatnonzero(lanes).tolist():
+                shown[lane] = batch
+        self._active[lanes] = True
+        return self._frame(batches, observations)
+
+    def step(self, actions: Sequence[Any]) -> Step:
+        """Plays one tick in every lane that is not over."""
+        n = len(self.interface.entities)
+        observations: list[list[Any]] = [[None] * self.lanes for _ in range(n)]
+        rewards = np.zeros((self.lanes, n))
+        terminated, truncated = np.zeros((self.lanes, n), np.bool_), np.zeros((self.lanes, n), np.bool_)
+        active = self._active.tolist()
+        for lane, env in enumerate(self._envs):
+            if not any(active[lane]):
+                continue
+            joint = []
+            for player, acts in enumerate(active[lane]):
+                choices = {name: ragged[lane] for name, ragged in actions[player].items()} if acts else {}
+                joint.append(self._translator.actions(self._shown[player][lane], lane, choices))
+            self._put(observations, lane, env.act(joint[0] if n == 1 else joint))
+            for player, acts in enumerate(active[lane]):
+                if not acts:
+                    observations[player][lane] = None
+                    continue
+                one = observations[player][lane]
+                rewards[lane, player] = self._reward(one, lane, player)
+                truncated[lane, player] = cut = bool(getattr(one, "truncated", False))
+                terminated[lane, player] = bool(one.done) and not cut
+        self._active &= ~(terminated | truncated)
+        batches = self._translated(observations)
+        self._shown = [[batch] * self.lanes for batch in batches]
+        return Step(self._frame(batches, observations), rewards, terminated, truncated)
+
+    def render(self) -> NDArray[np.uint8] | str | None:
+        """What lane 0 draws, if it does; games of `entity-gym` raise NotImplementedError where they do not."""
+        try:
+            image = self._envs[0].render()
+        except NotImplementedError:
+            return None
+        return image if image is None or isinstance(image, str) else np.asarray(image, np.uint8)
+
+    def close(self) -> None:
+        """Closes every environment, also if closing one of them fails."""
+        envs, self._envs = self._envs, ()
+        with ExitStack() as stack:
+            for env in envs:
+                stack.callback(env.close)
+
+    def _put(self, observations: list[list[Any]], lane: int, given: Any) -> None:
+        """Stores what one lane's game gave, per player."""
+        players = self.interface.entities
+        if len(players) == 1:
+            given = (given,)
+        elif not isinstance(given, (list, tuple)) or len(given) != len(players):
+            found = f"{len(given)} observations" if isinstance(given, (list, tuple)) else f"a {type(given).__name__}"
+            raise GameError(f"{found}; expected a list of {len(players)} observations, one per player", lane=lane)
+        for player, one in enumerate(given):
+            if not hasattr(one, "features"):
+                raise GameError(f"a {type(one).__name__}; expected an Observation", entity=players[player], lane=lane)
+            observations[player][lane] = one
+
+    def _translated(self, observations: Sequence[Sequence[Any]]) -> list[Batch]:
+        batches = []
+        for player, rows in zip(self.interface.entities, observations, strict=True):
+            try:
+                batches.append(self._translator.batch(rows))
+            except WrongObservation as error:
+                raise GameError(f"a wrong observation: {error.found}", entity=player, lane=error.row) from error
+        return batches
+
+    def _reward(self, one: Any, lane: int, player: int) -> float:
+        try:
+            return float(one.reward)
+        except (TypeError, ValueError) as error:
+            found = f"the reward {one.reward!r}; expected a number"
+            raise GameError(found, entity=self.interface.entities[player], lane=lane) from error
+
+    def _frame(self, batches: Sequence[Batch], observations: Sequence[Sequence[Any]]) -> Frame:
+        infos: list[list[Info]] | None = None
+        if any(one is not None and one.metrics for rows in observations for one in rows):
+            infos = [
+                [
+                    {"metrics": dict(rows[lane].metrics)} if rows[lane] is not None and rows[lane].metrics else {}
+                    for rows in observations
+                ]
+                for lane in range(self.lanes)
+            ]
+        space = self._translator.space
+        return Frame(
+            [batch.sample(space) for batch in batches],
+            self._active.copy(),
+            (None,) * len(batches),
+            infos,
+        )

@@ -1,0 +1,215 @@
+"""Multi snake: one player moves several snakes on a board; each eats the food of its own color.
+
+Units: `SnakeHead`, `SnakeBody` and `Food`, each (x, y, color), and the global feature `step`. Snake i has color i, and
+so has one piece of food. Snakes, of one cell each, and food begin on different cells, drawn evenly. Every head picks a
+`move`: up (+y), down, left (-x), right. The snakes move in the order of their colors. One move:
+
+- off the board, or onto a cell that any snake holds at that moment (its own tail included): the episode is over after
+  this tick;
+- food of the snake's own color, and the snake is shorter than `max_length`: the tail stays, and the reward is
+  1 / (max_length - 1) / snakes, so that the best return is 1;
+- food of another color: the episode is over after this tick;
+- otherwise the tail follows.
+
+Food that was eaten comes again on a free cell when all have moved; as long as there is no free cell, there is none.
+All snakes at `max_length`: terminated, as at an accident. After `max_steps`: truncated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.errors import ConfigError
+from arena.game.api import Frame, Interface, Step
+from arena.game.ragged import Ragged
+from arena.game.units import Choice, UnitSpace
+from envs.common import drawing, options
+from envs.common.lanes import LaneStreams
+from envs.common.units import spread, states_of
+
+LABELS: Final = ("up", "down", "left", "right")
+_DELTAS = np.array([[0, 1], [0, -1], [-1, 0], [1, 0]], np.int64)  # by label
+MOST_CELLS = 1_000  # of a side of the board
+
+SPACE: Final = UnitSpace(
+    {name: ["x", "y", "color"] for name in ("SnakeHead", "SnakeBody", "Food")},
+    global_features=["step"],
+    actions={"move": Choice(LABELS, masked=False)},
+)
+
+
+class MultiSnake:
+    """One player moves all snakes; all lanes are computed together.
+
+    Entity: `player`. `reset(options={"states": [...]})` puts a state per lane: `segments`, per snake its cells (x, y)
+    from tail to head, `food`, one cell per snake, and `ticks`. The public arrays below hold these states.
+
+    Args:
+        lanes: games that step together.
+        size: cells of a side of the board.
+        snakes: their number.
+        max_length: cells of a snake that does not grow any more.
+        max_steps: ticks after which the game is truncated.
+
+    Raises:
+        ConfigError: an option with a value that is not allowed, or more snakes and food than cells.
+    """
+
+    batched = True
+
+    def __init__(
+        self, *, lanes: int, size: int = 10, snakes: int = 2, max_length: int = 11, max_steps: int = 180
+    ) -> None:
+        self.lanes = options.count("lanes", lanes)
+        self.size = options.count("size", size, most=MOST_CELLS)
+        self.snakes = options.count("snakes", snakes)
+        if 2 * snakes > size * size:
+            raise ConfigError(
+                f"got {snakes} snakes, and as many pieces of food, for {size * size} cells ({size} x {size}); each "
+                "needs a cell of its own",
+                path="snakes",
+            )
+        self.max_length = options.count("max_length", max_length, least=2)
+        self.max_steps = options.count("max_steps", max_steps)
+        self.interface = Interface(("player",), (SPACE,), (SPACE.action_space,), (0,))
+        self._streams = LaneStreams(self.lanes)
+        self._payment = 1.0 / (self.max_length - 1) / self.snakes
+
+        room = (self.lanes, self.snakes, self.max_length)
+        self.segments = np.zeros((*room, 2), np.int64)  # [L, S, max_length, 2] from tail to head
+        self.lengths = np.ones((self.lanes, self.snakes), np.int64)  # [L, S]
+        self.food = np.zeros((self.lanes, self.snakes, 2), np.int64)  # [L, S, 2] by color
+        self.food_there = np.zeros((self.lanes, self.snakes), np.bool_)  # [L, S]
+        self.ticks = np.zeros(self.lanes, np.int64)  # [L] played in this episode
+        self._playing = np.zeros(self.lanes, np.bool_)  # [L]
+        self._colors = np.broadcast_to(np.arange(self.snakes)[:, None], room[1:])  # [S, max_length]
+
+    def reset(
+        self,
+        lanes: NDArray[np.bool_],
+        seeds: Sequence[int | None] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Frame:
+        """Draws the cells of snakes and food in these lanes, or puts the given states."""
+        states = states_of(options, self.lanes)
+        self.ticks[lanes] = 0
+        for lane in self._streams.begin(lanes, seeds):
+            given = states[lane]
+            if given is None:
+                cells = self._streams[lane].permutation(self.size**2)[: 2 * self.snakes]
+                places = np.stack(np.divmod(cells, self.size), axis=1)
+                segments, food = places[: self.snakes, None], places[self.snakes :]
+            else:
+                segments, food = given["segments"], np.array(given["food"], np.int64)
+                self.ticks[lane] = int(given.get("ticks", 0))
+            for snake, cells in enumerate(segments):
+                self.lengths[lane, snake] = len(cells)
+                self.segments[lane, snake, : len(cells)] = cells
+            self.food[lane], self.food_there[lane] = food, True
+        self._playing |= lanes
+        return self._frame()
+
+    def step(self, actions: Sequence[Any]) -> Step:
+        """One tick; `actions[0]` has a label per snake."""
+        played = self._playing
+        moves = spread(actions[0]["move"], np.repeat(played[:, None], self.snakes, axis=1), 0)  # [L, S]
+        crashed = np.zeros(self.lanes, np.bool_)
+        grown = np.zeros(self.lanes, np.int64)  # [L] snakes that have grown on this tick
+        for snake in range(self.snakes):
+            crash, grow = self._move(snake, _DELTAS[moves[:, snake]], played)
+            crashed |= crash
+            grown += grow
+        for lane in np.flatnonzero(played & ~self.food_there.all(axis=1)).tolist():
+            self._put_food(lane)
+
+        self.ticks += played
+        over = played & (crashed | (self.lengths >= self.max_length).all(axis=1))
+        late = played & ~over & (self.ticks >= self.max_steps)
+        self._playing = played & ~over & ~late
+        rewards = np.where(played, grown * self._payment, 0.0)
+        return Step(self._frame(), rewards[:, None], over[:, None], late[:, None])
+
+    def _move(
+        self, snake: int, delta: NDArray[np.int64], played: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Moves one snake in all lanes that play; returns whether it has crashed, and whether it has grown, `[L]`."""
+        lane = np.arange(self.lanes)
+        length = self.lengths[:, snake]
+        head = self.segments[lane, snake, length - 1] + delta  # [L, 2]
+        off = ((head < 0) | (head >= self.size)).any(axis=1)
+        held = (self.segments == head[:, None, None]).all(axis=-1) & self._held()  # [L, S, max_length]
+        eaten = (self.food == head[:, None]).all(axis=-1) & self.food_there & played[:, None]  # [L, S]
+        foreign = np.delete(eaten, snake, axis=1).any(axis=1)
+        grows = eaten[:, snake] & (length < self.max_length)
+        self.food_there &= ~eaten
+
+        follows = played & ~grows
+        self.segments[follows, snake, :-1] = self.segments[follows, snake, 1:]
+        self.lengths[:, snake] += grows
+        acting = np.flatnonzero(played)
+        self.segments[acting, snake, self.lengths[acting, snake] - 1] = head[acting]
+        return played & (off | held.any(axis=(1, 2)) | foreign), grows
+
+    def _held(self) -> NDArray[np.bool_]:
+        """Which of the segments are there, `[L, S, max_length]`."""
+        held: NDArray[np.bool_] = np.arange(self.max_length) < self.lengths[..., None]
+        return held
+
+    def _put_food(self, lane: int) -> None:
+        """Draws a free cell for each piece of food of the lane that was eaten."""
+        free = np.ones((self.size, self.size), np.bool_)
+        taken = np.concatenate([self.segments[lane][self._held()[lane]], self.food[lane][self.food_there[lane]]])
+        taken = taken[((taken >= 0) & (taken < self.size)).all(axis=1)]  # a head may be off the board
+        free[taken[:, 0], taken[:, 1]] = False
+        for color in np.flatnonzero(~self.food_there[lane]).tolist():
+            cells = np.argwhere(free)
+            if not len(cells):
+                return
+            x, y = cells[self._streams[lane].integers(len(cells))]
+            self.food[lane, color], self.food_there[lane, color], free[x, y] = (x, y), True, False
+
+    def _frame(self) -> Frame:
+        place = np.arange(self.max_length)
+        head = place == self.lengths[..., None] - 1  # [L, S, max_length]
+        body = place < self.lengths[..., None] - 1
+        acting = np.where(self._playing, self.snakes, 0)
+        shown = {
+            "globals": self.ticks[:, None].astype(np.float32),
+            "units": {
+                "SnakeHead": self._units(self.segments, head),
+                "SnakeBody": self._units(self.segments, body),
+                "Food": self._units(self.food[:, :, None], self.food_there[:, :, None]),
+            },
+            "actions": {"move": {"actors": Ragged(np.tile(np.arange(self.snakes), int(self._playing.sum())), acting)}},
+        }
+        return Frame([shown], self._playing[:, None].copy(), (None,))
+
+    def _units(self, cells: NDArray[np.int64], there: NDArray[np.bool_]) -> Ragged:
+        """Units (x, y, color) of the cells `[L, S, N, 2]` whose flag is set."""
+        units = np.empty((int(there.sum()), 3), np.float32)
+        units[:, :2] = cells[there]
+        units[:, 2] = np.broadcast_to(self._colors[:, : there.shape[2]], there.shape)[there]
+        return Ragged(units, there.sum(axis=(1, 2)))
+
+    def render(self) -> NDArray[np.uint8]:
+        """Lane 0 from above, `[height, width, 3]`: snakes and food of a color; heads are dark, food is round."""
+        board = drawing.Board(self.size, self.size)
+        for snake in range(self.snakes):
+            color = _PALETTE[snake % len(_PALETTE)]
+            cells = self.segments[0, snake, : self.lengths[0, snake]].tolist()
+            for x, y in cells[:-1]:
+                board.fill(x, y, drawing.mixed(color, drawing.WHITE, 0.4))
+            board.fill(cells[-1][0], cells[-1][1], color)
+            if self.food_there[0, snake]:
+                board.canvas.disc(*board.middle(*self.food[0, snake]), 0.3 * board.cell, color)
+        return board.canvas.pixels
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+_PALETTE = (drawing.BLUE, drawing.ORANGE, drawing.GREEN, drawing.RED, drawing.INK)

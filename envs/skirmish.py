@@ -1,0 +1,217 @@
+"""Skirmish: two teams of soldiers on a board; a team without soldiers has lost.
+
+The soldiers of a team start on different cells of the three columns at its own edge: blue at x <= 2, red at
+x >= width - 3. Each player moves all soldiers of its team, and sees units of the types `Own` and `Enemy` (x, y,
+health); red sees the board turned (x -> width - 1 - x, y -> height - 1 - y), so both sides are alike. A soldier with
+an enemy within `reach` (|dx| + |dy|) picks one of them to `Attack`; any other one picks a `Move`: stay, +x, -x, +y,
+-y. A move off the board is masked, and stays if it is made all the same; soldiers may share a cell. So each soldier
+decides once per tick.
+
+All moves and attacks of a tick count at once. Each attack takes 1 health; a soldier without health is gone after the
+tick. A team without soldiers has lost: terminated, +1 and -1; both at once: a draw, 0. After `max_steps`: truncated, a
+draw. Each health point taken pays `damage_reward` to one side and costs the other as much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.errors import ConfigError
+from arena.game.api import Frame, Info, Interface, Step
+from arena.game.ragged import Ragged
+from arena.game.units import Choice, Select, UnitSpace
+from envs.common import drawing, options
+from envs.common.lanes import LaneStreams
+from envs.common.units import picked, ranks, spread, states_of
+
+Flags = NDArray[np.bool_]
+
+LABELS: Final = ("stay", "+x", "-x", "+y", "-y")
+_DELTAS = np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]], np.int64)  # by label
+TEAMS: Final = ("blue", "red")
+COLUMNS = 3  # at each edge, where the soldiers start
+MOST_CELLS = 1_000  # of a side of the board
+MOST_SOLDIERS = 1_000  # of a team; memory grows with the square
+
+SPACE: Final = UnitSpace(
+    {"Own": ["x", "y", "health"], "Enemy": ["x", "y", "health"]},
+    actions={"Move": Choice(LABELS), "Attack": Select(masked=True)},
+)
+
+
+class Skirmish:
+    """Two players with `team_size` soldiers each; all lanes are computed together.
+
+    Entities: `blue` and `red`. `reset(options={"states": [...]})` puts a state per lane: `blue` and `red`, the soldiers
+    (x, y, health) of each team in absolute cells. The public arrays below hold these states.
+
+    Args:
+        lanes: games that step together.
+        width: cells of the board in x.
+        height: cells in y.
+        team_size: soldiers of a team.
+        health: of a soldier at the start.
+        reach: the largest |dx| + |dy| of an attack.
+        max_steps: ticks after which an undecided game is truncated.
+        damage_reward: for each health point taken.
+
+    Raises:
+        ConfigError: an option with a value that is not allowed, or a team larger than its columns.
+    """
+
+    batched = True
+
+    def __init__(
+        self,
+        *,
+        lanes: int,
+        width: int = 12,
+        height: int = 12,
+        team_size: int = 5,
+        health: int = 3,
+        reach: int = 2,
+        max_steps: int = 100,
+        damage_reward: float = 0.02,
+    ) -> None:
+        self.lanes = options.count("lanes", lanes)
+        self.width = options.count("width", width, least=2 * COLUMNS, most=MOST_CELLS)
+        self.height = options.count("height", height, most=MOST_CELLS)
+        self.team_size = options.count("team_size", team_size, most=MOST_SOLDIERS)
+        if team_size > COLUMNS * height:
+            raise ConfigError(
+                f"got {team_size}, but the {COLUMNS} columns of a team have {COLUMNS * height} cells", path="team_size"
+            )
+        self.start_health = options.count("health", health)
+        self.reach = options.count("reach", reach)
+        self.max_steps = options.count("max_steps", max_steps)
+        self.damage_reward = options.number("damage_reward", damage_reward, least=0.0)
+        self.interface = Interface(TEAMS, (SPACE, SPACE), (SPACE.action_space,) * 2, (0, 0))
+        self._streams = LaneStreams(self.lanes)
+        self._edge = np.array([self.width - 1, self.height - 1])
+
+        self.places = np.zeros((2, self.lanes, self.team_size, 2), np.int64)  # [team, L, T, 2] cells, absolute
+        self.health = np.zeros((2, self.lanes, self.team_size), np.int64)  # [team, L, T] 0: gone
+        self.ticks = np.zeros(self.lanes, np.int64)  # [L] played in this episode
+        self._playing = np.zeros(self.lanes, np.bool_)  # [L]
+
+    def reset(
+        self,
+        lanes: NDArray[np.bool_],
+        seeds: Sequence[int | None] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Frame:
+        """Draws the cells of all soldiers in these lanes, or puts the given states."""
+        states = states_of(options, self.lanes)
+        for lane in self._streams.begin(lanes, seeds):
+            given = states[lane]
+            for team, name in enumerate(TEAMS):
+                if given is None:
+                    cells = self._streams[lane].permutation(COLUMNS * self.height)[: self.team_size]
+                    x, y = np.divmod(cells, self.height)
+                    self.places[team, lane] = np.stack([x + team * (self.width - COLUMNS), y], axis=1)
+                    self.health[team, lane] = self.start_health
+                else:
+                    soldiers = np.array(given[name], np.int64).reshape(-1, 3)
+                    self.health[team, lane] = 0
+                    self.places[team, lane, : len(soldiers)] = soldiers[:, :2]
+                    self.health[team, lane, : len(soldiers)] = soldiers[:, 2]
+        self.ticks[lanes] = 0
+        self._playing |= lanes
+        return self._frame()
+
+    def step(self, actions: Sequence[Any]) -> Step:
+        """One tick; each of the two actions has a label per soldier that moves, and a target per one that attacks."""
+        played, alive = self._playing, self.health > 0
+        near = self._near()
+        taken = np.zeros_like(self.health)  # health points
+        places = self.places.copy()
+        for team in (0, 1):
+            mine = near if team == 0 else near.swapaxes(1, 2)  # [L, own, enemy]
+            attackers, targets = mine.any(axis=2), mine.any(axis=1)  # [L, T]
+            movers = alive[team] & ~attackers & played[:, None]
+            moves = _DELTAS[spread(actions[team]["Move"], movers, 0)]
+            places[team] += moves if team == 0 else -moves  # red sees the board turned
+            place = spread(actions[team]["Attack"], attackers & played[:, None], -1)  # [L, T] a place in the actees
+            lane, soldier = np.nonzero(place >= 0)
+            order = np.argsort(~targets, axis=1, kind="stable")  # [L, T] targets first, in their order
+            np.add.at(taken[1 - team], (lane, order[lane, place[lane, soldier]]), 1)
+        self.places = np.clip(places, 0, self._edge)
+        taken = np.minimum(taken, self.health)
+        self.health = self.health - taken
+
+        self.ticks += played
+        lost: Flags = (self.health <= 0).all(axis=2)  # [team, L]
+        over = played & lost.any(axis=0)
+        late = played & ~over & (self.ticks >= self.max_steps)
+        self._playing = played & ~over & ~late
+        lead = taken[1].sum(axis=1) - taken[0].sum(axis=1)  # [L] what blue has taken more
+        result = np.where(over, lost[1].astype(np.float64) - lost[0], 0.0)  # [L] +1: blue has won
+        blue = result + self.damage_reward * lead
+        ended = np.repeat(over[:, None], 2, axis=1), np.repeat(late[:, None], 2, axis=1)
+        frame = self._frame()._replace(infos=self._outcomes(over | late, result))
+        return Step(frame, np.stack([blue, -blue], axis=1) + 0.0, *ended)
+
+    def _outcomes(self, ended: Flags, result: NDArray[np.float64]) -> list[list[Info]] | None:
+        """The infos of lanes whose game has ended: who has won."""
+        if not ended.any():
+            return None
+        words = {1.0: ("win", "loss"), 0.0: ("draw", "draw"), -1.0: ("loss", "win")}
+        return [
+            [{"outcome": word} for word in words[one]] if over else [{}, {}]
+            for over, one in zip(ended.tolist(), result.tolist(), strict=True)
+        ]
+
+    def _near(self) -> Flags:
+        """Whether a blue and a red soldier, both alive, are within reach of each other: `[L, blue, red]`."""
+        apart = np.abs(self.places[0][:, :, None] - self.places[1][:, None]).sum(axis=-1)
+        alive = self.health > 0
+        near: Flags = (apart <= self.reach) & alive[0][:, :, None] & alive[1][:, None]
+        return near
+
+    def _frame(self) -> Frame:
+        near = self._near()
+        shown = [self._shown(team, near if team == 0 else near.swapaxes(1, 2)) for team in (0, 1)]
+        return Frame(shown, np.repeat(self._playing[:, None], 2, axis=1), (None, None))
+
+    def _shown(self, team: int, near: Flags) -> dict[str, Any]:
+        """What a player sees; `near` is `[L, own, enemy]`."""
+        alive = self.health > 0
+        seen = self.places if team == 0 else self._edge - self.places
+        units = np.concatenate([seen, self.health[..., None]], axis=-1).astype(np.float32)  # [team, L, T, 3]
+        own, enemy, playing = alive[team], alive[1 - team], self._playing[:, None]
+        attackers, targets = near.any(axis=2) & playing, near.any(axis=1) & playing
+        movers = own & ~attackers & playing
+        index, enemy_index = ranks(own), ranks(enemy) + own.sum(axis=1, keepdims=True)
+        places = seen[team][movers]
+        allowed = np.ones((len(places), len(LABELS)), np.int8)
+        allowed[:, 1::2], allowed[:, 2::2] = places < self._edge, places > 0
+        pairs = attackers[:, :, None] & targets[:, None]  # [L, own, enemy]
+        return {
+            "units": {"Own": picked(units[team], own), "Enemy": picked(units[1 - team], enemy)},
+            "actions": {
+                "Move": {"actors": picked(index, movers), "mask": Ragged(allowed, movers.sum(axis=1))},
+                "Attack": {
+                    "actors": picked(index, attackers),
+                    "actees": picked(enemy_index, targets),
+                    "mask": Ragged(near[pairs].astype(np.int8), pairs.sum(axis=(1, 2))),
+                },
+            },
+        }
+
+    def render(self) -> NDArray[np.uint8]:
+        """Lane 0 from above, `[height, width, 3]`: a soldier's disc is the larger, the more health it has."""
+        board = drawing.Board(self.width, self.height)
+        for team, color in enumerate((drawing.BLUE, drawing.RED)):
+            for (x, y), health in zip(self.places[team, 0].tolist(), self.health[team, 0].tolist(), strict=True):
+                if health > 0:
+                    radius = board.cell * (0.18 + 0.27 * min(1.0, health / self.start_health))
+                    shift = 0.08 * (2 * team - 1)  # two soldiers on a cell are both seen
+                    board.canvas.disc(*board.middle(x + shift, y), radius, color)
+        return board.canvas.pixels
+
+    def close(self) -> None:
+        """Nothing to release."""

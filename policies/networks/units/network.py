@@ -1,0 +1,267 @@
+"""Actor and critic of games with units.
+
+    tokens    per type Linear, ReLU, LayerNorm of its features and the global ones; without any, a learned vector
+    blocks    x + Attention(LN(x)), then x + W2 GELU(W1 LN(x)); among the tokens of one row (Vaswani et al. 2017, arXiv
+              1706.03762; pre-norm: Xiong et al. 2020, arXiv 2002.04745)
+    Choice    Linear of the actor's token; Select: query of the actor . key of the actee / sqrt(d_qk)
+    value     Linear of the mean over all tokens of the row, hidden ones included
+
+A visible token never attends to a hidden one, so hidden units change the value alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from arena.game.units import Choice, UnitSpace
+from policies.common.ragged import Column
+from policies.networks.actor_critic import UnsetLinear, linear
+from policies.networks.distributions import FORBIDDEN
+from policies.networks.heads import UnitHead
+from policies.networks.units.decisions import Decisions, Offered
+from policies.networks.units.inputs import UnitInputs
+from policies.networks.units.options import Transformer
+from policies.networks.units.packing import Layout
+from policies.networks.units.relative import Buckets, RelativePlaces
+from policies.networks.units.tokens import Reader, Seen, Shown, Tokens, has_row_token
+
+_BLOCK_DEVIATION = 0.02  # of initial weights in blocks: they begin close to the identity
+_CHOICE_GAIN = 0.01  # first policies are close to uniform
+
+
+class Embedding(nn.Module):
+    """Features [M, inputs] of one kind of token to [M, d_model]; without features a learned vector."""
+
+    def __init__(self, inputs: int, d_model: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.linear = self.norm = None
+        if inputs == 0:
+            self.vector = nn.Parameter(torch.empty(d_model).normal_(generator=generator))
+            return
+        self.linear = UnsetLinear(inputs, d_model)
+        bound = 1 / math.sqrt(inputs)  # with biases of 0, LayerNorm would forget how large a single feature is
+        for weights in (self.linear.weight, self.linear.bias):
+            nn.init.uniform_(weights, -bound, bound, generator)
+        self.norm = nn.LayerNorm(d_model)
+
+    def forward(self, features: Tensor) -> Tensor:
+        if self.linear is None or self.norm is None:
+            return self.vector.expand(len(features), -1)
+        return self.norm(functional.relu(self.linear(features)))  # type: ignore[no-any-return]
+
+
+class Block(nn.Module):
+    """A pre-norm block of a transformer."""
+
+    def __init__(self, d_model: int, heads: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self._heads = heads
+        self.attention_norm = nn.LayerNorm(d_model)
+        self.queries_keys_values = _block_linear(d_model, 3 * d_model, generator)
+        self.out = _block_linear(d_model, d_model, generator)
+        self.hidden_norm = nn.LayerNorm(d_model)
+        self.hidden = _block_linear(d_model, 4 * d_model, generator)
+        self.down = _block_linear(4 * d_model, d_model, generator)
+
+    def forward(self, x: Tensor, layout: Layout, places: RelativePlaces | None, buckets: Buckets | None) -> Tensor:
+        """Tokens [M, d_model] after the block."""
+        packed = layout.pack(self.queries_keys_values(self.attention_norm(x)))
+        split = packed.view(*layout.shape, 3, self._heads, -1).permute(2, 0, 3, 1, 4)
+        queries, keys, values = split.unbind()  # [R, heads, W, d_head]
+        if places is None or buckets is None:
+            found = functional.scaled_dot_product_attention(queries, keys, values, attn_mask=layout.mask)
+        else:
+            found = places.attend(queries, keys, values, layout.mask, buckets)
+        x = x + self.out(layout.unpack(found.transpose(1, 2).flatten(2)))
+        return x + self.down(functional.gelu(self.hidden(self.hidden_norm(x))))  # type: ignore[no-any-return]
+
+
+class UnitEncoder(nn.Module):
+    """What a row sees to one vector per token.
+
+    Args:
+        space: of one row.
+        options: sizes.
+        generator: where the initial weights come from.
+
+    Attributes:
+        memory_size: rows remember nothing.
+        learns: it has weights.
+    """
+
+    memory_size = 0
+    learns = True
+
+    def __init__(self, space: UnitSpace, options: Transformer, generator: torch.Generator) -> None:
+        super().__init__()
+        features, globals_ = UnitInputs(space, options).features, len(space.global_features)
+        self._d_model = d_model = options.d_model
+        self.embeddings = nn.ModuleList(Embedding(count + globals_, d_model, generator) for count in features.values())
+        self.row = Embedding(globals_, d_model, generator) if has_row_token(space) else None
+        self.blocks = nn.ModuleList(Block(d_model, options.heads, generator) for _ in range(options.layers))
+        self.places = (
+            None
+            if options.relative is None
+            else RelativePlaces(options.relative, space, d_model // options.heads, generator)
+        )
+
+    def forward(self, seen: Seen, tokens: Tokens, layout: Layout) -> Tensor:
+        """All tokens [M, d_model], row by row."""
+        parts = []
+        for embedding, units in zip(self.embeddings, seen.units, strict=True):
+            if not len(units.values):
+                continue  # a kind that is nowhere in the batch costs as many operations as any other
+            features = units.values
+            if seen.globals is not None:
+                features = torch.cat([features, units.spread(seen.globals)], 1)
+            parts.append(embedding(features))
+        if self.row is not None:
+            rows_alone = tokens.rows.new_empty(len(tokens.lengths), 0) if seen.globals is None else seen.globals
+            parts.append(self.row(rows_alone))
+        if not len(tokens.rows):
+            return torch.zeros(0, self._d_model, device=tokens.rows.device)
+        x: Tensor = parts[0] if len(parts) == 1 else tokens.in_rows(torch.cat(parts))
+        buckets = None if self.places is None else self.places.buckets_of(seen, tokens, layout)
+        for block in self.blocks:
+            x = block(x, layout, self.places, buckets)
+        return x
+
+
+class ChoiceHead(nn.Module):
+    """Logits of labels."""
+
+    def __init__(self, d_model: int, labels: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.linear = linear(d_model, labels, _CHOICE_GAIN, generator)
+
+    def forward(self, x: Tensor, tokens: Tokens, shown: Shown) -> Offered:
+        """What the actors choose from; `x` are all tokens [M, d_model]."""
+        logits = self.linear(x.index_select(0, tokens.places(shown.actors)))
+        if shown.mask is not None:
+            logits = logits.masked_fill(shown.mask.values == 0, FORBIDDEN)
+        return Offered(shown.actors, logits)
+
+
+class SelectHead(nn.Module):
+    """Logits of actees."""
+
+    def __init__(self, d_model: int, d_qk: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self._scale = 1 / math.sqrt(d_qk)
+        self.query, self.key = (linear(d_model, d_qk, 1.0, generator) for _ in range(2))
+
+    def forward(self, x: Tensor, tokens: Tokens, shown: Shown) -> Offered:
+        """What the actors choose from; `x` are all tokens [M, d_model]."""
+        assert shown.actees is not None
+        if not len(shown.actors.values):
+            return Offered(shown.actors, x.new_zeros(0, 1))
+        queries = self.query(x.index_select(0, tokens.places(shown.actors)))
+        keys = self.key(x.index_select(0, tokens.places(shown.actees)))
+        choices = np.repeat(shown.actees.lengths, shown.actors.lengths)  # [D]
+        begins = np.repeat(shown.actees.offsets, shown.actors.lengths)
+        ends = np.cumsum(choices)
+        place = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - choices, choices)  # of each pair, its choice
+        actor = np.repeat(np.arange(len(choices)), choices)
+        actor_index, key_index, place_index = (
+            torch.from_numpy(index).to(x.device) for index in (actor, np.repeat(begins, choices) + place, place)
+        )
+        pairs = (queries.index_select(0, actor_index) * keys.index_select(0, key_index)).sum(-1) * self._scale
+        if shown.mask is not None:
+            pairs = pairs.masked_fill(shown.mask.values == 0, FORBIDDEN)
+        logits = pairs.new_full((len(choices), int(choices.max(initial=1))), FORBIDDEN)
+        return Offered(shown.actors, logits.index_put((actor_index, place_index), pairs))
+
+
+class UnitActor(nn.Module):
+    """Observations of units to a distribution over decisions.
+
+    Args:
+        space: of one row.
+        head: what the outputs mean.
+        options: sizes, and which features are places.
+        generator: where the initial weights come from.
+    """
+
+    def __init__(self, space: UnitSpace, head: UnitHead, options: Transformer, generator: torch.Generator) -> None:
+        super().__init__()
+        options.check(space)
+        self.head = head
+        self._space, self._reader = space, Reader(space)
+        self.encoder = UnitEncoder(space, options, generator)
+        self.actors = nn.ModuleList(
+            ChoiceHead(options.d_model, len(kind.labels), generator)
+            if isinstance(kind, Choice)
+            else SelectHead(options.d_model, options.d_qk, generator)
+            for kind in space.actions.values()
+        )
+
+    def forward(self, leaves: Sequence[Column], mask: None = None) -> Decisions:
+        """The distribution of the decisions of N rows, given as leaves that `UnitInputs` has made."""
+        seen, tokens, layout = self._read(leaves)
+        return self._decisions(self.encoder(seen, tokens, layout), tokens, seen)
+
+    def _read(self, leaves: Sequence[Column]) -> tuple[Seen, Tokens, Layout]:
+        seen, device = self._reader(leaves), leaves[0].device
+        tokens = Tokens(seen, self._space, device)
+        return seen, tokens, Layout(tokens.lengths, tokens.hidden, device)
+
+    def _decisions(self, x: Tensor, tokens: Tokens, seen: Seen) -> Decisions:
+        offered = [actor(x, tokens, shown) for actor, shown in zip(self.actors, seen.shown, strict=True)]
+        return self.head.distribution(offered, None)
+
+
+class UnitActorCritic(UnitActor):
+    """What a policy-gradient algorithm learns in games with units; asked as `policies.networks.actor_critic` is.
+
+    Args:
+        space, head, options, generator: as of `UnitActor`; with `critic: separate` the critic has an encoder of its
+            own.
+    """
+
+    def __init__(self, space: UnitSpace, head: UnitHead, options: Transformer, generator: torch.Generator) -> None:
+        super().__init__(space, head, options, generator)
+        self.critic_encoder = UnitEncoder(space, options, generator) if options.critic == "separate" else None
+        self.critic = UnsetLinear(options.d_model, 1)
+        nn.init.zeros_(self.critic.weight)
+        nn.init.zeros_(self.critic.bias)
+
+    def policy(self, leaves: Sequence[Column], mask: None = None, lengths: None = None) -> Decisions:
+        """The distribution of decisions for leaves of N rows, masks among them; rows never come in sequences."""
+        return self(leaves)  # type: ignore[no-any-return]
+
+    def act(self, leaves: Sequence[Column], mask: None = None) -> tuple[Decisions, None]:
+        """`policy`, and that rows remember nothing."""
+        return self(leaves), None
+
+    def value(self, leaves: Sequence[Column]) -> Tensor:
+        """V(s), [N]."""
+        seen, tokens, layout = self._read(leaves)
+        return self._values((self.critic_encoder or self.encoder)(seen, tokens, layout), tokens)
+
+    def policy_and_value(
+        self, leaves: Sequence[Column], mask: None = None, lengths: None = None
+    ) -> tuple[Decisions, Tensor]:
+        """Both answers for one reading of the observations."""
+        seen, tokens, layout = self._read(leaves)
+        x = self.encoder(seen, tokens, layout)
+        of_critic = x if self.critic_encoder is None else self.critic_encoder(seen, tokens, layout)
+        return self._decisions(x, tokens, seen), self._values(of_critic, tokens)
+
+    def _values(self, x: Tensor, tokens: Tokens) -> Tensor:
+        """The critic of the mean of each row's tokens; its layer is linear, so the mean is taken of what it gives."""
+        shares = torch.from_numpy((1 / np.maximum(tokens.lengths, 1)).astype(np.float32)).to(x.device)
+        sums = x.new_zeros(len(tokens.lengths)).index_add(0, tokens.rows, x @ self.critic.weight[0])
+        return sums * shares + self.critic.bias
+
+
+def _block_linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
+    layer = UnsetLinear(inputs, outputs)
+    nn.init.normal_(layer.weight, 0.0, _BLOCK_DEVIATION, generator)
+    nn.init.zeros_(layer.bias)
+    return layer

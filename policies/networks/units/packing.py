@@ -1,0 +1,140 @@
+"""Rows of unequal length as a rectangle: short rows share a packed row, so that attention computes few pads.
+
+Padding every row to the longest would make attention over rows of 4 units, of which one in twenty has 64, cost ten
+times as much.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.autograd.function import FunctionCtx
+
+Integers = NDArray[np.int64]
+
+
+class Packing(NamedTuple):
+    """Where the M items of all rows stand in R packed rows of W places."""
+
+    index: Tensor  # int64 [R, W] the item at each place; 0 at pads
+    batch: Tensor  # float32 [R, W] the row of the item at each place; nan at pads
+    inverse: Tensor  # int64 [M] the place of each item, counted through all packed rows
+
+
+def packing(lengths: Sequence[int] | Integers) -> Packing | None:
+    """How rows of these lengths are packed; None if all are equally long.
+
+    Rows are put, in order, into the packed row that has most room left, of equals the first, if they fit; else into a
+    new one. A packed row is as wide as the longest row.
+    """
+    counts = np.asarray(lengths, np.int64)
+    if not len(counts) or (counts == counts[0]).all():
+        return None
+    width, packed = int(counts.max()), 0
+    room: list[tuple[int, int]] = []  # of each packed row minus what is left, and its number: a heap
+    begins = np.zeros(len(counts), np.int64)
+    for row, length in enumerate(counts.tolist()):
+        if length == 0:
+            continue
+        if room and -room[0][0] >= length:
+            left, into = room[0]
+            begins[row] = (into + 1) * width + left
+            heapq.heapreplace(room, (left + length, into))
+        else:
+            begins[row] = packed * width
+            heapq.heappush(room, (length - width, packed))
+            packed += 1
+    items = np.arange(counts.sum())
+    inverse = np.repeat(begins - (np.cumsum(counts) - counts), counts) + items
+    index, batch = np.zeros(packed * width, np.int64), np.full(packed * width, np.nan, np.float32)
+    index[inverse], batch[inverse] = items, np.repeat(np.arange(len(counts)), counts)
+    shaped = index.reshape(packed, width), batch.reshape(packed, width), inverse
+    return Packing(*map(torch.from_numpy, shaped))
+
+
+class Layout:
+    """The tokens of all rows [M, ...] as a rectangle [R, W, ...] and back, and who sees whom in it.
+
+    Args:
+        lengths: int64 [B] tokens of each row.
+        hidden: bool [M], tokens that others do not see, on the host; None: all are seen.
+        device: of the tokens.
+
+    Attributes:
+        shape: R and W.
+        mask: float32 [R, 1, W, W], 0 where the first token attends to the second, else minus infinity; None: all do.
+    """
+
+    def __init__(self, lengths: Integers, hidden: NDArray[np.bool_] | None, device: torch.device) -> None:
+        found = packing(lengths)
+        blocked: NDArray[np.bool_] | None = None
+        if found is None:
+            self.shape = len(lengths), int(lengths[0]) if len(lengths) else 0
+            self._index = self._inverse = None
+        else:
+            self.shape = found.index.shape[0], found.index.shape[1]
+            self._index, self._inverse = found.index.flatten().to(device), found.inverse.to(device)
+            batch = np.nan_to_num(found.batch.numpy(), nan=-1.0)  # pads see pads: nothing to attend to would be nan
+            blocked = batch[:, :, None] != batch[:, None, :]
+        if hidden is not None and hidden.any():
+            unseen = hidden if found is None else hidden[found.index.numpy()]
+            unseen = unseen.reshape(self.shape)
+            foreign = ~unseen[:, :, None] & unseen[:, None, :]
+            blocked = foreign if blocked is None else blocked | foreign
+        self.mask: Tensor | None = None
+        if blocked is not None:
+            self.mask = torch.from_numpy(np.where(blocked, np.float32(-np.inf), np.float32(0.0))[:, None]).to(device)
+
+    def pack(self, tokens: Tensor) -> Tensor:
+        """[R, W, ...] of tokens [M, ...]."""
+        if self._index is None or self._inverse is None:
+            return tokens.view(*self.shape, *tokens.shape[1:])
+        packed: Tensor = Gather.apply(tokens, self._index, self._inverse)
+        return packed.view(*self.shape, *tokens.shape[1:])
+
+    def unpack(self, packed: Tensor) -> Tensor:
+        """[M, ...] of what stands in packed rows [R, W, ...]."""
+        flat = packed.reshape(-1, *packed.shape[2:])
+        if self._inverse is None:
+            return flat
+        tokens: Tensor = _Scatter.apply(flat, self._inverse)
+        return tokens
+
+
+class Gather(torch.autograd.Function):
+    """Items at an index; the way back takes each item's gradient from its one place, and none from pads.
+
+    torch's own way back adds up what might stand at several places, which takes twice as long.
+    """
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, items: Tensor, index: Tensor, inverse: Tensor) -> Tensor:
+        ctx.save_for_backward(inverse)
+        return items.index_select(0, index)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+        (inverse,) = ctx.saved_tensors
+        return gradient.index_select(0, inverse), None, None
+
+
+class _Scatter(torch.autograd.Function):
+    """The way from places, pads among them, back to items."""
+
+    @staticmethod
+    def forward(ctx: Any, placed: Tensor, inverse: Tensor) -> Tensor:
+        ctx.save_for_backward(inverse)
+        ctx.places = len(placed)
+        return placed.index_select(0, inverse)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        (inverse,) = ctx.saved_tensors
+        placed = gradient.new_zeros(ctx.places, *gradient.shape[1:])
+        return placed.index_copy_(0, inverse, gradient), None

@@ -1,0 +1,112 @@
+"""What a player of `arena play` is shown and asked, and which answers are choices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from arena import Choice, GlobalChoice, Select, UnitSpace
+from arena.cli.play.decisions import check_playable, decisions, described, joined
+from arena.errors import ConfigError
+
+SPACE = UnitSpace(
+    {"Mine": ["x", "y"], "Robot": ["x", "y"], "Orbital Cannon": []},
+    global_features=["step"],
+    actions={
+        "Move": Choice(["+x", "-x", "+y", "-y", "Defuse Mines"]),
+        "Fire Orbital Cannon": Select(),
+        "Aim": Select(masked=True),
+        "Turn": GlobalChoice(["go on", "go home", "stop"], masked=False),
+    },
+    hidden=["Mine"],
+)
+SEEN: dict[str, Any] = {
+    "globals": np.array([3], np.float32),
+    "units": {
+        "Mine": np.array([[0, 2], [0.5, 0]], np.float32),
+        "Robot": np.array([[1, 1]], np.float32),
+        "Orbital Cannon": np.zeros((1, 0), np.float32),
+    },
+    "visible": {"Mine": np.array([1, 0], np.int8)},
+    "actions": {
+        "Move": {"actors": np.array([2]), "mask": np.array([[1, 1, 0, 1, 1]], np.int8)},
+        "Fire Orbital Cannon": {"actors": np.array([3]), "actees": np.array([0, 2])},
+        "Aim": {"actors": np.array([3, 2]), "actees": np.array([2, 0]), "mask": np.array([0, 1, 1, 1], np.int8)},
+        "Turn": {"actors": np.array([4])},
+    },
+}
+
+
+def asked() -> list[Any]:
+    return decisions(SPACE, SPACE.action_space, SEEN, None)
+
+
+def test_units_are_listed_by_index_and_hidden_ones_are_not() -> None:
+    assert described(SPACE, SEEN) == ["globals: step=3", "0 Mine: x=0, y=2", "2 Robot: x=1, y=1", "3 Orbital Cannon"]
+
+
+def test_questions_list_only_allowed_choices_in_the_order_of_actions_and_actors() -> None:
+    assert [decision.question() for decision in asked()] == [
+        "Move of 2 Robot: 0 +x, 1 -x, 3 -y, 4 Defuse Mines",
+        "Fire Orbital Cannon of 3 Orbital Cannon at: 0 Mine, 2 Robot",
+        "Aim of 3 Orbital Cannon at: 0 Mine",
+        "Aim of 2 Robot at: 2 Robot, 0 Mine",
+        "Turn: 0 go on, 1 go home, 2 stop",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("place", "answer", "choice"),
+    [
+        (0, "4", 4),
+        (0, "def", 4),
+        (0, "DEFUSE MINES", 4),
+        (0, "+", 0),
+        (0, "2", None),  # masked
+        (0, "+y", None),
+        (0, "9", None),
+        (0, "", None),
+        (0, "4.0", None),
+        (0, "-1", None),
+        (1, "2", 1),  # the index that is listed, not its place in the list
+        (1, "1", None),
+        (1, "Rob", None),
+        (2, "0", 1),
+        (4, "go", None),  # two labels begin so
+        (4, "go h", 1),
+        (4, "s", 2),
+    ],
+)
+def test_answers_are_numbers_or_the_beginning_of_one_label(place: int, answer: str, choice: int | None) -> None:
+    found = asked()[place].answered(answer)
+    assert (None if found is None else found.choice) == choice
+
+
+def test_choices_of_all_decisions_make_an_action_of_the_space() -> None:
+    action = joined(SPACE.action_space, asked(), [4, 1, 1, 0, 2])
+    assert {name: numbers.tolist() for name, numbers in action.items()} == {
+        "Move": [4], "Fire Orbital Cannon": [1], "Aim": [1, 0], "Turn": [2],
+    }  # fmt: skip
+    assert action in SPACE.action_space
+
+
+def test_discrete_and_multi_discrete_actions_count_from_their_start() -> None:
+    box = spaces.Box(0, 1, (2,))
+    discrete = spaces.Discrete(4, start=5)
+    (decision,) = decisions(box, discrete, np.zeros(2), np.array([1, 0, 1, 0], np.int8))
+    assert decision.question() == "action: 5, 7"
+    assert joined(discrete, [decision], [7]) == 7
+    several = spaces.MultiDiscrete(np.array([[2, 3]]), start=np.array([[0, 1]]))
+    found = decisions(box, several, np.zeros(2), np.array([0, 1, 1, 1, 0], np.int8))
+    assert [decision.question() for decision in found] == ["action 0: 1", "action 1: 1, 2"]
+    assert joined(several, found, [1, 2]).tolist() == [[1, 2]]
+    assert described(box, np.zeros(2)) == ["observation: [0. 0.]"]
+
+
+@pytest.mark.parametrize("space", [spaces.Box(0, 1), spaces.MultiBinary(3), spaces.Dict(a=spaces.Discrete(2))])
+def test_actions_that_are_no_choices_are_refused(space: Any) -> None:
+    with pytest.raises(ConfigError, match="a human can be asked for choices"):
+        check_playable(space)

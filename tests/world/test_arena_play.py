@@ -1,0 +1,165 @@
+"""`arena play` through a pipe: a human's answers drive a seat, against a run's policies."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from arena.cli.main import main
+from arena.cli.play import human
+from arena.cli.play.console import Console
+
+RPS = """
+ticks: 100
+envs: {game: {make: matrix, kwargs: {game: rock_paper_scissors, rounds: 2}}}
+policies:
+  blue: {algorithm: random}
+  red: {algorithm: scripted, options: {action: 1}}
+  green: {algorithm: ppo}
+matches: [{env: game, seats: [blue, red], lanes: 4}, {env: game, seats: [green, red]}]
+"""
+LAKE = """
+ticks: 10
+envs: {game: {make: "gymnasium:FrozenLake-v1", kwargs: {is_slippery: false}}}
+policies: {blue: {algorithm: random}}
+matches: [{env: game, seats: [blue]}]
+"""
+
+Play = Callable[..., tuple[int, list[str]]]
+
+
+@pytest.fixture
+def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Play:
+    """Plays a configuration with these answers; returns the exit status and the lines that were shown."""
+    monkeypatch.chdir(tmp_path)
+
+    def play(config: str, answers: str, *options: str) -> tuple[int, list[str]]:
+        Path("game.yaml").write_text(config)
+        reader, writer = os.pipe()
+        os.write(writer, answers.encode())
+        os.close(writer)
+        monkeypatch.setattr(human, "Console", functools.partial(Console, reader))
+        capsys.readouterr()
+        try:
+            status = main(["play", "game.yaml", *options])
+        finally:
+            os.close(reader)
+        out, err = capsys.readouterr()
+        return status, [*out.splitlines(), *err.splitlines()]
+
+    return play
+
+
+def test_answers_are_actions_and_an_episode_ends_with_its_return(played: Play) -> None:
+    status, shown = played(RPS, "2\n9\nwords\n\n0\n")
+    assert status == 0
+    assert shown == [
+        "tick 0, reward 0, return 0",
+        "observation: [0. 0. 0. 0. 0. 0. 1.]",
+        "action: 0, 1, 2",
+        "> 2",  # scissors beat paper
+        "tick 1, reward 1, return 1",
+        "observation: [0. 0. 1. 0. 1. 0. 0.]",
+        "action: 0, 1, 2",
+        "> 9",
+        "'9' is no choice here: 0, 1, 2",
+        "> words",
+        "'words' is no choice here: 0, 1, 2",
+        "> ",
+        "'' is no choice here: 0, 1, 2",
+        "> 0",  # rock loses
+        "episode over after 2 ticks: return 0",
+    ]
+    assert os.listdir() == ["game.yaml"]  # nothing is kept
+
+
+def test_second_seat_and_several_episodes_are_played(played: Play) -> None:
+    status, shown = played(RPS, "0\n0\n0\n0\n", "--match", "1", "--seat", "1", "--episodes", "2", "--seed", "3")
+    assert status == 0
+    assert [line for line in shown if "over" in line] == [
+        line for line in shown if re.match("episode over after 2", line)
+    ]
+    assert sum(line == "> 0" for line in shown) == 4
+
+
+@pytest.mark.parametrize("answers", ["1\nq\n", "1\n", "1\nq", "1\n?\nq\n"])
+def test_q_and_the_end_of_the_input_end_the_game(played: Play, answers: str) -> None:
+    status, shown = played(RPS, answers)
+    assert (status, shown[-1]) == (0, "ended by the player at tick 1")
+    assert any(line.startswith("an answer is the number") for line in shown) == ("?" in answers)
+
+
+def test_both_seats_may_be_human(played: Play) -> None:
+    status, shown = played(RPS, "0\n1\n0\n1\n", "--seat", "0", "--seat", "1", "--run-dir", "kept")
+    assert status == 0
+    assert [line for line in shown if ":" in line and "over" in line] == [
+        "player_0: episode over after 2 ticks: return -2",
+        "player_1: episode over after 2 ticks: return 2",
+    ]
+    assert Path("kept/episodes.jsonl").exists()
+
+
+def test_advice_shows_probabilities_and_an_empty_line_takes_the_best(played: Play) -> None:
+    status, shown = played(RPS, "\n\n", "--match", "1", "--advice", "green")
+    assert status == 0
+    asked = [line for line in shown if line.startswith("action")]
+    assert len(asked) == 2
+    for line in asked:
+        shares = re.findall(r"(\d) (\d+) %(\*?)", line)
+        assert [number for number, _, _ in shares] == ["0", "1", "2"]
+        assert sum(int(share) for _, share, _ in shares) in (99, 100, 101)
+        best = max(shares, key=lambda one: int(one[1]))
+        assert [star for _, _, star in shares].count("*") == 1
+        assert best[1] == next(share for _, share, star in shares if star)
+
+
+def test_text_picture_of_the_game_comes_first(played: Play) -> None:
+    status, shown = played(LAKE, "2\nq\n")
+    assert status == 0
+    grid = [line for line in shown if re.fullmatch("[SFHG]{4}", line)]
+    assert grid == ["SFFF", "FHFH", "FFFH", "HFFG"] * 2
+    assert "observation: 1" in shown
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "message"),
+    [
+        (RPS, ["--seat", "2"], "--seat: got 2, but match 0 has 2 seats"),
+        (RPS, ["--match", "2"], "--match: got 2, but there are 2 matches"),
+        (RPS, ["--advice", "gren"], "--advice: no policy 'gren'; did you mean 'green'?"),
+        (RPS, ["--advice", "red"], "--advice: 'red' tells no probabilities: scripted has no log_prob()"),
+        (RPS, ["--checkpoints", "last"], "--checkpoints: a configuration has no checkpoints"),
+        (
+            LAKE.replace("FrozenLake-v1", "Pendulum-v1").replace(", kwargs: {is_slippery: false}", ""),
+            [],
+            "a human can be asked for choices",
+        ),
+    ],
+)
+def test_mistakes_end_with_status_2(played: Play, config: str, options: list[str], message: str) -> None:
+    status, shown = played(config, "", *options)
+    assert status == 2
+    assert message in shown[-1]
+
+
+@pytest.mark.slow
+def test_interrupt_ends_a_waiting_game_with_status_130(tmp_path: Path) -> None:
+    (tmp_path / "game.yaml").write_text(RPS)
+    command = [sys.executable, "-m", "arena", "play", "game.yaml"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    while "action" not in process.stdout.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, complaint = process.communicate(timeout=60)
+    assert (process.returncode, complaint) == (130, "arena: ended by SIGINT\n")
