@@ -388,6 +388,9 @@ class HPPO(PPO):
 
         return act
 
+    def state_value(self, observations: Any) -> None:
+        """Not known: it depends on the manager's option."""
+
     def log_prob(self, observations: Any, actions: Any, masks: NDArray[np.int8] | None) -> NDArray[np.float64]:
         """Not known, as the options that were played are not recorded.
 

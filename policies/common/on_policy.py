@@ -453,3 +453,17 @@ class OnPolicy(Algorithm):
         log_probs = self.head.env_log_prob(policy, moved(self.head.from_env(actions), self.device))
         found: NDArray[np.float64] = log_probs.double().cpu().numpy()
         return found
+
+    @torch.inference_mode()
+    def state_value(self, observations: Any) -> NDArray[np.float64] | None:
+        """V [N] of a batched sample [N, ...] by the current weights; None if the critic sees more than that.
+
+        Of a policy with `normalize_rewards` these are values of normalized rewards.
+        """
+        encoder = self.network.encoder
+        if getattr(encoder, "critic_features", None) is not None or encoder.memory_size:
+            return None
+        leaves = to_leaves(self.env.single_observation_space, observations)
+        values = values_of(self.network, self.normalization.observations(leaves), self.device)
+        found: NDArray[np.float64] = values.double().numpy()
+        return found

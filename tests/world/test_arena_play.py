@@ -33,6 +33,16 @@ policies: {blue: {algorithm: random}}
 matches: [{env: game, seats: [blue]}]
 """
 
+CHERRIES = """
+ticks: 10
+envs: {game: {make: unit_task, kwargs: {task: cherry_pick, cherries: 4}}}
+policies: {blue: {algorithm: ppo, options: {transformer: {d_model: 8, layers: 1}}}}
+matches: [{env: game, seats: [blue]}]
+"""
+XOR = CHERRIES.replace("cherry_pick, cherries: 4", "xor").replace(
+    "ppo, options: {transformer: {d_model: 8, layers: 1}}", "random"
+)
+
 Play = Callable[..., tuple[int, list[str]]]
 
 
@@ -127,6 +137,40 @@ def test_text_picture_of_the_game_comes_first(played: Play) -> None:
     grid = [line for line in shown if re.fullmatch("[SFHG]{4}", line)]
     assert grid == ["SFFF", "FHFH", "FFFH", "HFFG"] * 2
     assert "observation: 1" in shown
+
+
+def test_units_are_listed_and_selected_by_their_index(played: Play) -> None:
+    status, shown = played(CHERRIES, "7\n\n3\n0\n", "--seed", "5")
+    assert status == 0
+    assert [re.sub("=.*", "", line) for line in shown[1:6]] == [
+        *(f"{index} Cherry: quality" for index in range(4)),
+        "4 Player",
+    ]
+    assert "Pick Cherry of 4 Player at: 0 Cherry, 1 Cherry, 2 Cherry, 3 Cherry" in shown
+    assert "'7' is no choice here: 0 Cherry, 1 Cherry, 2 Cherry, 3 Cherry" in shown
+    assert "Pick Cherry of 3 Player at: 0 Cherry, 1 Cherry, 2 Cherry" in shown
+    qualities = [float(line.partition("=")[2]) for line in shown[1:5]]
+    (end,) = [line for line in shown if line.startswith("episode over after 2 ticks: return ")]
+    assert float(end.rpartition(" ")[2]) == pytest.approx(qualities[3] + qualities[0], abs=1e-4)
+
+
+def test_global_choice_is_asked_with_the_global_features(played: Play) -> None:
+    status, shown = played(XOR, "1\n", "--seed", "1")
+    assert status == 0
+    assert re.fullmatch("globals: negate=[01]", shown[1])
+    assert "output: 0 0, 1 1" in shown
+
+
+@pytest.mark.slow
+def test_advice_of_a_policy_with_units_has_a_value(played: Play) -> None:
+    status, shown = played(CHERRIES, "\n\n", "--advice", "blue")
+    assert status == 0
+    assert shown[0] == "tick 0, reward 0, return 0, value 0"
+    assert re.fullmatch(
+        r"Pick Cherry of 4 Player at: 0 Cherry \d+ %\*?, 1 Cherry \d+ %\*?, 2 Cherry \d+ %\*?, 3 Cherry \d+ %\*?",
+        shown[6],
+    )
+    assert shown[6].count("*") == 1
 
 
 @pytest.mark.parametrize(

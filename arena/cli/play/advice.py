@@ -71,10 +71,11 @@ class Advisor:
         return found
 
     def value(self, observation: Any) -> float | None:
-        """The discounted return that the policy expects; None if it has no value function."""
+        """The discounted return that the policy expects; None if its algorithm does not tell."""
         if not hasattr(self._algorithm, "state_value"):
             return None
-        return float(self._algorithm.state_value(stack(self._observation_space, [observation]))[0])
+        values = self._algorithm.state_value(stack(self._observation_space, [observation]))
+        return None if values is None else float(values[0])
 
 
 def configured(name: str, given: Mapping[str, Any]) -> registry.ConfiguredAlgorithm:
