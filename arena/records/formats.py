@@ -90,7 +90,7 @@ class SeatLine(msgspec.Struct, frozen=True, gc=False):
 
 
 class EpisodeLine(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A finished episode: an `EpisodeRecord`, see there; `cut`, `settled`, `game` and `lost` only where they hold."""
+    """A finished episode: an `EpisodeRecord`, see there; fields with defaults only where they have other values."""
 
     round: _Count
     match: _Count
@@ -106,6 +106,7 @@ class EpisodeLine(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     settled: bool = False
     game: str | None = None
     lost: bool = False
+    late: _Ticks = 0
 
     @property
     def ending(self) -> Ending:
