@@ -308,8 +308,8 @@ def _check_selection(rule: EvolutionConfig, smallest: int, path: str) -> None:
             raise ConfigError("says which policies survive; leave out `share`", path=f"{path}.keep")
         if rule.keep >= smallest:
             raise ConfigError(
-                f"found {rule.keep}, but a population has {pluralize(smallest, 'policy', 'policies')}: none would "
-                f"become a copy; set at most {smallest - 1}",
+                f"found {rule.keep}, but a population has {pluralize(smallest, 'policy', 'policies')}: none would be a "
+                f"copy; set at most {smallest - 1}",
                 path=f"{path}.keep",
             )
     elif not 0 < rule.share <= 1 - 1 / smallest + 1e-9:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from arena.config.fields import Count, Share, Shortened
+from arena.config.fields import Count, Natural, Share, Shortened
 
 Elo = Annotated[float, Meta(gt=0, le=4000)]
 Error = Annotated[float, Meta(gt=0, lt=1)]
@@ -95,5 +95,6 @@ class LeagueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     snapshots: SnapshotsConfig = SnapshotsConfig()  # of learners in `matchmaking`
     window: Count | None = 5  # games of a policy that learns count for so many of the newest rounds; null: all
+    finish_ticks: Natural | None = None  # to end games that the end of a leg would cut; null: 3 median games; 0: cut
     evolution: EvolutionConfig | None = None  # null: every policy keeps its own weights
     decided: DecidedConfig | None = None  # ends the league when the order of all players is; null: plays all rounds

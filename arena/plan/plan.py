@@ -220,6 +220,7 @@ class Plan:
     round: int = 0
     rounds: int = 1
     snapshotted: frozenset[str] = frozenset()  # policies of which snapshots may play in later rounds
+    finish_ticks: int | None = 0  # at most so many end a game that the end of a leg would cut; None: 3 median games
 
     @property
     def horizon(self) -> int:

@@ -93,7 +93,7 @@ class SeatLine(msgspec.Struct, frozen=True, gc=False):
 
 
 class EpisodeLine(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A finished episode: an `EpisodeRecord`, see there; `cut`, `settled`, `game` and `lost` only where they hold."""
+    """A finished episode: an `EpisodeRecord`, see there; fields with defaults only where they have other values."""
 
     round: _Count
     match: _Count
@@ -109,6 +109,7 @@ class EpisodeLine(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     settled: bool = False
     game: str | None = None
     lost: bool = False
+    late: _Ticks = 0
 
     @property
     def ending(self) -> Ending:

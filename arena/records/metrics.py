@@ -56,6 +56,7 @@ class EpisodeRecord(NamedTuple):
         settled: whether its outcomes hold even if other episodes show that the game is not zero-sum: see `outcome`.
         game: of an external game, what the outside world calls it.
         lost: whether an external game has gone without a word; such a game is `cut` too.
+        late: how many of its ticks were played after the last tick of its leg, without learning.
     """
 
     round: int
@@ -72,12 +73,15 @@ class EpisodeRecord(NamedTuple):
     settled: bool = False
     game: str | None = None
     lost: bool = False
+    late: int = 0
 
 
 SeatRow = tuple[str, tuple[int | str, ...], float, Outcome | None, int, Mapping[str, float] | None]
 """A `SeatRecord`, or the plain tuple of its items."""
 
-EpisodeRow = tuple[int, int, str, int, int, int, int, bool, bool, tuple[SeatRow, ...], bool, bool, str | None, bool]
+EpisodeRow = tuple[
+    int, int, str, int, int, int, int, bool, bool, tuple[SeatRow, ...], bool, bool, str | None, bool, int
+]
 """An `EpisodeRecord`, or the plain tuple of its items: what the root reads of the thousands that come in a second."""
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -37,6 +38,20 @@ def seed_libraries(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)
     _apply_to_torch("seed", lambda torch: torch.manual_seed(seed))
+
+
+@contextmanager
+def kept_streams() -> Iterator[None]:
+    """Leaves the global random streams of this process as they are, whatever is drawn from them meanwhile."""
+    python, array, torch = random.getstate(), np.random.get_state(), sys.modules.get("torch")
+    drawn = None if torch is None else torch.get_rng_state()
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(array)
+        if torch is not None:
+            torch.set_rng_state(drawn)
 
 
 def _apply_to_torch(name: str, setting: Callable[[Any], object]) -> None:

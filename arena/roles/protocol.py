@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 class Ready:
     role: Role
     resumable: bool = True  # whether the role's state can be saved and loaded, so that a leg may end within the run
+    acts: bool = True  # of a worker: whether its algorithm can play without learning
     schedule: str = ""  # of a worker: when its algorithm synchronizes with its group, see `arena.plan.deadlock`
 
 
@@ -50,6 +51,7 @@ class Done:
     saved: int | None = None  # of a worker: the boundary of the last checkpoint that it has written
     returned: bool = False  # of a worker: whether `run` has returned before the end of the leg
     stateless: bool = False  # of a worker: whether it learns, but its algorithm cannot save its state
+    unfinished: str = ""  # of an environment: why games that the end of the leg has cut were not played to their ends
     alone: bytes | None = None  # of a worker that has not synchronized in this leg: a digest of its state
 
 
@@ -138,6 +140,9 @@ class Failed:
 class Go:
     until: int  # the leg's last tick
     repairable: bool = True  # whether the run can continue after the death of a process
+    finishing: frozenset[int] = (
+        frozenset()
+    )  # the matches whose games are played to their ends after the leg's last tick
 
 
 @dataclass(frozen=True)

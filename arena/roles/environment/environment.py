@@ -18,6 +18,7 @@ from arena.diagnostics.profile import stopwatch
 from arena.external.connection import Connection
 from arena.plan.plan import MatchPlan, Role, RoleKind
 from arena.preflight.examine import constructor_errors_reported, external_games
+from arena.records.metrics import EpisodeRecord
 from arena.roles.environment.lane_block import LaneBlock
 from arena.roles.environment.restart import RestartLimit
 from arena.roles.protocol import Done, Games, Go, Listening, Progress, Ready, Stopping
@@ -73,6 +74,7 @@ class Environment:
             made.pop_all()
         self._reported = 0.0
         self._ticks = run.plan.ticks
+        self._finish_ticks = run.plan.finish_ticks
         self._hold: int | None = None  # wait before this tick for a `Go` with the leg's end
         self._ends_early = False  # the root has ordered to hold: external games are not waited for any more
         self._ring = endpoint.bell() if connection is not None else None
@@ -115,6 +117,8 @@ class Environment:
         self._memory.begin_leg(repairable=go.repairable)
         for block in self._blocks:
             block.play_until(go.until)
+            if self._match.match in go.finishing:
+                block.finish_at(go.until)
         for block in self._blocks if external else ():
             block.begin()  # may wait for long: before Go, the root waits for all roles
         while playing := [block for block in self._blocks if not block.over]:
@@ -124,18 +128,31 @@ class Environment:
                     break
                 block.move()
             if time.monotonic() - self._reported > _REPORT_SECONDS:
-                self._report()
+                self._report(until=go.until - 1 if self._match.match in go.finishing else None)
         if self._hold is not None:  # all workers have left after the order to stop
             self._await_end()
+        unfinished = [reason for block in self._blocks if (reason := self._finish_games(block)) is not None]
         self._report(last=True)
         for block in self._blocks:  # before Done: an error while closing a game is an error of the run
             block.close()
         episodes = tuple(count for block in self._blocks for count in block.episodes)
-        done = Done(self._role, self.tick, self._stopwatch.profile(), episodes=episodes)
+        done = Done(self._role, self.tick, self._stopwatch.profile(), episodes=episodes, unfinished="".join(unfinished))
         self._endpoint.send(0, Tag.TO_ROOT, pack(done))
         # An order may still come, but its handler must not keep these games in memory while the next leg makes its own.
         tick = max(block.tick for block in self._blocks)
         self._endpoint.on_order(Order.STOP, _refusal(self._endpoint, self._match.match, tick))
+
+    def _finish_games(self, block: LaneBlock) -> str | None:
+        """Plays the games that the end of the leg would cut to their ends; why they are cut even so, None if not."""
+        moves = block.finish(self._finish_ticks)
+        while True:
+            try:
+                next(moves)
+            except StopIteration as end:
+                reason: str | None = end.value
+                return reason
+            if time.monotonic() - self._reported > _REPORT_SECONDS:
+                self._report(until=self.tick - 1)
 
     def _stop_at(self, _: int, data: Bytes) -> None:
         """Handles the order to hold before a tick; it may arrive while another role of the process runs."""
@@ -162,12 +179,22 @@ class Environment:
         """Ticks played by all lanes."""
         return min(block.tick for block in self._blocks)
 
-    def _report(self, *, last: bool = False) -> None:
+    def _report(self, *, until: int | None = None, last: bool = False) -> None:
+        """Reports the ticks that were played, and their episodes.
+
+        Args:
+            until: the last tick to report, as games that end on the next one are to be finished first; None: all.
+            last: whether this is the last report of the leg.
+        """
         self._reported = time.monotonic()
-        finished = sorted((record for block in self._blocks for record in block.finished), key=attrgetter("tick"))
+        tick = self.tick if until is None else min(until, self.tick)
+        finished: list[EpisodeRecord] = []
         for block in self._blocks:
-            block.finished.clear()
-        progress = Progress(self._match.match, self.tick, tuple(finished), last=last)
+            held = [] if until is None else [record for record in block.finished if record.tick > until]
+            finished += block.finished[: len(block.finished) - len(held)]  # they are in the order of their ticks
+            block.finished[:] = held
+        finished.sort(key=attrgetter("tick"))
+        progress = Progress(self._match.match, tick, tuple(finished), last=last)
         self._endpoint.send(0, Tag.TO_ROOT, pack(progress))
         if self._connection is not None:
             at_end = last and (self._ends_early or self.tick >= self._ticks)

@@ -24,8 +24,8 @@ from arena.preflight.examine import check_checkpoint
 from arena.preflight.seats import SeatSpaces, check_independence, check_shared, check_teams, learners_of, seat_face
 from arena.preflight.spec import spec_of
 from arena.proxy import make_proxy
-from arena.proxy.play import play
-from arena.roles.process import limit_threads, seed_libraries
+from arena.proxy.play import Actor, play
+from arena.roles.process import kept_streams, limit_threads, seed_libraries
 from arena.roles.protocol import Done, Go, Left, Ready
 from arena.roles.worker.policy_log import PolicyLog
 from arena.run.process_state import ProcessState
@@ -72,7 +72,7 @@ class Worker:
         algorithm, self._options = registry.configured_algorithm(
             self._policy.algorithm, self._policy.options, acts=run.plan.acts(self._policy), path=self._path
         )
-        self._spec = spec_of(algorithm)
+        self._algorithm_class, self._spec = algorithm, spec_of(algorithm)
         self._group = self._join(communicator, algorithm)
         calls, requests = self._group.calls, self._requests
         endpoint.tally(lambda: calls + requests)
@@ -173,7 +173,8 @@ class Worker:
         if not self._was_ready:
             self._was_ready = True
             resumable = not self._learns or self._spec.resumable  # the next leg can continue from its state
-            self._endpoint.send(0, Tag.TO_ROOT, pack(Ready(self._role, resumable, self._spec.sync_on)))
+            acts = hasattr(self._algorithm_class, "actor")
+            self._endpoint.send(0, Tag.TO_ROOT, pack(Ready(self._role, resumable, acts, self._spec.sync_on)))
 
     def work(self) -> None:
         """Runs the algorithm until its `run` returns or the leg is over, then leaves seats and group."""
@@ -190,14 +191,18 @@ class Worker:
         except BaseException:
             self._memory.reach(self._ticks())
             raise
-        for seat in self._seats:
+        whole = all(seat.over for seat in self._seats)
+        finishes = self._match.match in go.finishing and whole and self._ticks() == go.until
+        for seat in () if finishes else self._seats:
             seat.leave()
-        returned = returned and not all(seat.over for seat in self._seats)
+        returned = returned and not whole
         if returned and not self._has_left:
             self._endpoint.send(0, Tag.TO_ROOT, pack(Left(self._role, self._ticks())))
         alone = self._learned_alone()
         saved = self._leave_group()
         stateless = self._learns and not self._spec.saves
+        if finishes:
+            self._finish_games()
         profile = self._stopwatch.profile()
         done = Done(
             self._role, self._ticks(), profile, saved=saved, returned=returned, stateless=stateless, alone=alone
@@ -212,6 +217,24 @@ class Worker:
             self._runner()()
             return True
         return False
+
+    def _finish_games(self) -> None:
+        """Plays the games that the leg has cut to their ends, with the weights that were saved, and leaves the seats.
+
+        Nothing is learned from them, and they draw from streams of their own: the next leg is the same without them.
+        """
+        with located(inside=self._path):
+            actor = self._actor()
+
+        def act(observations: Any, infos: Any) -> Any:
+            with kept_streams():  # not for longer: other roles of the process may draw between two ticks
+                return actor(observations, infos)
+
+        self._env.reopen()
+        with suppress(BudgetReached), located(inside=self._path):
+            play(self._env, act)
+        for seat in self._seats:
+            seat.leave()
 
     @cached_property
     def _saving(self) -> WorkerCheckpoints:
@@ -277,7 +300,12 @@ class Worker:
         if not self._policy.frozen:
             run: Callable[[], None] = self._algorithm.run
             return run
+        actor = self._actor()
+        return lambda: play(self._env, actor)
+
+    def _actor(self) -> Actor:
+        """Chooses actions with the current weights, without learning."""
         takes_greedy = "greedy" in inspect.signature(self._algorithm.actor).parameters
         greedy = self._run.greedy and self._policy.name not in self._run.sampled
-        actor = self._algorithm.actor(greedy=greedy) if takes_greedy else self._algorithm.actor()
-        return lambda: play(self._env, actor)
+        found: Actor = self._algorithm.actor(greedy=greedy) if takes_greedy else self._algorithm.actor()
+        return found
