@@ -29,9 +29,9 @@ from arena.roles.perform import failure_of, run_role
 from arena.roles.protocol import Failed
 from arena.roles.root.fault_records import log_repairs
 from arena.roles.root.root import RoleFailed, Root
-from arena.run import stages
+from arena.run import curriculum, stages
 from arena.run.display import Display
-from arena.run.evaluation import measure_alone, record_evaluation
+from arena.run.evaluation import is_due, measure_alone, record_evaluation
 from arena.run.leg import Leg
 from arena.run.prepare import abandon, begin
 from arena.run.process_state import ProcessState
@@ -39,6 +39,7 @@ from arena.run.results import opened, stop_words, write_boundary
 from arena.run.resume import forget
 from arena.run.run import Run, Stage
 from arena.run.stages import is_over
+from arena.run.stop_rules import rule_met
 from arena.terminal.display import silent_display
 from arena.terminal.profile import profile_file
 from arena.transport import Endpoint
@@ -77,7 +78,7 @@ def run_single_process(
         log_beside_display(run, run.roles)
         lock(run, memory)
         while True:
-            measure(run, memory)
+            run = between_stages(run, memory, output)
             if (stage := next_stage(run)) is None:
                 break
             run = stage.run
@@ -230,6 +231,9 @@ def _record(
         if not run.begun:
             begin(run, resumable=root.resumable)
             display.message(f"run folder: {run.path}")
+        if memory.change is not None:
+            curriculum.keep(run.folder, memory.change)
+            memory.change = None
         resumed_at = run.leg.start if run.resumed else None
         scalars = any(logger.target == "tensorboard" for logger in run.plan.loggers)
         with (
@@ -256,12 +260,28 @@ def _callbacks(run: Run, memory: ProcessState) -> Callbacks:
     return memory.callbacks
 
 
-def measure(run: Run, memory: ProcessState) -> None:
-    """Calls the function of an evaluation without games between two stages, if it is due.
+def between_stages(run: Run, memory: ProcessState, output: Output = CONSOLE_OUTPUT) -> Run:
+    """Calls the user's functions between two stages, and returns the run as it continues.
 
     Raises:
-        CallbackFailed: it has raised.
+        CallbackFailed: one has raised.
+        ConfigError: a curriculum asks for what is refused; the boundary is on the disk.
     """
+    _measure(run, memory)
+    over = run.concluded or run.leg.start >= run.plan.ticks or is_due(run) or rule_met(run) is not None
+    if run.plan.curriculum is None or over:
+        return run
+    if memory.curriculum is None:
+        memory.curriculum = curriculum.made(run.plan.curriculum)
+        curriculum.resume(run, memory.curriculum)
+    following, memory.change = curriculum.changed(run, memory.curriculum)
+    for line in curriculum.frozen_words(run.plan, following.plan):
+        output.say(line)
+    return following
+
+
+def _measure(run: Run, memory: ProcessState) -> None:
+    """Calls the function of an evaluation without games, if it is due."""
     if run.leg.start and run.episodes is None and measure_alone(run, ends=is_over(run)):
         with _results(run, memory):
             _callbacks(run, memory).evaluation(run.leg.start, [], run.folder.evaluation_path(run.leg.start))
@@ -470,9 +490,9 @@ class Rank0Base(ABC):
         """Brings the run folder back to the boundary from which the run continues after a death."""
         forget(run)
 
-    def measure(self, run: Run, memory: ProcessState) -> None:
-        """Calls the function of an evaluation without games, if it is due."""
-        measure(run, memory)
+    def between_stages(self, run: Run, memory: ProcessState) -> Run:
+        """Calls the user's functions between two stages, and returns the run as it continues."""
+        return between_stages(run, memory)
 
     def next_stage(self, run: Run) -> Stage | None:
         """What is played next; None if the run is over."""

@@ -22,6 +22,7 @@ from arena.records.faults import was_repaired_in_mid_leg
 from arena.records.folder import RunFolder
 from arena.records.formats import Boundary, Worker
 from arena.results import read_results
+from arena.run import curriculum
 from arena.run.handover import match_workers, seats_of
 from arena.run.leg import Leg, leg_at
 from arena.run.run import Run
@@ -133,6 +134,9 @@ def _at(found: Boundary, run: Run, config: Config, *, ranks: int, spares: int) -
         from arena.run import rounds
 
         run = rounds.again(run, config, found.tick, ranks=ranks, spares=spares)
+    if run.plan.curriculum is not None:  # as it was played up to here
+        lines = [line for line in curriculum.lines_of(run.folder) if line.tick < found.tick]
+        run = replace(run, plan=curriculum.with_changes(run.plan, curriculum.changed_config(run, lines)))
     leg = _reseated(leg_at(found, run.folder), found, run)
     restore = {**checkpoints_given(run.plan, without=leg.restore), **leg.restore}
     concluded = found.tick >= run.plan.horizon
@@ -173,6 +177,7 @@ def forget(run: Run) -> None:
     evaluations.forget_after(folder, run.leg.start)
     measures.forget_after(folder, run.leg.start)
     best.forget_after(folder, run.leg.start)
+    curriculum.forget_after(folder, run.leg.start)
 
 
 def _anew_words(plan: Plan, found: Boundary) -> Iterator[str]:

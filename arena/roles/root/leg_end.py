@@ -29,7 +29,7 @@ class NextStep(NamedTuple):
 
 
 class IdlePolicy(NamedTuple):
-    """The checkpoint of a policy that has learned in earlier rounds and does not play in this one."""
+    """The checkpoint of a policy that has learned earlier, and does not play or learn now."""
 
     boundary: int  # the boundary of its checkpoint
     taken_from: Path | None = None  # the checkpoint of another policy, of which this policy is a copy
@@ -50,7 +50,8 @@ def next_step(plan: Plan, leg: Leg, *, stopping: bool) -> NextStep:
     """
     if stopping and leg.start < plan.horizon:
         return NextStep(stopped_at=leg.start)
-    if plan.evaluates_at(leg.start) or plan.ticks <= leg.start < plan.horizon:
+    changes = plan.curriculum is not None and leg.start < plan.ticks
+    if changes or plan.evaluates_at(leg.start) or plan.ticks <= leg.start < plan.horizon:
         return NextStep(following=leg)
     return NextStep(leg if leg.start < plan.ticks else None)
 
@@ -137,7 +138,7 @@ def check_synchronized(tick: int, plan: Plan, done: Mapping[Role, Done], left: C
 
 
 def idle_policies(tick: int, plan: Plan, leg: Leg, folder: RunFolder) -> dict[str, IdlePolicy]:
-    """The checkpoints of policies that have learned in earlier rounds and do not play in this one.
+    """The checkpoints of policies that have learned in earlier rounds or legs, and do not play or learn in this one.
 
     Args:
         tick: the tick at which the leg has ended; the checkpoint of a copied policy is saved for it.
@@ -147,7 +148,8 @@ def idle_policies(tick: int, plan: Plan, leg: Leg, folder: RunFolder) -> dict[st
     """
     idle = {}
     for name, path in leg.restore.items():
-        if not plan.policies[name].workers and path.parent.parent == folder.checkpoints:
+        policy = plan.policies[name]
+        if (not policy.workers or policy.frozen) and path.parent.parent == folder.checkpoints:
             own = path.parent == folder.checkpoints_path(name)
             idle[name] = IdlePolicy(ticks_of(path)) if own else IdlePolicy(tick, path)
     return idle
