@@ -243,6 +243,7 @@ class Callbacks:
         planned: the callbacks of the plan.
         stop: ends the run early; takes the name of the callback that asked for it.
         loggers: of the plan.
+        objects: callbacks that a program has made itself, called after those of the plan.
 
     Attributes:
         warn: shows a line about a logger that has raised.
@@ -260,6 +261,7 @@ class Callbacks:
         planned: Sequence[CallbackPlan],
         stop: Callable[[str], None],
         loggers: Sequence[CallbackPlan] = (),
+        objects: Sequence[Any] = (),
     ) -> None:
         self._stop = stop
         self.warn: Callable[[str], None] = _log.warning
@@ -275,6 +277,9 @@ class Callbacks:
                 for plan, item in zip(loggers, made_loggers(loggers), strict=True)
             ),
         ]
+        for item in objects:
+            _check_methods(type(item))
+        listeners += [_Listener(f"callback {type(item).__name__}", item, False) for item in objects]
         self._listeners = {
             method: [listener for listener in listeners if _overrides(type(listener.object), method)]
             for method in METHODS

@@ -72,36 +72,72 @@ def run_single_process(
         output: takes all other lines, and has a display if none is given.
         watched: whether a watchdog ends this process if a role hangs.
     """
-    memory = ProcessState()
-    memory.stop.listen()
+    held = HeldRun(run, present, display, next_stage=next_stage, output=output, watched=watched)
+    held.memory.stop.listen()
     try:
         log_beside_display(run, run.roles)
-        lock(run, memory)
-        while True:
-            run = between_stages(run, memory, output)
-            if (stage := next_stage(run)) is None:
-                break
-            run = stage.run
-            if stage.evaluation is not None:
-                own = memory.for_evaluation()
-                result = in_one_process(stage.evaluation, silent_display(), own, watched=watched)
-                outcome: Outcome = _evaluated(run, stage.evaluation, result, memory, output)
-            else:
-                result = in_one_process(run, display or output.display(run), memory, watched=watched)
-                outcome = _outcome(run, result, memory, present, output)
-            if isinstance(outcome, int):
-                return outcome
-            run = run.after(outcome)
-        return conclude(run, memory, present, output)
-    except Deadlock as error:
-        failure = Failed("no role can go on", str(error), exit_code=1)
+        lock(run, held.memory)
+        while (status := held.play_stage()) is None:
+            pass
+        return status
     except BaseException as error:
-        failure = _failure(run, memory, error)
+        failure = held.failure(error)
     finally:
-        memory.disconnect("over")
-        memory.unlock()
+        held.memory.disconnect("over")
+        held.memory.unlock()
     output.fail(failure)
     return failure.exit_code
+
+
+class HeldRun:
+    """A run in this process, played stage by stage.
+
+    Args:
+        run, present, display, next_stage, output, watched: see `run_single_process`.
+
+    Attributes:
+        run: as it continues.
+        memory: of this process.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        present: Callable[[Run, Scoreboard], None],
+        display: Display | None = None,
+        *,
+        next_stage: Callable[[Run], Stage | None] = stages.next_stage,
+        output: Output = CONSOLE_OUTPUT,
+        watched: bool = True,
+    ) -> None:
+        self.run, self.memory = run, ProcessState()
+        self._present, self._display, self._next_stage = present, display, next_stage
+        self._output, self._watched = output, watched
+
+    def play_stage(self) -> int | None:
+        """Plays what comes next; returns the exit status if the run is over then."""
+        run, memory, output = between_stages(self.run, self.memory, self._output), self.memory, self._output
+        if (stage := self._next_stage(run)) is None:
+            return conclude(run, memory, self._present, output)
+        self.run = run = stage.run
+        if stage.evaluation is not None:
+            own = memory.for_evaluation()
+            result = in_one_process(stage.evaluation, silent_display(), own, watched=self._watched)
+            outcome: Outcome = _evaluated(run, stage.evaluation, result, memory, output)
+        else:
+            display = self._display or output.display(run)
+            result = in_one_process(run, display, memory, watched=self._watched)
+            outcome = _outcome(run, result, memory, self._present, output)
+        if isinstance(outcome, int):
+            return outcome
+        self.run = run.after(outcome)
+        return None
+
+    def failure(self, error: BaseException) -> Failed:
+        """The message after an error of `play_stage`."""
+        if isinstance(error, Deadlock):
+            return Failed("no role can go on", str(error), exit_code=1)
+        return _failure(self.run, self.memory, error)
 
 
 class Result(NamedTuple):
@@ -256,7 +292,8 @@ def _record(
 
 def _callbacks(run: Run, memory: ProcessState) -> Callbacks:
     """The callbacks of the run, which are kept from stage to stage."""
-    memory.callbacks = memory.callbacks or Callbacks(run.plan.callbacks, memory.stop.ask, run.plan.loggers)
+    if memory.callbacks is None:
+        memory.callbacks = Callbacks(run.plan.callbacks, memory.stop.ask, run.plan.loggers, memory.objects)
     return memory.callbacks
 
 
@@ -269,12 +306,13 @@ def between_stages(run: Run, memory: ProcessState, output: Output = CONSOLE_OUTP
     """
     _measure(run, memory)
     over = run.concluded or run.leg.start >= run.plan.ticks or is_due(run) or rule_met(run) is not None
-    if run.plan.curriculum is None or over:
+    if over or not (run.plan.curriculum or memory.wanted or run.folder.changes.exists()):
         return run
-    if memory.curriculum is None:
+    if memory.curriculum is None and run.plan.curriculum is not None:
         memory.curriculum = curriculum.made(run.plan.curriculum)
         curriculum.resume(run, memory.curriculum)
-    following, memory.change = curriculum.changed(run, memory.curriculum)
+    following, memory.change = curriculum.changed(run, memory.curriculum, memory.wanted)
+    memory.wanted = {}
     for line in curriculum.frozen_words(run.plan, following.plan):
         output.say(line)
     return following

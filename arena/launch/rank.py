@@ -177,7 +177,7 @@ class Rank:
         while (stage := self._next_stage(run)) is not None:
             self._run = run = stage.run
             outcome = self._host(run, stage.evaluation)
-            if run.plan.staged:
+            if run.staged:
                 outcome = _broadcast(self._team, outcome)
             if isinstance(outcome, int):
                 return outcome if first else 0
@@ -185,7 +185,7 @@ class Rank:
         return self._leader().conclude(run, self._memory) if first else 0
 
     def _next_stage(self, run: Run) -> Stage | None:
-        if not run.plan.staged:
+        if not run.staged:
             return None if run.concluded else Stage(run)
         stage: Stage | None = None
         if self._team.rank == 0:

@@ -91,24 +91,25 @@ def forget_after(folder: RunFolder, tick: int) -> None:
             file.write(msgspec.json.Encoder().encode_lines(kept))
 
 
-def changed(run: Run, curriculum: Any) -> tuple[Run, ChangeLine | None]:
+def changed(run: Run, curriculum: Any, wanted: Mapping[str, Any]) -> tuple[Run, ChangeLine | None]:
     """The run at a boundary with its changes, and the line that is to be put on record when all roles are ready.
 
     Args:
         run: at a boundary.
-        curriculum: an object of the class.
+        curriculum: an object of the class; None: there is none.
+        wanted: what else is to change, by key path.
 
     Raises:
         ConfigError: the class asks for what cannot be changed, or for a configuration that is refused.
         CallbackFailed: the class has raised.
     """
     tick, lines = run.leg.start, [line for line in lines_of(run.folder) if line.tick <= run.leg.start]
+    known = next((line.set for line in lines if line.tick == tick), None)
+    asked = _ask(run, curriculum) if known is None and curriculum is not None else known
     new = None
-    if not any(line.tick == tick for line in lines):
-        wanted = _ask(run, curriculum)
-        if wanted is not None:
-            new = ChangeLine(tick=tick, set=wanted)
-            lines.append(new)
+    if wanted or (known is None and asked is not None):
+        new = ChangeLine(tick=tick, set={**(asked or {}), **wanted})
+        lines = [*(line for line in lines if line.tick < tick), new]
     config = changed_config(run, lines)
     return replace(run, plan=with_changes(run.plan, config)), new
 

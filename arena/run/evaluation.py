@@ -84,7 +84,7 @@ def measure_alone(run: Run, *, ends: bool) -> bool:
 def config_now(run: Run) -> Config:
     """The configuration of the run with what has changed since: a fork has its source's options."""
     config = parse_config(yaml.load(run.config, source=run.source), source=run.source)
-    if run.plan.curriculum is not None:
+    if run.folder.changes.exists():
         return changed_config(run, [line for line in lines_of(run.folder) if line.tick < run.leg.start])
     policies = {
         name: msgspec.structs.replace(policy, options=run.plan.policies[name].options)

@@ -31,6 +31,8 @@ class ProcessState:
         results: of the root, from stage to stage.
         curriculum: of the root: the object of the user's class.
         change: what it has just changed, until that is on record.
+        objects: callbacks that a program has made itself.
+        wanted: what a program that holds the run wants to change, by key path.
         concluded: whether this process has shown the result of the run.
         profiles: of the root: the time of each role.
         begun: whether a role of this process has begun to play, so that the run folder has a boundary.
@@ -48,6 +50,8 @@ class ProcessState:
     results: RunResults | None = None
     curriculum: Any = None
     change: ChangeLine | None = None
+    objects: tuple[Any, ...] = ()
+    wanted: dict[str, Any] = field(default_factory=dict)
     concluded: bool = False
     profiles: dict[Profiled, RoleProfile] = field(default_factory=dict)
     begun: bool = False

@@ -40,7 +40,7 @@ _SECTIONS = (
     Section(
         "`curriculum`, and an entry of `callbacks` or `loggers`",
         schema.CallbackConfig,
-        "Explained in [Curriculum](../curriculum.md), [Callbacks](../callbacks.md) and [Results](../results.md#loggers).",
+        "Explained in [Curriculum](../curriculum.md), [Callbacks](../callbacks.md), [Results](../results.md#loggers).",
     ),
     Section("`league`", league.LeagueConfig, "Explained in [Leagues](../leagues.md#between-two-rounds)."),
     Section("`league.snapshots.gate`", league.GateConfig, ""),

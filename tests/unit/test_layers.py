@@ -32,6 +32,7 @@ FLOORS = (
     "serving",
     "report terminal",
     "launch",
+    "trainer",
     "cli",
     "__main__",
 )

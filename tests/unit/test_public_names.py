@@ -13,7 +13,7 @@ PUBLIC = {
     "arena": [
         *("ArenaError", "BatchedEnv", "BudgetReached", "Callback", "ConfigError", "Deadlock", "Event", "Frame"),
         *("GroupError", "Interface", "PolicyScore", "ProtocolError", "RunFailed", "RunResult", "RunStopped", "Step"),
-        *("__version__", "train"),
+        *("Trainer", "__version__", "train"),
     ],
     "arena.external": [
         *("Actor", "Agent", "Answers", "ExternalClosed", "ExternalEnv", "ExternalError", "ExternalGames", "Forward"),
@@ -49,6 +49,7 @@ PUBLIC = {
     "arena.testing": ["ContractBroken", "Played", "check_batched_env", "check_external_games"],
     "arena.dataset": ["Episode", "MatchSamples", "Samples", "open_dataset"],
     "arena.results": ["read_results"],
+    "arena.trainer": ["Player", "Trainer"],
     "arena.serving": ["OnnxModel", "Policy", "load_model", "load_policy"],
 }
 

@@ -40,18 +40,19 @@ def next_boundary(plan: Plan, start: int) -> int:
     return min((start // plan.checkpoint_every + 1) * plan.checkpoint_every, plan.ticks)
 
 
-def next_step(plan: Plan, leg: Leg, *, stopping: bool) -> NextStep:
+def next_step(plan: Plan, leg: Leg, *, stopping: bool, held: bool = False) -> NextStep:
     """How a run continues from a boundary.
 
     Args:
         plan: the plan of the round.
         leg: the leg that begins at the boundary.
         stopping: whether a stop was requested.
+        held: whether the run comes back at each boundary.
     """
     if stopping and leg.start < plan.horizon:
         return NextStep(stopped_at=leg.start)
-    changes = plan.curriculum is not None and leg.start < plan.ticks
-    if changes or plan.evaluates_at(leg.start) or plan.ticks <= leg.start < plan.horizon:
+    comes_back = (held or plan.curriculum is not None) and leg.start < plan.ticks
+    if comes_back or plan.evaluates_at(leg.start) or plan.ticks <= leg.start < plan.horizon:
         return NextStep(following=leg)
     return NextStep(leg if leg.start < plan.ticks else None)
 
