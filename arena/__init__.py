@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from arena.game.units import Choice, GlobalChoice, Select, UnitActions, UnitSpace
     from arena.launch.api import RunResult, train
     from arena.launch.events import Event, PolicyScore
+    from arena.trainer import Trainer
 
 __version__ = "0.1.0"
 
@@ -48,6 +49,7 @@ __all__ = [
     "RunStopped",
     "Select",
     "Step",
+    "Trainer",
     "UnitActions",
     "UnitSpace",
     "__version__",
@@ -61,6 +63,7 @@ _MODULES = {
     **dict.fromkeys(("Choice", "GlobalChoice", "Select", "UnitActions", "UnitSpace"), "arena.game.units"),
     **dict.fromkeys(("RunResult", "train"), "arena.launch.api"),
     **dict.fromkeys(("Event", "PolicyScore"), "arena.launch.events"),
+    "Trainer": "arena.trainer",
 }
 
 

@@ -64,6 +64,11 @@ def check(config: Config) -> None:
     check_rounds(config)
     check_drawn(config)
     _check_results(config)
+    if config.curriculum is not None and config.rounds > 1:
+        raise ConfigError(
+            f"has no place in a run of {config.rounds} rounds, which have changes of their own; set `rounds: 1`",
+            path="curriculum",
+        )
     if config.evaluation is not None:
         _check_evaluation(config, config.evaluation)
     check_independent(config)

@@ -96,7 +96,7 @@ class BestConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class CallbackConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One entry of `callbacks` that has options."""
+    """One entry of `callbacks` or `loggers` that has options, or a curriculum."""
 
     class_: Text = msgspec.field(name="class")  # "package.module:Class"
     options: dict[str, Any] = {}  # given to the class when it is made
@@ -119,6 +119,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     results: ResultsConfig = ResultsConfig()  # lines of numbers in result.json, one per iteration
     stop: dict[str, Any] = {}  # ends the run when a result meets any of them: key of a result to a number, or at_most
     best: BestConfig | None = None  # keeps the checkpoints of the boundary with the best result; null: none
+    curriculum: CallbackConfig | None = None  # changes between two legs; null: none
     evaluation: EvaluationConfig | None = None  # while they learn; null: none
     callbacks: tuple[Text | CallbackConfig, ...] = ()  # classes that are told what happens; or "package.module:Class"
     loggers: tuple[Text | CallbackConfig, ...] = ("csv", "tensorboard")  # where results go beside result.json
@@ -167,6 +168,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             results=ResultsConfig(),
             stop={},
             best=None,
+            curriculum=None,
         )
 
     def entries(self, number: int = 0) -> tuple[tuple[str, MatchConfig], ...]:

@@ -67,8 +67,8 @@ class Rank0(Protocol):
     def roll_back(self, run: Run) -> None:
         """Brings the run folder back to the boundary from which the run continues after a death."""
 
-    def measure(self, run: Run, memory: ProcessState) -> None:
-        """Calls the function of an evaluation without games, if it is due."""
+    def between_stages(self, run: Run, memory: ProcessState) -> Run:
+        """Calls the user's functions between two stages, and returns the run as it continues."""
 
     def next_stage(self, run: Run, memory: ProcessState) -> Stage | None:
         """What is played next; None if the run is over."""
@@ -177,7 +177,7 @@ class Rank:
         while (stage := self._next_stage(run)) is not None:
             self._run = run = stage.run
             outcome = self._host(run, stage.evaluation)
-            if run.plan.staged:
+            if run.staged:
                 outcome = _broadcast(self._team, outcome)
             if isinstance(outcome, int):
                 return outcome if first else 0
@@ -185,12 +185,12 @@ class Rank:
         return self._leader().conclude(run, self._memory) if first else 0
 
     def _next_stage(self, run: Run) -> Stage | None:
-        if not run.plan.staged:
+        if not run.staged:
             return None if run.concluded else Stage(run)
         stage: Stage | None = None
         if self._team.rank == 0:
-            self._leader().measure(run, self._memory)
-            stage = self._leader().next_stage(run, self._memory)
+            leader = self._leader()
+            stage = leader.next_stage(leader.between_stages(run, self._memory), self._memory)
         stage = _broadcast(self._team, stage)
         return stage
 

@@ -75,6 +75,7 @@ def make_plan(config: Config, *, ranks: int | None = None, number: int = 0, plac
         loggers=_listeners(config.loggers),
         stop=config.stop_rules,
         best=None if config.best is None else BestPlan(config.best.metric, config.best.mode == "max"),
+        curriculum=_curriculum(config),
         results=ResultsPlan(config.results.every or config.checkpoint_every, config.results.smoothing),
         round=number,
         rounds=config.rounds,
@@ -150,6 +151,11 @@ def _policies(config: Config, matches: Sequence[MatchPlan]) -> dict[str, PolicyP
         )
         for name, policy in config.policies.items()
     }
+
+
+def _curriculum(config: Config) -> CallbackPlan | None:
+    found = config.curriculum
+    return None if found is None else CallbackPlan(found.class_, dict(found.options))
 
 
 def _listeners(entries: Iterable[str | CallbackConfig]) -> tuple[CallbackPlan, ...]:

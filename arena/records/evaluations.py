@@ -29,7 +29,7 @@ def keep(folder: RunFolder, tick: int, scoreboard: Scoreboard) -> None:
     played = {name: score for name, score in scoreboard.policies.items() if score.episodes}
     journal = Journal(folder.evaluations)
     try:
-        journal.extend([_line(tick, name, score) for name, score in played.items()])
+        journal.extend([line_of(tick, name, score) for name, score in played.items()])
         journal.sync()
     finally:
         journal.close()
@@ -49,7 +49,8 @@ def forget_after(folder: RunFolder, tick: int) -> None:
             os.truncate(folder.evaluations, end)
 
 
-def _line(tick: int, name: str, score: Score) -> EvaluationLine:
+def line_of(tick: int, name: str, score: Score) -> EvaluationLine:
+    """How a policy did in an evaluation."""
     games = score.games.count
     return EvaluationLine(
         ticks=tick,

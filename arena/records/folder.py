@@ -5,6 +5,7 @@ runs/<name>/
 ├── profile.json                    where the time went, with `--profile`
 ├── episodes.jsonl  metrics.jsonl   the root's recorder
 ├── result.json  progress.csv       the root: a line of numbers per iteration; the same as a table
+├── changes.jsonl                   the root: what a curriculum has changed
 ├── best.json                       the root: which boundary had the best result, with `best`
 ├── measures.jsonl                  the root: what callbacks have measured, if anything
 ├── evaluations.jsonl  evaluations/ the root: how the policies did when they were evaluated, and the games
@@ -55,6 +56,7 @@ class RunFolder:
         faults: a line per fault that the run has survived; missing without one.
         results: a line per iteration, the numbers of the run under published names.
         measures: what callbacks have measured; missing if nothing.
+        changes: what a curriculum has changed, a line per call; missing without one.
         best: which boundary had the best result; with `best` in the configuration.
         progress: the same as a table; written by the logger `csv`.
         evaluations: a line per evaluation and policy.
@@ -84,6 +86,7 @@ class RunFolder:
         self.faults = path / "faults.jsonl"
         self.results = path / "result.json"
         self.measures = path / "measures.jsonl"
+        self.changes = path / "changes.jsonl"
         self.best = path / "best.json"
         self.progress = path / "progress.csv"
         self.evaluations = path / "evaluations.jsonl"

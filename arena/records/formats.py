@@ -3,6 +3,7 @@
     episodes.jsonl     EpisodeLine       a line per finished episode
     metrics.jsonl      UpdateRecord      a line per update of a policy: `update_line`, `update_of`
     best.json          BestFile          the boundary with the best result
+    changes.jsonl      ChangeLine        a line per call of a curriculum
     measures.jsonl     MeasureLine       a line per episode or update of which a callback has measured something
     evaluations.jsonl  EvaluationLine    a line per evaluation and policy
     rounds.jsonl       RoundLine         a line per round of a league: `round_of`
@@ -156,6 +157,16 @@ class BestFile(msgspec.Struct, frozen=True):
     tick: _Ticks
     metric: str
     value: float
+
+
+# ------------------------------------------------------------------------------------------------------ changes.jsonl
+
+
+class ChangeLine(msgspec.Struct, frozen=True, kw_only=True):
+    """What a curriculum has changed at a boundary: values by key path; {} if nothing."""
+
+    tick: _Ticks
+    set: dict[str, Any]
 
 
 # ----------------------------------------------------------------------------------------------------- measures.jsonl

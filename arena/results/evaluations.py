@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -25,18 +25,32 @@ def evaluation_of(folder: RunFolder, tick: int, policies: Collection[str]) -> di
     """
     if tick not in evaluations.evaluated(folder):
         return None
-    figures = Figures()
-    episodes = JournalReader(RunFolder(folder.evaluation_path(tick)).episodes)
-    rows = [episode_of(line) for line in episodes.lines(EpisodeLine, missing_ok=True) if not line.cut]
-    figures.add(rows)
     lines = evaluations.lines_at(folder, tick)
+    found = numbers_of([RunFolder(folder.evaluation_path(tick))], lines, policies)
+    return {**found, "custom": custom_of(folder, tick)}
+
+
+def numbers_of(
+    folders: Sequence[RunFolder], lines: Sequence[EvaluationLine], policies: Collection[str]
+) -> dict[str, Any]:
+    """The numbers of an evaluation.
+
+    Args:
+        folders: of its games.
+        lines: of the policies.
+        policies: the names of the policies that have keys in a result.
+    """
+    figures = Figures()
+    for folder in folders:
+        episodes = JournalReader(folder.episodes).lines(EpisodeLine, missing_ok=True)
+        figures.add([episode_of(line) for line in episodes if not line.cut])
     return {
         **figures.rewards(),
         "episodes_this_iter": figures.count,
         **figures.returns(policies),
         "policies": {line.policy: _numbers(line) for line in lines},
         "custom_metrics": figures.metrics(),
-        "custom": custom_of(folder, tick),
+        "custom": {},
     }
 
 

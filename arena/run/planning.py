@@ -10,6 +10,7 @@ from arena.config import Config
 from arena.league.own import check_own
 from arena.plan.build import make_plan
 from arena.plan.plan import Plan
+from arena.run.curriculum import made as made_curriculum
 from arena.run.evaluation_function import function_of
 
 
@@ -28,6 +29,8 @@ def checked_plan(config: Config, *, ranks: int | None) -> Plan:
     plan = make_plan(config, ranks=ranks)
     made(plan.callbacks)
     made_loggers(plan.loggers)
+    if plan.curriculum is not None:
+        made_curriculum(plan.curriculum)
     if config.evaluation is not None:
         function_of(config.evaluation)
     check_own(config)

@@ -32,7 +32,7 @@ FLOORS = (
     "serving",
     "report terminal",
     "launch",
-    "experiment",
+    "experiment trainer",
     "cli",
     "__main__",
 )

@@ -13,7 +13,7 @@ PUBLIC = {
     "arena": [
         *("ArenaError", "BatchedEnv", "BudgetReached", "Callback", "ConfigError", "Deadlock", "Event", "Frame"),
         *("GroupError", "Interface", "PolicyScore", "ProtocolError", "RunFailed", "RunResult", "RunStopped", "Step"),
-        *("Choice", "GlobalChoice", "Ragged", "Select", "UnitActions", "UnitSpace", "__version__", "train"),
+        *("Choice", "GlobalChoice", "Ragged", "Select", "Trainer", "UnitActions", "UnitSpace", "__version__", "train"),
     ],
     "arena.entity_env": [
         *("Action", "ActionMask", "ActionName", "ActionSpace", "CategoricalAction", "CategoricalActionMask"),
@@ -62,6 +62,7 @@ PUBLIC = {
     "arena.experiment": ["Experiment", "Outcome", "Trial", "open_experiment", "run_experiments"],
     "arena.dataset": ["Batch", "Episode", "MatchSamples", "Samples", "open_dataset", "write_samples"],
     "arena.results": ["read_results"],
+    "arena.trainer": ["Player", "Trainer"],
     "arena.serving": ["OnnxModel", "Policy", "load_model", "load_policy"],
 }
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from arena.cli.arguments import non_negative_int, positive_int
-from arena.cli.evaluate import policies_of, replaced_seat, weights_of
+from arena.cli.evaluate import weights_of
 from arena.cli.play import advice as advices
 from arena.config import load_config
 from arena.config.matches import MatchConfig
@@ -27,6 +27,7 @@ from arena.launch.console import Output
 from arena.preflight.external import refuse_external
 from arena.records.folder import RunFolder
 from arena.roles.protocol import Failed
+from arena.run.opponents import policies_of, replaced_seat
 from arena.run.prepare import prepare
 from arena.terminal.display import silent_display
 
