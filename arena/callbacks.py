@@ -16,22 +16,21 @@ from __future__ import annotations
 import inspect
 import logging
 import math
+import numbers
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from arena.errors import CallbackFailed, ConfigError, close_name, located, nearest
 from arena.game.metrics import NAME_RULE, is_metric_name
 from arena.plan.plan import CallbackPlan
-from arena.records.formats import MeasureLine
 from arena.registry import load_object, logger_target, where_raised
 
 if TYPE_CHECKING:
     from arena.league.view import LeagueView
+    from arena.records.formats import MeasureLine
 
 __all__ = ["Callback", "StartedRun"]
 
@@ -130,10 +129,10 @@ class Callback:
         for name, value in values.items():
             if not is_metric_name(name):
                 raise ValueError(f"a metric cannot be named {name!r}: {NAME_RULE}")
-            if not isinstance(value, (int, float, np.integer, np.floating)):
+            if not isinstance(value, numbers.Real):
                 raise TypeError(f"the metric {name!r} is a {type(value).__name__}; it has to be a number")
-        numbers = {name: float(value) for name, value in values.items()}
-        self._measured = (*self._measured, {name: value for name, value in numbers.items() if math.isfinite(value)})
+        found = {name: float(value) for name, value in values.items()}
+        self._measured = (*self._measured, {name: value for name, value in found.items() if math.isfinite(value)})
 
     def stop(self) -> None:
         """Ends the run early, as a signal does: everything is saved, and `--resume` can continue it.
@@ -376,6 +375,8 @@ class Callbacks:
             raise CallbackFailed(listener.name, f"{words}; {method} has called it")
         merged = {name: value for values in measured for name, value in values.items()}
         if merged:
+            from arena.records.formats import MeasureLine  # imports NumPy, which a launcher's parent does without
+
             self.measured.append(MeasureLine(**place(), metrics=merged))
 
     def _drop(self, listener: _Listener, method: str, error: BaseException, trace: str) -> None:

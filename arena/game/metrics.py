@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
+import numbers
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
-
-import numpy as np
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
 NAME_RULE = "letters, digits and '_', the first a letter"
@@ -26,7 +25,8 @@ def stated_metrics(info: Mapping[str, Any]) -> dict[str, float] | None:
     found = info.get("metrics")
     if not isinstance(found, Mapping) or not all(map(is_metric_name, found)):
         return None
-    if not all(isinstance(value, (int, float, np.integer, np.floating, np.bool_)) for value in found.values()):
+    # NumPy's scalars are known by their `ndim`: this module is imported by processes without NumPy.
+    if not all(isinstance(value, numbers.Real) or getattr(value, "ndim", None) == 0 for value in found.values()):
         return None
     return {name: number for name, value in found.items() if math.isfinite(number := float(value))} or None
 

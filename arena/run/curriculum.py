@@ -184,7 +184,8 @@ def check_change(config: Config, key: str, value: Any) -> None:
     frozen = [f"policies.{name}.frozen" for name in config.policies]
     match = re.match(r"matches(?:\[([0-9]+)\]|\.([0-9]+))\.env_kwargs\..", key)
     number = int(match[1] or match[2]) if match else -1
-    in_match = 0 <= number < len(config.matches) and isinstance(config.matches[number], MatchConfig)
+    matches = config.listed[0]
+    in_match = 0 <= number < len(matches) and isinstance(matches[number], MatchConfig)
     if not (in_match or key in frozen or any(key.startswith(one) and key != one for one in (*kwargs, *options))):
         raise ConfigError(
             "cannot be changed between two legs; possible are envs.<name>.kwargs.*, matches[i].env_kwargs.*, "
