@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arena.errors import CallbackFailed, ConfigError, close_name, located, nearest
-from arena.game.metrics import NAME_RULE, is_metric_name
 from arena.plan.plan import CallbackPlan
 from arena.registry import load_object, logger_target, where_raised
 
@@ -126,6 +125,8 @@ class Callback:
             ValueError: a name is not made of letters, digits and `_`, the first a letter.
             TypeError: a value is no number.
         """
+        from arena.game.metrics import NAME_RULE, is_metric_name  # imports NumPy, which a launcher's parent has not
+
         for name, value in values.items():
             if not is_metric_name(name):
                 raise ValueError(f"a metric cannot be named {name!r}: {NAME_RULE}")

@@ -21,15 +21,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Sequence
-from typing import Any, Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Protocol
 
 from arena import registry
 from arena.config.matches import MatchConfig, MatchmakingConfig, OwnPairings, OwnRule, Pair, Team, generator_of
 from arena.config.schema import Config
 from arena.errors import ConfigError, listed, located, nearest
 from arena.league.view import LeagueView
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class OpponentRule(Protocol):
@@ -122,7 +123,7 @@ def checked_opponents(found: Any, players: Collection[str], count: int, *, who: 
     Raises:
         ConfigError: it is something else.
     """
-    if isinstance(found, str) or not isinstance(found, (Sequence, np.ndarray)):
+    if isinstance(found, str) or not (isinstance(found, Sequence) or hasattr(found, "tolist")):  # or an array
         raise ConfigError(f"{who} returned {found!r:.80}; expected a list of {count} names of `league.players`")
     names = [_known(name, players, who) for name in found]
     if len(names) != count:
