@@ -544,6 +544,8 @@ class Rank0Base(ABC):
 
     def conclude(self, run: Run, memory: ProcessState) -> int:
         """Shows the result of a run that was played to its end; returns the exit status."""
+        if run.repairs:  # this process may not have led before
+            log_beside_display(run, run.plan.ranks[0])
         return conclude(run, memory, self.present)
 
     def lead(self, team: World, host: RoleScheduler, run: Run, memory: ProcessState) -> int | Leg:

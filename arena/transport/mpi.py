@@ -97,7 +97,7 @@ class World:
         wait_until(self.comm.Ibarrier().Test, longest_pause=_LAST_PAUSE)
 
     def agree(self, flag: bool) -> bool:
-        """Whether `flag` is true on all living ranks; the same answer on each of them. A collective.
+        """Whether all ranks live and `flag` is true on each; the same answer on all living ranks. A collective.
 
         If any rank has called `abort`, this process ends.
 
@@ -125,7 +125,8 @@ class World:
         """
         begun, missed_since = time.monotonic(), math.inf
         while True:
-            self.comm.Ack_failed()
+            if self.comm.Ack_failed():  # else a rank that dies just before the end would be taken for one that agrees
+                word &= ~_YES
             agreed = np.array([word], np.intc)
             try:
                 request, backoff = self.comm.Iagree(agreed), Backoff(longest_pause=_LAST_PAUSE)

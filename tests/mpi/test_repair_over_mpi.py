@@ -97,6 +97,27 @@ def test_survivors_continue_the_run(victims: list[tuple[int, ...]], tmp_path: Pa
     assert ended.err == ""
 
 
+DIES = """
+import os
+
+class Dies:
+    def on_end(self) -> None:
+        if os.environ["OMPI_COMM_WORLD_RANK"] == "0":
+            os.kill(os.getpid(), 9)
+"""
+
+
+def test_result_is_shown_by_survivors_when_the_root_dies_at_the_end(tmp_path: Path) -> None:
+    (tmp_path / "dies.py").write_text(DIES)
+    knockout = {"env": "game", "policies": ["blue", "red"], "lanes": 4}  # over after the first of four rounds
+    config = duel(ticks=40, checkpoint_every=20, rounds=4, callbacks=["dies:Dies"], matches=[{"knockout": knockout}])
+    ended = arena(tmp_path, "train", write(tmp_path, config), "--run-dir", "run", "--ranks", "4")
+    assert ended.code == 0, ended.err
+    assert "rank 0 (root) died; " in ended.out
+    assert "has won matches[0].knockout" in ended.out
+    assert ended.err == ""
+
+
 @pytest.mark.parametrize("red", [pytest.param({"n_steps": 48}, id="ppo"), pytest.param(None, id="a2c")])
 @pytest.mark.long
 def test_groups_with_different_intervals_continue(red: dict[str, Any] | None, tmp_path: Path) -> None:
