@@ -251,7 +251,7 @@ def test_a_message_that_is_too_long_names_seat_bytes_and_units(monkeypatch: pyte
     no = np.zeros((2, 4), np.bool_)
     frame = Frame([given] * 4, ~no, (None,) * 4)
     seat.server.write_step(Step(frame, np.zeros((2, 4)), no, no), ends=False)
-    with pytest.raises(GameError, match=r"bytes for seat 3 \(300 in \['b'\].*can hold 1,000 bytes; fewer `lanes`"):
+    with pytest.raises(GameError, match=r"bytes for seat 3 \(300 \['b'\], .*can hold 1,000 bytes; fewer `lanes`"):
         seat.server.post(1, last=False, infos=None)
     assert seat.environment.sent == []
 
