@@ -147,7 +147,7 @@ def test_a_tick_that_is_too_long_ends_the_run(
 ) -> None:
     monkeypatch.setattr("arena.seat.server.MOST_BYTES", 4000)
     words = (
-        r"environment of match 0.*on tick \d+ observations of \d,\d+ bytes for seat \d \(.*in \['units'\]\['Zebra'\]"
+        r"environment of match 0.*on tick \d+ observations of \d,\d+ bytes for seat \d \(\d+ \w+, \d+ \w+, \d+ \w+\)"
     )
     with pytest.raises(RoleFailed, match=f"(?s){words}"):
         play(duel(most=30) | {"on_env_error": on_env_error}, tmp_path)
