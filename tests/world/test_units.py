@@ -74,6 +74,15 @@ def test_the_gym_and_parallel_faces_see_their_own_units(kwargs: Any, tmp_path: P
     assert play(data, tmp_path).notes[0] > 50
 
 
+def test_a_worker_that_leaves_is_played_for_by_the_idle_action(tmp_path: Path) -> None:
+    data = duel(lanes=2)
+    data["envs"]["game"]["idle_action"] = {"walk": "right", "end": "no"}
+    data["policies"]["q"] = {"algorithm": "unit_workers:Leaver"}
+    played = play(data, tmp_path)
+    assert sum(seat["idle_ticks"] for episode in played.episodes for seat in episode["seats"][1:]) > 50
+    assert all(seat["idle_ticks"] == 0 for episode in played.episodes for seat in episode["seats"][:1])
+
+
 def test_blocks_play_the_same_game(tmp_path: Path) -> None:
     data = duel("unit_workers:BlockSampler", lanes=4)
     data["matches"][0]["pipeline"] = 2
