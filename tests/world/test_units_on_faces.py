@@ -12,6 +12,8 @@ from arena import ConfigError
 from arena.config import parse_config
 from arena.plan.build import make_plan
 from arena.preflight.examine import examine
+from arena.replay.reader import read_replays
+from arena.replay.verify import verify
 from arena.roles.root.root import RoleFailed
 from in_process import play
 
@@ -81,6 +83,16 @@ def test_a_worker_that_leaves_is_played_for_by_the_idle_action(tmp_path: Path) -
     played = play(data, tmp_path)
     assert sum(seat["idle_ticks"] for episode in played.episodes for seat in episode["seats"][1:]) > 50
     assert all(seat["idle_ticks"] == 0 for episode in played.episodes for seat in episode["seats"][:1])
+
+
+def test_a_seat_with_units_plays_beside_one_without(tmp_path: Path) -> None:
+    data = duel()
+    data["envs"]["game"] = {"make": "crowd:BesideNumbers"}
+    data["policies"]["q"] = {"algorithm": "random"}
+    played = play(data | {"record": "replays"}, tmp_path)
+    assert played.notes[0][1] > 100 and len(played.episodes) > 20
+    (match,) = read_replays(played.folder.path).matches
+    assert [found for _, found in verify(match)] == [[]]
 
 
 def test_blocks_play_the_same_game(tmp_path: Path) -> None:
