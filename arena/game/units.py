@@ -218,8 +218,8 @@ class UnitActions(spaces.Dict):
                     )
                 if isinstance(kind, Select):
                     limits = np.repeat(shown[name]["actees"].lengths, actors.lengths)
-            values = given.values
-            if (item := _first((values < 0) | (values >= limits))) is not None:
+            values = np.asarray(given.values, np.int64)
+            if (item := _first(values.view(np.uint64) >= limits)) is not None:  # negative ones are large
                 row, most = int(given.rows()[item]), int(np.broadcast_to(limits, values.shape)[item]) - 1
                 raise ValueError(
                     f"action {name!r}, row {first_row + row}: {values[item]} is no choice; they go from 0 to {most}"

@@ -28,7 +28,6 @@ from arena.game.spaces import check_choices, rows_of, write_sample
 from arena.game.spaces import row as row_of
 from arena.game.units import UnitActions, UnitSpace
 from arena.seat.layout import Block, ReplyView, RequestView
-from arena.seat.ragged_parts import write_heap
 from arena.seat.welcome import Welcome
 from arena.transport import Link
 from arena.transport.heap import MOST_BYTES
@@ -281,15 +280,15 @@ class SeatClient:
             self._stopwatch.begin_inference()
 
     def _post_heap(self) -> None:
-        values = self.request.heap_values(self.reply.active)
-        nbytes = self.request.heap
+        heap = self.request.packed_heap(self.reply.active)
+        nbytes = len(heap)
         if not nbytes:
             return
         if nbytes > MOST_BYTES:
             raise ValueError(
                 f"actions of {nbytes:,} bytes for {self.rows} rows; a message can hold {MOST_BYTES:,}: use fewer lanes"
             )
-        write_heap(self._link.reserve_heap(nbytes), values)
+        self._link.reserve_heap(nbytes)[:] = np.frombuffer(heap, np.uint8)
         self._link.post_heap()
 
     def write_action(self, entity: int, action: Any) -> None:

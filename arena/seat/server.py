@@ -14,9 +14,8 @@ from arena.errors import GameError
 from arena.game.api import Frame, Info, Outside, Step
 from arena.game.lockstep import RequestKind
 from arena.game.spaces import Columns, as_action, copy_rows, flatten, is_ragged, leaves_of, no_op, stack, write_sample
-from arena.game.units import UnitActions
+from arena.game.units import UnitActions, UnitSpace
 from arena.seat.layout import ReplyView, RequestView, SeatLayout
-from arena.seat.ragged_parts import write_heap
 from arena.seat.welcome import Welcome
 from arena.transport import Link
 from arena.transport.heap import MOST_BYTES
@@ -43,6 +42,8 @@ class SeatServer:
         self._number = welcome.seat
         self.ragged = layout.ragged
         self._forms = list(map(Columns, welcome.observation_spaces)) if self.ragged else []
+        self._borrows = False  # the game's own arrays: they were sent, and are valid until its next call
+        self._left = False  # the worker, so nothing is sent any more
         self._observed = [  # per entity its space, and the reply's arrays for its observations
             (space, flatten(space, target))
             for space, target in zip(welcome.observation_spaces, self.reply.by_entity, strict=True)
@@ -64,6 +65,7 @@ class SeatServer:
         reply.terminated[:] = step.terminated[:, columns]
         reply.truncated[:] = step.truncated[:, columns]
         reply.fresh[:] = False
+        self._borrows = self.ragged and not (ends or self._left)
         self._write_frame(step.frame, slice(None))
         self.pack_final(step.frame) if ends else reply.no_final()
 
@@ -110,8 +112,23 @@ class SeatServer:
             self._write_outside(frame.outside, lanes)
 
     def _write_ragged(self, frame: Frame, lanes: Any) -> None:
-        for position, (entity, form) in enumerate(zip(self.entities, self._forms, strict=True)):
-            self.reply.write_rows(position, form.flatten(frame.observations[entity]), lanes)
+        batches = [form.flatten(frame.observations[e]) for e, form in zip(self.entities, self._forms, strict=True)]
+        if isinstance(lanes, slice):
+            self.reply.write_rows(batches, copy=not self._borrows)
+        else:
+            self._own_rows()
+            self.reply.write_rows(batches, lanes)
+
+    def shown(self) -> list[Any]:
+        """Per entity the batched observations [L, ...] that were sent last."""
+        self._own_rows()
+        return self.reply.by_entity
+
+    def _own_rows(self) -> None:
+        """Replaces the game's own arrays by what was sent: the game may have changed them."""
+        if self._borrows:
+            self._borrows = False
+            self.reply.read_heap(self.link.sent_heap(self.reply.heap).copy())
 
     def _write_masks(self, masks: Sequence[NDArray[np.int8] | None], lanes: Any) -> None:
         for entity, into in zip(self.entities, self.reply.masks_by_entity, strict=True):
@@ -129,6 +146,9 @@ class SeatServer:
 
     def read_actions(self) -> None:
         """Reads the ragged leaves of the request that has come, if it has actions."""
+        self._left = self.request.kind is RequestKind.LEAVE
+        if self._left:
+            self._own_rows()
         if self.request.kind is RequestKind.ACT:
             nbytes = self.request.heap
             self.request.read_heap(self.link.wait_heap(nbytes) if nbytes else _NO_HEAP)
@@ -171,14 +191,14 @@ class SeatServer:
             self.link.post_extra(infos)
 
     def _post_heap(self) -> None:
-        values = self.reply.heap_values()
-        nbytes = self.reply.heap
+        heap = self.reply.packed_heap()
+        nbytes = len(heap)
         if not nbytes:
             return
         try:
             if nbytes > MOST_BYTES:
                 raise OSError(f"a message can hold {MOST_BYTES:,} bytes")
-            write_heap(self.link.reserve_heap(nbytes), values)
+            self.link.reserve_heap(nbytes)[:] = np.frombuffer(heap, np.uint8)
         except (OSError, MemoryError) as error:
             raise GameError(
                 f"observations of {nbytes:,} bytes for seat {self._number} ({self._items()}): {error}; fewer `lanes` "
@@ -187,14 +207,17 @@ class SeatServer:
         self.link.post_heap()
 
     def _items(self) -> str:
-        """How many items each ragged leaf of the seat's observations holds."""
+        """How many units of each type the seat's observations hold, or items of each ragged leaf."""
         counts: Counter[str] = Counter()
         for position, (space, _) in enumerate(self._observed):
-            leaves = zip(leaves_of(space, ragged=True), flatten(space, self.reply.of_entity(position)), strict=True)
-            for leaf, array in leaves:
+            seen = self.reply.of_entity(position)
+            if isinstance(space, UnitSpace):
+                counts.update({name: seen["units"][name].total for name in space.types})
+                continue
+            for leaf, array in zip(leaves_of(space, ragged=True), flatten(space, seen), strict=True):
                 if leaf.ragged:
-                    counts[leaf.place] += array.total
-        return ", ".join(f"{count:,} in {place or 'all'}" for place, count in counts.most_common(4))
+                    counts[leaf.place or "items"] += array.total
+        return ", ".join(f"{count:,} {name}" for name, count in counts.most_common())
 
     def pack_infos(self, step: Infos | None, begin: Infos | None, over: NDArray[np.bool_]) -> bytes | None:
         """The seat's infos by row, packed: those of the current observations, and those of rows that ended."""

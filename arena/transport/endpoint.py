@@ -126,6 +126,10 @@ class Link(Protocol):
         """Hands the reserved buffer to the other end; before `post`, and only if its length is not 0."""
         ...
 
+    def sent_heap(self, nbytes: int) -> NDArray[np.uint8]:
+        """The buffer [nbytes] that was reserved last, as it was filled."""
+        ...
+
     def wait_heap(self, nbytes: int) -> NDArray[np.uint8]:
         """The heap [nbytes] of the message that `wait` has waited for; valid until this end posts."""
         ...

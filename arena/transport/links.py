@@ -116,6 +116,10 @@ class SharedLink:
     def post_heap(self) -> None:
         """Nothing to do: the other end reads it after it has seen the message's count."""
 
+    def sent_heap(self, nbytes: int) -> NDArray[np.uint8]:
+        assert self._heaps is not None, "the link was opened without heaps"
+        return self._heaps[0].view(nbytes)
+
     def wait_heap(self, nbytes: int) -> NDArray[np.uint8]:
         assert self._heaps is not None, "the link was opened without heaps"
         return self._heaps[1].view(nbytes)

@@ -488,6 +488,9 @@ class MpiLink:
     def post_heap(self) -> None:
         self.post_extra(self._heap.data)
 
+    def sent_heap(self, nbytes: int) -> NDArray[np.uint8]:
+        return self._heap[:nbytes]
+
     def wait_heap(self, nbytes: int) -> NDArray[np.uint8]:
         return np.frombuffer(self.wait_extra(), np.uint8, nbytes)
 

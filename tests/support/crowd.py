@@ -196,6 +196,22 @@ class HerdEnv(CrowdEnv):
         }
 
 
+class BesideNumbers(Crowd):
+    """The second entity sees a number, and chooses one of two: its seat has no units."""
+
+    def __init__(self, lanes: int, most: int = 6) -> None:
+        super().__init__(lanes, most=most)
+        number, choice = spaces.Box(0, 100, (1,), np.float32), spaces.Discrete(2)
+        self.interface = Interface(self.interface.entities, (SPACE, number), (SPACE.action_space, choice), (0, 0))
+
+    def _frame(self) -> Frame:
+        frame = super()._frame()
+        return frame._replace(observations=[frame.observations[0], self._tick[:, None].astype(np.float32)])
+
+    def _reward(self, entity: int, lane: int, action: Any) -> float:
+        return super()._reward(entity, lane, action) if entity == 0 else float(action[lane])
+
+
 class OtherActions(Crowd):
     """Its action space is not the one of its observations."""
 

@@ -99,6 +99,17 @@ class Noted(VectorSampler):
                 Path(folder, f"seen-{self.name}-{self.rank}").write_text(" ".join(map(str, NOTES.pop())))
 
 
+class Leaver(Player):
+    """Returns after five ticks; from then on its seat idles."""
+
+    face = "vector"
+
+    def run(self) -> None:
+        self.env.reset()
+        for _ in range(5):
+            self.env.step(self.env.action_space.sample())
+
+
 class BlockSampler(VectorSampler):
     """The same, block by block."""
 

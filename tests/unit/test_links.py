@@ -171,12 +171,12 @@ class FakeEndpoint:
         return source, self._transport.messages.pop(0)
 
 
-def opened(transport: LocalTransport, *, parts: int = 1) -> LinkSet:
-    """The links of environment 0's last part; it reaches two of its three seats."""
+def opened(transport: LocalTransport, *, parts: int = 1, heaps: bool = False) -> LinkSet:
+    """The links of environment 0's last part; it reaches two of its three seats. Heaps are of the second and third."""
     endpoint: Any = FakeEndpoint(0, transport)
     remote: Any = transport
     scheduler = RoleScheduler({0: "environment"}, remote, size=4)
-    sizes = [LinkSize(8, 24)] * 3
+    sizes = [LinkSize(8, 24), *[LinkSize(8, 24, heaps)] * 2]
     memory = LinkMemory(scheduler, remote)
     return [memory.open_links(endpoint, [1, 2, 3], sizes, part) for part in range(parts)][-1]
 
@@ -204,6 +204,38 @@ def test_open_links_shares_memory_within_a_node_and_uses_mpi_elsewhere() -> None
     assert transport.woken == []  # the second seat has not posted; the third one is not counted here
     second.post(8)
     assert transport.woken == [0]
+
+
+def test_heaps_are_seen_by_both_ends_of_their_own_seat_alone() -> None:
+    transport = LocalTransport()
+    links = opened(transport, heaps=True)
+    first, second, third = seat_of(1, transport), seat_of(2, transport), seat_of(3, transport)
+    assert third == 0 and transport.linked == [3, 0]
+    environment = links.links[1]
+    for size in (10, 100_000):  # more than is backed at first
+        environment.reserve_heap(size)[:] = 5
+        second.reserve_heap(size)[:] = 6
+        assert environment.wait_heap(size).tolist() == [6] * size == second.sent_heap(size).tolist()
+        assert second.wait_heap(size).tolist() == [5] * size == environment.sent_heap(size).tolist()
+    for link in (first, links.links[0]):
+        with pytest.raises(AssertionError, match="opened without heaps"):
+            link.reserve_heap(1)
+
+
+def test_open_links_uses_mpi_if_no_address_space_is_left_for_heaps(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(nbytes: int) -> SharedMemory:
+        raise OSError("file too large")
+
+    monkeypatch.setattr(SharedMemory, "reserve", full)
+    transport = LocalTransport()
+    before = shared_memories()
+    links = opened(transport, heaps=True)
+    assert [seat_of(seat, transport) for seat in (1, 2, 3)] == [0, 0, 0]
+    assert [*links.links] == [1, 2, 3]
+    assert shared_memories() == before, "the memory is freed"
+    assert caplog.messages == ["no shared memory for the links of a match (file too large): they go over MPI"]
 
 
 def test_open_links_uses_mpi_if_there_is_no_shared_memory(
@@ -247,7 +279,8 @@ def cannot_map(memory: SharedMemory, part: slice | None = None) -> None:
     raise OSError("out of memory")
 
 
-def test_open_links_of_many_legs_holds_as_many_descriptors_as_one() -> None:
+@pytest.mark.parametrize("heaps", [False, True])
+def test_open_links_of_many_legs_holds_as_many_descriptors_as_one(heaps: bool) -> None:
     transport = LocalTransport()
     endpoint: Any = FakeEndpoint(0, transport)
     remote: Any = transport
@@ -255,7 +288,7 @@ def test_open_links_of_many_legs_holds_as_many_descriptors_as_one() -> None:
     held: list[int] = []
     for leg in range(5):
         transport.near = {1, 2}
-        blocks = [memory.open_links(endpoint, [1, 2], [LinkSize(8, 24)] * 2, part) for part in range(2)]
+        blocks = [memory.open_links(endpoint, [1, 2], [LinkSize(8, 24, heaps)] * 2, part) for part in range(2)]
         seat = seat_of(1, transport)
         blocks[0].outboxes[0] = leg
         assert seat.inbox.tolist() == [leg] * 24

@@ -18,7 +18,7 @@ from arena.game.spaces import flatten, row, stack, take_rows
 from arena.seat import server as server_module
 from arena.seat.client import SeatClient
 from arena.seat.layout import ReplyView, RequestView, link_size
-from arena.seat.ragged_parts import RaggedParts, read_heap, write_heap
+from arena.seat.ragged_parts import RaggedParts, packed, read_heap
 from arena.seat.server import SeatServer
 from arena.seat.welcome import Welcome
 from arena.transport.heap import LocalHeap, SharedHeap, reserved
@@ -54,6 +54,9 @@ class Pipe:
 
     def post_heap(self) -> None:
         self._heap = self._reserved.tobytes()
+
+    def sent_heap(self, nbytes: int) -> Any:
+        return self.heaps[0].view(nbytes)
 
     def wait_heap(self, nbytes: int) -> Any:
         return self.heaps[1].view(nbytes)
@@ -128,6 +131,30 @@ def test_a_seat_shows_what_the_game_gave_to_the_bit(sights: list[Space[Any]]) ->
             lane, entity = divmod(place, len(sights))
             expected = row(sights[entity], shown[entity], lane)
             assert all(map(np.array_equal, flatten(sights[entity], final), flatten(sights[entity], expected)))
+
+
+@pytest.mark.parametrize("sights", [[MIXED], [MIXED, MIXED], [FLAT, MIXED]], ids=["one", "two alike", "two kinds"])
+def test_rows_that_were_sent_outlive_the_games_arrays(sights: list[Space[Any]]) -> None:
+    for number, space in enumerate(sights):
+        space.seed(number)
+    seat = Seat(3, tuple(range(len(sights))), sights, [ANSWER] * len(sights))
+    given = [some(space, 3) for space in sights]
+    expected = copy.deepcopy(given)
+    no = np.zeros((3, len(sights)), np.bool_)
+    seat.server.write_step(Step(Frame(given, ~no, (None,) * len(sights)), np.zeros(no.shape), no, no), ends=False)
+    seat.server.post(1, last=False, infos=None)
+    seat.client._wait()
+    for leaf in (leaf for space, batch in zip(sights, given, strict=True) for leaf in flatten(space, batch)):
+        (leaf.values if isinstance(leaf, Ragged) else leaf)[...] = 0  # the game computes its next result
+    first = [some(space, 3) for space in sights]
+    only = np.array([False, True, False])
+    seat.server.write_begin(Frame(first, ~no, (None,) * len(sights)), only)  # a reset of some lanes
+    seat.server.post(1, last=False, infos=None)
+    seat.client._wait()
+    for entity, space in enumerate(sights):
+        found = seat.client.reply.of_entity(entity)
+        assert same(space, take_rows(space, found, only), take_rows(space, first[entity], only))
+        assert same(space, take_rows(space, found, ~only), take_rows(space, expected[entity], ~only))
 
 
 def test_last_observations_are_those_before_the_next_episode() -> None:
@@ -251,7 +278,7 @@ def test_a_message_that_is_too_long_names_seat_bytes_and_units(monkeypatch: pyte
     no = np.zeros((2, 4), np.bool_)
     frame = Frame([given] * 4, ~no, (None,) * 4)
     seat.server.write_step(Step(frame, np.zeros((2, 4)), no, no), ends=False)
-    with pytest.raises(GameError, match=r"bytes for seat 3 \(300 in \['b'\].*can hold 1,000 bytes; fewer `lanes`"):
+    with pytest.raises(GameError, match=r"bytes for seat 3 \(300 \['b'\], .*can hold 1,000 bytes; fewer `lanes`"):
         seat.server.post(1, last=False, infos=None)
     assert seat.environment.sent == []
 
@@ -259,8 +286,7 @@ def test_a_message_that_is_too_long_names_seat_bytes_and_units(monkeypatch: pyte
 def test_a_heap_that_its_leaves_do_not_fit_is_refused() -> None:
     column: list[Any] = [np.array([1, 2])]
     parts = RaggedParts([FLAT], [column])
-    heap = np.zeros(24, np.uint8)
-    write_heap(heap, [np.arange(3, dtype=np.float32)])
+    heap = np.frombuffer(packed([np.arange(3, dtype=np.float32)]), np.uint8).copy()
     read_heap(heap, [(parts, None)])
     assert column[0].tolist() == [[0.0], [1.0, 2.0]]
     for wrong in (5, 1, -1, 2**62):

@@ -10,6 +10,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
 from gymnasium.spaces import Sequence as ItemSequence
 
+import crowd
 from arena import Ragged
 from arena.game.api import BatchedEnv, Frame, Interface, Step
 from arena.testing import ContractBroken, check_batched_env
@@ -209,3 +210,18 @@ def test_observations_of_any_length_are_ragged() -> None:
     for wrong, message in ((Listed, "expected a Ragged"), (Wide, "expected an array float32"), (Short, "has 1 rows")):
         with pytest.raises(ContractBroken, match=message):
             check_batched_env(wrong())
+
+
+def test_games_with_units_are_played_with_what_is_allowed() -> None:
+    check_batched_env(crowd.Crowd(3, alone=True), ticks=60)
+    check_batched_env(crowd.Crowd(2, turns=True), ticks=60)
+
+    class Hidden(crowd.Crowd):
+        def _frame(self) -> Frame:
+            frame = super()._frame()
+            walk = frame.observations[0]["actions"]["walk"]
+            walk["actors"] = walk["actors"] + np.full(self.lanes, 100)
+            return frame
+
+    with pytest.raises(ContractBroken, match=r"'p0': lane \d: action 'walk': actor \d+ is no unit"):
+        check_batched_env(Hidden(3), ticks=60)

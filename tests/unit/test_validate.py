@@ -6,12 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, Space
+from gymnasium.spaces import Box, Dict, Discrete, Sequence, Space
 from hypothesis import given
 from hypothesis import strategies as st
 
+import crowd
+from arena import Ragged
 from arena.errors import GameError
 from arena.game.api import Frame, Interface, Step
+from arena.game.spaces import stack
 from arena.roles.environment.validate import StepValidator
 
 LANES, ENTITIES = 3, 2
@@ -242,3 +245,74 @@ def test_lanes_that_were_not_reset_may_show_anything_after_a_reset() -> None:
 def test_a_space_without_anything_in_it_passes() -> None:
     validator = StepValidator(interface(Dict({})), LANES)
     validator.check_step(step([{}, {}]))
+
+
+# ------------------------------------------------------------------------------------------------ ragged leaves
+
+ITEMS = Dict(fixed=NUMBERS, items=Sequence(NUMBERS, stack=True))
+
+
+def ragged_step(items: Any, fixed: Any = None) -> Step:
+    """A step in which the first entity observes these items."""
+    seen = [
+        {
+            "fixed": np.zeros((LANES, 2), np.float32) if fixed is None else fixed,
+            "items": items if entity == 0 else Ragged.empty(LANES, np.float32, (2,)),
+        }
+        for entity in range(ENTITIES)
+    ]
+    return step(seen)
+
+
+@pytest.mark.parametrize(
+    ("items", "words"),
+    [
+        (np.zeros((LANES, 2), np.float32), r"observations\['items'\] as float32 \(3, 2\); expected a Ragged of 3 rows"),
+        ([[], [], []], r"observations\['items'\] as a list; expected a Ragged"),
+        (Ragged.empty(2, np.float32, (2,)), r"float32 \(2,\) in 2 rows; expected items float32 \(2,\) in 3 rows"),
+        (Ragged.empty(3, np.float32, (3,)), r"float32 \(3,\) in 3 rows; expected items float32 \(2,\)"),
+        (Ragged(np.zeros((1, 2), complex), [1, 0, 0]), "complex128"),
+        (Ragged(np.array([[1, 2], [3, np.nan]], np.float32), [1, 0, 1]), r"in lane 2 the observation\['items'\]"),
+        (Ragged(np.array([[np.inf, 2]]), [0, 1, 0]), r"in lane 1 the observation\['items'\]"),
+    ],
+)
+def test_wrong_items_are_named(items: Any, words: str) -> None:
+    with pytest.raises(GameError, match=f"the game gave 'a'.*{words}"):
+        StepValidator(interface(ITEMS), LANES).check_step(ragged_step(items))
+
+
+def test_right_items_pass_and_are_only_checked_in_the_lanes_that_are_shown() -> None:
+    validator = StepValidator(interface(ITEMS), LANES)
+    for dtype in (np.float32, np.float64, np.int64):
+        validator.check_step(ragged_step(Ragged(np.ones((3, 2), dtype), [2, 0, 1])))
+    wrong = ragged_step(Ragged(np.full((1, 2), np.nan, np.float32), [0, 1, 0])).frame
+    validator.check_frame(wrong, np.array([True, False, True]))
+    with pytest.raises(GameError, match="lane 1"):
+        validator.check_frame(wrong, np.array([True, True, True]))
+
+
+def test_fixed_parts_beside_items_are_checked_too() -> None:
+    validator, items = StepValidator(interface(ITEMS), LANES), Ragged.empty(LANES, np.float32, (2,))
+    for fixed, words in (
+        (np.full((LANES, 2), np.nan, np.float32), r"in lane 0 the observation\['fixed'\]"),
+        (np.zeros((LANES, 3), np.float32), r"observations\['fixed'\] as float32 \(3, 3\)"),
+        ([[0, 0]] * LANES, r"observations\['fixed'\] as a list"),
+    ):
+        with pytest.raises(GameError, match=words):
+            validator.check_step(ragged_step(items, fixed))
+
+
+def test_units_are_checked_in_the_lanes_that_are_shown() -> None:
+    right = crowd.SPACE.complete({"globals": [0], "units": {"Zebra": [[1, 1]]}})
+    wrong = crowd.SPACE.complete({"globals": [0], "actions": {"walk": {"actors": [5]}}})
+    game = Interface(("a",), (crowd.SPACE,), (crowd.SPACE.action_space,), (0,))
+    frame = Frame([stack(crowd.SPACE, [right, wrong, right])], np.ones((3, 1), np.bool_), (None,))
+    validator = StepValidator(game, 3)
+    validator.check_frame(frame, np.array([True, False, True]))
+    no = np.zeros((3, 1), np.bool_)
+    for check in (
+        lambda: validator.check_frame(frame, np.array([False, True, False])),
+        lambda: validator.check_step(Step(frame, np.zeros((3, 1)), no, no)),
+    ):
+        with pytest.raises(GameError, match=r"'a' in lane 1 .*action 'walk': actor 5 is no unit; there are 0"):
+            check()

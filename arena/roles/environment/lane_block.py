@@ -320,7 +320,7 @@ class LaneBlock:
         no = np.zeros((len(self._lanes), len(self._game.interface.entities)), np.bool_)
         observations: list[Any] = [None] * no.shape[1]
         for server in self._seats:
-            for entity, observation in zip(server.entities, server.reply.by_entity, strict=True):
+            for entity, observation in zip(server.entities, server.shown(), strict=True):
                 observations[entity] = observation
         return Step(Frame(observations, no, (None,) * no.shape[1]), np.zeros(no.shape), no, no)
 

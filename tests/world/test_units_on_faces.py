@@ -12,6 +12,8 @@ from arena import ConfigError
 from arena.config import parse_config
 from arena.plan.build import make_plan
 from arena.preflight.examine import examine
+from arena.replay.reader import read_replays
+from arena.replay.verify import verify
 from arena.roles.root.root import RoleFailed
 from in_process import play
 
@@ -72,6 +74,25 @@ def test_the_gym_and_parallel_faces_see_their_own_units(kwargs: Any, tmp_path: P
     data = solo("crowd:Crowd", "unit_workers:ParallelSampler", players=3, **kwargs)
     data["matches"][0]["seats"] = [["p"] * 3]
     assert play(data, tmp_path).notes[0] > 50
+
+
+def test_a_worker_that_leaves_is_played_for_by_the_idle_action(tmp_path: Path) -> None:
+    data = duel(lanes=2)
+    data["envs"]["game"]["idle_action"] = {"walk": "right", "end": "no"}
+    data["policies"]["q"] = {"algorithm": "unit_workers:Leaver"}
+    played = play(data, tmp_path)
+    assert sum(seat["idle_ticks"] for episode in played.episodes for seat in episode["seats"][1:]) > 50
+    assert all(seat["idle_ticks"] == 0 for episode in played.episodes for seat in episode["seats"][:1])
+
+
+def test_a_seat_with_units_plays_beside_one_without(tmp_path: Path) -> None:
+    data = duel()
+    data["envs"]["game"] = {"make": "crowd:BesideNumbers"}
+    data["policies"]["q"] = {"algorithm": "random"}
+    played = play(data | {"record": "replays"}, tmp_path)
+    assert played.notes[0][1] > 100 and len(played.episodes) > 20
+    (match,) = read_replays(played.folder.path).matches
+    assert [found for _, found in verify(match)] == [[]]
 
 
 def test_blocks_play_the_same_game(tmp_path: Path) -> None:
@@ -147,7 +168,7 @@ def test_a_tick_that_is_too_long_ends_the_run(
 ) -> None:
     monkeypatch.setattr("arena.seat.server.MOST_BYTES", 4000)
     words = (
-        r"environment of match 0.*on tick \d+ observations of \d,\d+ bytes for seat \d \(.*in \['units'\]\['Zebra'\]"
+        r"environment of match 0.*on tick \d+ observations of \d,\d+ bytes for seat \d \(\d+ \w+, \d+ \w+, \d+ \w+\)"
     )
     with pytest.raises(RoleFailed, match=f"(?s){words}"):
         play(duel(most=30) | {"on_env_error": on_env_error}, tmp_path)
