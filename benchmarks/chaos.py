@@ -92,7 +92,7 @@ def _await(moment: str, run: Path, chance: random.Random, over: Callable[[], boo
 
 def play_killed(folder: Path, drawn: RandomRun, chance: random.Random, *, root: bool) -> Sample:
     """Plays a run and kills some of its processes; returns how the run has ended."""
-    kills = min(chance.randint(1, 3), drawn.ranks - 1 + drawn.config["spares"])
+    kills = min(chance.randint(1, 3), drawn.ranks - 1)  # spares are among the ranks
     process = _started(folder, drawn.ranks)
     run = folder / f"run-{drawn.ranks}"
     while len(list((run / "logs").glob("rank-*.log"))) < drawn.ranks - 1 and process.poll() is None:
