@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from arena.errors import ConfigError
 from arena.external.interface import Code, ExternalError
 from arena.game.api import Info, Interface
-from arena.game.spaces import check_choices, flatten, is_finite, keeps_values, leaves_of, row, unflatten
+from arena.game.arrays import is_finite, keeps_values
+from arena.game.spaces import check_choices, flatten, leaves_of, row, unflatten
 from arena.records.space_json import space_from_json, space_to_json
 
 VERSION = 1

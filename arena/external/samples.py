@@ -10,7 +10,7 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena.external.interface import Code, ExternalError
-from arena.game.spaces import keeps_values
+from arena.game.arrays import keeps_values
 
 _EXACT = 2**53  # up to here a float64 holds every whole number
 

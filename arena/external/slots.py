@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from arena.errors import ConfigError
 from arena.external.interface import Answers, Code, ExternalError
 from arena.game.api import Frame, Info, Interface, Outside, Step
-from arena.game.spaces import check_choices, empty_batch, flatten, is_finite, keeps_values, leaves_of
+from arena.game.arrays import is_finite, keeps_values
+from arena.game.spaces import check_choices, empty_batch, flatten, leaves_of
 from arena.plan.plan import TickRules
 
 _MOST_WAITS = 4096  # times from request to answer that are kept between two reports

@@ -144,7 +144,7 @@ class Ragged:
 
     def kept(self, rows: NDArray[np.bool_]) -> Ragged:
         """The same number of rows, without items where `rows` [B] is false."""
-        if rows.all():
+        if np.count_nonzero(rows) == len(rows):
             return self
         return Ragged.unchecked(self._values[np.repeat(rows, self._lengths)], np.where(rows, self._lengths, 0))
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
-from operator import getitem
 from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
+from arena.game.arrays import keeps_values
 from arena.game.ragged import Ragged
-from arena.game.spaces import Leaf, check_choices, keeps_values, leaves_of, stack, unflatten
+from arena.game.spaces import Columns, Leaf, check_choices, stack
 from arena.game.units import Shown, UnitActions
 
 
@@ -31,17 +30,25 @@ def action_leaves(space: Space[Any], actions: Sequence[Any], shown: Shown | None
     try:
         batch = stack(space, actions)
     except (KeyError, IndexError) as error:
-        raise ValueError(f"{actions!r} is no action of {space}: {error!r} is missing") from error
-    return batch_leaves(space, batch, shown, active=np.ones(len(actions), np.bool_), first_row=first_row)
+        raise ValueError(f"{error} is missing in an action of {_brief(space)}") from error
+    active = np.ones(len(actions), np.bool_)
+    return batch_leaves(space, Columns(space), batch, shown, active=active, first_row=first_row)
 
 
 def batch_leaves(
-    space: Space[Any], batch: Any, shown: Shown | None, *, active: NDArray[np.bool_], first_row: int = 0
+    space: Space[Any],
+    columns: Columns,
+    batch: Any,
+    shown: Shown | None,
+    *,
+    active: NDArray[np.bool_],
+    first_row: int = 0,
 ) -> list[Any]:
     """The leaves of a batch of actions, checked; ragged leaves may be given as sequences of arrays, one per row.
 
     Args:
         space: of one action.
+        columns: of the space.
         batch: of B rows.
         shown: what units may do, batched; None: the space is not of units.
         active: [B]; ragged items of other rows are dropped, and their values are not checked.
@@ -52,19 +59,21 @@ def batch_leaves(
         ValueError: another shape or number of rows, a value out of range, or for units not one choice per actor.
     """
     if batch is None:
-        raise TypeError(f"None is no batch of {space}; an action is needed for each row")
-    found = []
-    for leaf in leaves_of(space, ragged=True):
-        try:
-            given = reduce(getitem, leaf.path, batch)
-        except (KeyError, IndexError, TypeError) as error:
-            raise ValueError(f"{leaf.place} is missing in a batch of {space}: {error!r}") from error
-        found.append(_ragged(space, leaf, given, active) if leaf.ragged else _fixed(space, leaf, given, len(active)))
-    clean = unflatten(space, found)
+        raise TypeError(f"None is no batch of {_brief(space)}; an action is needed for each row")
+    try:
+        given = columns.flatten(batch)
+    except (KeyError, IndexError) as error:
+        raise ValueError(f"{error} is missing in a batch of {_brief(space)}") from error
+    except TypeError as error:
+        raise TypeError(f"{type(batch).__name__} is no batch of {_brief(space)}: {error}") from error
+    found: list[Any] = [
+        _ragged(space, leaf, part, active) if leaf.ragged else _fixed(space, leaf, part, len(active))
+        for leaf, part in zip(columns.leaves, given, strict=True)
+    ]
     if isinstance(space, UnitActions):
-        space.check_choices(clean, shown, first_row=first_row)
+        space.check_choices(dict(zip(space.actions, found, strict=True)), shown, first_row=first_row)
     else:
-        check_choices(space, clean, active)
+        check_choices(space, columns.unflatten(found), active)
     return found
 
 
@@ -77,9 +86,9 @@ def _fixed(space: Space[Any], leaf: Leaf, given: Any, rows: int) -> NDArray[Any]
 
 
 def _ragged(space: Space[Any], leaf: Leaf, given: Any, active: NDArray[np.bool_]) -> Ragged:
-    if not isinstance(given, Ragged):
+    if type(given) is not Ragged:
         if isinstance(given, (str, bytes)) or not isinstance(given, (Sequence, np.ndarray)):
-            raise TypeError(f"a Ragged or one array per row is needed at {leaf.place} of {space}, got {given!r:.80}")
+            raise TypeError(f"{leaf.place} of {_brief(space)}: a Ragged or one array per row, got {given!r:.80}")
         arrays = [np.asarray(row) for row in given]
         for array in arrays:
             if array.size:
@@ -88,11 +97,18 @@ def _ragged(space: Space[Any], leaf: Leaf, given: Any, active: NDArray[np.bool_]
     rows: Ragged = given
     if len(rows) != len(active) or rows.shape != leaf.shape:
         raise ValueError(
-            f"{len(active)} rows with items {leaf.shape} are needed at {leaf.place} of {space}, got {len(rows)} rows "
-            f"with items {rows.shape}"
+            f"{leaf.place} of {_brief(space)}: {len(active)} rows with items {leaf.shape} are needed, got {len(rows)} "
+            f"rows with items {rows.shape}"
         )
+    if rows.dtype == leaf.dtype:
+        return rows.kept(active)
     _check_dtype(space, leaf, rows.values)
     return rows.kept(active).astype(leaf.dtype)
+
+
+def _brief(space: Space[Any]) -> str:
+    """A space in a message: of units the names of their actions."""
+    return f"the actions {', '.join(map(repr, space.actions))}" if isinstance(space, UnitActions) else str(space)
 
 
 def _check_dtype(space: Space[Any], leaf: Leaf, array: NDArray[Any]) -> None:

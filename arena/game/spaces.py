@@ -9,7 +9,6 @@ a single sample it is an array [n, *shape], in a batched one a `Ragged`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +18,8 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
+from arena.game.api import Interface
+from arena.game.arrays import keeps_values
 from arena.game.ragged import Ragged
 from arena.game.units import UnitActions, UnitSpace, bounds
 
@@ -67,6 +68,25 @@ def leaves_of(space: Space[Any], *, ragged: bool = False) -> tuple[Leaf, ...]:
             "be held here"
         )
     return leaves
+
+
+def check_unit_spaces(interface: Interface) -> None:
+    """Checks that units and their actions belong together.
+
+    Raises:
+        ConfigError: an entity has only one of the two, or another action space than its `UnitSpace` has.
+    """
+    columns = zip(interface.entities, interface.observation_spaces, interface.action_spaces, strict=True)
+    for entity, seen, acted in columns:
+        own = seen.action_space if isinstance(seen, UnitSpace) else None
+        if isinstance(acted, UnitActions) or own is not None:
+            if own is None:
+                raise ConfigError(f"{entity!r} has the actions {acted}, but observes {seen}, which is no UnitSpace")
+            if acted != own:
+                raise ConfigError(
+                    f"{entity!r} observes a UnitSpace with the actions {own}, but its action space is {acted}; use "
+                    "the `action_space` of the UnitSpace"
+                )
 
 
 def is_ragged(space: Space[Any]) -> bool:
@@ -130,9 +150,62 @@ def _unflatten(space: Space[Any], remaining: Iterator[Any]) -> Any:
     return next(remaining)
 
 
-def is_finite(array: Array) -> bool:
-    """Whether all numbers are; whole numbers are. The squares' sum is finite then, or overflows: only so it is slow."""
-    return array.dtype.kind != "f" or math.isfinite(np.vdot(array, array)) or bool(np.isfinite(array).all())
+class Columns:
+    """The leaves of one space: `flatten` and `unflatten` of batches, prepared once.
+
+    Looking at a Dict space takes as long as copying a small array; this looks at none.
+
+    Attributes:
+        leaves: of the space.
+    """
+
+    def __init__(self, space: Space[Any]) -> None:
+        self.leaves = leaves_of(space, ragged=True)
+        self._form = _form(space, iter(range(len(self.leaves))))
+
+    def flatten(self, batch: Any) -> list[Any]:
+        """The leaves of a batch, as they are.
+
+        Raises:
+            KeyError, IndexError, TypeError: a part is missing.
+        """
+        found: list[Any] = []
+        _collect(self._form, batch, found)
+        return found
+
+    def unflatten(self, leaves: Sequence[Any]) -> Any:
+        """The batch that holds these leaves."""
+        return _build(self._form, leaves)
+
+
+def _form(space: Space[Any], numbers: Iterator[int]) -> Any:
+    """A sample of a space with the number of each leaf in its place."""
+    if isinstance(space, spaces.Dict):
+        return {key: _form(part, numbers) for key, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(_form(part, numbers) for part in space.spaces)
+    return next(numbers)
+
+
+def _collect(form: Any, batch: Any, found: list[Any]) -> None:
+    kind = type(form)
+    if kind is int:
+        found.append(batch)
+    elif kind is dict:
+        for key, part in form.items():
+            _collect(part, batch[key], found)
+    else:
+        for index, part in enumerate(form):
+            _collect(part, batch[index], found)
+
+
+def _build(form: Any, leaves: Sequence[Any]) -> Any:
+    kind = type(form)
+    if kind is int:
+        return leaves[form]
+    if kind is dict:
+        return {key: _build(part, leaves) for key, part in form.items()}
+    return tuple([_build(part, leaves) for part in form])
 
 
 def copy_rows(space: Space[Any], source: Any, target: Any, rows: Any) -> None:
@@ -168,13 +241,6 @@ def write_sample(space: Space[Any], sample: Any, target: Any, rows: Any) -> None
 def _check_dtype(space: Space[Any], array: Array, into: Array) -> None:
     if array.dtype != into.dtype and not keeps_values(array, into.dtype):
         raise TypeError(f"{array.dtype} values for {space}, which holds {into.dtype}")
-
-
-def keeps_values(array: Array, dtype: np.dtype[Any]) -> bool:
-    """Whether an array may be cast to this dtype: floats may lose precision, integers must all fit."""
-    if np.can_cast(array.dtype, dtype, casting="same_kind"):
-        return True
-    return array.dtype.kind in "iu" and dtype.kind in "iu" and np.array_equal(array.astype(dtype), array)
 
 
 def check_choices(space: Space[Any], sample: Any, rows: NDArray[np.bool_] | None = None) -> None:

@@ -20,6 +20,7 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena.errors import nearest
+from arena.game.arrays import is_finite
 from arena.game.ragged import Ragged
 
 MOST_UNITS = 2**31
@@ -208,6 +209,8 @@ class UnitActions(spaces.Dict):
             limits: Any = kind.choices
             if shown is not None:
                 actors = shown[name]["actors"]
+                if not given.total and not actors.total:
+                    continue
                 if (row := _first(given.lengths != actors.lengths)) is not None:
                     raise ValueError(
                         f"action {name!r}, row {first_row + row}: got {given.lengths[row]} choices for "
@@ -384,7 +387,11 @@ class UnitSpace(spaces.Dict):
     def lengths(self, batch: Mapping[str, Any]) -> Integers:
         """[B] the number of all units of each row."""
         if self.types:
-            return np.asarray(np.sum([batch["units"][name].lengths for name in self.types], axis=0))
+            units = iter(batch["units"].values())
+            counts = next(units).lengths
+            for more in units:
+                counts = counts + more.lengths
+            return np.asarray(counts)
         return np.zeros(len(next(iter(batch["actions"].values()))["actors"]), np.int64)
 
     def name_of(self, sample: Mapping[str, Any], index: int) -> str:
@@ -443,13 +450,13 @@ class UnitSpace(spaces.Dict):
         return list(self.types.items()), self.global_features, list(self.actions.items()), self.hidden
 
     def _breach_of_features(self, batch: Mapping[str, Any]) -> Breach | None:
-        if self.global_features and not np.isfinite(batch["globals"]).all():
+        if self.global_features and not is_finite(batch["globals"]):
             row, feature = np.argwhere(~np.isfinite(batch["globals"]))[0]
             value = batch["globals"][row, feature]
             return Breach(int(row), f"global feature {self.global_features[feature]!r} is {value}")
         for name, features in self.types.items():
             units = batch["units"][name]
-            if not np.isfinite(units.values).all():
+            if units.total and not is_finite(units.values):
                 item, feature = np.argwhere(~np.isfinite(units.values))[0]
                 row, place, value = units.rows()[item], units.places()[item], units.values[item, feature]
                 return Breach(int(row), f"feature {features[feature]!r} of {name} {place} is {value}")
@@ -488,6 +495,8 @@ class UnitSpace(spaces.Dict):
                 return breach
             if isinstance(kind, Select):
                 actees: Ragged = parts["actees"]
+                if not actors.total and not actees.total and not (kind.masked and parts["mask"].total):
+                    continue
                 if (breach := _breach_of_indices(actees, counts, begin, seen, f"{where}: actee")) is not None:
                     return breach
                 if (row := _first((actors.lengths > 0) & (actees.lengths == 0))) is not None:
@@ -654,12 +663,13 @@ def _as_batch(space: Space[Any], sample: Any) -> Any:
 
 def _first(wrong: NDArray[np.bool_]) -> int | None:
     """The first place where a condition holds."""
-    return int(np.argmax(wrong)) if wrong.any() else None
+    return int(np.argmax(wrong)) if np.count_nonzero(wrong) else None
 
 
 def _breach_of_flags(flags: Ragged, where: str) -> Breach | None:
-    wrong = (flags.values != 0) & (flags.values != 1)
-    if not wrong.any():
+    values = flags.values
+    wrong = values.view(np.uint8) > 1 if values.dtype == np.int8 else (values != 0) & (values != 1)
+    if not np.count_nonzero(wrong):
         return None
     item = int(np.argwhere(wrong)[0][0])
     return Breach(int(flags.rows()[item]), f"{where} holds {flags.values[item].tolist()}; only 0 and 1 are allowed")
@@ -677,13 +687,16 @@ def _breach_of_indices(
         seen: of all units of all rows, 0: hidden; None: all are visible.
         where: what the indices are.
     """
-    values = found.values
-    if (item := _first((values < 0) | (values >= np.repeat(counts, found.lengths)))) is not None:
+    values = np.asarray(found.values, np.int64)
+    if not len(values):
+        return None
+    unsigned = values.view(np.uint64)  # negative ones are large
+    if (item := _first(unsigned >= counts.view(np.uint64).repeat(found.lengths))) is not None:
         row = int(found.rows()[item])
         return Breach(row, f"{where} {values[item]} is no unit; there are {counts[row]}, counted from 0")
-    everywhere = values + np.repeat(begin, found.lengths)
-    times = np.bincount(everywhere, minlength=1)
-    if times.max() > 1:
+    everywhere = values + begin.repeat(found.lengths)
+    times = np.bincount(everywhere)
+    if np.count_nonzero(times) < len(values):
         item = int(np.argmax(times[everywhere] > 1))
         return Breach(int(found.rows()[item]), f"{where} {values[item]} is there twice")
     if seen is not None and (item := _first(seen[everywhere] == 0)) is not None:
@@ -693,21 +706,19 @@ def _breach_of_indices(
 
 def _breach_of_mask(kind: ActionKind, parts: Mapping[str, Ragged], where: str) -> Breach | None:
     actors, mask = parts["actors"], parts["mask"]
-    if isinstance(kind, Select):
-        wanted, rows = actors.lengths * parts["actees"].lengths, "entries"
-    else:
-        wanted, rows = actors.lengths, "rows"
+    select = isinstance(kind, Select)
+    wanted, rows = (actors.lengths * parts["actees"].lengths, "entries") if select else (actors.lengths, "rows")
     if (row := _first(mask.lengths != wanted)) is not None:
         choices = f"{parts['actees'].lengths[row]} actees" if isinstance(kind, Select) else f"{kind.choices} choices"
         return Breach(
             row,
             f"{where}: its mask has {mask.lengths[row]} {rows} for {actors.lengths[row]} actors with {choices} each",
         )
-    if (breach := _breach_of_flags(mask, f"{where}: its mask")) is not None:
-        return breach
     if not actors.total:
         return None
-    if isinstance(kind, Select):
+    if (breach := _breach_of_flags(mask, f"{where}: its mask")) is not None:
+        return breach
+    if select:
         each = np.repeat(parts["actees"].lengths, actors.lengths)
         allowed = np.logical_or.reduceat(mask.values, np.cumsum(each) - each)
     else:

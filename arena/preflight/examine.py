@@ -22,7 +22,8 @@ from arena import registry
 from arena.callbacks import made
 from arena.errors import ConfigError, located, pluralize
 from arena.game.api import Interface
-from arena.game.spaces import as_action
+from arena.game.spaces import as_action, check_unit_spaces
+from arena.game.units import UnitActions
 from arena.plan.plan import ONLY_ACT, MatchPlan, Plan, PolicyPlan
 from arena.plan.seats import check_seats
 from arena.preflight.external import check_external
@@ -309,10 +310,13 @@ def adapted_game(match: MatchPlan, lanes: int) -> BatchedEnv:
     """The environment of a match; what its constructor raises passes through.
 
     Raises:
-        ConfigError: an argument that the environment does not take, or not with this value.
+        ConfigError: an argument that the environment does not take, or not with this value; or units whose actions are
+            not those of their space.
     """
     try:
-        return registry.adapt_environment(match.make, match.env_kwargs, lanes, match.wrappers)
+        game = registry.adapt_environment(match.make, match.env_kwargs, lanes, match.wrappers)
+        check_unit_spaces(game.interface)
+        return game
     except ConfigError as error:
         if error.path.startswith("wrappers["):
             raise ConfigError(error.message, path=f"envs.{match.env}.{error.path}") from error
@@ -352,8 +356,9 @@ def check_idle_action(match: MatchPlan, interface: Interface) -> None:
         try:
             as_action(space, match.idle_action)
         except ValueError as error:
+            why = f": {error}" if isinstance(space, UnitActions) else f", whose space is {space}"
             raise ConfigError(
-                f"{match.idle_action!r} is no action of {entity}, whose space is {space}",
+                f"{match.idle_action!r} is no action of {entity}{why}",
                 path=f"envs.{match.env}.idle_action",
             ) from error
 

@@ -27,7 +27,7 @@ from arena.game.batched_spaces import batched_space
 from arena.game.lockstep import RequestKind
 from arena.game.ragged import Ragged
 from arena.game.ragged_actions import batch_leaves
-from arena.game.spaces import BatchWriter, empty_batch, flatten, unflatten
+from arena.game.spaces import BatchWriter, Columns, empty_batch, flatten, leaves_of, unflatten
 from arena.game.units import UnitSpace
 from arena.seat.client import SeatClient
 
@@ -75,7 +75,8 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         self._seats = tuple(seats)
         self._ragged = seat.ragged
         self.observation_space = batched_space(self.single_observation_space, self.num_envs)
-        self.action_space = batched_space(self.single_action_space, self.num_envs, _shown_by(self._seats))
+        self._shown_actions = _shown_by(self._seats)
+        self.action_space = batched_space(self.single_action_space, self.num_envs, self._shown_actions)
         self.action_space.seed(seat.seed if rows is None else _seed_of_block(seat))
         self.metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}
         self.seat_entities = seat.entities
@@ -108,6 +109,8 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         if simple:
             self._shown = self._leaves[0][0], self._rewards[0], self._terminated[0], self._truncated[0]
         if self._ragged:
+            self._columns = Columns(self.single_observation_space)
+            self._action_columns = Columns(self.single_action_space)
             return
         space = self.single_action_space
         request = unflatten(space, self._seats[0].request.rows[0])
@@ -206,8 +209,12 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
             seat.send(RequestKind.ACT)
 
     def _write_ragged(self, actions: Any) -> None:
-        shown = _shown_by(self._seats)()
-        leaves = batch_leaves(self.single_action_space, actions, shown, active=self._active_rows())
+        shown = self._shown_actions()
+        active = self._active_rows()
+        leaves = batch_leaves(self.single_action_space, self._action_columns, actions, shown, active=active)
+        if len(self._seats) == 1 and all(type(leaf) is Ragged for leaf in leaves):
+            self._seats[0].request.rows[0][:] = leaves
+            return
         for seat, rows in self._places:
             column = seat.request.rows[0]
             for number, leaf in enumerate(leaves):
@@ -217,12 +224,10 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
                     column[number][...] = leaf[rows]
 
     def _observations(self) -> Any:
-        leaves: list[Any]
         if self._ragged:  # its leaves are new ones with each message
-            columns = zip(*(seat.reply.rows[0] for seat in self._seats), strict=True)
-            leaves = [_joined_rows(parts) if type(parts[0]) is Ragged else _joined(parts) for parts in columns]
-        else:
-            leaves = [_joined(parts) for parts in self._leaves]
+            parts = zip(*(seat.reply.rows[0] for seat in self._seats), strict=True)
+            return self._columns.unflatten([_joined_rows(of) if type(of[0]) is Ragged else _joined(of) for of in parts])
+        leaves = [_joined(parts) for parts in self._leaves]
         return unflatten(self.single_observation_space, leaves) if self._composite else leaves[0]
 
     def _infos(self) -> dict[str, Any]:
@@ -310,12 +315,16 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
 def _shown_by(seats: Sequence[SeatClient]) -> Callable[[], Any]:
     """A function that tells what the units of all rows may do now, batched; None if there are none."""
     space = seats[0].observation_spaces[0]
+    if not isinstance(space, UnitSpace):
+        return lambda: None
+    columns = Columns(space["actions"])
+    first = next(number for number, leaf in enumerate(leaves_of(space, ragged=True)) if leaf.of_actors)
 
     def shown() -> Any:
-        if not isinstance(space, UnitSpace) or not all(seat.begun for seat in seats):
+        if not all(seat.begun for seat in seats):
             return None
-        parts = [flatten(space["actions"], seat.shown_rows()) for seat in seats]
-        return unflatten(space["actions"], [_joined_rows(rows) for rows in zip(*parts, strict=True)])
+        parts = zip(*(seat.reply.rows[0][first:] for seat in seats), strict=True)
+        return columns.unflatten([_joined_rows(rows) for rows in parts])
 
     return shown
 

@@ -24,7 +24,7 @@ from arena.game.api import Info
 from arena.game.lockstep import RequestKind
 from arena.game.ragged import Ragged
 from arena.game.ragged_actions import action_leaves
-from arena.game.spaces import check_choices, rows_of, unflatten, write_sample
+from arena.game.spaces import check_choices, rows_of, write_sample
 from arena.game.spaces import row as row_of
 from arena.game.units import UnitActions, UnitSpace
 from arena.seat.layout import Block, ReplyView, RequestView
@@ -298,7 +298,7 @@ class SeatClient:
             check_choices(space, action)
             write_sample(space, action, self.request.by_entity[entity], 0)
             return
-        block, position = self._layout.block_of(entity)
+        block, position = (0, entity) if self.uniform else (entity, 0)
         several = len(self._layout.blocks[block].entities)
         row = slice(position, position + 1)
         leaves = action_leaves(space, [action], self.shown_actions(entity), first_row=entity)
@@ -316,12 +316,6 @@ class SeatClient:
     def begun(self) -> bool:
         """Whether the first observations have come."""
         return self._begun
-
-    def shown_rows(self) -> Any:
-        """What the units of all rows may do in the current observations, batched; of a seat with equal unit spaces."""
-        space = self.observation_spaces[0]
-        shown: Any = unflatten(space, self.reply.rows[0])
-        return shown["actions"]
 
     def shown_actions(self, entity: int) -> Any:
         """What units may do in an entity's current observations, batched; None if it has no units."""

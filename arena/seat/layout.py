@@ -39,11 +39,10 @@ import numpy as np
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
-from arena.errors import ProtocolError
 from arena.game.lockstep import RequestKind
 from arena.game.ragged import Ragged
-from arena.game.spaces import is_ragged, leaves_of, unflatten
-from arena.seat.ragged_parts import RaggedParts, heap_bytes
+from arena.game.spaces import Columns, is_ragged, leaves_of, unflatten
+from arena.seat.ragged_parts import RaggedParts, heap_bytes, read_heap
 from arena.transport.endpoint import LinkSize
 
 _ALIGNMENT = 8
@@ -103,10 +102,6 @@ class SeatLayout:
         """Whether any space has ragged leaves."""
         return any(is_ragged(b.observation_space) or is_ragged(b.action_space) for b in self.blocks)
 
-    def block_of(self, entity: int) -> tuple[int, int]:
-        """The block of an entity of the seat, and its place there."""
-        return (0, entity) if self.uniform else (entity, 0)
-
 
 class _Allocator:
     """Allocates typed arrays in a buffer, one after the other; without a buffer it only counts the bytes.
@@ -157,9 +152,11 @@ class RequestView:
         # Per entity a batched action [L, *shape], and for the whole block [L * entities, *shape]: views, not copies.
         # Ragged leaves are in `rows` alone: a `Ragged` of the block's rows.
         self.rows: list[list[Any]] = [[_flat(leaf) for leaf in leaves] for leaves in self._leaves]
-        self._spaces = [b.action_space for b in layout.blocks]
-        self._parts = RaggedParts(self._spaces, self.rows) if self.ragged else None
-        self._by_entity = [] if self.ragged else _by_entity(layout, self._leaves, self._spaces)
+        spaces = [b.action_space for b in layout.blocks]
+        self._parts = RaggedParts(spaces, self.rows) if self.ragged else None
+        self._columns = list(map(Columns, spaces)) if self.ragged else []
+        self._places = _places(layout)
+        self._by_entity = [] if self.ragged else _by_entity(layout, self._leaves, spaces)
 
     @property
     def by_entity(self) -> list[Any]:
@@ -170,7 +167,9 @@ class RequestView:
 
     def of_entity(self, entity: int) -> Any:
         """The batched action [L, ...] of an entity."""
-        return _of_entity(self._layout, self._spaces, self.rows, entity) if self.ragged else self._by_entity[entity]
+        if not self.ragged:
+            return self._by_entity[entity]
+        return _of_entity(self._columns, self._places[entity], self.rows)
 
     @property
     def kind(self) -> RequestKind:
@@ -192,8 +191,10 @@ class RequestView:
             active: [L, E]; the items of other rows are dropped.
         """
         assert self._parts is not None, "the layout has no ragged leaves"
-        self._parts.keep([active[:, list(b.entities)].ravel() for b in self._layout.blocks], all_leaves=True)
-        values = list(self._parts.write_lengths())
+        if np.count_nonzero(active) < active.size:
+            self._parts.keep([active[:, list(b.entities)].ravel() for b in self._layout.blocks], all_leaves=True)
+        values: list[NDArray[Any]] = []
+        self._parts.write_lengths(values)
         self._header[1] = heap_bytes(values)
         return values
 
@@ -204,7 +205,7 @@ class RequestView:
             ProtocolError: the heap has another length than the request says.
         """
         assert self._parts is not None, "the layout has no ragged leaves"
-        _check_end(self._parts.read(heap, 0), heap)
+        read_heap(heap, [(self._parts, None)])
 
 
 class _ReplyArrays(NamedTuple):
@@ -287,10 +288,12 @@ class ReplyView:
         self._final_masks = {i: final for i, final in enumerate(final_masks) if layout.blocks[i].mask_size}
         # As in a request.
         self.rows: list[list[Any]] = [[_flat(leaf) for leaf in leaves] for leaves in self._leaves]
-        self._spaces = [b.observation_space for b in layout.blocks]
-        self._parts = RaggedParts(self._spaces, self.rows) if self.ragged else None
-        self._last_parts = RaggedParts(self._spaces, self._final) if self.ragged else None
-        self._by_entity = [] if self.ragged else _by_entity(layout, self._leaves, self._spaces)
+        spaces = [b.observation_space for b in layout.blocks]
+        self._parts = RaggedParts(spaces, self.rows) if self.ragged else None
+        self._last_parts = RaggedParts(spaces, self._final) if self.ragged else None
+        self._columns = list(map(Columns, spaces)) if self.ragged else []
+        self._places = _places(layout)
+        self._by_entity = [] if self.ragged else _by_entity(layout, self._leaves, spaces)
         self.outside = layout.outside
         self.given_actions: list[Any] = []  # per entity [L, *shape]; empty if the games are not external, as the next
         self.given_rows: list[list[NDArray[Any]]] = [
@@ -308,36 +311,42 @@ class ReplyView:
 
     def of_entity(self, entity: int) -> Any:
         """The batched observation [L, ...] of an entity."""
-        return _of_entity(self._layout, self._spaces, self.rows, entity) if self.ragged else self._by_entity[entity]
+        if not self.ragged:
+            return self._by_entity[entity]
+        return _of_entity(self._columns, self._places[entity], self.rows)
 
-    def write_leaf(self, entity: int, number: int, batch: Ragged, lanes: NDArray[np.bool_] | slice) -> None:
-        """Keeps a ragged leaf of an entity's observations, a copy, until `heap_values`.
+    def write_rows(self, entity: int, leaves: Sequence[Any], lanes: NDArray[np.bool_] | slice) -> None:
+        """Writes an entity's observations; keeps copies of ragged leaves until `heap_values`.
 
         Args:
             entity: of the seat.
-            number: of the leaf.
-            batch: of all lanes.
-            lanes: the lanes [L] that it is valid for; a slice: all.
+            leaves: of all lanes.
+            lanes: the lanes [L] that they are valid for; a slice: all.
         """
-        block, position = self._layout.block_of(entity)
-        column, several = self.rows[block], len(self._layout.blocks[block].entities)
-        dtype = column[number].dtype
-        if several == 1 and isinstance(lanes, slice):
-            column[number] = Ragged.unchecked(np.array(batch.values, dtype), batch.lengths)
-            return
-        before = column[number]
-        rows = np.arange(len(before))
-        own = rows[position::several][lanes]
-        rows[own] = len(before) + own // several
-        column[number] = Ragged.concat([before, batch.astype(dtype)])[rows]
+        block, position, several = self._places[entity]
+        column = self.rows[block]
+        for number, leaf in enumerate(leaves):
+            held = column[number]
+            if type(leaf) is not Ragged:
+                held[position::several][lanes] = leaf[lanes]
+            elif several == 1 and type(lanes) is slice:
+                column[number] = Ragged.unchecked(np.array(leaf.values, held.dtype, order="C"), leaf.lengths.copy())
+            else:
+                rows = np.arange(len(held))
+                own = rows[position::several][lanes]
+                rows[own] = len(held) + own // several
+                column[number] = Ragged.concat([held, leaf.astype(held.dtype)])[rows]
 
     def heap_values(self) -> list[NDArray[Any]]:
         """Writes the lengths of all ragged leaves; what belongs into the heap. Rows that do not act have no actors."""
         assert self._parts is not None and self._last_parts is not None, "the layout has no ragged leaves"
-        self._parts.keep([self.active[:, list(b.entities)].ravel() for b in self._layout.blocks], all_leaves=False)
-        values = list(self._parts.write_lengths())
+        active = self.active
+        if np.count_nonzero(active) < active.size:
+            self._parts.keep([active[:, list(b.entities)].ravel() for b in self._layout.blocks], all_leaves=False)
+        values: list[NDArray[Any]] = []
+        self._parts.write_lengths(values)
         if self.header[3]:
-            values += self._last_parts.write_lengths()
+            self._last_parts.write_lengths(values)
         self.header[_HEADER_SIZE] = heap_bytes(values)
         return values
 
@@ -353,10 +362,10 @@ class ReplyView:
             ProtocolError: the heap has another length than the reply says.
         """
         assert self._parts is not None and self._last_parts is not None, "the layout has no ragged leaves"
-        end = self._parts.read(heap, 0)
+        parts: list[tuple[RaggedParts, list[int] | None]] = [(self._parts, None)]
         if self.header[3]:
-            end = self._last_parts.read(heap, end, list(map(len, self._ended_of_blocks())))
-        _check_end(end, heap)
+            parts.append((self._last_parts, list(map(len, self._ended_of_blocks()))))
+        read_heap(heap, parts)
 
     @property
     def tick(self) -> int:
@@ -465,16 +474,19 @@ def _end_of(final: list[list[NDArray[Any]]], nbytes: int) -> tuple[int, int, int
     return block, row_bytes, nbytes - -(-used // _ALIGNMENT) * _ALIGNMENT
 
 
-def _check_end(end: int, heap: Buffer) -> None:
-    if end != len(heap):
-        raise ProtocolError(f"a heap of {len(heap)} bytes, but its lengths ask for {end}")
+def _places(layout: SeatLayout) -> list[tuple[int, int, int]]:
+    """Per entity its block, its place there, and the entities of the block."""
+    return [
+        (number, position, len(block.entities))
+        for number, block in enumerate(layout.blocks)
+        for position in range(len(block.entities))
+    ]
 
 
-def _of_entity(layout: SeatLayout, spaces: Sequence[Space[Any]], rows: Sequence[Sequence[Any]], entity: int) -> Any:
+def _of_entity(columns: Sequence[Columns], place: tuple[int, int, int], rows: Sequence[Sequence[Any]]) -> Any:
     """One entity's part of the rows of all blocks; views, but of ragged leaves of several entities."""
-    block, position = layout.block_of(entity)
-    several = len(layout.blocks[block].entities)
-    return unflatten(spaces[block], [leaf if several == 1 else leaf[position::several] for leaf in rows[block]])
+    block, position, several = place
+    return columns[block].unflatten(rows[block] if several == 1 else [leaf[position::several] for leaf in rows[block]])
 
 
 def _flat(leaf: NDArray[Any]) -> NDArray[Any]:

@@ -1,12 +1,15 @@
 """The ragged leaves of a message: their lengths stand in its fixed part, their values in the link's heap.
 
-Values of all rows stand one after the other, leaf by leaf, each leaf on a multiple of 8 bytes. Since rows move when
-one of them grows, nothing is written in place: an end keeps its rows as `Ragged` and packs them when it posts.
+A heap begins with the number of items of each leaf, int64; values of all rows follow one after the other, leaf by
+leaf, each leaf on a multiple of 8 bytes. Since rows move when one of them grows, nothing is written in place: an end
+keeps its rows as `Ragged` and packs them when it posts.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +29,7 @@ class _Part(NamedTuple):
 
     block: int
     leaf: Leaf
+    item_bytes: int
     lengths: NDArray[np.int64]  # [rows] in the fixed part
     column: list[Any]
     number: int
@@ -45,9 +49,13 @@ class RaggedParts:
         for block, (space, column) in enumerate(zip(spaces, columns, strict=True)):
             for number, leaf in enumerate(leaves_of(space, ragged=True)):
                 if leaf.ragged:
-                    lengths = column[number]
-                    self._parts.append(_Part(block, leaf, lengths, column, number))
-                    column[number] = Ragged.empty(len(lengths), leaf.dtype, leaf.shape)
+                    self._parts.append(_Part(block, leaf, leaf.nbytes, column[number], column, number))
+                    column[number] = Ragged.empty(len(column[number]), leaf.dtype, leaf.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of ragged leaves."""
+        return len(self._parts)
 
     def keep(self, acting: Sequence[NDArray[np.bool_]], *, all_leaves: bool) -> None:
         """Removes the items of rows that do not act: of all leaves, or of those that say what actors may do.
@@ -56,61 +64,74 @@ class RaggedParts:
             acting: per block, [rows].
             all_leaves: whether of all.
         """
-        for block, leaf, _, column, number in self._parts:
-            if (all_leaves or leaf.of_actors) and not acting[block].all():
+        for block, leaf, _, _, column, number in self._parts:
+            if all_leaves or leaf.of_actors:
                 column[number] = column[number].kept(acting[block])
 
-    def write_lengths(self) -> Iterator[NDArray[Any]]:
-        """Writes all lengths into the fixed part; the values, leaf by leaf."""
-        for _, _, lengths, column, number in self._parts:
+    def write_lengths(self, values: list[NDArray[Any]]) -> None:
+        """Writes all lengths into the fixed part, and adds the values to a list, leaf by leaf."""
+        for _, _, _, lengths, column, number in self._parts:
             ragged: Ragged = column[number]
             lengths[: len(ragged)] = ragged.lengths
-            yield ragged.values
+            values.append(ragged.values)
 
-    def read(self, heap: Buffer, at: int, counts: Sequence[int] | None = None) -> int:
+    def read(self, heap: Buffer, totals: Iterator[int], at: int, counts: Sequence[int] | None = None) -> int:
         """Reads all leaves from a heap, as views of it.
 
         Args:
             heap: of the message, this end's own copy of it.
-            at: where the first leaf begins.
+            totals: the items of each leaf.
+            at: where the values of the first leaf begin.
             counts: per block the rows that were sent; None: all.
 
         Returns:
             where the last leaf ends.
 
         Raises:
-            ProtocolError: the lengths ask for more than there is.
+            ProtocolError: the leaves ask for more than there is.
         """
-        for block, leaf, fixed, column, number in self._parts:
+        size = len(heap)
+        for block, leaf, item_bytes, fixed, column, number in self._parts:
             lengths = (fixed if counts is None else fixed[: counts[block]]).copy()
-            total = int(lengths.sum())
-            end = at + total * leaf.nbytes
-            if end > len(heap) or total < 0:
-                raise ProtocolError(f"a heap of {len(heap)} bytes, but its lengths ask for {end} bytes or more")
-            values: NDArray[Any] = np.ndarray((total, *leaf.shape), leaf.dtype, heap, at) if total else _none_of(leaf)
+            total = next(totals)
+            end = at + total * item_bytes
+            if end > size or total < 0:
+                raise ProtocolError(f"a heap of {size} bytes, but its leaves ask for {end} bytes or more")
+            shape = (total, *leaf.shape)
+            values = np.ndarray(shape, leaf.dtype, heap, at) if end > at else np.empty(shape, leaf.dtype)
             column[number] = Ragged.unchecked(values, lengths)
-            at = aligned(end)
+            at = -(-end // _ALIGNMENT) * _ALIGNMENT
         return at
 
 
-def aligned(offset: int) -> int:
-    """The first place for a leaf's values from an offset on."""
-    return -(-offset // _ALIGNMENT) * _ALIGNMENT
-
-
 def heap_bytes(values: Sequence[NDArray[Any]]) -> int:
-    """The length of a heap with these values."""
-    return sum(aligned(one.nbytes) for one in values)
+    """The length of a heap with these values; 0 if there are none."""
+    nbytes = sum([-(-one.nbytes // _ALIGNMENT) * _ALIGNMENT for one in values])
+    return 8 * len(values) + nbytes if nbytes or any(map(len, values)) else 0
 
 
 def write_heap(heap: Buffer, values: Sequence[NDArray[Any]]) -> None:
-    """Writes all values, one after the other."""
-    at = 0
+    """Writes the numbers of items and all values, one after the other."""
+    target: Any = heap.data
+    at = 8 * len(values)
+    target[:at].cast("q")[:] = array("q", map(len, values))
     for one in values:
-        if one.nbytes:
-            np.ndarray(one.shape, one.dtype, heap, at)[...] = one
-            at = aligned(at + one.nbytes)
+        if size := one.nbytes:
+            target[at : at + size] = np.ascontiguousarray(one).data.cast("B")
+            at += -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
-def _none_of(leaf: Leaf) -> NDArray[Any]:
-    return np.zeros((0, *leaf.shape), leaf.dtype)
+def read_heap(heap: Buffer, parts: Sequence[tuple[RaggedParts, Sequence[int] | None]]) -> None:
+    """Reads a whole heap, of one or several `RaggedParts` with their `counts`.
+
+    Raises:
+        ProtocolError: the leaves ask for another length than it has.
+    """
+    number = sum(part.size for part, _ in parts)
+    numbers: Any = heap.data
+    totals = iter(numbers[: 8 * number].cast("q").tolist()) if len(heap) else repeat(0)
+    at = 8 * number if len(heap) else 0
+    for part, counts in parts:
+        at = part.read(heap, totals, at, counts)
+    if at != len(heap):
+        raise ProtocolError(f"a heap of {len(heap)} bytes, but its leaves ask for {at}")

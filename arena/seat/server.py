@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from arena.errors import GameError
 from arena.game.api import Frame, Info, Outside, Step
 from arena.game.lockstep import RequestKind
-from arena.game.ragged import Ragged
-from arena.game.spaces import as_action, copy_rows, flatten, is_ragged, leaves_of, no_op, stack, write_sample
-from arena.game.units import UnitActions
+from arena.game.spaces import Columns, as_action, copy_rows, flatten, is_ragged, leaves_of, no_op, stack, write_sample
+from arena.game.units import UnitActions, UnitSpace
 from arena.seat.layout import ReplyView, RequestView, SeatLayout
 from arena.seat.ragged_parts import write_heap
 from arena.seat.welcome import Welcome
@@ -43,6 +42,7 @@ class SeatServer:
         self.reply = ReplyView(layout, link.outbox)
         self._number = welcome.seat
         self.ragged = layout.ragged
+        self._forms = list(map(Columns, welcome.observation_spaces)) if self.ragged else []
         self._observed = [  # per entity its space, and the reply's arrays for its observations
             (space, flatten(space, target))
             for space, target in zip(welcome.observation_spaces, self.reply.by_entity, strict=True)
@@ -110,13 +110,8 @@ class SeatServer:
             self._write_outside(frame.outside, lanes)
 
     def _write_ragged(self, frame: Frame, lanes: Any) -> None:
-        for position, (entity, (space, leaves)) in enumerate(zip(self.entities, self._observed, strict=True)):
-            arrays = flatten(space, frame.observations[entity])
-            for number, (array, into) in enumerate(zip(arrays, leaves, strict=True)):
-                if type(array) is Ragged:
-                    self.reply.write_leaf(position, number, array, lanes)
-                else:
-                    into[lanes] = array[lanes]
+        for position, (entity, form) in enumerate(zip(self.entities, self._forms, strict=True)):
+            self.reply.write_rows(position, form.flatten(frame.observations[entity]), lanes)
 
     def _write_masks(self, masks: Sequence[NDArray[np.int8] | None], lanes: Any) -> None:
         for entity, into in zip(self.entities, self.reply.masks_by_entity, strict=True):
@@ -192,14 +187,17 @@ class SeatServer:
         self.link.post_heap()
 
     def _items(self) -> str:
-        """How many items each ragged leaf of the seat's observations holds."""
+        """How many units of each type the seat's observations hold, or items of each ragged leaf."""
         counts: Counter[str] = Counter()
         for position, (space, _) in enumerate(self._observed):
-            leaves = zip(leaves_of(space, ragged=True), flatten(space, self.reply.of_entity(position)), strict=True)
-            for leaf, array in leaves:
+            seen = self.reply.of_entity(position)
+            if isinstance(space, UnitSpace):
+                counts.update({name: seen["units"][name].total for name in space.types})
+                continue
+            for leaf, array in zip(leaves_of(space, ragged=True), flatten(space, seen), strict=True):
                 if leaf.ragged:
-                    counts[leaf.place] += array.total
-        return ", ".join(f"{count:,} in {place or 'all'}" for place, count in counts.most_common(4))
+                    counts[leaf.place or "items"] += array.total
+        return ", ".join(f"{count:,} {name}" for name, count in counts.most_common())
 
     def pack_infos(self, step: Infos | None, begin: Infos | None, over: NDArray[np.bool_]) -> bytes | None:
         """The seat's infos by row, packed: those of the current observations, and those of rows that ended."""

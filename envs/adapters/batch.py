@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from arena.errors import ConfigError, GameError
 from arena.game import spaces
 from arena.game.api import Frame, Info, Interface, Step
+from arena.game.arrays import keeps_values
 from arena.game.ragged import Ragged
 from arena.game.units import UnitSpace
 from envs.adapters.lane import MASK, LaneGame, LaneStep
@@ -142,9 +143,7 @@ class BatchedLanes:
                 self._observe_items(lane, entity, number, array)
                 continue
             # NumPy would broadcast silently, or truncate fractions.
-            if array.shape != leaf.shape[1:] or (
-                array.dtype != leaf.dtype and not spaces.keeps_values(array, leaf.dtype)
-            ):
+            if array.shape != leaf.shape[1:] or (array.dtype != leaf.dtype and not keeps_values(array, leaf.dtype)):
                 raise GameError(
                     f"an observation {array.dtype} {array.shape}; its space "
                     f"{self.interface.observation_spaces[entity]} has {leaf.dtype} {leaf.shape[1:]}",
@@ -157,7 +156,7 @@ class BatchedLanes:
         rows, leaf = self._ragged[entity][number]
         if array.shape[:1] == (0,):
             array = np.zeros((0, *leaf.shape), leaf.dtype)
-        if array.shape[1:] != leaf.shape or array.ndim == 0 or not spaces.keeps_values(array, leaf.dtype):
+        if array.shape[1:] != leaf.shape or array.ndim == 0 or not keeps_values(array, leaf.dtype):
             raise GameError(
                 f"an observation{leaf.place} {array.dtype} {array.shape}; its items are {leaf.dtype} {leaf.shape}",
                 entity=self.interface.entities[entity],

@@ -196,6 +196,47 @@ class HerdEnv(CrowdEnv):
         }
 
 
+class OtherActions(Crowd):
+    """Its action space is not the one of its observations."""
+
+    def __init__(self, lanes: int, alone: bool = False) -> None:
+        super().__init__(lanes)
+        other = UnitSpace({"Zebra": []}, actions={"walk": Choice(["left"])}).action_space
+        self.interface = Interface(self.interface.entities, (SPACE,) * 2, (other,) * 2, (0, 0))
+
+
+class WrongEnv(HerdEnv):
+    """Observes something wrong on its second tick."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__()
+        self.fault = fault
+
+    def _look(self) -> dict[str, Any]:
+        seen = {
+            "globals": [0],
+            "units": {"Zebra": [[0, 0], [0, 0]], "Wolf": [[0]]},
+            "visible": {"Wolf": [0]},
+            "actions": {"walk": {"actors": [0]}, "bite": {"actors": [1], "actees": [0]}},
+        }
+        if self._ticks == 2:
+            units, walk, bite = seen["units"], seen["actions"]["walk"], seen["actions"]["bite"]  # type: ignore[index,call-overload]
+            {
+                "type": lambda: units.update(Bear=[]),
+                "features": lambda: units.update(Zebra=[[1, 2, 3]]),
+                "action": lambda: seen["actions"].update(walks={}),  # type: ignore[attr-defined]
+                "index": lambda: walk.update(actors=[9]),
+                "twice": lambda: walk.update(actors=[1, 1]),
+                "hidden": lambda: walk.update(actors=[2]),
+                "forbids": lambda: walk.update(mask=[[0, 0, 0]]),
+                "mask": lambda: walk.update(mask=[[1, 1]]),
+                "unannounced": lambda: bite.update(mask=[1]),
+                "nan": lambda: units.update(Zebra=[[np.nan, 0], [0, 0]]),
+                "half": lambda: walk.update(actors=[0.5]),
+            }[self.fault]()
+        return seen
+
+
 class ItemsEnv(gymnasium.Env[Any, Any]):
     """No units: any number of numbers is seen, and any number is answered; the reward counts what was answered."""
 

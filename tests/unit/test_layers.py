@@ -37,7 +37,7 @@ FLOORS = (
 )
 """Packages of `arena`, the lowest ones first: each imports from lower floors alone."""
 PURE = {
-    *("errors", "game.ragged", "game.units", "game.spaces", "game.api", "game.lockstep"),
+    *("errors", "game.arrays", "game.ragged", "game.units", "game.spaces", "game.api", "game.lockstep"),
     *("plan.seeding", "plan.placement", "plan.plan"),
     *("plan.build", "plan.seats"),
     *("plan.deadlock", "plan.rehosting", "group.reductions", "records.outcome", "records.metrics"),

@@ -18,7 +18,7 @@ from arena.game.spaces import flatten, row, stack, take_rows
 from arena.seat import server as server_module
 from arena.seat.client import SeatClient
 from arena.seat.layout import ReplyView, RequestView, link_size
-from arena.seat.ragged_parts import RaggedParts
+from arena.seat.ragged_parts import RaggedParts, read_heap, write_heap
 from arena.seat.server import SeatServer
 from arena.seat.welcome import Welcome
 from arena.transport.heap import LocalHeap, SharedHeap, reserved
@@ -192,7 +192,7 @@ def test_messages_hold_every_feature_of_their_own_seat_and_no_byte_of_another() 
         for entity in range(2):
             seat = seats[entity]
             seat.client._wait()
-            shown = seat.client.shown_rows()
+            shown = seat.client.shown_actions(0)
             drawn = crowd.SPACE.action_space.draw(shown, rng)
             seat.client.request.rows[0][:] = list(drawn.values())
             seat.client._begun = True
@@ -251,19 +251,22 @@ def test_a_message_that_is_too_long_names_seat_bytes_and_units(monkeypatch: pyte
     no = np.zeros((2, 4), np.bool_)
     frame = Frame([given] * 4, ~no, (None,) * 4)
     seat.server.write_step(Step(frame, np.zeros((2, 4)), no, no), ends=False)
-    with pytest.raises(GameError, match=r"bytes for seat 3 \(300 in \['b'\].*can hold 1,000 bytes; fewer `lanes`"):
+    with pytest.raises(GameError, match=r"bytes for seat 3 \(300 \['b'\], .*can hold 1,000 bytes; fewer `lanes`"):
         seat.server.post(1, last=False, infos=None)
     assert seat.environment.sent == []
 
 
-def test_a_heap_that_its_lengths_do_not_fit_is_refused() -> None:
-    lengths = np.array([1, 2])
-    parts = RaggedParts([FLAT], [[lengths]])
-    assert parts.read(np.zeros(16, np.uint8), 0) == 16
-    for wrong in ([1, 4], [-1, 0], [2**62, 2**62]):
-        lengths[:] = wrong
-        with pytest.raises(ProtocolError, match="16 bytes"):
-            parts.read(np.zeros(16, np.uint8), 0)
+def test_a_heap_that_its_leaves_do_not_fit_is_refused() -> None:
+    column: list[Any] = [np.array([1, 2])]
+    parts = RaggedParts([FLAT], [column])
+    heap = np.zeros(24, np.uint8)
+    write_heap(heap, [np.arange(3, dtype=np.float32)])
+    read_heap(heap, [(parts, None)])
+    assert column[0].tolist() == [[0.0], [1.0, 2.0]]
+    for wrong in (5, 1, -1, 2**62):
+        heap[:8].view(np.int64)[:] = wrong
+        with pytest.raises(ProtocolError, match="24 bytes"):
+            read_heap(heap, [(parts, None)])
 
 
 def test_fixed_seats_have_no_heap_and_the_headers_of_before() -> None:

@@ -8,6 +8,11 @@ from typing import Any
 
 import pytest
 
+from arena import ConfigError
+from arena.config import parse_config
+from arena.plan.build import make_plan
+from arena.preflight.examine import examine
+from arena.roles.root.root import RoleFailed
 from in_process import play
 
 
@@ -92,8 +97,8 @@ def test_two_entities_of_one_vector_seat_are_told_apart(tmp_path: Path) -> None:
         ("range", r"ValueError: action 'walk', row 2: \d is no choice; they go from 0 to 2"),
         ("place", r"ValueError: action 'bite', row \d: 10\d\d is no choice; they go from 0 to \d"),
         ("float", r"TypeError: action 'walk': float64 values .*; choices are whole numbers"),
-        ("rows", r"ValueError: 3 rows .* are needed at \['walk'\] .*, got 2 rows"),
-        ("missing", r"ValueError: \['walk'\] is missing"),
+        ("rows", r"ValueError: \['walk'\] of the actions 'walk', .*: 3 rows .* are needed, got 2 rows"),
+        ("missing", "ValueError: 'walk' is missing in a batch of the actions 'walk', 'bite'"),
         ("none", "TypeError: None is no batch"),
     ],
 )
@@ -101,6 +106,75 @@ def test_a_wrong_action_is_refused_before_anything_is_sent(fault: str, message: 
     data = solo("crowd:Crowd", "unit_workers:Wrong", lanes=3, options={"fault": fault}, players=1)
     (note,) = play(data, tmp_path).notes
     assert re.match(message, note), note
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"idle_action": {"walk": "lef"}}, "idle_action: .*no label 'lef'.*left"),
+        ({"idle_action": {"walks": 0}}, "idle_action: .*no action 'walks'.*walk"),
+        ({"idle_action": 0}, "idle_action: .*no mapping"),
+        ({"make": "crowd:OtherActions"}, "use the `action_space` of the UnitSpace"),
+        (
+            {"make": "crowd:CrowdEnv", "kwargs": {}, "wrappers": [{"frame_stack": 2}]},
+            "frame_stack.*any number of items",
+        ),
+        ({"wrappers": [{"frame_stack": 2}]}, "frame_stack.*any number of items"),
+        ({"make": "crowd:CrowdEnv", "kwargs": {}, "wrappers": [{"resize": [8, 8]}]}, "resize"),
+        ({"wrappers": ["grayscale"]}, "grayscale"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anybody_plays(change: Any, words: str, tmp_path: Path) -> None:
+    data = duel()
+    data["envs"]["game"] |= change
+    if change.get("make") == "crowd:CrowdEnv":
+        data |= {"matches": [{"env": "game", "seats": ["p"]}], "policies": {"p": data["policies"]["p"]}}
+    with pytest.raises(ConfigError, match=words):
+        examine(make_plan(parse_config({"name": "test", **data}, source="test")))
+
+
+def test_wrappers_of_rewards_and_time_go_around_units(tmp_path: Path) -> None:
+    data = duel()
+    data["envs"]["game"]["wrappers"] = [{"clip_reward": 0.01}, {"time_limit": 2}]
+    played = play(data, tmp_path)
+    assert {episode["length"] for episode in played.episodes} == {2}
+    assert all(abs(seat["return"]) <= 0.02 for episode in played.episodes for seat in episode["seats"])
+
+
+@pytest.mark.parametrize("on_env_error", ["stop", "restart"])
+def test_a_tick_that_is_too_long_ends_the_run(
+    on_env_error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("arena.seat.server.MOST_BYTES", 4000)
+    words = (
+        r"environment of match 0.*on tick \d+ observations of \d,\d+ bytes for seat \d \(.*in \['units'\]\['Zebra'\]"
+    )
+    with pytest.raises(RoleFailed, match=f"(?s){words}"):
+        play(duel(most=30) | {"on_env_error": on_env_error}, tmp_path)
+
+
+WRONG = {
+    "type": "no type 'Bear'.*Zebra",
+    "features": r"units of type 'Zebra': the shape must be \[n, 2\], got \[1, 3\]",
+    "action": "no action 'walks'.*walk",
+    "index": "action 'walk': actor 9 is no unit; there are 3",
+    "twice": "action 'walk': actor 1 is there twice",
+    "hidden": "action 'walk': actor 2 is hidden",
+    "forbids": "actor 0: its mask forbids everything",
+    "mask": r"action 'walk': mask: the shape must be \[n, 3\], got \[1, 2\]",
+    "unannounced": "no part of action 'bite' 'mask'",
+    "nan": "feature 'mark' of Zebra 0 is nan",
+    "half": "actors: whole numbers are needed",
+}
+
+
+@pytest.mark.parametrize("fault", WRONG)
+def test_a_wrong_observation_is_a_fault_of_the_game(fault: str, tmp_path: Path) -> None:
+    data = solo("crowd:WrongEnv", "unit_workers:GymSampler", options={"mark": 0}, fault=fault)
+    with pytest.raises(RoleFailed, match=f"GameError: the game gave 'agent_0' in lane 0 on tick 2.*{WRONG[fault]}"):
+        play(data, tmp_path)
+    with pytest.raises(ConfigError, match=WRONG[fault]):
+        examine(make_plan(parse_config({"name": "test", **data}, source="test")), conformance=lambda _: None)
 
 
 def test_items_of_any_number_are_seen_and_answered(tmp_path: Path) -> None:

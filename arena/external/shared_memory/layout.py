@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.errors import ActionError, LayoutError, VersionError
-from arena.game.spaces import keeps_values
+from arena.game.arrays import keeps_values
 
 VERSION = 0
 TURN_AT, COMMAND_AT, CAPACITY_AT, MESSAGE_BYTES_AT, AREA_AT = 8, 9, 10, 14, 18

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from arena.errors import GameError
 from arena.game.api import Frame, Info, Interface, Step
+from arena.game.arrays import keeps_values
 from arena.game.ragged import Ragged
-from arena.game.spaces import Leaf, flatten, keeps_values, leaves_of, take_rows
+from arena.game.spaces import Columns, Leaf, flatten, is_ragged, leaves_of, take_rows
 from arena.game.units import UnitSpace
 from arena.transport.pickling import pack
 
@@ -39,13 +40,21 @@ class StepValidator:
         self._interface = interface
         self._shape = (lanes, len(interface.entities))
         self._all_lanes = np.ones(lanes, np.bool_)
+        self._numbers = np.arange(lanes)
         self._leaves = [leaves_of(space, ragged=True) for space in interface.observation_spaces]
+        self._columns = [Columns(space) if is_ragged(space) else None for space in interface.observation_spaces]
         self._size = sum(lanes * int(np.prod(leaf.shape)) for leaves in self._leaves for leaf in leaves)
-        # Per entity, shape and dtype of its observations; empty where the fast test does not apply.
+        # Per entity, shape and dtype of its observations, or None if they are ragged, which have a test of their own;
+        # empty where the fast test does not apply.
+        ragged = [columns is not None for columns in self._columns]
         plain = not any(interface.mask_sizes) and all(
-            len(of) == 1 and not of[0].path and not of[0].ragged for of in self._leaves
+            own or (len(of) == 1 and not of[0].path) for own, of in zip(ragged, self._leaves, strict=True)
         )
-        self._kinds = [((lanes, *leaves[0].shape), leaves[0].dtype) for leaves in self._leaves] if plain else []
+        self._kinds = [
+            None if own else ((lanes, *of[0].shape), of[0].dtype)
+            for own, of in zip(ragged, self._leaves, strict=True)
+            if plain
+        ]
 
     def check_step(self, step: Step) -> None:
         """Validates a step of all lanes.
@@ -79,7 +88,11 @@ class StepValidator:
         return ""
 
     def _passes_fast_test(self, step: Step) -> bool:
-        """Whether the step is certainly valid; False where the detailed checks must decide."""
+        """Whether the step is certainly valid; False where the detailed checks must decide.
+
+        Raises:
+            GameError: ragged observations are wrong.
+        """
         (observations, active, *_), rewards, terminated, truncated = step
         if not rewards.shape == terminated.shape == truncated.shape == active.shape == self._shape:
             return False
@@ -88,7 +101,11 @@ class StepValidator:
         if not _is_finite(rewards):
             return False
         base = None
-        for observed, (shape, dtype) in zip(observations, self._kinds, strict=True):
+        for entity, (observed, kind) in enumerate(zip(observations, self._kinds, strict=True)):
+            if kind is None:
+                self._check_observation(entity, observed, self._all_lanes)
+                continue
+            shape, dtype = kind
             if observed.shape != shape or observed.dtype is not dtype:
                 return False
             if observed.base is not base or base is None:
@@ -136,11 +153,16 @@ class StepValidator:
 
     def _check_observation(self, entity: int, observed: Any, lanes: NDArray[np.bool_]) -> None:
         space = self._interface.observation_spaces[entity]
+        units, size = isinstance(space, UnitSpace), self._shape[0]
         for leaf, array in zip(self._leaves[entity], self._parts(entity, observed), strict=True):
-            shape, part = (self._shape[0], *leaf.shape), leaf.place
             if leaf.ragged:
-                self._check_ragged(entity, leaf, array, lanes)
+                usual = type(array) is Ragged and array.dtype is leaf.dtype and array.shape == leaf.shape
+                if not (usual and units and len(array) == size):
+                    self._check_ragged(entity, leaf, array, lanes, units=units)
                 continue
+            shape, part = (size, *leaf.shape), leaf.place
+            if self._columns[entity] is not None and not isinstance(array, np.ndarray):
+                raise self._error(entity, f"observations{part} as {_described(array)}; expected an array {shape}")
             if array.shape != shape or not keeps_values(array, leaf.dtype):
                 expected = f"expected {leaf.dtype} {shape} for the space {space}"
                 raise self._error(entity, f"observations{part} as {_described(array)}; {expected}")
@@ -151,30 +173,33 @@ class StepValidator:
                 found = f"the observation{part} {_shortened(array[lane])}; expected finite numbers"
                 raise self._error(entity, found, lane)
         if isinstance(space, UnitSpace):
-            shown = np.flatnonzero(lanes)
-            breach = space.breach(observed if len(shown) == self._shape[0] else take_rows(space, observed, shown))
+            everywhere = lanes is self._all_lanes or bool(lanes.all())
+            shown = self._numbers if everywhere else np.flatnonzero(lanes)
+            breach = space.breach(observed if everywhere else take_rows(space, observed, shown))
             if breach is not None:
                 raise self._error(entity, f"units that its space does not allow: {breach.text}", int(shown[breach.row]))
 
-    def _check_ragged(self, entity: int, leaf: Leaf, found: Any, lanes: NDArray[np.bool_]) -> None:
+    def _check_ragged(self, entity: int, leaf: Leaf, found: Any, lanes: NDArray[np.bool_], *, units: bool) -> None:
+        """Checks form and, unless they are checked as units, that all numbers are finite."""
         if not isinstance(found, Ragged):
             expected = f"expected a Ragged of {self._shape[0]} rows"
             raise self._error(entity, f"observations{leaf.place} as {_described(found)}; {expected}")
-        if len(found) != self._shape[0] or found.shape != leaf.shape or not keeps_values(found.values, leaf.dtype):
+        fits = found.dtype == leaf.dtype or keeps_values(found.values, leaf.dtype)
+        if len(found) != self._shape[0] or found.shape != leaf.shape or not fits:
             is_found = f"{found.dtype} {found.shape} in {len(found)} rows"
             expected = f"expected items {leaf.dtype} {leaf.shape} in {self._shape[0]} rows"
             raise self._error(entity, f"observations{leaf.place} as {is_found}; {expected}")
-        if not leaf.of_actors and not _is_finite(found.values):
+        if not units and not _is_finite(found.values):
             finite = np.isfinite(found.values).reshape(found.total, -1).all(axis=1)
             for row in found.rows()[~finite].tolist():
                 if lanes[row]:
                     text = f"the observation{leaf.place} {_shortened(found[row])}; expected finite numbers"
                     raise self._error(entity, text, row)
 
-    def _parts(self, entity: int, observed: Any) -> list[NDArray[Any]]:
-        space = self._interface.observation_spaces[entity]
+    def _parts(self, entity: int, observed: Any) -> list[Any]:
+        space, columns = self._interface.observation_spaces[entity], self._columns[entity]
         try:
-            return flatten(space, observed)
+            return flatten(space, observed) if columns is None else columns.flatten(observed)
         except (KeyError, IndexError, TypeError, ValueError) as error:
             found = f"observations as {_described(observed)}; expected a batch of the space {space}"
             raise self._error(entity, found) from error
