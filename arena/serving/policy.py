@@ -23,7 +23,8 @@ from arena.config.load import load_config
 from arena.config.schema import Config, PolicyConfig
 from arena.errors import ConfigError, nearest
 from arena.game.api import Interface
-from arena.game.spaces import flatten, leaves_of, row, unflatten
+from arena.game.ragged import Ragged
+from arena.game.spaces import Leaf, flatten, leaves_of, row, unflatten
 from arena.league import rounds_file
 from arena.plan.build import make_plan
 from arena.plan.seats import resolve_entities
@@ -74,16 +75,16 @@ class Policy:
         Raises:
             ValueError: the observation has other shapes than the space, with or without a leading axis.
         """
-        arrays = flatten(self.observation_space, observation)
-        shapes = [leaf.shape for leaf in leaves_of(self.observation_space)]
-        single = all(array.shape == shape for array, shape in zip(arrays, shapes, strict=True))
-        if not single and any(array.shape[1:] != shape for array, shape in zip(arrays, shapes, strict=True)):
+        arrays, leaves = flatten(self.observation_space, observation), leaves_of(self.observation_space, ragged=True)
+        single = all(_is_single(array, leaf) for array, leaf in zip(arrays, leaves, strict=True))
+        if not single and not all(_is_batch(array, leaf) for array, leaf in zip(arrays, leaves, strict=True)):
             found = ", ".join(str(array.shape) for array in arrays)
             raise ValueError(
                 f"got an observation of shape {found}, expected one of {self.observation_space} or a batch"
             )
         if single:
-            arrays = [array[None] for array in arrays]
+            pairs = zip(arrays, leaves, strict=True)
+            arrays = [Ragged(array, [len(array)]) if leaf.ragged else array[None] for array, leaf in pairs]
             mask = None if mask is None else mask[None]
         infos = {} if mask is None else {"action_mask": mask}
         actor = self._actor(len(arrays[0]), greedy=greedy)
@@ -122,6 +123,20 @@ class Policy:
         if greedy not in self._actors or self._actors[greedy][0] != rows:
             self._actors[greedy] = rows, self.actor(rows, greedy=greedy)
         return self._actors[greedy][1]
+
+
+def _is_single(array: Any, leaf: Leaf) -> bool:
+    """Whether an array is the leaf of one observation."""
+    if leaf.ragged:
+        return isinstance(array, np.ndarray) and array.ndim > 0 and array.shape[1:] == leaf.shape
+    return bool(array.shape == leaf.shape)
+
+
+def _is_batch(array: Any, leaf: Leaf) -> bool:
+    """Whether an array is the leaf of a batch of observations."""
+    if leaf.ragged:
+        return isinstance(array, Ragged) and array.shape == leaf.shape
+    return bool(array.shape[1:] == leaf.shape)
 
 
 def load_policy(

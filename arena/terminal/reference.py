@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 import msgspec
 
@@ -81,10 +81,10 @@ def options_of(name: str) -> list[Option]:
     cls = registry.algorithm(name)
     declared = getattr(cls, "Options", None)
     if isinstance(declared, type) and issubclass(declared, msgspec.Struct):
-        found = keys_of(declared)
+        found = keys_of(declared, optional=True)
     else:
         found = _fields(declared) if dataclasses.is_dataclass(declared) else _keywords(cls)
-    return [option for option in found if option.name not in getattr(cls, "refused_options", ())]
+    return [option for option in found if option.name.partition(".")[0] not in getattr(cls, "refused_options", ())]
 
 
 def _fields(declared: Any) -> list[Option]:
@@ -93,15 +93,25 @@ def _fields(declared: Any) -> list[Option]:
     return [Option(field.name, _default(field), words.get(field.name, "")) for field in dataclasses.fields(declared)]
 
 
-def keys_of(kind: type[msgspec.Struct], *, inside: str = "") -> list[Option]:
-    """The keys of a mapping of the configuration; keys of a mapping inside it as paths: `reset.after`."""
+def keys_of(kind: type[msgspec.Struct], *, inside: str = "", optional: bool = False) -> list[Option]:
+    """The keys of a mapping of the configuration; keys of a mapping inside it as paths: `reset.after`.
+
+    Args:
+        kind: of the mapping.
+        inside: the path before the keys, with its dot.
+        optional: also the keys of mappings that are null by default.
+    """
     words, found = {**_words_of(kind), **_descriptions(kind)}, []
+    hints = get_type_hints(kind) if optional else {}
     for field in msgspec.structs.fields(kind):
         key = f"{inside}{field.encode_name}"
         if isinstance(field.default, msgspec.Struct):
             found += keys_of(type(field.default), inside=f"{key}.")
         else:
             found.append(Option(key, _default(field), words.get(field.name, "")))
+        for arm in get_args(hints.get(field.name)) if field.default is None else ():
+            if isinstance(arm, type) and issubclass(arm, msgspec.Struct):
+                found += keys_of(arm, inside=f"{key}.", optional=True)
     return found
 
 

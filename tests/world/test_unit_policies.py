@@ -1,0 +1,88 @@
+"""Policies of units in whole runs: imitation of recorded play, without a barrier, loaded after training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from arena.errors import ConfigError
+from arena.serving import load_policy
+from in_process import play
+
+SKIRMISH = {"make": "skirmish", "kwargs": {"max_steps": 20, "team_size": 3}}
+SMALL = {"d_model": 16, "layers": 1}
+
+
+def duel(blue: Any, red: Any, *, ticks: int = 60, lanes: int = 8, copies: int = 1, **more: Any) -> dict[str, Any]:
+    return {
+        "ticks": ticks,
+        "seed": 3,
+        "envs": {"game": SKIRMISH},
+        "policies": {"blue": blue, "red": red},
+        "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": lanes, "copies": copies}],
+        **more,
+    }
+
+
+FOCUS = {"algorithm": "scripted", "options": {"function": "policies.scripts:focus"}}
+RANDOM = {"algorithm": "random"}
+
+
+def ppo(**policy: Any) -> dict[str, Any]:
+    options = {"n_steps": 15, "minibatch_size": 64, "n_epochs": 2, "transformer": SMALL}
+    return {"algorithm": "ppo", "options": options, **policy}
+
+
+def cloning(data: Path, **policy: Any) -> dict[str, Any]:
+    options = {"data": str(data), "policy": "blue", "train_every": 10, "gradient_steps": 40, "learning_rate": 3e-3}
+    return {"algorithm": "bc", "options": {**options, "transformer": SMALL}, **policy}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sync", ["gradients", "samples"])
+def test_a_script_of_units_is_imitated(sync: str, tmp_path: Path) -> None:
+    data = play({**duel(FOCUS, RANDOM, ticks=80), "record": "samples"}, tmp_path).folder.path
+    learned = play(duel(cloning(data, sync=sync), RANDOM, ticks=60, lanes=2, copies=2), tmp_path)
+    losses = [line["loss"] for line in learned.updates]
+    agreements = [line["agreement"] for line in learned.updates]
+    assert losses[-1] < 0.7 * losses[0]
+    assert agreements[-1] > max(0.6, agreements[0])
+
+
+def test_samples_are_pooled_without_a_barrier(tmp_path: Path) -> None:
+    played = play(duel(ppo(sync="samples", reduce="fast"), RANDOM, copies=2), tmp_path)
+    assert len(played.updates) >= 2
+    for line in played.updates:
+        assert np.isfinite([line[name] for name in ("policy_loss", "approx_kl", "entropy", "units", "decisions")]).all()
+        assert 1.0 <= line["decisions"] <= 3.0
+        assert line["decisions"] <= line["units"] <= 6.0
+
+
+def test_a_loaded_policy_answers_as_it_has_learned(tmp_path: Path) -> None:
+    played = play(duel(ppo(), RANDOM, ticks=30), tmp_path)
+    policy = load_policy(played.folder.path, "blue")
+    space = policy.observation_space
+    space.seed(1)
+    for _ in range(20):
+        sample = space.sample()
+        action = policy.act(sample)
+        for name, shown in sample["actions"].items():
+            assert len(action[name]) == len(shown["actors"])
+            limit = len(shown["actees"]) if "actees" in shown else 5
+            assert ((action[name] >= 0) & (action[name] < limit)).all()
+
+
+def test_a_checkpoint_of_another_game_is_refused_with_what_differs(tmp_path: Path) -> None:
+    first = play(duel(ppo(), RANDOM, ticks=15), tmp_path)
+    wider = ppo(load=str(first.folder.path))
+    wider["options"] = {**wider["options"], "transformer": {**SMALL, "d_model": 32}}
+    with pytest.raises(ConfigError, match=r"options.transformer.d_model: 16, here it is 32"):
+        play(duel(wider, RANDOM, ticks=15), tmp_path)
+    other = {**duel(ppo(load=str(first.folder.path)), RANDOM), "envs": {"game": {"make": "minesweeper"}}}
+    other["policies"].pop("red")
+    other["matches"] = [{"env": "game", "seats": ["blue"]}]
+    with pytest.raises(ConfigError, match=r"number 0 of types was 'Own', here it is 'Mine'"):
+        play(other, tmp_path)
