@@ -105,6 +105,10 @@ class Batch:
         sample["actions"] = actions
         return sample
 
+    def decides(self, row: int) -> bool:
+        """Whether a row has any actor."""
+        return any(shown.actors.lengths[row] for shown in self.shown.values())
+
     def _visible(self, name: str) -> Ragged:
         given = self.visible.get(name)
         if given is not None:

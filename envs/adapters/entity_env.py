@@ -74,10 +74,15 @@ class EntityGames:
         for lane, env in enumerate(self._envs):
             if not any(active[lane]):
                 continue
-            joint = []
+            joint, decides, answered = [], False, False
             for player, acts in enumerate(active[lane]):
                 choices = {name: ragged[lane] for name, ragged in actions[player].items()} if acts else {}
-                joint.append(self._translator.actions(self._shown[player][lane], lane, choices))
+                shown = self._shown[player][lane]
+                joint.append(self._translator.actions(shown, lane, choices))
+                decides |= acts and shown.decides(lane)
+                answered |= any(map(len, choices.values()))
+            if decides and not answered:  # a wrapper, such as a time limit, has ended this lane
+                continue
             self._put(observations, lane, env.act(joint[0] if n == 1 else joint))
             for player, acts in enumerate(active[lane]):
                 if not acts:
@@ -89,7 +94,10 @@ class EntityGames:
                 terminated[lane, player] = bool(one.done) and not cut
         self._active &= ~(terminated | truncated)
         batches = self._translated(observations)
-        self._shown = [[batch] * self.lanes for batch in batches]
+        for kept, batch, rows in zip(self._shown, batches, observations, strict=True):
+            for lane, one in enumerate(rows):
+                if one is not None:
+                    kept[lane] = batch
         return Step(self._frame(batches, observations), rewards, terminated, truncated)
 
     def render(self) -> NDArray[np.uint8] | str | None:

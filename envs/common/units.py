@@ -31,14 +31,16 @@ def spread(choices: Any, actors: Flags, default: int) -> Integers:
     """Choices of the actors as an array `[L, N]`, the default in other places.
 
     Args:
-        choices: `Ragged` int64; rows of lanes without actors are not read.
+        choices: `Ragged` int64. A row that has no choices for its actors is left at the default: a wrapper has ended
+            the lane. Rows of lanes without actors are not read.
         actors: bool `[L, N]` who was shown as an actor, in the order of the choices.
         default: for all others.
     """
     found = np.full(actors.shape, default, np.int64)
     counts = actors.sum(axis=1)
     if not np.array_equal(choices.lengths, counts):
-        choices = choices[np.flatnonzero(counts)]
+        given = (choices.lengths == counts) & (counts > 0)
+        actors, choices = actors & given[:, None], choices[given]
     found[actors] = choices.values
     return found
 

@@ -26,8 +26,9 @@ from arena.entity_env import (
     VecCategoricalActionMask,
     VecSelectEntityActionMask,
 )
-from arena.errors import GameError
-from arena.testing import ContractBroken, check_entity_env
+from arena.errors import ConfigError, GameError
+from arena.registry import adapt_environment
+from arena.testing import ContractBroken, check_batched_env, check_entity_env
 from entity_games import AIM, BOARDS, END, PICK, BoardGame, Told, seen
 from envs.adapters import adapt
 
@@ -424,6 +425,37 @@ def test_lanes_that_go_on_keep_what_they_were_shown_over_a_reset() -> None:
     env.reset(np.array([True, False]))
     env.step([{"pick": Ragged([1], [0, 1])}])
     assert games[1].got[1]["pick"].actors == [("B", 0)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("make", "kwargs"),
+    [("minesweeper", {}), ("multi_snake", {}), ("skirmish", {"team_size": 1}), ("unit_task", {"task": "not_hotdog"})],
+)
+def test_games_with_units_can_be_cut_by_a_time_limit(make: str, kwargs: dict[str, Any]) -> None:
+    games = [
+        adapt_environment(make, kwargs, 3, [("clip_reward", "sign"), ("time_limit", {"max_episode_steps": 4})])
+        for _ in range(2)
+    ]
+    check_batched_env(games[0], ticks=60, again=games[1])
+
+
+@pytest.mark.parametrize("wrapper", ["grayscale", {"resize": [8, 8]}, {"frame_stack": 2}])
+def test_wrappers_of_fixed_shapes_are_refused_by_name(wrapper: Any) -> None:
+    name, given = (wrapper, None) if isinstance(wrapper, str) else next(iter(wrapper.items()))
+    with pytest.raises(ConfigError, match=f"{name} cannot go around entities that observe UnitSpace"):
+        adapt_environment("minesweeper", {}, 1, [(name, given)])
+
+
+def test_ids_are_those_of_the_space_whatever_the_order_of_the_game() -> None:
+    game = Told(
+        seen(features={"B": [[5]], "A": [[1, 2], [3, 4]]}, ids={"B": ["b"], "A": ["x", "y"]}, actions={"pick": PICK()}),
+        seen(),
+    )
+    env = ListEnv([game])
+    env.reset()
+    env.act({"pick": [[0, 1, 2]]})
+    assert game.got[0]["pick"].actors == ["x", "y", "b"]
 
 
 def test_ragged_buffers_are_made_from_nested_lists() -> None:

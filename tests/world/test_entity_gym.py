@@ -13,6 +13,7 @@ PYTHON = Path(os.environ.get("ARENA_PEERS_UNITS", ROOT / ".venv-peers-units/bin/
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_games_of_entity_gym_are_played_as_by_the_package_itself() -> None:
     assert PYTHON.exists(), f"{PYTHON} has the package: `make .venv-peers-units/.ready`, or set ARENA_PEERS_UNITS"
     ended = subprocess.run(
