@@ -22,6 +22,7 @@ from policies.common.adam import Adam
 from policies.common.algorithm import Algorithm
 from policies.common.columns import to_leaves, to_mask
 from policies.common.devices import moved
+from policies.common.extensions import Extension
 from policies.common.group_learner import RolloutLearner
 from policies.common.normalization import Normalization, check_normalization
 from policies.common.options import (
@@ -49,6 +50,7 @@ from policies.common.serving import Random, Served, torch_generators
 from policies.exporting.network import Exported, decoding_of, exported, numbers
 from policies.networks.actor_critic import ActorCritic, Encoder
 from policies.networks.heads import ActionHead, BoxHead, action_head
+from policies.networks.own_encoder import make_encoder
 from policies.networks.recurrent import RecurrentEncoder, RecurrentState
 
 if TYPE_CHECKING:
@@ -61,6 +63,9 @@ _CHUNK = 1024  # transitions evaluated at once: bounds the memory that images ne
 
 MEMORY = ("recurrent", "hidden_size", "sequence_length")
 """The options of a recurrent policy."""
+
+OWN = ("encoder", "extra_loss")
+"""The options that name classes of the user's own."""
 
 ALL = slice(None)
 
@@ -91,6 +96,8 @@ class OnPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     hidden_sizes: Sizes = (64, 64)  # layers of the actor, and of the critic
     activation: Activation = "tanh"  # tanh or relu
     log_std_init: LogStd = 0.0  # initial logarithm of the deviation of Box actions
+    encoder: Extension | None = None  # a torch module of your own for observations; null: the built-in one
+    extra_loss: Extension | None = None  # a further loss of your own, whose gradient is added; null: none
     recurrent: Recurrent | None = None  # lstm or gru: a layer with memory before actor and critic; null: none
     hidden_size: Count = 64  # units of that layer
     sequence_length: Count = 16  # transitions at most that gradients go back through in time
@@ -285,14 +292,18 @@ class OnPolicy(Algorithm):
             sequence_length=None if o.recurrent is None else o.sequence_length,
             device=self.device,
         )
+        self.extend_learner()
 
     def make_network(self, generator: torch.Generator) -> ActorCritic:
         """Actor and critic, with the same initial weights at every worker."""
         space, o = self.env.single_observation_space, self.options
+        encoder: Encoder
         if o.recurrent is None:
-            encoder = Encoder(space, generator)
+            encoder = make_encoder(space, generator, o.encoder)
         else:
-            encoder = RecurrentEncoder(space, kind=o.recurrent, hidden_size=o.hidden_size, generator=generator)
+            own = None if o.encoder is None else make_encoder(space, generator, o.encoder)
+            memory = {"kind": o.recurrent, "hidden_size": o.hidden_size}
+            encoder = RecurrentEncoder(space, **memory, generator=generator, own=own)
         return ActorCritic(encoder, self.head, **self.layers(generator))
 
     def layers(self, generator: torch.Generator) -> dict[str, Any]:

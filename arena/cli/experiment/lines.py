@@ -17,7 +17,7 @@ from arena.terminal.output import complain
 _LOG_LINES = 5  # of a trial that has failed
 
 
-def check_alone(plan: ExperimentPlan, trial: int) -> None:
+def check_alone(plan: ExperimentPlan, trial: int, *, option: str = "--trial") -> None:
     """Refuses `--trial N` where the experiment has no such trial, or no trial of its own.
 
     Raises:
@@ -26,7 +26,7 @@ def check_alone(plan: ExperimentPlan, trial: int) -> None:
     config = plan.file.config
     if config.prune is not None or (plan.search is not None and plan.search.adaptive):
         key = "prune" if config.prune is not None else "search"
-        raise ConfigError(f"a trial depends on the others, by `{key}`; leave --trial out", path="--trial")
+        raise ConfigError(f"a trial depends on the others, by `{key}`; leave {option} out", path=option)
     if trial >= plan.number:
         raise ConfigError(
             f"got {trial}; the experiment has the trials 0 to {plan.number - 1}",
