@@ -38,6 +38,7 @@ setup(
         "box2d": ["box2d>=2.3.10"],  # Gymnasium's LunarLander, BipedalWalker and CarRacing
         "http": ["uvicorn>=0.30,<1", "httptools>=0.6.3", "uvloop>=0.21"],  # games that ask over HTTP, `arena serve`
         "search": ["optuna>=4,<6"],  # `search` and `prune` of experiments, but for random search
+        "wandb": ["wandb>=0.17"],  # the logger of this name
         "docs": ["mkdocs-material>=9.5,<10"],  # `make docs`
         "dev": [
             "coverage>=7.5",
@@ -63,6 +64,7 @@ setup(
             "types-PyYAML",
             "uvicorn>=0.30,<1",
             "uvloop>=0.21",
+            "wandb>=0.17",
         ],
     },
     entry_points={"console_scripts": ["arena = arena.cli.main:main"]},

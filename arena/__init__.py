@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from arena.game.api import BatchedEnv, Frame, Interface, Step
     from arena.launch.api import RunResult, train
     from arena.launch.events import Event, PolicyScore
+    from arena.trainer import Trainer
 
 __version__ = "0.1.0"
 
@@ -42,6 +43,7 @@ __all__ = [
     "RunResult",
     "RunStopped",
     "Step",
+    "Trainer",
     "__version__",
     "train",
 ]
@@ -51,6 +53,7 @@ _MODULES = {
     **dict.fromkeys(("BatchedEnv", "Frame", "Interface", "Step"), "arena.game.api"),
     **dict.fromkeys(("RunResult", "train"), "arena.launch.api"),
     **dict.fromkeys(("Event", "PolicyScore"), "arena.launch.events"),
+    "Trainer": "arena.trainer",
 }
 
 

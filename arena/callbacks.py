@@ -81,6 +81,15 @@ class Callback:
         The episodes and updates that it covers were told before.
         """
 
+    def on_evaluation(self, tick: int, lines: Sequence[Mapping[str, Any]], folder: Path) -> None:
+        """Called after each evaluation during the run.
+
+        Args:
+            tick: of all matches.
+            lines: of `evaluations.jsonl`, one per policy.
+            folder: the run folder of its games.
+        """
+
     def on_checkpoint(self, tick: int, checkpoints: Mapping[str, Path]) -> None:
         """Called after each leg, when its checkpoints are on the disk.
 
@@ -152,14 +161,28 @@ def _made(planned: CallbackPlan, path: str) -> Any:
         if not isinstance(cls, type):
             raise ConfigError(f"{planned.target!r} is a {type(cls).__name__}; it has to be a class")
         _check_methods(cls)
-    _check_options(cls, planned.options, f"{path}.options")
+    check_options(cls, planned.options, f"{path}.options")
+    return made_object(cls, planned.options, f"{path}.options")
+
+
+def made_object(cls: type[Any], options: Mapping[str, Any], path: str) -> Any:
+    """An object of a user's class.
+
+    Args:
+        cls: the class.
+        options: given to it.
+        path: where the options stand in the configuration.
+
+    Raises:
+        ConfigError: the class has raised.
+    """
     try:
-        return cls(**planned.options)
+        return cls(**options)
     except ConfigError as error:
-        raise ConfigError(f"{cls.__name__}: {error.message}", path=f"{path}.options") from error
+        raise ConfigError(f"{cls.__name__}: {error.message}", path=path) from error
     except (Exception, SystemExit) as error:  # any error of the class: the options have caused it
         found = f"{cls.__name__}: {type(error).__name__}: {error}{where_raised(error)}"
-        raise ConfigError(found, path=f"{path}.options") from error
+        raise ConfigError(found, path=path) from error
 
 
 def _check_methods(cls: type[Any]) -> None:
@@ -187,7 +210,12 @@ def _overrides(cls: type[Any], name: str) -> bool:
     return callable(getattr(cls, name, None)) and getattr(cls, name) is not getattr(Callback, name)
 
 
-def _check_options(cls: type[Any], options: Mapping[str, Any], path: str) -> None:
+def check_options(cls: type[Any], options: Mapping[str, Any], path: str) -> None:
+    """Refuses options that a user's class does not take.
+
+    Raises:
+        ConfigError: with the path, and the option that was probably meant.
+    """
     signature = inspect.signature(cls)
     try:
         signature.bind(**options)
@@ -215,6 +243,7 @@ class Callbacks:
         planned: the callbacks of the plan.
         stop: ends the run early; takes the name of the callback that asked for it.
         loggers: of the plan.
+        objects: callbacks that a program has made itself, called after those of the plan.
 
     Attributes:
         warn: shows a line about a logger that has raised.
@@ -232,6 +261,7 @@ class Callbacks:
         planned: Sequence[CallbackPlan],
         stop: Callable[[str], None],
         loggers: Sequence[CallbackPlan] = (),
+        objects: Sequence[Any] = (),
     ) -> None:
         self._stop = stop
         self.warn: Callable[[str], None] = _log.warning
@@ -247,6 +277,9 @@ class Callbacks:
                 for plan, item in zip(loggers, made_loggers(loggers), strict=True)
             ),
         ]
+        for item in objects:
+            _check_methods(type(item))
+        listeners += [_Listener(f"callback {type(item).__name__}", item, False) for item in objects]
         self._listeners = {
             method: [listener for listener in listeners if _overrides(type(listener.object), method)]
             for method in METHODS
@@ -271,6 +304,10 @@ class Callbacks:
     def result(self, result: Mapping[str, Any]) -> None:
         """Calls `on_result`: a result is recorded."""
         self._call("on_result", result)
+
+    def evaluation(self, tick: int, lines: Sequence[Mapping[str, Any]], folder: Path) -> None:
+        """Calls `on_evaluation`: an evaluation is recorded."""
+        self._call("on_evaluation", tick, lines, folder)
 
     def checkpoint(self, tick: int, checkpoints: Mapping[str, Path]) -> None:
         """Calls `on_checkpoint`: a boundary is on the disk."""

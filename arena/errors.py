@@ -132,7 +132,17 @@ class Deadlock(ArenaError):
 
 
 class RunFailed(ArenaError):
-    """A run that `arena.train` has started has failed; the message says which role, and why."""
+    """A run that `arena.train` or a `Trainer` has started has failed.
+
+    Args:
+        message: which role, and why.
+        who: the role.
+        trace: its traceback, or a sentence.
+    """
+
+    def __init__(self, message: str, *, who: str = "", trace: str = "") -> None:
+        super().__init__(message)
+        self.who, self.trace = who, trace
 
 
 class ExportError(ArenaError):

@@ -81,6 +81,7 @@ WRAPPERS: dict[str, Entry] = {
 LOGGERS: dict[str, Entry] = {
     "csv": Entry("arena.loggers.csv_file:Csv", "results as a table: progress.csv"),
     "tensorboard": Entry("arena.loggers.tensorboard:TensorBoard", "results and curves for TensorBoard"),
+    "wandb": Entry("arena.loggers.wandb:WandB", "results to Weights & Biases", "wandb", "wandb"),
 }
 
 _OWN_PACKAGES = ("envs", "policies")  # installed beside `arena`; a user's folder may have the same name
@@ -326,6 +327,7 @@ def logger_target(name: str) -> str:
     Raises:
         ConfigError: an unknown short name.
     """
+    _check_installed(name, LOGGERS.get(name))
     return _target(name, LOGGERS, "logger")
 
 

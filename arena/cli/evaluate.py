@@ -19,10 +19,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from arena import registry
 from arena.cli.arguments import positive_int
 from arena.config import load_config
-from arena.config.matches import MatchConfig, SeatEntry
 from arena.config.schema import Config, PolicyConfig
 from arena.errors import ConfigError, WriteError, located, nearest
 from arena.launch import lead
@@ -35,11 +33,11 @@ from arena.records.folder import RunFolder
 from arena.records.scoreboard import Scoreboard
 from arena.run.evaluation import alike_words, episodes_per_lane, result_words
 from arena.run.leg import UNBOUNDED_TICKS
+from arena.run.opponents import opposed, seats_of
 from arena.run.prepare import prepare
 from arena.run.run import Run
 from arena.terminal.display import silent_display
 
-_OPPONENT = "opponent"
 _MISTAKE = 2  # the exit status
 
 
@@ -81,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--checkpoints",
         nargs="+",
         metavar="WHICH",
-        help="of a run: first, last, or a number of ticks (default: last)",
+        help="of a run: first, last, best, or a number of ticks (default: last)",
     )
     parser.add_argument("--against", metavar="POLICY", help="a policy or algorithm that takes all other seats")
     parser.add_argument("--sample", action="store_true", help="sampled actions instead of the most likely ones")
@@ -184,6 +182,8 @@ def _files(config: Config, folder: RunFolder, label: str) -> dict[str, Path]:
         if files:
             ticks = {str(checkpoint.ticks_of(file)): file for file in files}
             named = {"first": files[0], "last": files[-1], **ticks}
+            best = files[0].parent / checkpoint.BEST
+            named |= {"best": best} if best.exists() else {}
             if label not in named:
                 raise ConfigError(f"there is no checkpoint {label!r}; {nearest(label, named)}", path="--checkpoints")
             found[name] = named[label]
@@ -196,18 +196,18 @@ def _contests(weights: _Weights, against: str | None, home: Path) -> list[Contes
     config = weights.config
     base = [] if weights.label else [f"{config.name}-evaluation"]
     label = [weights.label] if weights.label else []
-    seated = [name for name in config.policies if any(_seats(entry, name) for _, entry in config.entries())]
+    seated = [name for name in config.policies if any(seats_of(entry, name) for _, entry in config.entries())]
     if against is None:
         titles = {policy: weights.title(policy) for policy in seated}
         return [Contest(config, titles, home / _file_name(*base, *label))]
     shown = [name for name in config.policies if name in weights.loaded or not weights.loaded]
     found = []
     for policy in shown:
-        opposed = _opposed(config, policy, against)
-        if opposed is not None:
+        contested = opposed(config, policy, against)
+        if contested is not None:
             comma = "" if policy in weights.loaded else ","
             titles = {policy: f"{weights.title(policy)}{comma} against {against}"}
-            found.append(Contest(opposed, titles, home / _file_name(*base, policy, *label, "against", against)))
+            found.append(Contest(contested, titles, home / _file_name(*base, policy, *label, "against", against)))
     if not found:
         raise ConfigError(
             f"{' and '.join(shown)} {'has' if len(shown) == 1 else 'have'} no match with seats of others: there is no "
@@ -219,54 +219,6 @@ def _contests(weights: _Weights, against: str | None, home: Path) -> list[Contes
 
 def _file_name(*words: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", "-".join(words))
-
-
-def _opposed(config: Config, policy: str, against: str) -> Config | None:
-    """The matches of a policy with others, all others' seats taken by one opponent; None if there is no such match."""
-    opponent = _opponent(config, against)
-    names = (_OPPONENT, *(f"{_OPPONENT}-{number}" for number in range(2, len(config.policies) + 2)))
-    name = next(name for name in names if name not in config.policies)
-    matches: list[MatchConfig] = []
-    for _, entry in config.entries():
-        if 0 < _seats(entry, policy) < len(entry.seats):
-            seats = tuple(seat if policy in _names(seat) else _replaced(seat, name) for seat in entry.seats)
-            changed = msgspec.structs.replace(entry, seats=seats)
-            if changed not in matches:
-                matches.append(changed)
-    if not matches:
-        return None
-    policies = {policy: config.policies[policy], name: opponent}
-    return msgspec.structs.replace(config, policies=policies, matches=tuple(matches))
-
-
-def _opponent(config: Config, against: str) -> PolicyConfig:
-    if against in config.policies:
-        return config.policies[against]
-    if against not in registry.ALGORITHMS and ":" not in against:
-        known = [*config.policies, *registry.ALGORITHMS]
-        raise ConfigError(f"{against!r} is no policy and no algorithm; {nearest(against, known)}", path="--against")
-    try:
-        registry.worker_class(against, {}, acts=True, path="")
-    except ConfigError as error:
-        raise ConfigError(
-            f"the algorithm {against!r} cannot take the other seats without options: {error.message}; make it a policy "
-            "of the configuration, with its options, and name that one",
-            path="--against",
-        ) from error
-    return PolicyConfig(algorithm=against, frozen=True)
-
-
-def _names(seat: SeatEntry) -> tuple[str, ...]:
-    return (seat,) if isinstance(seat, str) else seat
-
-
-def _replaced(seat: SeatEntry, name: str) -> SeatEntry:
-    return name if isinstance(seat, str) else (name,) * len(seat)
-
-
-def _seats(entry: MatchConfig, policy: str) -> int:
-    """How many seats of a match a policy has."""
-    return sum(policy in _names(seat) for seat in entry.seats)
 
 
 def _play(contest: Contest, folder: Path, episodes: int, *, greedy: bool) -> int:

@@ -55,7 +55,9 @@ class Source(NamedTuple):
         if self.folder is None:
             return {}
         homes = (self.folder.snapshot_path(policy, 0).parent, self.folder.checkpoints_path(policy))
-        return {checkpoint.ticks_of(file): file for home in homes for file in checkpoint.list_checkpoints(home)}
+        best = [file] if (file := homes[1] / checkpoint.BEST).exists() else []
+        files = [*best, *(file for home in homes for file in checkpoint.list_checkpoints(home))]
+        return {checkpoint.ticks_of(file): file for file in files}
 
 
 def read_sources(targets: Sequence[str]) -> list[Source]:
@@ -226,6 +228,9 @@ def _versions(member: _Member, labels: Sequence[str]) -> Iterator[tuple[str, Pol
         yield member.name, member.at(None)
         return
     known = {"first": files[0], "last": files[-1], **{str(tick): tick for tick in files}}
+    if member.source.folder is not None:
+        best = member.source.folder.checkpoints_path(member.policy) / checkpoint.BEST
+        known |= {"best": checkpoint.ticks_of(best)} if best.exists() else {}
     for label in labels:
         if label not in known:
             raise ConfigError(

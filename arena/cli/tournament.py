@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=["last"],
         metavar="WHICH",
-        help="of runs: first, last, or numbers of ticks (default: last)",
+        help="of runs: first, last, best, or numbers of ticks (default: last)",
     )
     parser.add_argument(
         "--untrained",

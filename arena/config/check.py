@@ -62,10 +62,15 @@ def check(config: Config) -> None:
     check_rounds(config)
     check_drawn(config)
     _check_results(config)
+    if config.curriculum is not None and config.rounds > 1:
+        raise ConfigError(
+            f"has no place in a run of {config.rounds} rounds, which have changes of their own; set `rounds: 1`",
+            path="curriculum",
+        )
     if config.evaluation is not None:
         _check_evaluation(config, config.evaluation)
     check_independent(config)
-    _check_stop(config)
+    _check_result_keys(config)
 
 
 def _check_results(config: Config) -> None:
@@ -78,10 +83,14 @@ def _check_results(config: Config) -> None:
         )
 
 
-def _check_stop(config: Config) -> None:
+def _check_result_keys(config: Config) -> None:
+    policies, evaluates = expanded(config).policies, config.evaluation is not None
     for rule in config.stop_rules:
         with located(path=f"stop.{rule.key}"):
-            check_key(rule.key, expanded(config).policies, evaluates=config.evaluation is not None)
+            check_key(rule.key, policies, evaluates=evaluates)
+    if config.best is not None:
+        with located(path="best.metric"):
+            check_key(config.best.metric, policies, evaluates=evaluates)
 
 
 def _nearest_divisor(wanted: int, number: int) -> int:
@@ -195,6 +204,10 @@ def _check_evaluation(config: Config, evaluation: EvaluationConfig) -> None:
             f"ticks; set a multiple of it, or `checkpoint_every: {evaluation.every}`",
             path="evaluation.every",
         )
+    if evaluation.episodes == 0 and evaluation.function is None:
+        raise ConfigError("found 0, which is for a `function` alone; play at least 1", path="evaluation.episodes")
+    if evaluation.options and evaluation.function is None:
+        raise ConfigError("there is no `function` that they could be given to", path="evaluation.options")
     if evaluation.seats is None:
         return
     for index, seat in enumerate(evaluation.seats):

@@ -76,6 +76,26 @@ def apply(data: Mapping[str, Any], overrides: Sequence[str | Override]) -> Overr
     return Overridden(changed, tuple(places))
 
 
+def apply_values(data: Mapping[str, Any], values: Mapping[str, Any], *, source: str) -> dict[str, Any]:
+    """The data with values at some paths; the original is not changed.
+
+    Args:
+        data: of a configuration.
+        values: by path, as `--set` takes it.
+        source: what has set them, for messages.
+
+    Raises:
+        ConfigError: a path that goes through something that has no such place.
+    """
+    changed: dict[str, Any] = copy.deepcopy(dict(data))
+    for path, value in values.items():
+        try:
+            _set(changed, _TOKEN.findall(path), copy.deepcopy(value), path)
+        except ConfigError as error:
+            raise ConfigError(error.message, path=path, source=source) from error
+    return changed
+
+
 def _set(data: dict[str, Any], tokens: list[str], value: Any, text: str) -> list[OverriddenPlace]:
     """Puts a value where the tokens lead, and tells what it filled on the way."""
     places: list[OverriddenPlace] = []

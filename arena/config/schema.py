@@ -72,9 +72,11 @@ class EvaluationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """How the policies are evaluated while they learn: frozen copies of them play matches of their own."""
 
     every: Count  # ticks; a multiple of checkpoint_every
-    episodes: Count = 20  # at least so many of each policy; every lane plays the same number
+    episodes: Natural = 20  # at least so many of each policy; every lane plays the same number; 0: `function` alone
     seats: tuple[SeatEntry, ...] | None = None  # who plays; null: as in each match
     greedy: bool = True  # the most likely action rather than a sampled one
+    function: Text | None = None  # "package.module:function", called with each evaluation; null: none
+    options: dict[str, Any] = {}  # given to the function
 
 
 class ResultsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -84,8 +86,15 @@ class ResultsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     smoothing: Count = 100  # episodes of which the means of a result are, at least, if there were so many
 
 
+class BestConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which checkpoints are kept as the best ones."""
+
+    metric: Text  # key of a result, such as policy_reward_mean/blue
+    mode: Literal["max", "min"] = "max"  # whether the highest or the lowest value is the best
+
+
 class CallbackConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One entry of `callbacks` that has options."""
+    """One entry of `callbacks` or `loggers` that has options, or a curriculum."""
 
     class_: Text = msgspec.field(name="class")  # "package.module:Class"
     options: dict[str, Any] = {}  # given to the class when it is made
@@ -107,6 +116,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     checkpoint_every: Count = 10_000  # ticks from one boundary to the next: everything is saved, and can go on from it
     results: ResultsConfig = ResultsConfig()  # lines of numbers in result.json, one per iteration
     stop: dict[str, Any] = {}  # ends the run when a result meets any of them: key of a result to a number, or at_most
+    best: BestConfig | None = None  # keeps the checkpoints of the boundary with the best result; null: none
+    curriculum: CallbackConfig | None = None  # changes between two legs; null: none
     evaluation: EvaluationConfig | None = None  # while they learn; null: none
     callbacks: tuple[Text | CallbackConfig, ...] = ()  # classes that are told what happens; or "package.module:Class"
     loggers: tuple[Text | CallbackConfig, ...] = ("csv", "tensorboard")  # where results go beside result.json
@@ -137,7 +148,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """The same games and policies, without what only a training run has: its listeners and evaluations."""
         kept = tuple(entry for entry in self.loggers if entry == "tensorboard")
         return msgspec.structs.replace(
-            self, callbacks=(), loggers=kept, evaluation=None, results=ResultsConfig(), stop={}
+            self,
+            callbacks=(),
+            loggers=kept,
+            evaluation=None,
+            results=ResultsConfig(),
+            stop={},
+            best=None,
+            curriculum=None,
         )
 
     def entries(self) -> tuple[tuple[str, MatchConfig], ...]:

@@ -10,12 +10,10 @@ a launcher is started, as by the command; rank 0 discards what its games and alg
 from __future__ import annotations
 
 import io
-import logging
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -26,6 +24,7 @@ from arena.launch import mpirun
 from arena.launch.console import Output
 from arena.launch.events import Event, EventDisplay, PolicyScore, policy_score, read_event
 from arena.launch.lead import run_single_process, scored
+from arena.launch.manners import restored_logging
 from arena.plan.process_count import RanksWanted, process_count
 from arena.records.boundary import newest_tick
 from arena.records.folder import RunFolder
@@ -94,7 +93,7 @@ def train(
         if plan.processes == 1:
             check_tolerance(read, tolerant=False)
             run = replace(prepare(read, ranks=1, run_dir=None if run_dir is None else str(run_dir)), source=source)
-            with restored_handlers(), _restored_logging():
+            with restored_handlers(), restored_logging():
                 status = run_single_process(run, lambda *_: None, output=listener, watched=False)
         else:
             status = _launch(read, run_dir, plan.processes, listener, tolerant=plan.fault_tolerance != "off")
@@ -180,19 +179,3 @@ class _Listener(Output):
             self._on_event(event)
         except BaseException as error:  # `train` raises it; raised here, it would end the reading thread
             self.error = error
-
-
-@contextmanager
-def _restored_logging() -> Iterator[None]:
-    """Afterwards the root logger has the handlers that it had before; a run in this process logs into its folder."""
-    root, raises = logging.getLogger(), logging.raiseExceptions
-    handlers, level = [*root.handlers], root.level
-    root.handlers.clear()  # else `logging.basicConfig` would close them
-    try:
-        yield
-    finally:
-        for handler in root.handlers:
-            handler.close()
-        root.handlers[:] = handlers
-        root.setLevel(level)
-        logging.raiseExceptions = raises

@@ -17,6 +17,7 @@ from arena.launch.rank import Main, again_words, names_of, played_words
 from arena.launch.watchdog_thread import RootWatchdog
 from arena.plan.plan import Role, RoleKind
 from arena.preflight.external import external_kinds
+from arena.records import evaluations
 from arena.records.episode import episode_of
 from arena.records.folder import RunFolder
 from arena.records.formats import EpisodeLine, plan_file, write_document
@@ -28,15 +29,17 @@ from arena.roles.perform import failure_of, run_role
 from arena.roles.protocol import Failed
 from arena.roles.root.fault_records import log_repairs
 from arena.roles.root.root import RoleFailed, Root
-from arena.run import stages
+from arena.run import curriculum, stages
 from arena.run.display import Display
-from arena.run.evaluation import record_evaluation
+from arena.run.evaluation import is_due, measure_alone, record_evaluation
 from arena.run.leg import Leg
 from arena.run.prepare import abandon, begin
 from arena.run.process_state import ProcessState
 from arena.run.results import opened, stop_words, write_boundary
 from arena.run.resume import forget
 from arena.run.run import Run, Stage
+from arena.run.stages import is_over
+from arena.run.stop_rules import rule_met
 from arena.terminal.display import silent_display
 from arena.terminal.profile import profile_file
 from arena.transport import Endpoint
@@ -69,33 +72,72 @@ def run_single_process(
         output: takes all other lines, and has a display if none is given.
         watched: whether a watchdog ends this process if a role hangs.
     """
-    memory = ProcessState()
-    memory.stop.listen()
+    held = HeldRun(run, present, display, next_stage=next_stage, output=output, watched=watched)
+    held.memory.stop.listen()
     try:
         log_beside_display(run, run.roles)
-        lock(run, memory)
-        while (stage := next_stage(run)) is not None:
-            run = stage.run
-            if stage.evaluation is not None:
-                own = memory.for_evaluation()
-                result = in_one_process(stage.evaluation, silent_display(), own, watched=watched)
-                outcome: Outcome = _evaluated(run, stage.evaluation, result, memory, output)
-            else:
-                result = in_one_process(run, display or output.display(run), memory, watched=watched)
-                outcome = _outcome(run, result, memory, present, output)
-            if isinstance(outcome, int):
-                return outcome
-            run = run.after(outcome)
-        return conclude(run, memory, present, output)
-    except Deadlock as error:
-        failure = Failed("no role can go on", str(error), exit_code=1)
+        lock(run, held.memory)
+        while (status := held.play_stage()) is None:
+            pass
+        return status
     except BaseException as error:
-        failure = _failure(run, memory, error)
+        failure = held.failure(error)
     finally:
-        memory.disconnect("over")
-        memory.unlock()
+        held.memory.disconnect("over")
+        held.memory.unlock()
     output.fail(failure)
     return failure.exit_code
+
+
+class HeldRun:
+    """A run in this process, played stage by stage.
+
+    Args:
+        run, present, display, next_stage, output, watched: see `run_single_process`.
+
+    Attributes:
+        run: as it continues.
+        memory: of this process.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        present: Callable[[Run, Scoreboard], None],
+        display: Display | None = None,
+        *,
+        next_stage: Callable[[Run], Stage | None] = stages.next_stage,
+        output: Output = CONSOLE_OUTPUT,
+        watched: bool = True,
+    ) -> None:
+        self.run, self.memory = run, ProcessState()
+        self._present, self._display, self._next_stage = present, display, next_stage
+        self._output, self._watched = output, watched
+
+    def play_stage(self) -> int | None:
+        """Plays what comes next; returns the exit status if the run is over then."""
+        run, memory, output = between_stages(self.run, self.memory, self._output), self.memory, self._output
+        if (stage := self._next_stage(run)) is None:
+            return conclude(run, memory, self._present, output)
+        self.run = run = stage.run
+        if stage.evaluation is not None:
+            own = memory.for_evaluation()
+            result = in_one_process(stage.evaluation, silent_display(), own, watched=self._watched)
+            outcome: Outcome = _evaluated(run, stage.evaluation, result, memory, output)
+        else:
+            display = self._display or output.display(run)
+            result = in_one_process(run, display, memory, watched=self._watched)
+            outcome = _outcome(run, result, memory, self._present, output)
+        if isinstance(outcome, int):
+            return outcome
+        self.run = run.after(outcome)
+        return None
+
+    def failure(self, error: BaseException) -> Failed:
+        """The message after an error of `play_stage`."""
+        if isinstance(error, Deadlock):
+            return Failed("no role can go on", str(error), exit_code=1)
+        return _failure(self.run, self.memory, error)
 
 
 class Result(NamedTuple):
@@ -137,6 +179,8 @@ def _evaluated(
     ):
         output.say(line)
     with _results(run, memory):
+        lines = evaluations.lines_at(run.folder, run.leg.start)
+        _callbacks(run, memory).evaluation(run.leg.start, list(map(as_read, lines)), evaluation.path)
         return run.leg
 
 
@@ -223,6 +267,9 @@ def _record(
         if not run.begun:
             begin(run, resumable=root.resumable)
             display.message(f"run folder: {run.path}")
+        if memory.change is not None:
+            curriculum.keep(run.folder, memory.change)
+            memory.change = None
         resumed_at = run.leg.start if run.resumed else None
         scalars = any(logger.target == "tensorboard" for logger in run.plan.loggers)
         with (
@@ -245,8 +292,37 @@ def _record(
 
 def _callbacks(run: Run, memory: ProcessState) -> Callbacks:
     """The callbacks of the run, which are kept from stage to stage."""
-    memory.callbacks = memory.callbacks or Callbacks(run.plan.callbacks, memory.stop.ask, run.plan.loggers)
+    if memory.callbacks is None:
+        memory.callbacks = Callbacks(run.plan.callbacks, memory.stop.ask, run.plan.loggers, memory.objects)
     return memory.callbacks
+
+
+def between_stages(run: Run, memory: ProcessState, output: Output = CONSOLE_OUTPUT) -> Run:
+    """Calls the user's functions between two stages, and returns the run as it continues.
+
+    Raises:
+        CallbackFailed: one has raised.
+        ConfigError: a curriculum asks for what is refused; the boundary is on the disk.
+    """
+    _measure(run, memory)
+    over = run.concluded or run.leg.start >= run.plan.ticks or is_due(run) or rule_met(run) is not None
+    if over or not (run.plan.curriculum or memory.wanted or run.folder.changes.exists()):
+        return run
+    if memory.curriculum is None and run.plan.curriculum is not None:
+        memory.curriculum = curriculum.made(run.plan.curriculum)
+        curriculum.resume(run, memory.curriculum)
+    following, memory.change = curriculum.changed(run, memory.curriculum, memory.wanted)
+    memory.wanted = {}
+    for line in curriculum.frozen_words(run.plan, following.plan):
+        output.say(line)
+    return following
+
+
+def _measure(run: Run, memory: ProcessState) -> None:
+    """Calls the function of an evaluation without games, if it is due."""
+    if run.leg.start and run.episodes is None and measure_alone(run, ends=is_over(run)):
+        with _results(run, memory):
+            _callbacks(run, memory).evaluation(run.leg.start, [], run.folder.evaluation_path(run.leg.start))
 
 
 @contextmanager
@@ -451,6 +527,10 @@ class Rank0Base(ABC):
     def roll_back(self, run: Run) -> None:
         """Brings the run folder back to the boundary from which the run continues after a death."""
         forget(run)
+
+    def between_stages(self, run: Run, memory: ProcessState) -> Run:
+        """Calls the user's functions between two stages, and returns the run as it continues."""
+        return between_stages(run, memory)
 
     def next_stage(self, run: Run) -> Stage | None:
         """What is played next; None if the run is over."""

@@ -67,6 +67,9 @@ class Rank0(Protocol):
     def roll_back(self, run: Run) -> None:
         """Brings the run folder back to the boundary from which the run continues after a death."""
 
+    def between_stages(self, run: Run, memory: ProcessState) -> Run:
+        """Calls the user's functions between two stages, and returns the run as it continues."""
+
     def next_stage(self, run: Run) -> Stage | None:
         """What is played next; None if the run is over."""
 
@@ -174,7 +177,7 @@ class Rank:
         while (stage := self._next_stage(run)) is not None:
             self._run = run = stage.run
             outcome = self._host(run, stage.evaluation)
-            if run.plan.staged:
+            if run.staged:
                 outcome = _broadcast(self._team, outcome)
             if isinstance(outcome, int):
                 return outcome if first else 0
@@ -182,9 +185,13 @@ class Rank:
         return self._leader().conclude(run, self._memory) if first else 0
 
     def _next_stage(self, run: Run) -> Stage | None:
-        if not run.plan.staged:
+        if not run.staged:
             return None if run.concluded else Stage(run)
-        stage: Stage | None = _broadcast(self._team, self._leader().next_stage(run) if self._team.rank == 0 else None)
+        stage: Stage | None = None
+        if self._team.rank == 0:
+            leader = self._leader()
+            stage = leader.next_stage(leader.between_stages(run, self._memory))
+        stage = _broadcast(self._team, stage)
         return stage
 
     def _begin(self, run: Run) -> None:

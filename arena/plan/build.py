@@ -14,6 +14,7 @@ from arena.plan.plan import (
     MOST_ROLES,
     ONLY_ACT,
     ROOT,
+    BestPlan,
     CallbackPlan,
     Entity,
     MatchPlan,
@@ -71,6 +72,8 @@ def make_plan(config: Config, *, ranks: int | None = None, number: int = 0) -> P
         callbacks=_listeners(config.callbacks),
         loggers=_listeners(config.loggers),
         stop=config.stop_rules,
+        best=None if config.best is None else BestPlan(config.best.metric, config.best.mode == "max"),
+        curriculum=_curriculum(config),
         results=ResultsPlan(config.results.every or config.checkpoint_every, config.results.smoothing),
         round=number,
         rounds=config.rounds,
@@ -143,6 +146,11 @@ def _policies(config: Config, matches: Sequence[MatchPlan]) -> dict[str, PolicyP
         )
         for name, policy in config.policies.items()
     }
+
+
+def _curriculum(config: Config) -> CallbackPlan | None:
+    found = config.curriculum
+    return None if found is None else CallbackPlan(found.class_, dict(found.options))
 
 
 def _listeners(entries: Iterable[str | CallbackConfig]) -> tuple[CallbackPlan, ...]:

@@ -172,6 +172,18 @@ class StopRule:
 
 
 @dataclass(frozen=True)
+class BestPlan:
+    """The number of the results of which the best boundary is kept, and whether the highest is the best."""
+
+    metric: str
+    highest: bool = True
+
+    def is_better(self, value: float, before: float) -> bool:
+        """Whether a value is better than an earlier one; equal values are not."""
+        return value > before if self.highest else value < before
+
+
+@dataclass(frozen=True)
 class ResultsPlan:
     """When a result is made, in ticks, and the least number of episodes of which its means are."""
 
@@ -201,6 +213,8 @@ class Plan:
     callbacks: tuple[CallbackPlan, ...] = ()
     loggers: tuple[CallbackPlan, ...] = ()
     stop: tuple[StopRule, ...] = ()
+    best: BestPlan | None = None
+    curriculum: CallbackPlan | None = None
     results: ResultsPlan = field(default_factory=ResultsPlan)
     round: int = 0
     rounds: int = 1
@@ -220,9 +234,10 @@ class Plan:
     def staged(self) -> bool:
         """Whether the run is played in several parts over the same processes: rounds, or evaluations between legs.
 
-        A run with stop rules is asked between two parts whether there is another one.
+        A run with stop rules is asked between two parts whether there is another one, one with a curriculum what
+        changes.
         """
-        return self.rounds > 1 or self.evaluate_every is not None or bool(self.stop)
+        return self.rounds > 1 or self.evaluate_every is not None or bool(self.stop) or self.curriculum is not None
 
     def acts(self, policy: PolicyPlan) -> bool:
         """Whether a policy plays without learning, always, when it is evaluated, or as a snapshot."""
@@ -246,6 +261,7 @@ class Plan:
         asked = {
             "fault_tolerance": self.fault_tolerance == "on" and "would be lost with its process",
             "evaluation": self.evaluate_every is not None and "cannot be evaluated before the run's last tick",
+            "curriculum": self.curriculum is not None and "cannot go on in another game",
             "rounds": self.rounds > 1 and "would end with a round",
         }
         for path, why in asked.items():

@@ -41,6 +41,8 @@ _NAME = re.compile(r"([0-9]{12,})\.ckpt")
 _OWN_NAME = re.compile(r"([0-9]{12,})\.match-[0-9]+-seat-[0-9]+\.ckpt")
 _NOT_A_ZIP = (zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError, ValueError, RuntimeError, KeyError)
 _NOT_A_STATE = (KeyError, IndexError, TypeError, ValueError, MemoryError, RecursionError, struct.error)
+BEST = "best.ckpt"
+"""The name of the best checkpoint of a policy, which is not listed among the others."""
 KEPT = 3
 """How many checkpoints stay beside the very first one."""
 
@@ -297,8 +299,8 @@ def _finished_name(part: Path) -> str:
 
 
 def ticks_of(path: Path) -> int:
-    """The boundary that a checkpoint stands for, in ticks: its file name says it."""
-    return int(path.name.partition(".")[0])
+    """The boundary that a checkpoint stands for, in ticks: its file name says it, or the file of the best one."""
+    return _read(path).boundary if path.name == BEST else int(path.name.partition(".")[0])
 
 
 def _read(path: Path) -> Checkpoint:

@@ -12,8 +12,16 @@ from arena.records.scoreboard import Score, Scoreboard
 
 
 def evaluated(folder: RunFolder) -> set[int]:
-    """The ticks at which the policies were evaluated."""
-    return {line.ticks for line in JournalReader(folder.evaluations).lines(EvaluationLine, missing_ok=True)}
+    """The ticks at which the policies were evaluated, or a function of one's own was called without games."""
+    ticks = {line.ticks for line in JournalReader(folder.evaluations).lines(EvaluationLine, missing_ok=True)}
+    alone = (path.parent for path in folder.custom_path(0).parent.parent.glob("tick-*/custom.json"))
+    return ticks | {int(path.name.removeprefix("tick-")) for path in alone if not RunFolder(path).config.exists()}
+
+
+def lines_at(folder: RunFolder, tick: int) -> list[EvaluationLine]:
+    """The lines of the evaluation at a tick."""
+    lines = JournalReader(folder.evaluations).lines(EvaluationLine, missing_ok=True)
+    return [line for line in lines if line.ticks == tick]
 
 
 def keep(folder: RunFolder, tick: int, scoreboard: Scoreboard) -> None:
@@ -21,14 +29,17 @@ def keep(folder: RunFolder, tick: int, scoreboard: Scoreboard) -> None:
     played = {name: score for name, score in scoreboard.policies.items() if score.episodes}
     journal = Journal(folder.evaluations)
     try:
-        journal.extend([_line(tick, name, score) for name, score in played.items()])
+        journal.extend([line_of(tick, name, score) for name, score in played.items()])
         journal.sync()
     finally:
         journal.close()
 
 
 def forget_after(folder: RunFolder, tick: int) -> None:
-    """Removes the lines after the boundary from which the run continues."""
+    """Removes what is later than the boundary from which the run continues."""
+    for path in folder.custom_path(0).parent.parent.glob("tick-*/custom.json"):
+        if int(path.parent.name.removeprefix("tick-")) > tick:
+            path.unlink()
     if folder.evaluations.exists():
         journal, end = JournalReader(folder.evaluations), 0
         for line in journal.lines(EvaluationLine):
@@ -38,7 +49,8 @@ def forget_after(folder: RunFolder, tick: int) -> None:
             os.truncate(folder.evaluations, end)
 
 
-def _line(tick: int, name: str, score: Score) -> EvaluationLine:
+def line_of(tick: int, name: str, score: Score) -> EvaluationLine:
+    """How a policy did in an evaluation."""
     games = score.games.count
     return EvaluationLine(
         ticks=tick,

@@ -5,6 +5,8 @@ runs/<name>/
 ├── profile.json                    where the time went, with `--profile`
 ├── episodes.jsonl  metrics.jsonl   the root's recorder
 ├── result.json  progress.csv       the root: a line of numbers per iteration; the same as a table
+├── changes.jsonl                   the root: what a curriculum has changed
+├── best.json                       the root: which boundary had the best result, with `best`
 ├── measures.jsonl                  the root: what callbacks have measured, if anything
 ├── evaluations.jsonl  evaluations/ the root: how the policies did when they were evaluated, and the games
 ├── tournament.json                the root, of a tournament: how it is played
@@ -54,6 +56,8 @@ class RunFolder:
         faults: a line per fault that the run has survived; missing without one.
         results: a line per iteration, the numbers of the run under published names.
         measures: what callbacks have measured; missing if nothing.
+        changes: what a curriculum has changed, a line per call; missing without one.
+        best: which boundary had the best result; with `best` in the configuration.
         progress: the same as a table; written by the logger `csv`.
         evaluations: a line per evaluation and policy.
         tournament: the rules of a tournament, read when it is resumed.
@@ -82,6 +86,8 @@ class RunFolder:
         self.faults = path / "faults.jsonl"
         self.results = path / "result.json"
         self.measures = path / "measures.jsonl"
+        self.changes = path / "changes.jsonl"
+        self.best = path / "best.json"
         self.progress = path / "progress.csv"
         self.evaluations = path / "evaluations.jsonl"
         self.tournament = path / "tournament.json"
@@ -169,6 +175,10 @@ class RunFolder:
     def evaluation_path(self, tick: int) -> Path:
         """The folder of the evaluation at a tick."""
         return self.path / "evaluations" / f"tick-{tick:012d}"
+
+    def custom_path(self, tick: int) -> Path:
+        """What the function of the evaluation at a tick has measured."""
+        return self.evaluation_path(tick) / "custom.json"
 
     def snapshot_path(self, policy: str, tick: int) -> Path:
         """What a policy had learned at the end of a round of a league, if that is a player."""

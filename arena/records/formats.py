@@ -2,6 +2,8 @@
 
     episodes.jsonl     EpisodeLine       a line per finished episode
     metrics.jsonl      UpdateRecord      a line per update of a policy: `update_line`, `update_of`
+    best.json          BestFile          the boundary with the best result
+    changes.jsonl      ChangeLine        a line per call of a curriculum
     measures.jsonl     MeasureLine       a line per episode or update of which a callback has measured something
     evaluations.jsonl  EvaluationLine    a line per evaluation and policy
     rounds.jsonl       RoundLine         a line per round of a league: `round_of`
@@ -44,7 +46,7 @@ from arena.records.folder import RunFolder
 from arena.records.metrics import UPDATE_FIELDS, UpdateRecord
 from arena.records.outcome import Ending, Outcome
 
-S = TypeVar("S", bound=msgspec.Struct)
+S = TypeVar("S")
 
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 _Ticks = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]  # as many as the command line takes
@@ -143,6 +145,27 @@ def update_of(line: Mapping[str, Any]) -> UpdateRecord:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+# ---------------------------------------------------------------------------------------------------------- best.json
+
+
+class BestFile(msgspec.Struct, frozen=True):
+    """The boundary with the best result so far: its tick, and the value of the metric."""
+
+    tick: _Ticks
+    metric: str
+    value: float
+
+
+# ------------------------------------------------------------------------------------------------------ changes.jsonl
+
+
+class ChangeLine(msgspec.Struct, frozen=True, kw_only=True):
+    """What a curriculum has changed at a boundary: values by key path; {} if nothing."""
+
+    tick: _Ticks
+    set: dict[str, Any]
 
 
 # ----------------------------------------------------------------------------------------------------- measures.jsonl

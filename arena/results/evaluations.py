@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -10,7 +10,7 @@ import msgspec
 from arena.records import evaluations
 from arena.records.episode import episode_of
 from arena.records.folder import RunFolder
-from arena.records.formats import EpisodeLine, EvaluationLine
+from arena.records.formats import EpisodeLine, EvaluationLine, read_document
 from arena.records.journal import JournalReader
 from arena.results.figures import Figures
 
@@ -25,13 +25,25 @@ def evaluation_of(folder: RunFolder, tick: int, policies: Collection[str]) -> di
     """
     if tick not in evaluations.evaluated(folder):
         return None
+    lines = evaluations.lines_at(folder, tick)
+    found = numbers_of([RunFolder(folder.evaluation_path(tick))], lines, policies)
+    return {**found, "custom": custom_of(folder, tick)}
+
+
+def numbers_of(
+    folders: Sequence[RunFolder], lines: Sequence[EvaluationLine], policies: Collection[str]
+) -> dict[str, Any]:
+    """The numbers of an evaluation.
+
+    Args:
+        folders: of its games.
+        lines: of the policies.
+        policies: the names of the policies that have keys in a result.
+    """
     figures = Figures()
-    episodes = JournalReader(RunFolder(folder.evaluation_path(tick)).episodes)
-    rows = [episode_of(line) for line in episodes.lines(EpisodeLine, missing_ok=True) if not line.cut]
-    figures.add(rows)
-    lines = [
-        line for line in JournalReader(folder.evaluations).lines(EvaluationLine, missing_ok=True) if line.ticks == tick
-    ]
+    for folder in folders:
+        episodes = JournalReader(folder.episodes).lines(EpisodeLine, missing_ok=True)
+        figures.add([episode_of(line) for line in episodes if not line.cut])
     return {
         **figures.rewards(),
         "episodes_this_iter": figures.count,
@@ -40,6 +52,16 @@ def evaluation_of(folder: RunFolder, tick: int, policies: Collection[str]) -> di
         "custom_metrics": figures.metrics(),
         "custom": {},
     }
+
+
+def custom_of(folder: RunFolder, tick: int) -> dict[str, Any]:
+    """What the evaluation's function has measured; empty if there is none.
+
+    Raises:
+        ConfigError: the file is damaged.
+    """
+    path = folder.custom_path(tick)
+    return read_document(path, dict[str, Any]) if path.exists() else {}
 
 
 def _numbers(line: EvaluationLine) -> dict[str, Any]:

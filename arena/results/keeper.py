@@ -15,9 +15,11 @@ from typing import Any
 
 from arena.diagnostics.profile import Activity, RoleProfile
 from arena.plan.plan import ONLY_ACT, Plan
+from arena.records import best
+from arena.records import boundary as boundaries
 from arena.records.episode import episode_of
 from arena.records.folder import RunFolder
-from arena.records.formats import EpisodeLine, MeasureLine, update_of
+from arena.records.formats import BestFile, EpisodeLine, MeasureLine, update_of
 from arena.records.journal import Journal, JournalReader, as_read
 from arena.records.metrics import EpisodeRow, UpdateRecord
 from arena.results import files
@@ -180,8 +182,29 @@ class RunResults:
             evaluation = evaluation_of(self._folder, tick, self._policies) if self._plan.evaluate_every else None
             perf, self.perf = self.perf, {}
             self._write(found, evaluation=evaluation, perf=perf, over=ends, ends_leg=True)
-        elif (ends or self.met is not None) and self._newest is not None and not self._newest["done"]:
+        if tick <= self._iterations.totals.tick:
+            self._keep_best(tick)
+        if (
+            tick <= totals.tick
+            and (ends or self.met is not None)
+            and self._newest is not None
+            and not self._newest["done"]
+        ):
             self._mark_done()
+
+    def _keep_best(self, tick: int) -> None:
+        """Keeps the checkpoints of a boundary, if its result is the best so far."""
+        plan, newest = self._plan.best, self._newest
+        if plan is None or newest is None or newest["ticks"] != tick:
+            return
+        value, before = files.numbers(newest).get(plan.metric), best.read(self._folder)
+        known = before is not None and before.metric == plan.metric
+        if value is None or (known and before is not None and not plan.is_better(value, before.value)):
+            return
+        boundary = boundaries.last(self._folder)
+        if boundary is not None and boundary.tick == tick:
+            checkpoints = {name: boundary.checkpoint(self._folder, name) for name in boundary.checkpoints}
+            best.keep(self._folder, BestFile(tick, plan.metric, value), checkpoints)
 
     def _mark_done(self) -> None:
         """The run had ended with its last result, which a resumed run has taken back."""
@@ -221,7 +244,7 @@ class RunResults:
             **found,
             **({} if evaluation is None else {"evaluation": evaluation}),
             "sampler_perf": perf or {},
-            "off_policy_estimator": {},
+            "off_policy_estimator": {} if evaluation is None else evaluation["custom"].pop("off_policy_estimator", {}),
             "done": over,
             "stopped_by": None,
             **clock,

@@ -32,6 +32,17 @@ def limit_threads() -> None:
     _apply_to_torch("threads", lambda torch: torch.set_num_threads(1))
 
 
+def note_threads() -> list[int]:
+    """A list that gets torch's own number of threads when torch is imported, before `limit_threads` changes it."""
+    noted: list[int] = []
+    _torch_hook.settings.pop("note", None)
+    waiting = dict(_torch_hook.settings)
+    _torch_hook.settings.clear()
+    _apply_to_torch("note", lambda torch: noted.append(torch.get_num_threads()))
+    _torch_hook.settings.update(waiting)  # these come later
+    return noted
+
+
 def seed_libraries(seed: int) -> None:
     """Seeds the global random streams of this process, for algorithms that use them."""
     random.seed(seed)

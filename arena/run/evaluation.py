@@ -26,7 +26,9 @@ from arena.records.identical_games import repeated, repetition_words
 from arena.records.journal import JournalReader
 from arena.records.outcome import Winners, without_winner_words
 from arena.records.scoreboard import Score, Scoreboard
+from arena.run.curriculum import changed_config, lines_of
 from arena.run.evaluation_config import evaluation_config
+from arena.run.evaluation_function import call_function
 from arena.run.prepare import prepare
 from arena.run.run import Run
 
@@ -38,13 +40,12 @@ def evaluation_due(run: Run, *, ends: bool = False) -> Run | None:
         run: at a boundary.
         ends: whether the run ends here, before its last round.
     """
-    if run.plan.evaluate_every is None:
-        return None
-    due = ends or run.plan.evaluates_at(run.leg.start)
-    if not due or run.leg.start in evaluations.evaluated(run.folder):
+    if not is_due(run, ends=ends):
         return None
     config = config_now(run)
     assert config.evaluation is not None, "an evaluation is due only if the configuration has one"
+    if config.evaluation.episodes == 0:
+        return None
     folder = run.folder.evaluation_path(run.leg.start)
     shutil.rmtree(folder, ignore_errors=True)  # of an interrupted evaluation
     make_folder(folder.parent)
@@ -55,9 +56,36 @@ def evaluation_due(run: Run, *, ends: bool = False) -> Run | None:
     return replace(prepared, source=run.source, episodes=lanes, greedy=config.evaluation.greedy)
 
 
+def is_due(run: Run, *, ends: bool = False) -> bool:
+    """Whether an evaluation is due at a boundary, or its function; `ends`: as for `evaluation_due`."""
+    due = run.plan.evaluate_every is not None and (ends or run.plan.evaluates_at(run.leg.start))
+    return due and run.leg.start not in evaluations.evaluated(run.folder)
+
+
+def measure_alone(run: Run, *, ends: bool) -> bool:
+    """Calls the function of an evaluation without games, if that is due at a boundary; whether it was.
+
+    Args:
+        run: at the boundary.
+        ends: whether the run ends here.
+
+    Raises:
+        CallbackFailed: the function has raised.
+    """
+    if not is_due(run, ends=ends):
+        return False
+    settings = config_now(run).evaluation
+    if settings is None or settings.episodes:
+        return False
+    call_function(run, settings)
+    return True
+
+
 def config_now(run: Run) -> Config:
-    """The configuration of the run with the current options of its policies: a fork has its source's options."""
+    """The configuration of the run with what has changed since: a fork has its source's options."""
     config = parse_config(yaml.load(run.config, source=run.source), source=run.source)
+    if run.folder.changes.exists():
+        return changed_config(run, [line for line in lines_of(run.folder) if line.tick < run.leg.start])
     policies = {
         name: msgspec.structs.replace(policy, options=run.plan.policies[name].options)
         for name, policy in config.policies.items()
@@ -76,6 +104,9 @@ def record_evaluation(run: Run, evaluation: Run, scoreboard: Scoreboard, winners
     """
     shown = [env for env in scoreboard.winners.without if env not in winners.without]
     scoreboard.winners.without.update(winners.without)
+    settings = config_now(run).evaluation
+    assert settings is not None, "the run is evaluated"
+    call_function(run, settings)
     evaluations.keep(run.folder, run.leg.start, scoreboard)
     for name, score in scoreboard.policies.items():
         if score.episodes:

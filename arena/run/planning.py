@@ -1,4 +1,4 @@
-"""From a configuration to its plan, with all its names checked; only callbacks and loggers are imported for it."""
+"""From a configuration to its plan, with all its names checked; games and algorithms are not imported for it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from arena.callbacks import made, made_loggers
 from arena.config import Config
 from arena.plan.build import make_plan
 from arena.plan.plan import Plan
+from arena.run.curriculum import made as made_curriculum
+from arena.run.evaluation_function import function_of
 
 
 def checked_plan(config: Config, *, ranks: int | None) -> Plan:
@@ -24,4 +26,8 @@ def checked_plan(config: Config, *, ranks: int | None) -> Plan:
     plan = make_plan(config, ranks=ranks)
     made(plan.callbacks)
     made_loggers(plan.loggers)
+    if plan.curriculum is not None:
+        made_curriculum(plan.curriculum)
+    if config.evaluation is not None:
+        function_of(config.evaluation)
     return plan

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from arena.run.stop import Stop
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from arena.callbacks import Callbacks
     from arena.diagnostics.profile import RoleProfile
     from arena.external.connection import Connection
+    from arena.records.formats import ChangeLine
     from arena.records.lock import RunLock
     from arena.records.scoreboard import Scoreboard
     from arena.results.keeper import RunResults
@@ -28,6 +29,10 @@ class ProcessState:
         stop: the requests to end the run that have reached this process, if it leads the run.
         callbacks: of the root.
         results: of the root, from stage to stage.
+        curriculum: of the root: the object of the user's class.
+        change: what it has just changed, until that is on record.
+        objects: callbacks that a program has made itself.
+        wanted: what a program that holds the run wants to change, by key path.
         concluded: whether this process has shown the result of the run.
         profiles: of the root: the time of each role.
         begun: whether a role of this process has begun to play, so that the run folder has a boundary.
@@ -43,6 +48,10 @@ class ProcessState:
     stop: Stop = field(default_factory=Stop)
     callbacks: Callbacks | None = None
     results: RunResults | None = None
+    curriculum: Any = None
+    change: ChangeLine | None = None
+    objects: tuple[Any, ...] = ()
+    wanted: dict[str, Any] = field(default_factory=dict)
     concluded: bool = False
     profiles: dict[Profiled, RoleProfile] = field(default_factory=dict)
     begun: bool = False
@@ -66,6 +75,7 @@ class ProcessState:
         Callbacks are created again, as by `--resume`, because the old ones have seen what is played again.
         """
         self.scoreboard, self.callbacks, self.results, self.tick = None, None, None, 0
+        self.curriculum, self.change = None, None
         self.stop.by = ""
 
     def for_evaluation(self) -> ProcessState:

@@ -16,12 +16,13 @@ from arena.config import Config, load_config, parse_config, yaml
 from arena.config.matches import KnockoutConfig, MatchConfig, SwissConfig, generator_of
 from arena.errors import ConfigError, located
 from arena.plan.plan import ONLY_ACT, Plan
+from arena.records import best, checkpoint, evaluations, measures
 from arena.records import boundary as boundaries
-from arena.records import checkpoint, evaluations, measures
 from arena.records.faults import was_repaired_in_mid_leg
 from arena.records.folder import RunFolder
-from arena.records.formats import Boundary, Worker
+from arena.records.formats import Boundary, ChangeLine, Worker
 from arena.results import read_results
+from arena.run import curriculum
 from arena.run.handover import match_workers, seats_of
 from arena.run.leg import Leg, leg_at
 from arena.run.run import Run
@@ -133,10 +134,21 @@ def _at(found: Boundary, run: Run, config: Config, *, ranks: int, spares: int) -
         from arena.run import rounds
 
         run = rounds.again(run, config, found.tick, ranks=ranks, spares=spares)
+    changes = curriculum.lines_of(run.folder)
+    run = _changed(run, [line for line in changes if line.tick < found.tick])  # as it was played up to here
     leg = _reseated(leg_at(found, run.folder), found, run)
+    if run.plan.curriculum is None:  # else it is asked between two stages
+        run = _changed(run, [line for line in changes if line.tick <= found.tick])
     restore = {**checkpoints_given(run.plan, without=leg.restore), **leg.restore}
     concluded = found.tick >= run.plan.horizon
     return replace(run, resumed=True, concluded=concluded, leg=replace(leg, restore=restore))
+
+
+def _changed(run: Run, lines: Sequence[ChangeLine]) -> Run:
+    """The run with the changes of a curriculum, or of a program that has held it."""
+    if not lines:
+        return run
+    return replace(run, plan=curriculum.with_changes(run.plan, curriculum.changed_config(run, lines)))
 
 
 def checkpoints_given(plan: Plan, *, without: Container[str] = ()) -> dict[str, Path]:
@@ -172,6 +184,8 @@ def forget(run: Run) -> None:
             replay_format.discard_after(match, run.leg.start)
     evaluations.forget_after(folder, run.leg.start)
     measures.forget_after(folder, run.leg.start)
+    best.forget_after(folder, run.leg.start)
+    curriculum.forget_after(folder, run.leg.start)
 
 
 def _anew_words(plan: Plan, found: Boundary) -> Iterator[str]:

@@ -53,6 +53,7 @@ class Run:
         profile: whether every role measures its time.
         allow_unproved: whether it begins although it can deadlock.
         has_resume: whether the command that plays it has a `--resume`.
+        held: whether it comes back at each boundary, to a program that holds it.
     """
 
     plan: Plan
@@ -74,12 +75,18 @@ class Run:
     profile: bool = False
     allow_unproved: bool = False
     has_resume: bool = True
+    held: bool = False
     overridden: tuple[OverriddenPlace, ...] = ()
 
     def after(self, leg: Leg) -> Run:
         """The run as it continues from a boundary; an evaluation before the first tick does not make it begun."""
         begun, concluded = self.begun or leg.start > self.leg.start, leg.start >= self.plan.horizon
         return replace(self, leg=leg, begun=begun, concluded=concluded)
+
+    @property
+    def staged(self) -> bool:
+        """Whether it is played in several parts over the same processes, see `Plan.staged`."""
+        return self.held or self.plan.staged
 
     @property
     def origin(self) -> Origin:

@@ -62,6 +62,11 @@ class Stop:
             return 0
         return _STATUS.get(signal.Signals(self.number), 128 + self.number)
 
+    def renew(self) -> None:
+        """Forgets all requests: a program goes on with the run."""
+        self.number, self.handled, self.by = None, False, ""
+        self._at_once, self._told_to_end, self._requeue, self._early = (), False, False, ()
+
     def ask(self, who: str) -> None:
         """Asks on behalf of a part of the run itself."""
         self.by = self.by or who

@@ -36,7 +36,12 @@ _SECTIONS = (
     Section("An entry of `policies`", schema.PolicyConfig, "Explained in [Algorithms](../algorithms/index.md)."),
     Section("An entry of `matches`", matches.MatchConfig, "Explained in [Configuration](index.md#matches)."),
     Section("`evaluation`", schema.EvaluationConfig, "Explained in [Evaluation](../evaluation.md)."),
-    Section("An entry of `callbacks`", schema.CallbackConfig, "Explained in [Callbacks](../callbacks.md)."),
+    Section("`best`", schema.BestConfig, "Explained in [Results](../results.md#the-best-checkpoint)."),
+    Section(
+        "`curriculum`, and an entry of `callbacks` or `loggers`",
+        schema.CallbackConfig,
+        "Explained in [Curriculum](../curriculum.md), [Callbacks](../callbacks.md), [Results](../results.md#loggers).",
+    ),
     Section("`league`", league.LeagueConfig, "Explained in [Leagues](../leagues.md#between-two-rounds)."),
     Section("`league.snapshots.gate`", league.GateConfig, ""),
     Section("`league.evolution`", league.EvolutionConfig, ""),

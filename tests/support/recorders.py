@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,13 @@ class RecordsAll(Callback):
 
     def on_update(self, line: Mapping[str, Any]) -> None:
         self.note("update", line)
+
+    def on_result(self, result: Mapping[str, Any]) -> None:
+        self.note("result", result)
+
+    def on_evaluation(self, tick: int, lines: Sequence[Mapping[str, Any]], folder: Path) -> None:
+        assert (folder / "episodes.jsonl").exists()
+        self.note("evaluation", tick, lines, folder)
 
     def on_checkpoint(self, tick: int, checkpoints: Mapping[str, Path]) -> None:
         assert all(path.exists() for path in checkpoints.values())
@@ -130,3 +137,16 @@ class MeasuresWrongly(Callback):
 
     def on_episode(self, line: Mapping[str, Any]) -> None:
         self.measure(**({"_x": 1} if self.where == "name" else {"x": "text"}))  # type: ignore[arg-type]
+
+
+def measure(folder: Path, tick: int, checkpoints: Mapping[str, Path], *, fails_at: int = 0, gives: Any = None) -> Any:
+    """An evaluation function: its arguments as numbers."""
+    assert all(path.exists() for path in checkpoints.values())
+    NOTES.append(("measured", tick))
+    if tick == fails_at:
+        raise ZeroDivisionError(f"fails at {tick}")
+    if gives is not None:
+        return gives
+    games = folder / "episodes.jsonl"
+    count = games.read_text().count("\n") if games.exists() else 0
+    return {"games": count, "at": {"tick": tick, "none": float("nan")}, "off_policy_estimator": {"is": 0.5}}

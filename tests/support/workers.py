@@ -213,6 +213,18 @@ class IgnoresBudget(Player):
                 NOTES.append(self.env.ticks)
 
 
+class LogsWithoutState(Player):
+    """Logs at every tick, and has nothing that could be saved."""
+
+    face = "vector"
+
+    def run(self) -> None:
+        self.env.reset()
+        while True:
+            self.env.step(self.env.action_space.sample())
+            self.group.log(played=1.0)
+
+
 class Counts(Player):
     """Counts its ticks; has a state, an actor, and a group that adds up."""
 

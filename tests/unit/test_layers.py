@@ -32,6 +32,7 @@ FLOORS = (
     "serving",
     "report terminal",
     "launch",
+    "trainer",
     "experiment",
     "cli",
     "__main__",

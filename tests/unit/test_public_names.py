@@ -13,7 +13,7 @@ PUBLIC = {
     "arena": [
         *("ArenaError", "BatchedEnv", "BudgetReached", "Callback", "ConfigError", "Deadlock", "Event", "Frame"),
         *("GroupError", "Interface", "PolicyScore", "ProtocolError", "RunFailed", "RunResult", "RunStopped", "Step"),
-        *("__version__", "train"),
+        *("Trainer", "__version__", "train"),
     ],
     "arena.external": [
         *("Actor", "Agent", "Answers", "ExternalClosed", "ExternalEnv", "ExternalError", "ExternalGames", "Forward"),
@@ -50,6 +50,7 @@ PUBLIC = {
     "arena.experiment": ["Experiment", "Outcome", "Trial", "open_experiment", "run_experiments"],
     "arena.dataset": ["Batch", "Episode", "MatchSamples", "Samples", "open_dataset", "write_samples"],
     "arena.results": ["read_results"],
+    "arena.trainer": ["Player", "Trainer"],
     "arena.serving": ["OnnxModel", "Policy", "load_model", "load_policy"],
 }
 

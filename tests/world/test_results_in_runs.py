@@ -326,7 +326,7 @@ def test_rule_of_the_clock_and_rule_of_a_single_leg_end_the_run_at_once(tmp_path
     run = train({**long, "stop": {"time_total_s": 0.5}}, tmp_path / "clock")
     assert without_clock(run)[-1]["stopped_by"] == "time_total_s >= 0.5"
     assert without_clock(run)[-1]["ticks"] < 10_000
-    stateless = {**long, "policies": {"blue": {"algorithm": "workers:Uniform"}, "red": RANDOM}}
+    stateless = {**long, "policies": {"blue": {"algorithm": "workers:LogsWithoutState"}, "red": RANDOM}}
     run = train({**stateless, "stop": {"episodes_total": 5}}, tmp_path / "single")
     assert without_clock(run)[-1]["stopped_by"] == "episodes_total >= 5"
     assert without_clock(run)[-1]["ticks"] < 10_000

@@ -29,7 +29,7 @@ class NextStep(NamedTuple):
 
 
 class IdlePolicy(NamedTuple):
-    """The checkpoint of a policy that has learned in earlier rounds and does not play in this one."""
+    """The checkpoint of a policy that has learned earlier, and does not play or learn now."""
 
     boundary: int  # the boundary of its checkpoint
     taken_from: Path | None = None  # the checkpoint of another policy, of which this policy is a copy
@@ -40,17 +40,19 @@ def next_boundary(plan: Plan, start: int) -> int:
     return min((start // plan.checkpoint_every + 1) * plan.checkpoint_every, plan.ticks)
 
 
-def next_step(plan: Plan, leg: Leg, *, stopping: bool) -> NextStep:
+def next_step(plan: Plan, leg: Leg, *, stopping: bool, held: bool = False) -> NextStep:
     """How a run continues from a boundary.
 
     Args:
         plan: the plan of the round.
         leg: the leg that begins at the boundary.
         stopping: whether a stop was requested.
+        held: whether the run comes back at each boundary.
     """
     if stopping and leg.start < plan.horizon:
         return NextStep(stopped_at=leg.start)
-    if plan.evaluates_at(leg.start) or plan.ticks <= leg.start < plan.horizon:
+    comes_back = (held or plan.curriculum is not None) and leg.start < plan.ticks
+    if comes_back or plan.evaluates_at(leg.start) or plan.ticks <= leg.start < plan.horizon:
         return NextStep(following=leg)
     return NextStep(leg if leg.start < plan.ticks else None)
 
@@ -137,7 +139,7 @@ def check_synchronized(tick: int, plan: Plan, done: Mapping[Role, Done], left: C
 
 
 def idle_policies(tick: int, plan: Plan, leg: Leg, folder: RunFolder) -> dict[str, IdlePolicy]:
-    """The checkpoints of policies that have learned in earlier rounds and do not play in this one.
+    """The checkpoints of policies that have learned in earlier rounds or legs, and do not play or learn in this one.
 
     Args:
         tick: the tick at which the leg has ended; the checkpoint of a copied policy is saved for it.
@@ -147,7 +149,8 @@ def idle_policies(tick: int, plan: Plan, leg: Leg, folder: RunFolder) -> dict[st
     """
     idle = {}
     for name, path in leg.restore.items():
-        if not plan.policies[name].workers and path.parent.parent == folder.checkpoints:
+        policy = plan.policies[name]
+        if (not policy.workers or policy.frozen) and path.parent.parent == folder.checkpoints:
             own = path.parent == folder.checkpoints_path(name)
             idle[name] = IdlePolicy(ticks_of(path)) if own else IdlePolicy(tick, path)
     return idle

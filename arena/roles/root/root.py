@@ -320,7 +320,7 @@ class Root:
         self._run_callbacks(boundary)
         progress.take_measured()
         leg = leg_end.leg_from(boundary, plan, self._leg, run.folder)
-        step = leg_end.next_step(plan, leg, stopping=self._memory.stop.wanted)
+        step = leg_end.next_step(plan, leg, stopping=self._memory.stop.wanted, held=run.held)
         results = self._memory.results
         if results is not None:
             workers = [message.profile for role, message in done.items() if role.kind is RoleKind.WORKER]

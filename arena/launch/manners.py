@@ -1,0 +1,47 @@
+"""A run in a process that belongs to a user's program: afterwards the process is as it was before."""
+
+from __future__ import annotations
+
+import logging
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from arena.roles.process import note_threads
+from arena.run.stop import restored_handlers
+
+
+@contextmanager
+def untouched_process() -> Iterator[None]:
+    """Afterwards signal handlers, logging, global random streams, and torch's number of threads are as before."""
+    streams = random.getstate(), np.random.get_state()
+    torch = sys.modules.get("torch")
+    threads = [torch.get_num_threads()] if torch is not None else note_threads()
+    try:
+        with restored_handlers(), restored_logging():
+            yield
+    finally:
+        random.setstate(streams[0])
+        np.random.set_state(streams[1])
+        torch = sys.modules.get("torch")
+        if torch is not None and threads:
+            torch.set_num_threads(threads[0])
+
+
+@contextmanager
+def restored_logging() -> Iterator[None]:
+    """Afterwards the root logger has the handlers that it had before; a run in this process logs into its folder."""
+    root, raises = logging.getLogger(), logging.raiseExceptions
+    handlers, level = [*root.handlers], root.level
+    root.handlers.clear()  # else `logging.basicConfig` would close them
+    try:
+        yield
+    finally:
+        for handler in root.handlers:
+            handler.close()
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        logging.raiseExceptions = raises

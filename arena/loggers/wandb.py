@@ -1,0 +1,101 @@
+"""The logger `wandb`: results to Weights & Biases, whose package is the extra `wandb`.
+
+Without a login it records offline, below the run folder; `wandb sync` uploads that later. It never asks at the
+terminal, and writes no key anywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import logging
+import netrc
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from arena.callbacks import StartedRun
+from arena.config import yaml
+from arena.errors import ConfigError, nearest
+from arena.records.atomic import replacing
+from arena.records.folder import RunFolder
+from arena.results.files import numbers
+
+_ID = "wandb_id"  # a file in the run folder
+_log = logging.getLogger(__name__)
+
+
+class WandB:
+    """Logs the finite numbers of each result under their flat names, at the step `ticks`.
+
+    Args:
+        options: those of `wandb.init`. Defaults: `name` is that of the run folder, `dir` the folder, `config` the
+            resolved configuration, `id` is kept in the folder, `resume` is `allow`, and `group` is the experiment of a
+            trial.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        if "api_key" in options:
+            raise ConfigError("a key does not belong into a configuration; set WANDB_API_KEY, or use `wandb login`")
+        import wandb
+
+        known = inspect.signature(wandb.init).parameters
+        unknown = next((name for name in options if name not in known), None)
+        if unknown is not None:
+            raise ConfigError(f"wandb.init has no option {unknown!r}; {nearest(unknown, known)}")
+        self._wandb, self._options = wandb, options
+        self._told = False
+
+    def on_start(self, run: StartedRun) -> None:
+        """Begins the run there, or continues it."""
+        folder = RunFolder(run.folder)
+        experiment = run.folder.resolve().parent.parent
+        options = {
+            "name": run.folder.name,
+            "dir": str(run.folder),
+            "config": yaml.load(folder.config.read_text(), source=str(folder.config)),
+            "id": _id_of(run.folder),
+            "resume": "allow",
+            "group": experiment.name if (experiment / "experiment.yaml").exists() else None,
+            "mode": None if "WANDB_MODE" in os.environ or _has_login() else "offline",
+            **self._options,
+        }
+        settings = self._wandb.Settings(silent=True, console="off")
+        self._run = self._wandb.init(**{"settings": settings, **options})
+
+    def on_result(self, result: Mapping[str, Any]) -> None:
+        """Logs the numbers; those of a step before one that was logged already are skipped."""
+        if self._run.step > result["ticks"]:
+            if not self._told:
+                _log.warning("wandb has step %d already: results up to there are skipped", self._run.step)
+            self._told = True
+            return
+        self._run.log(numbers(result), step=result["ticks"])
+
+    def on_end(self) -> None:
+        """Brings everything to its place."""
+        self._run.finish()
+
+
+def _id_of(folder: Path) -> str:
+    """The identity of the run there, which stays when the folder is moved."""
+    path = folder / _ID
+    if not path.exists():
+        config = (folder / "config.yaml").read_bytes()
+        digest = hashlib.sha256(str(folder.resolve()).encode() + b"\n" + config).hexdigest()[:16]
+        with replacing(path) as file:
+            file.write(digest.encode())
+    return path.read_text()
+
+
+def _has_login() -> bool:
+    """Whether there is a key for the server, without asking for one."""
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    host = urlsplit(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or ""
+    try:
+        return netrc.netrc(os.environ.get("NETRC")).authenticators(host) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False

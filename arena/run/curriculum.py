@@ -1,0 +1,233 @@
+"""Curricula: a user's class changes games, options, and which policies learn, between two legs of a run.
+
+made              checks the class and makes an object of it
+changed           the run with the changes of a boundary: those on record, else those that the class says now
+with_changes      a plan with changes in it
+changes.jsonl     a line per call of the class, so that a resumed run plays the same
+
+The class lives in the root's process. Its changes hold from the next leg on, over all that was changed before.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from arena.callbacks import check_options, made_object
+from arena.config import Config, overrides, parse_config, yaml
+from arena.config.matches import MatchConfig
+from arena.errors import CallbackFailed, ConfigError, close_name, located
+from arena.plan.plan import CallbackPlan, Plan
+from arena.records.atomic import replacing
+from arena.records.folder import RunFolder
+from arena.records.formats import ChangeLine
+from arena.records.journal import JournalReader
+from arena.registry import load_object
+from arena.results import read_results
+from arena.run.run import Run
+
+_METHODS: Mapping[str, tuple[str, ...]] = {"begin": (), "changes": ("result",), "resume": ("lines",)}
+_PLAIN = (bool, int, float, str, type(None))
+
+
+def made(planned: CallbackPlan) -> Any:
+    """An object of the class.
+
+    Raises:
+        ConfigError: with the place in the configuration: there is no such class, it has no `changes`, a method is
+            misspelt or takes other arguments, or the class does not take the options.
+    """
+    with located(path="curriculum.class"):
+        cls = load_object(planned.target)
+        if not isinstance(cls, type):
+            raise ConfigError(f"{planned.target!r} is a {type(cls).__name__}; it has to be a class")
+        own = [name for name in dir(cls) if not name.startswith("_") and callable(getattr(cls, name))]
+        for name in own:
+            close = close_name(name, [known for known in _METHODS if known not in own])
+            if name not in _METHODS and close is not None:
+                raise ConfigError(f"{cls.__name__}.{name}() is never called; did you mean {close!r}?")
+        if "changes" not in own:
+            raise ConfigError(f"{cls.__name__} has no method changes(result), which says what changes after a leg")
+        for name, arguments in _METHODS.items():
+            if name in own:
+                bound = inspect.getattr_static(cls, name).__get__(object.__new__(cls), cls)
+                try:
+                    inspect.signature(bound).bind(*arguments)
+                except TypeError as error:
+                    takes = ", ".join(arguments)
+                    raise ConfigError(f"{cls.__name__}.{name} cannot be called with ({takes}): {error}") from error
+    check_options(cls, planned.options, "curriculum.options")
+    return made_object(cls, planned.options, "curriculum.options")
+
+
+def lines_of(folder: RunFolder) -> list[ChangeLine]:
+    """The lines of `changes.jsonl`.
+
+    Raises:
+        ConfigError: the file is damaged.
+    """
+    return list(JournalReader(folder.changes).lines(ChangeLine, missing_ok=True))
+
+
+def keep(folder: RunFolder, line: ChangeLine) -> None:
+    """Puts a call on record, after those of earlier boundaries; what comes later is forgotten."""
+    known = [other for other in lines_of(folder) if other.tick < line.tick]
+    with replacing(folder.changes) as file:
+        file.write(msgspec.json.Encoder().encode_lines([*known, line]))
+
+
+def forget_after(folder: RunFolder, tick: int) -> None:
+    """Removes the lines after the boundary from which the run continues; its own line stays."""
+    known = lines_of(folder)
+    kept = [line for line in known if line.tick <= tick]
+    if kept != known:
+        with replacing(folder.changes) as file:
+            file.write(msgspec.json.Encoder().encode_lines(kept))
+
+
+def changed(run: Run, curriculum: Any, wanted: Mapping[str, Any]) -> tuple[Run, ChangeLine | None]:
+    """The run at a boundary with its changes, and the line that is to be put on record when all roles are ready.
+
+    Args:
+        run: at a boundary.
+        curriculum: an object of the class; None: there is none.
+        wanted: what else is to change, by key path.
+
+    Raises:
+        ConfigError: the class asks for what cannot be changed, or for a configuration that is refused.
+        CallbackFailed: the class has raised.
+    """
+    tick, lines = run.leg.start, [line for line in lines_of(run.folder) if line.tick <= run.leg.start]
+    known = next((line.set for line in lines if line.tick == tick), None)
+    asked = _ask(run, curriculum) if known is None and curriculum is not None else known
+    new = None
+    if wanted or (known is None and asked is not None):
+        new = ChangeLine(tick=tick, set={**(asked or {}), **wanted})
+        lines = [*(line for line in lines if line.tick < tick), new]
+    config = changed_config(run, lines)
+    return replace(run, plan=with_changes(run.plan, config)), new
+
+
+def _ask(run: Run, curriculum: Any) -> dict[str, Any] | None:
+    """What the class wants to change at a boundary; None if it has no method for it."""
+    planned = run.plan.curriculum
+    assert planned is not None, "the run has a curriculum"
+    if run.leg.start == 0 and not hasattr(curriculum, "begin"):
+        return None
+    try:
+        if run.leg.start == 0:
+            found = curriculum.begin()
+        else:
+            results = [result for result in read_results(run.path) if result["ticks"] <= run.leg.start]
+            found = curriculum.changes(results[-1] if results else None)
+    except (Exception, SystemExit) as error:
+        trace = "".join(traceback.format_exception(error)).rstrip()
+        raise CallbackFailed(f"curriculum {planned.target}", trace) from error
+    if found is None:
+        return {}
+    if not isinstance(found, Mapping):
+        raise ConfigError(
+            f"it has returned {found!r:.80}; expected a mapping of key paths to values", path="curriculum"
+        )
+    return dict(found)
+
+
+def resume(run: Run, curriculum: Any) -> None:
+    """Tells a new object what was changed so far, when a run is taken up again.
+
+    Raises:
+        CallbackFailed: the class has raised.
+    """
+    lines = [line for line in lines_of(run.folder) if line.tick <= run.leg.start]
+    if hasattr(curriculum, "resume") and lines:
+        planned = run.plan.curriculum
+        assert planned is not None, "the run has a curriculum"
+        try:
+            curriculum.resume([msgspec.to_builtins(line) for line in lines])
+        except (Exception, SystemExit) as error:
+            trace = "".join(traceback.format_exception(error)).rstrip()
+            raise CallbackFailed(f"curriculum {planned.target}", trace) from error
+
+
+def changed_config(run: Run, lines: Sequence[ChangeLine]) -> Config:
+    """The configuration of a run with changes in it.
+
+    Raises:
+        ConfigError: a key that cannot be changed, a value that is no YAML data, or a configuration that is refused.
+    """
+    data = yaml.load(run.config, source=run.source)
+    base = parse_config(data, source=run.source)
+    changed_by = run.source
+    for line in lines:
+        changed_by = f"{run.source or 'the run'}, as the curriculum changes it at tick {line.tick}"
+        with located(source=changed_by):
+            for key, value in line.set.items():
+                check_change(base, key, value)
+        data = overrides.apply_values(data, line.set, source=changed_by)
+    return parse_config(data, source=changed_by)
+
+
+def check_change(config: Config, key: str, value: Any) -> None:
+    """Refuses a change of what cannot be changed between two legs.
+
+    Raises:
+        ConfigError: with the key.
+    """
+    kwargs = [f"envs.{name}.kwargs." for name in config.envs]
+    options = [f"policies.{name}.options." for name in config.policies]
+    frozen = [f"policies.{name}.frozen" for name in config.policies]
+    match = re.match(r"matches(?:\[([0-9]+)\]|\.([0-9]+))\.env_kwargs\..", key)
+    number = int(match[1] or match[2]) if match else -1
+    in_match = 0 <= number < len(config.matches) and isinstance(config.matches[number], MatchConfig)
+    if not (in_match or key in frozen or any(key.startswith(one) and key != one for one in (*kwargs, *options))):
+        raise ConfigError(
+            "cannot be changed between two legs; possible are envs.<name>.kwargs.*, matches[i].env_kwargs.*, "
+            "policies.<name>.options.* and policies.<name>.frozen",
+            path=key,
+        )
+    if not _is_plain(value):
+        raise ConfigError(
+            f"found {value!r:.80}; expected numbers, text, true, false, null, lists or mappings", path=key
+        )
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return all(type(key) is str and _is_plain(inner) for key, inner in value.items())
+    if type(value) in (list, tuple):
+        return all(map(_is_plain, value))
+    return type(value) in _PLAIN
+
+
+def with_changes(plan: Plan, config: Config) -> Plan:
+    """A plan with the games, options and frozen policies of a configuration that has the same matches and seats."""
+    entries = [entry for _, entry in config.entries()]
+    matches = tuple(
+        replace(match, env_kwargs={**config.envs[match.env].kwargs, **entries[match.entry].env_kwargs})
+        for match in plan.matches
+    )
+    policies = {
+        name: replace(policy, options=dict(config.policies[name].options), frozen=config.policies[name].frozen)
+        for name, policy in plan.policies.items()
+    }
+    return replace(plan, matches=matches, policies=policies)
+
+
+def frozen_words(before: Plan, now: Plan) -> list[str]:
+    """Lines about the policies that have stopped to learn, or go on."""
+    lines = []
+    for name, policy in now.policies.items():
+        if policy.frozen and not before.policies[name].frozen:
+            lines.append(
+                f"policy {name!r} is frozen: it plays with what it has learned; what its workers had alone, such as a "
+                "replay or half a rollout, is dropped"
+            )
+        elif before.policies[name].frozen and not policy.frozen:
+            lines.append(f"policy {name!r} learns from now on")
+    return lines

@@ -1,0 +1,11 @@
+"""A run in one's hand: `Trainer` holds a run at its boundaries, `Player` is one of its policies.
+
+trainer   the run: trains, evaluates, saves, and goes on
+player    a policy that acts
+saving    run folders as they are saved and restored
+"""
+
+from arena.trainer.player import Player
+from arena.trainer.trainer import Trainer
+
+__all__ = ["Player", "Trainer"]

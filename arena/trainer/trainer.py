@@ -1,0 +1,573 @@
+"""A run that a program holds: trained leg by leg, looked at, changed, saved and restored between two legs.
+
+    with Trainer("configs/cartpole.yaml", every=500) as trainer:
+        for result in trainer:
+            print(result["training_iteration"], result["episode_reward_mean"])
+
+It is the run of `arena train` with the same configuration, held at its boundaries: whatever is called between two legs
+draws from no random stream of the run, and leaves the same bytes in its folder.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from html import escape
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from arena import registry
+from arena.config import Config, resolved_yaml, yaml
+from arena.config.load import load_with_origin, parse_config
+from arena.config.schema import EvaluationConfig
+from arena.errors import BudgetReached, ConfigError, Origin, RunFailed, nearest
+from arena.launch.console import Output, log_beside_display
+from arena.launch.lead import HeldRun, in_one_process, lock, scored
+from arena.launch.manners import untouched_process
+from arena.plan.plan import ONLY_ACT
+from arena.preflight.spec import spec_of
+from arena.records import best, boundary, checkpoint, evaluations
+from arena.records.folder import RunFolder
+from arena.records.formats import ChangeLine, EpisodeLine
+from arena.records.journal import JournalReader
+from arena.results import read_results
+from arena.results.evaluations import numbers_of
+from arena.roles.protocol import Failed
+from arena.run.curriculum import changed_config, check_change, lines_of
+from arena.run.display import Display
+from arena.run.evaluation import episodes_per_lane, is_due
+from arena.run.evaluation_config import evaluation_config
+from arena.run.opponents import opposed
+from arena.run.prepare import prepare
+from arena.run.run import Run
+from arena.run.stop_rules import rule_met
+from arena.serving.policy import Policy, configured_policy
+from arena.terminal.display import silent_display
+from arena.trainer.player import Player
+from arena.trainer.saving import save
+
+_MISTAKE = 2  # the exit status after a user's mistake
+_SHOWN = ("training_iteration", "ticks", "episodes_total", "episode_reward_mean", "episode_len_mean")
+
+
+class Trainer:
+    """A run that a program holds at its boundaries.
+
+    Args:
+        config: a YAML file, or its contents.
+        overrides: values by key path, as `--set` takes them.
+        run_dir: the run folder; None: `runs/<name>`, or the next free name.
+        ticks: of every match; None: as configured.
+        every: ticks of an iteration: `checkpoint_every` and `results.every`; None: as configured.
+        ranks: processes; 1: this one alone. Others are not supported yet.
+        callbacks: objects with the methods of callbacks, called after those of the configuration.
+        verbose: print a line per iteration.
+
+    Attributes:
+        folder: the run folder.
+        config: the resolved configuration.
+
+    Raises:
+        ConfigError: a mistake of the user.
+    """
+
+    def __init__(
+        self,
+        config: str | Path | Mapping[str, Any],
+        *,
+        overrides: Mapping[str, Any] | None = None,
+        run_dir: str | Path | None = None,
+        ticks: int | None = None,
+        every: int | None = None,
+        ranks: int | None = 1,
+        callbacks: Sequence[Any] = (),
+        verbose: bool = False,
+    ) -> None:
+        texts = _texts(overrides, ticks=ticks, every=every)
+        if isinstance(config, (str, Path)):
+            read, origin = load_with_origin(config, texts)
+        else:
+            read, origin = parse_config(config, source="", overrides=texts), Origin()
+        self._begin(read, origin, run_dir, resume=False, ranks=ranks, callbacks=callbacks, verbose=verbose)
+
+    @classmethod
+    def restore(
+        cls,
+        folder: str | Path,
+        *,
+        overrides: Mapping[str, Any] | None = None,
+        ticks: int | None = None,
+        ranks: int | None = 1,
+        callbacks: Sequence[Any] = (),
+        verbose: bool = False,
+    ) -> Trainer:
+        """Continues a run in its folder, also one of `arena train`.
+
+        Raises:
+            ConfigError: no such run, no boundary to go on from, or another process holds it.
+        """
+        path = RunFolder.existing(folder).config
+        read, origin = load_with_origin(path, _texts(overrides, ticks=ticks, every=None))
+        self = cls.__new__(cls)
+        self._begin(read, origin, folder, resume=True, ranks=ranks, callbacks=callbacks, verbose=verbose)
+        return self
+
+    def _begin(
+        self,
+        config: Config,
+        origin: Origin,
+        run_dir: str | Path | None,
+        *,
+        resume: bool,
+        ranks: int | None,
+        callbacks: Sequence[Any],
+        verbose: bool,
+    ) -> None:
+        self._closed = True  # until everything is there
+        if ranks != 1:
+            raise ConfigError("a Trainer plays in this process; use ranks=1, or `arena train` for several processes")
+        self._config, self._origin, self._objects, self._verbose = config, origin, tuple(callbacks), verbose
+        self._output, self._warned = _Silent(), False
+        self._players: dict[tuple[str, int | None], Policy] = {}
+        self._open(None if run_dir is None else str(run_dir), resume=resume)
+
+    def _open(self, run_dir: str | None, *, resume: bool) -> None:
+        """Prepares the run and locks its folder."""
+        with untouched_process(), self._origin.located():
+            _check_held(self._config)
+            run = prepare(self._config, ranks=1, run_dir=run_dir, resume=resume)
+        run = replace(run, source=self._origin.source, overridden=self._origin.overridden, held=True)
+        self._held = HeldRun(run, lambda *_: None, silent_display(), output=self._output, watched=False)
+        self._held.memory.objects = self._objects
+        lock(run, self._held.memory)
+        self._closed = self._is_over = self._interrupted = False
+
+    # ------------------------------------------------------------------------------------------------------- the state
+
+    @property
+    def folder(self) -> Path:
+        """The run folder."""
+        return self._held.run.path
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The resolved configuration."""
+        found: dict[str, Any] = yaml.load(resolved_yaml(self._config), source=self._origin.source)
+        return found
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """The names of the policies."""
+        return tuple(self._config.policies)
+
+    @property
+    def ticks(self) -> int:
+        """That every match has played."""
+        return self._held.run.leg.start
+
+    @property
+    def results(self) -> list[dict[str, Any]]:
+        """All results of the run folder, with NaN for null."""
+        return read_results(self.folder)
+
+    @property
+    def iteration(self) -> int:
+        """The number of results so far."""
+        return len(self.results)
+
+    @property
+    def done(self) -> bool:
+        """Whether the last tick was played, or a stop rule is met."""
+        run = self._held.run
+        return self._is_over or run.leg.start >= run.plan.horizon or rule_met(run) is not None
+
+    # -------------------------------------------------------------------------------------------------------- training
+
+    def train(self) -> dict[str, Any]:
+        """Plays one iteration: a leg, and the evaluation at its boundary; returns the newest result.
+
+        Raises:
+            BudgetReached: the run is over.
+            ConfigError: a mistake of the user, also in a game or an algorithm; or the Trainer is closed.
+            RunFailed: the run has failed; the Trainer is closed.
+            KeyboardInterrupt: Ctrl-C has ended the iteration; it was saved, and the next call goes on from there.
+        """
+        self._check_open()
+        if self._interrupted:
+            self._held.memory.unlock()
+            self._open(str(self.folder), resume=True)
+        if self.done:
+            raise BudgetReached(
+                f"the run is over at tick {self.ticks}; go on with Trainer.restore({str(self.folder)!r}, ticks=...)"
+            )
+        held, started = self._held, self.ticks
+        episodes = held.run.folder.episodes
+        before = episodes.stat().st_size if episodes.exists() else 0
+        self._players.clear()
+        with untouched_process():
+            held.memory.stop.renew()
+            held.memory.stop.listen()
+            try:
+                log_beside_display(held.run, held.run.roles)
+                while (status := held.play_stage()) is None and self._goes_on(started):
+                    pass
+            except KeyboardInterrupt:
+                self._interrupted = True
+                raise
+            except BaseException as error:
+                self._fail(held.failure(error))
+        if status is not None and held.memory.stop.number is not None:
+            self._interrupted = True
+            raise KeyboardInterrupt(signal.Signals(held.memory.stop.number).name)
+        self._is_over = status is not None
+        self._warn_if_cut(before)
+        results = self.results
+        newest = results[-1] if results else {}
+        if self._verbose:
+            print(_line(newest), flush=True)
+        return newest
+
+    def _warn_if_cut(self, before: int) -> None:
+        """Warns once if most episodes of an iteration were cut by its end; `before`: bytes of earlier episodes."""
+        lines = list(JournalReader(self._held.run.folder.episodes, start=before).lines(EpisodeLine, missing_ok=True))
+        cut = sum(line.cut for line in lines)
+        if 2 * cut > len(lines) and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{cut} of {len(lines)} episodes were cut by the end of the iteration: `every` is short for this game",
+                stacklevel=3,
+            )
+
+    def _goes_on(self, started: int) -> bool:
+        """Whether more belongs to the iteration: its leg, its evaluation, or the end of the run."""
+        run = self._held.run
+        return run.leg.start == started or is_due(run) or run.concluded or rule_met(run) is not None
+
+    def _fail(self, failure: Failed) -> None:
+        self.close()
+        if failure.exit_code == _MISTAKE:
+            raise ConfigError(failure.message)
+        raise RunFailed(f"{failure.who}\n{failure.message}", who=failure.who, trace=failure.message)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Trains until the run is over; yields the newest result of each iteration."""
+        while not self.done:
+            yield self.train()
+
+    def change(self, changes: Mapping[str, Any]) -> None:
+        """Changes games, options or frozen policies from the next iteration on, as a curriculum does.
+
+        Args:
+            changes: values by key path: `envs.<name>.kwargs.*`, `matches[i].env_kwargs.*`, `policies.<name>.options.*`,
+                `policies.<name>.frozen`.
+
+        Raises:
+            ConfigError: one cannot be changed, or the configuration is refused; nothing is changed then.
+        """
+        self._check_open()
+        run = self._held.run
+        for key, value in changes.items():
+            check_change(self._config, key, value)
+        wanted = {**self._held.memory.wanted, **changes}
+        known = [line for line in lines_of(run.folder) if line.tick <= run.leg.start]
+        changed_config(run, [*known, ChangeLine(tick=run.leg.start, set=wanted)])
+        self._held.memory.wanted = wanted
+
+    # ----------------------------------------------------------------------------------------------------- its policies
+
+    def evaluate(self, episodes: int = 100, *, against: str | None = None, greedy: bool = True) -> dict[str, Any]:
+        """Plays without learning, as `arena evaluate`; the games are in the run folder's `evaluations/`.
+
+        Args:
+            episodes: at least so many of each policy.
+            against: a policy or algorithm that takes all seats of others; None: as configured.
+            greedy: the most likely actions rather than sampled ones.
+
+        Returns:
+            the same as `evaluation` of a result.
+
+        Raises:
+            ConfigError: an unknown opponent, or an algorithm without `actor()`.
+            RunFailed: a game has failed.
+        """
+        self._check_open()
+        run = self._held.run
+        loads = {name: str(path) for name, path in run.leg.restore.items()}
+        now = self._config_now()
+        frozen = evaluation_config(msgspec.structs.replace(now, evaluation=EvaluationConfig(every=1)), loads)
+        contests = {"": frozen}
+        if against is not None:
+            each = {name: opposed(frozen, name, against) for name in self.policies}
+            contests = {name: found for name, found in each.items() if found is not None}
+            if not contests:
+                raise ConfigError("no policy has a match with seats of others", path="against")
+        played: list[tuple[RunFolder, list[str] | None]] = []
+        with untouched_process():
+            for name, contest in contests.items():
+                folder = self._free_folder(against)
+                config = prepare(contest, ranks=1, run_dir=str(folder))
+                seated = (
+                    [name] if name else sorted({seat.policy for match in config.plan.matches for seat in match.seats})
+                )
+                lanes = episodes_per_lane(config, seated, episodes)
+                try:
+                    in_one_process(replace(config, source=run.source, episodes=lanes, greedy=greedy), silent_display())
+                except BaseException as error:
+                    failure = self._held.failure(error)
+                    if failure.exit_code == _MISTAKE:
+                        raise ConfigError(failure.message) from error
+                    raise RunFailed(
+                        f"{failure.who}\n{failure.message}", who=failure.who, trace=failure.message
+                    ) from error
+                played.append((config.folder, [name] if name else None))
+        return self._numbers(played)
+
+    def _numbers(self, played: Sequence[tuple[RunFolder, list[str] | None]]) -> dict[str, Any]:
+        lines = [
+            evaluations.line_of(self.ticks, name, score)
+            for folder, names in played
+            for name, score in scored(folder, ()).policies.items()
+            if score.episodes and (names is None or name in names)
+        ]
+        return numbers_of([folder for folder, _ in played], lines, self.policies)
+
+    def _free_folder(self, against: str | None) -> Path:
+        home = self.folder / "evaluations"
+        home.mkdir(mode=0o700, exist_ok=True)
+        words = f"trainer-{self.ticks:012d}" + ("" if against is None else f"-against-{against.replace(':', '-')}")
+        numbered = (home / (words if number == 1 else f"{words}-{number}") for number in range(1, 10**6))
+        return next(path for path in numbered if not path.exists())
+
+    def _config_now(self) -> Config:
+        run = self._held.run
+        lines = [line for line in lines_of(run.folder) if line.tick <= run.leg.start]
+        return changed_config(run, lines) if lines else self._config
+
+    def policy(self, name: str | None = None, *, which: str | int = "last") -> Player:
+        """A policy as it is now, or as it was.
+
+        Args:
+            name: of the policy; None: the only one that learns.
+            which: `last`, `first`, `best`, or the tick of a checkpoint.
+
+        Raises:
+            ConfigError: there is no such policy or checkpoint, or its algorithm has no `actor()`.
+        """
+        self._check_open()
+        name = self._named(name)
+        return Player(self._policy(name, self._tick_of(name, which)), name)
+
+    def _policy(self, name: str, tick: int | None) -> Policy:
+        with untouched_process(), self._origin.located():
+            folder = self._held.run.folder if self._held.run.begun or self._held.run.resumed else None
+            return configured_policy(self._config_now(), folder, name, tick)
+
+    def _tick_of(self, name: str, which: str | int) -> int | None:
+        files = checkpoint.list_checkpoints(self._held.run.folder.checkpoints_path(name))
+        ticks = {str(checkpoint.ticks_of(file)): checkpoint.ticks_of(file) for file in files}
+        if which == "last" or not files:
+            return None
+        known = {"first": checkpoint.ticks_of(files[0]), **ticks}
+        found = best.read(self._held.run.folder)
+        if found is not None and str(found.tick) in ticks:
+            known["best"] = found.tick
+        if str(which) not in known:
+            raise ConfigError(f"there is no checkpoint {which!r} of {name!r}; {nearest(str(which), ['last', *known])}")
+        return known[str(which)]
+
+    def _named(self, name: str | None) -> str:
+        if name is None:
+            learners = sorted(self._config.learners) if len(self.policies) > 1 else list(self.policies)
+            if len(learners) != 1:
+                raise ConfigError(f"which policy? Name one of {', '.join(self.policies)}")
+            return learners[0]
+        if name not in self.policies:
+            raise ConfigError(f"no policy {name!r}; {nearest(name, self.policies)}")
+        return name
+
+    def compute_action(
+        self, observation: Any, *, policy: str | None = None, info: Mapping[str, Any] | None = None, greedy: bool = True
+    ) -> Any:
+        """The action of a policy for one observation, as it is now; see `Player.act`."""
+        name = self._named(policy)
+        if (name, None) not in self._players:
+            self._players[name, None] = self._policy(name, None)
+        return Player(self._players[name, None], name).act(observation, info, greedy=greedy)
+
+    def compute_actions(self, observations: Mapping[str, Any], *, greedy: bool = True) -> dict[str, Any]:
+        """The actions for observations by entity of match 0, each of the policy in its seat.
+
+        Raises:
+            ConfigError: an entity that the match has not.
+        """
+        match = self._held.run.plan.matches[0]
+        seats = {str(entity): seat.policy for seat in match.seats for entity in seat.entities}
+        unknown = next((name for name in observations if str(name) not in seats), None)
+        if unknown is not None:
+            raise ConfigError(f"match 0 has no entity {unknown!r}; {nearest(str(unknown), seats)}")
+        return {
+            name: self.compute_action(observation, policy=seats[str(name)], greedy=greedy)
+            for name, observation in observations.items()
+        }
+
+    def state(self, policy: str) -> dict[str, Any]:
+        """What a policy has learned, as its `state_dict()` has it.
+
+        Raises:
+            ConfigError: it has no checkpoint yet.
+        """
+        return dict(checkpoint.load(self._checkpoint(self._named(policy))).state)
+
+    def set_state(self, policy: str, state: Mapping[str, Any]) -> None:
+        """Replaces what a policy has learned, from the next iteration on.
+
+        Raises:
+            ConfigError: the state is of another algorithm or has other shapes; nothing is changed then.
+        """
+        path = self._checkpoint(self._named(policy))
+        held = checkpoint.load(path)
+        difference = _difference(held.state, state, "")
+        if difference is not None:
+            raise ConfigError(f"the state does not fit {policy!r}: {difference}", path=f"policies.{policy}")
+        self._players.clear()
+        checkpoint.write(path, replace(held, state=dict(state)))
+
+    def _checkpoint(self, name: str) -> Path:
+        self._check_open()
+        found = boundary.newest(self._held.run.folder) if self._held.run.begun or self._held.run.resumed else None
+        if found is None or name not in found.checkpoints:
+            raise ConfigError(f"{name!r} has no state before its first iteration", path=f"policies.{name}")
+        return found.checkpoint(self._held.run.folder, name)
+
+    # ------------------------------------------------------------------------------------------------ saving and ending
+
+    def save(self, folder: str | Path | None = None) -> Path:
+        """Saves the run as it is, as a run folder of its own that `restore` and `arena train --resume` continue.
+
+        Args:
+            folder: where to; None: `saved/<tick>` in the run folder.
+
+        Raises:
+            ConfigError: it holds files, or nothing was played yet.
+        """
+        self._check_open()
+        run = self._held.run
+        if not run.folder.config.exists():
+            raise ConfigError("nothing was played yet; call train() first", source=str(run.path))
+        return save(run.folder, run.path / "saved" / f"{self.ticks:012d}" if folder is None else Path(folder))
+
+    def close(self) -> None:
+        """Releases the run folder; a second call does nothing. `Trainer.restore` goes on with the run."""
+        if self._closed:
+            return
+        self._closed = True
+        memory = self._held.memory
+        if memory.callbacks is not None:
+            with untouched_process():
+                memory.callbacks.end()
+        if memory.results is not None:
+            memory.results.close()
+        memory.disconnect("over")
+        memory.unlock()
+        if not self._held.run.folder.config.exists():
+            self._held.run.folder.remove_unbegun(whole=self._held.run.made_folder)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ConfigError(
+                f"the Trainer is closed; Trainer.restore({str(self._held.run.path)!r}) goes on with its run"
+            )
+
+    def __enter__(self) -> Trainer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # the interpreter may be ending
+            self.close()
+
+    def __repr__(self) -> str:
+        lines = [f"Trainer({str(self.folder)!r}, ticks={self.ticks}, done={self.done})"]
+        return "\n".join([*lines, *map(_line, self.results[-3:])])
+
+    def _repr_html_(self) -> str:
+        """The folder, the ticks, and the newest results as a table, for notebooks."""
+        head = "".join(f"<th>{escape(name)}</th>" for name in _SHOWN)
+        rows = "".join(
+            f"<tr>{''.join(f'<td>{_shown(result[name])}</td>' for name in _SHOWN)}</tr>" for result in self.results[-5:]
+        )
+        title = f"{escape(str(self.folder))}: tick {self.ticks} of {self._held.run.plan.horizon}"
+        return f"<p>{title}</p><table><tr>{head}</tr>{rows}</table>"
+
+
+class _Silent(Output):
+    """Shows nothing."""
+
+    def display(self, run: Run) -> Display:
+        return silent_display()
+
+    def say(self, text: str) -> None: ...
+
+    def complain(self, text: str) -> None: ...
+
+    def fail(self, failure: Failed) -> None: ...
+
+
+def _check_held(config: Config) -> None:
+    """Refuses a run that cannot be held: a policy learns that cannot be saved and loaded."""
+    for name, policy in config.policies.items():
+        if policy.learns and policy.algorithm not in ONLY_ACT:
+            cls = registry.worker_class(policy.algorithm, policy.options, acts=False, path=f"policies.{name}")
+            if not spec_of(cls).resumable:
+                raise ConfigError(
+                    f"what it learns cannot be saved and loaded between two iterations: {cls.__name__} has no "
+                    "state_dict() and load_state_dict()",
+                    path=f"policies.{name}",
+                )
+
+
+def _texts(overrides: Mapping[str, Any] | None, *, ticks: int | None, every: int | None) -> tuple[str, ...]:
+    values = dict(overrides or {})
+    if ticks is not None:
+        values["ticks"] = ticks
+    if every is not None:
+        values |= {"checkpoint_every": every, "results.every": every}
+    return tuple(f"{key}={json.dumps(value)}" for key, value in values.items())
+
+
+def _difference(known: Any, given: Any, path: str) -> str | None:
+    """Where two states differ in form; None if they do not."""
+    if isinstance(known, Mapping):
+        if not isinstance(given, Mapping) or known.keys() != given.keys():
+            found = ", ".join(map(str, given)) if isinstance(given, Mapping) else type(given).__name__
+            return f"{path or 'it'} has {found}, expected {', '.join(map(str, known))}"
+        parts = (_difference(known[key], given[key], f"{path}/{key}" if path else str(key)) for key in known)
+        return next((part for part in parts if part is not None), None)
+    if isinstance(known, (list, tuple)):
+        if not isinstance(given, (list, tuple)) or len(known) != len(given):
+            return f"{path} has another length"
+        parts = (_difference(*pair, f"{path}[{number}]") for number, pair in enumerate(zip(known, given, strict=True)))
+        return next((part for part in parts if part is not None), None)
+    if hasattr(known, "shape"):
+        shape = tuple(getattr(given, "shape", ())) if hasattr(given, "shape") else None
+        return None if shape == tuple(known.shape) else f"{path} has the shape {shape}, expected {tuple(known.shape)}"
+    return None
+
+
+def _line(result: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {_shown(result[name])}" for name in _SHOWN if name in result)
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

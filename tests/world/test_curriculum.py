@@ -1,0 +1,152 @@
+"""A curriculum changes games, options and who learns between two legs; interruptions do not change what is played."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_results_in_runs import PPO, RANDOM, left, train
+
+from arena.config import parse_config
+from arena.errors import ConfigError
+from arena.launch import lead
+from arena.records import boundary, checkpoint
+from arena.records.folder import RunFolder
+from arena.run.planning import checked_plan
+from arena.run.prepare import prepare
+from arena.terminal.display import silent_display
+from in_process import NOTES
+from slow_results import json_lines, without_clock
+
+LEG, TICKS = 200, 1600
+LONGER: dict[str, Any] = {
+    "seed": 5,
+    "ticks": TICKS,
+    "checkpoint_every": LEG,
+    "envs": {"game": {"make": "touchdown"}},
+    "policies": {"blue": PPO, "red": RANDOM},
+    "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 2}],
+    "curriculum": {"class": "curricula:Longer", "options": {"start": 50}},
+    "results": {"smoothing": 1},
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_notes() -> Iterator[None]:
+    NOTES.clear()
+    yield
+    NOTES.clear()
+
+
+def weights(run: Path, tick: int) -> bytes | None:
+    path = checkpoint.path_of(run / "checkpoints" / "blue", tick)
+    return path.read_bytes() if path.exists() else None
+
+
+def test_games_become_longer_and_an_interrupted_run_leaves_the_same_bytes(tmp_path: Path) -> None:
+    whole = train(LONGER, tmp_path / "whole")
+    changes = json_lines(whole / "changes.jsonl")
+    assert [line["tick"] for line in changes] == list(range(0, TICKS, LEG))
+    steps = [
+        line["set"]["envs.game.kwargs.max_steps"] for line in changes if "envs.game.kwargs.max_steps" in line["set"]
+    ]
+    assert steps == [50, 100, 200, 400, 500][: len(steps)] and steps[-1] >= 200
+    lengths = [line["length"] for line in json_lines(whole / "episodes.jsonl") if "cut" not in line]
+    assert max(lengths[:4]) == 50 and max(lengths) >= 100
+    assert [note for note in NOTES if note[0] == "changes"] == [("changes", tick) for tick in range(LEG, TICKS, LEG)]
+
+    broken = train({**LONGER, "ticks": LEG}, tmp_path / "broken")
+    for tick in range(LEG, TICKS, LEG):  # ended at every boundary, and once more, as if killed in the leg after it
+        train({**LONGER, "ticks": tick + LEG}, broken, resume=True)
+        boundary.discard_after(RunFolder(broken), tick)
+        NOTES.clear()
+        train({**LONGER, "ticks": tick + LEG}, broken, resume=True)
+        assert NOTES[0] == ("resume", list(range(0, tick + 1, LEG)))
+        assert ("changes", tick) not in NOTES, "what is on record is taken"
+    assert left(broken) == left(whole)
+    assert (broken / "changes.jsonl").read_bytes() == (whole / "changes.jsonl").read_bytes()
+    assert [{**line, "done": 0} for line in without_clock(broken)] == [
+        {**line, "done": 0} for line in without_clock(whole)
+    ]
+
+
+def test_frozen_policy_does_not_change_and_learns_on_when_it_is_thawed(tmp_path: Path) -> None:
+    run = train({**LONGER, "ticks": 3 * LEG}, tmp_path / "run")
+    frozen_at, thawed_at = 2 * LEG, 4 * LEG
+    kept = weights(run, frozen_at)
+    assert kept is not None and weights(run, 3 * LEG) is None
+    found = boundary.newest(RunFolder(run))
+    assert found is not None and found.checkpoints == {"blue": frozen_at}
+    train({**LONGER, "ticks": 5 * LEG}, run, resume=True)
+    assert weights(run, frozen_at) == kept
+    updates = [(line["update"], line["ticks"], line["learning_rate"]) for line in json_lines(run / "metrics.jsonl")]
+    assert [number for number, _, _ in updates] == list(range(1, len(updates) + 1)), "they count on"
+    assert not [tick for _, tick, _ in updates if frozen_at < tick <= thawed_at]
+    assert {rate for _, tick, rate in updates if tick > thawed_at} == {1e-3}
+    last = checkpoint.load(checkpoint.path_of(run / "checkpoints" / "blue", 5 * LEG))
+    assert last.update == len(updates)
+    assert weights(run, 5 * LEG) != kept
+
+
+def test_evaluation_plays_the_game_as_it_is(tmp_path: Path) -> None:
+    data = {**LONGER, "ticks": 3 * LEG, "evaluation": {"every": LEG, "episodes": 1}}
+    run = train(data, tmp_path / "run")
+    lengths = [line["evaluation"]["episode_len_mean"] for line in json_lines(run / "result.json")]
+    changes = [line["set"].get("envs.game.kwargs.max_steps") for line in json_lines(run / "changes.jsonl")]
+    assert lengths[0] <= 50 < lengths[1] <= 100
+    assert changes[:2] == [50, 100]
+
+
+@pytest.mark.parametrize(
+    ("what", "code", "words"),
+    [
+        ({"seed": 3}, 2, "seed: cannot be changed between two legs; possible are envs.<name>.kwargs.*"),
+        ({"policies.blue.algorithm": "a2c"}, 2, "policies.blue.algorithm: cannot be changed"),
+        ({"policies.bleu.frozen": True}, 2, "policies.bleu.frozen: cannot be changed"),
+        ({"matches[1].env_kwargs.x": 1}, 2, "matches[1].env_kwargs.x: cannot be changed"),
+        ({"policies.blue.frozen": 3}, 2, "policies.blue.frozen: found 3"),
+        ({"envs.game.kwargs.max_steps": 0}, 2, "max_steps"),
+        ("numpy", 2, "envs.game.kwargs.max_steps: found"),
+        ([1], 2, "it has returned [1]; expected a mapping"),
+        ("raise", 1, "ZeroDivisionError: raised"),
+    ],
+)
+def test_wrong_change_ends_the_run_at_its_boundary_and_a_mended_class_goes_on(
+    what: Any, code: int, words: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = {"name": "test", **LONGER, "ticks": 2 * LEG}
+    says = {"class": "curricula:Says", "options": {"what": what}}
+    run = prepare(parse_config({**data, "curriculum": says}, source="x.yaml"), ranks=1, run_dir=str(tmp_path / "run"))
+    assert lead.run_single_process(run, lambda *_: None, silent_display()) == code
+    assert words in capfd.readouterr().err
+    assert json_lines(run.path / "changes.jsonl") == []
+    mended = {**data, "curriculum": {"class": "curricula:Says", "options": {"what": {"policies.blue.frozen": True}}}}
+    train(mended, run.path, resume=True)
+    assert json_lines(run.path / "changes.jsonl") == [{"tick": LEG, "set": {"policies.blue.frozen": True}}]
+
+
+@pytest.mark.parametrize(
+    ("entry", "path", "words"),
+    [
+        ({"class": "curricula:Longr"}, "curriculum.class", "did you mean 'Longer'"),
+        ({"class": "curricula:Longer"}, "curriculum.options", "missing a required"),
+        ({"class": "curricula:Misspelt"}, "curriculum.class", "beginn() is never called; did you mean 'begin'?"),
+        ({"class": "curricula:OtherArguments"}, "curriculum.class", "changes cannot be called with (result)"),
+        ({"class": "curricula:Nothing"}, "curriculum.class", "has no method changes(result)"),
+        ({"class": "curricula:NOTES"}, "curriculum.class", "it has to be a class"),
+    ],
+)
+def test_wrong_curriculum_is_refused(entry: Any, path: str, words: str) -> None:
+    config = parse_config({"name": "test", **LONGER, "curriculum": entry}, source="x")
+    with pytest.raises(ConfigError) as caught:
+        checked_plan(config, ranks=1)
+    assert caught.value.path == path
+    assert words in caught.value.message
+
+
+def test_curriculum_and_rounds_are_refused_together() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config({"name": "test", **LONGER, "rounds": 2}, source="x")
+    assert caught.value.path == "curriculum"

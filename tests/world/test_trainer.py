@@ -1,0 +1,291 @@
+"""A Trainer is the run of `arena train`, held at its boundaries: the same bytes, whatever is called in between."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_results_in_runs import DUEL, LEAGUE, left, train
+
+from arena import Trainer
+from arena.errors import BudgetReached, ConfigError, RunFailed
+from arena.records import checkpoint
+from arena.results import read_results
+from faulty_games import Faulty
+from in_process import NOTES
+from slow_results import json_lines, without_clock
+
+TWENTY = {
+    **DUEL,
+    "ticks": 400,
+    "checkpoint_every": 20,
+    "results": {"every": 20, "smoothing": 7},
+    "evaluation": {"every": 100, "episodes": 2},
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_notes() -> Iterator[None]:
+    NOTES.clear()
+    yield
+    NOTES.clear()
+
+
+def same(run: Path, other: Path) -> None:
+    """Two run folders hold the same, up to the clock and what a Trainer has beside the run."""
+    ours, theirs = (
+        {name: value for name, value in left(one).items() if not name.startswith(("saved/", "evaluations/trainer-"))}
+        for one in (run, other)
+    )
+    assert ours.keys() == theirs.keys()
+    assert ours == theirs
+    assert without_clock(run) == without_clock(other)
+    for name in ("config.yaml", "plan.json", "evaluations.jsonl"):
+        assert (run / name).read_bytes() == (other / name).read_bytes()
+    assert sorted(path.name for path in (run / "boundaries").iterdir()) == sorted(
+        path.name for path in (other / "boundaries").iterdir()
+    )
+
+
+def test_twenty_iterations_leave_the_bytes_of_the_command_whatever_is_called_in_between(tmp_path: Path) -> None:
+    known = train(TWENTY, tmp_path / "known")
+    run = tmp_path / "run"
+    with Trainer({"name": "test", **TWENTY}, run_dir=run, every=20) as trainer:
+        observation = None
+        for _ in range(8):
+            result = trainer.train()
+            assert result["ticks"] == trainer.ticks == 20 * result["training_iteration"]
+            observation = trainer.policy("blue").observation_space.sample() if observation is None else observation
+            assert trainer.compute_action(observation) == trainer.policy("blue").act(observation)
+            trainer.evaluate(2, greedy=result["training_iteration"] % 2 == 0)
+            trainer.set_state("blue", trainer.state("blue"))
+        saved = trainer.save()
+        assert trainer.evaluate(2, against="random")["policies"]["blue"]["episodes"] >= 2
+    program = f"""
+from arena import Trainer
+with Trainer.restore({str(run)!r}) as trainer:
+    ticks = [result["ticks"] for result in trainer]
+    assert ticks == list(range(180, 401, 20)), ticks
+    assert trainer.done
+with Trainer.restore({str(saved)!r}) as trainer:
+    for result in trainer: pass
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path)
+    same(run, known)
+    same(saved, known)
+
+
+def test_saved_run_is_continued_by_the_command(tmp_path: Path) -> None:
+    known = train(TWENTY, tmp_path / "known")
+    with Trainer({"name": "test", **TWENTY}, run_dir=tmp_path / "run") as trainer:
+        trainer.train()
+        saved = trainer.save(tmp_path / "copy")
+        with pytest.raises(ConfigError, match="holds files already"):
+            trainer.save(saved)
+    train(TWENTY, saved, resume=True)
+    same(saved, known)
+
+
+def test_results_are_those_of_the_file_and_the_run_ends_with_its_last_tick(tmp_path: Path) -> None:
+    trainer = Trainer({"name": "test", **DUEL}, run_dir=tmp_path / "run", ticks=80)
+    assert (trainer.iteration, trainer.ticks, trainer.done, trainer.policies) == (0, 0, False, ("blue", "red"))
+    results = list(trainer)
+    assert repr(results) == repr(read_results(tmp_path / "run")) == repr(trainer.results)
+    assert (trainer.iteration, trainer.done, results[-1]["done"]) == (2, True, True)
+    with pytest.raises(BudgetReached, match=r"Trainer.restore\('.*run', ticks=...\)"):
+        trainer.train()
+    assert "training_iteration 2" in repr(trainer)
+    assert "<table>" in trainer._repr_html_()
+    trainer.close()
+    trainer.close()
+    with pytest.raises(ConfigError, match="the Trainer is closed"):
+        trainer.train()
+    with Trainer.restore(tmp_path / "run", ticks=120) as longer:
+        assert longer.train()["done"]
+    assert without_clock(tmp_path / "run")[-1] == without_clock(train(DUEL, tmp_path / "whole"))[-1]
+
+
+def test_stop_rule_ends_a_trainer(tmp_path: Path) -> None:
+    with Trainer({"name": "test", **DUEL, "stop": {"ticks": 80}}, run_dir=tmp_path / "run") as trainer:
+        assert [result["ticks"] for result in trainer] == [40, 80]
+        assert trainer.done and trainer.results[-1]["stopped_by"] == "ticks >= 80"
+
+
+def test_league_is_held_too(tmp_path: Path) -> None:
+    with Trainer({"name": "test", **LEAGUE}, run_dir=tmp_path / "run") as trainer:
+        assert [result["ticks"] for result in trainer] == [30, 60, 90]
+    assert left(tmp_path / "run") == left(train(LEAGUE, tmp_path / "known"))
+    assert without_clock(tmp_path / "run") == without_clock(tmp_path / "known")
+
+
+def test_process_is_as_before_after_each_call(tmp_path: Path) -> None:
+    import torch
+
+    torch.set_num_threads(2)
+    handler = logging.NullHandler()
+    logging.getLogger().addHandler(handler)
+    random.seed(3)
+    before = (random.getstate(), signal.getsignal(signal.SIGINT), np.random.get_state()[1].tolist())  # type: ignore[union-attr]
+    with Trainer({"name": "test", **DUEL}, run_dir=tmp_path / "run") as trainer:
+        trainer.train()
+        trainer.evaluate(2)
+        trainer.compute_action(trainer.policy("blue").observation_space.sample())
+        assert before[:2] == (random.getstate(), signal.getsignal(signal.SIGINT))
+        assert before[2] == np.random.get_state()[1].tolist()  # type: ignore[union-attr]
+        assert torch.get_num_threads() == 2
+        assert handler in logging.getLogger().handlers
+    logging.getLogger().removeHandler(handler)
+
+
+def test_two_trainers_take_turns_also_outside_of_the_main_thread(tmp_path: Path) -> None:
+    known = train(DUEL, tmp_path / "known")
+    trainers = [Trainer({"name": "test", **DUEL}, run_dir=tmp_path / name) for name in ("a", "b")]
+    for _ in range(3):
+        for trainer in trainers:
+            thread = threading.Thread(target=trainer.train)
+            thread.start()
+            thread.join()
+    for trainer in trainers:
+        assert trainer.done
+        trainer.close()
+        assert left(trainer.folder) == left(known)
+
+
+def test_folder_that_is_held_is_refused(tmp_path: Path) -> None:
+    with Trainer({"name": "test", **DUEL}, run_dir=tmp_path / "run") as trainer:
+        trainer.train()
+        with pytest.raises(ConfigError, match="process"):
+            Trainer.restore(tmp_path / "run")
+    Trainer.restore(tmp_path / "run").close()
+    with pytest.raises(ConfigError, match="not a run folder"):
+        Trainer.restore(tmp_path / "nothing")
+
+
+def test_interrupted_iteration_is_saved_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    class Interrupts:
+        def on_episode(self, line: Mapping[str, Any]) -> None:
+            if line["episode"] == 3 and not NOTES:
+                NOTES.append("interrupted")
+                os.kill(os.getpid(), signal.SIGINT)
+
+    data = {"name": "test", **DUEL, "ticks": 4000, "checkpoint_every": 2000}
+    with Trainer(data, run_dir=tmp_path / "run", callbacks=[Interrupts()]) as trainer:
+        with pytest.raises(KeyboardInterrupt):
+            trainer.train()
+        assert trainer.train()["ticks"] == 2000
+        assert trainer.train()["done"]
+    assert [line["ticks"] for line in json_lines(tmp_path / "run" / "result.json")][-2:] == [2000, 4000]
+
+
+def test_failing_game_is_a_run_failed_and_a_wrong_option_a_config_error(tmp_path: Path) -> None:
+    Faulty.forget()
+    game = {"make": "faulty_games:Faulty", "kwargs": {"faulty": [2]}}
+    alone = {**DUEL, "envs": {"game": game}, "policies": {"a": {"algorithm": "random"}}}
+    data = {"name": "test", **alone, "matches": [{"env": "game", "seats": ["a"]}]}
+    trainer = Trainer(data, run_dir=tmp_path / "run", ticks=200, every=20)
+    trainer.train()
+    with pytest.raises(RunFailed) as caught:
+        trainer.train()
+    assert "environment of match 0" in caught.value.who and caught.value.trace
+    with pytest.raises(ConfigError, match="closed"):
+        trainer.train()
+    assert read_results(tmp_path / "run")[-1]["ticks"] == 20
+    wrong = {**DUEL, "policies": {**DUEL["policies"], "blue": {"algorithm": "ppo", "options": {"n_step": 3}}}}
+    with pytest.raises(ConfigError, match="did you mean 'n_steps'"):
+        Trainer({"name": "test", **wrong}, run_dir=tmp_path / "wrong").train()
+
+
+@pytest.mark.parametrize(
+    ("changes", "arguments", "words"),
+    [
+        ({"evaluation": {"every": 80}}, {"every": 30}, "policies are evaluated where they are saved"),
+        ({}, {"overrides": {"policies.blue.optons": 1}}, "did you mean 'options'"),
+        ({"policies": {"blue": {"algorithm": "workers:Uniform"}, "red": {"algorithm": "random"}}}, {}, "state_dict"),
+    ],
+)
+def test_mistake_is_found_before_anything_starts(
+    changes: Any, arguments: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Trainer({"name": "test", **DUEL, **changes}, run_dir=tmp_path / "run", **arguments)
+    assert not (tmp_path / "run").exists()
+
+
+def test_state_of_another_form_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    with Trainer({"name": "test", **DUEL}, run_dir=tmp_path / "run") as trainer:
+        with pytest.raises(ConfigError, match="no state before its first iteration"):
+            trainer.state("blue")
+        trainer.train()
+        path = checkpoint.list_checkpoints(trainer.folder / "checkpoints" / "blue")[-1]
+        before, state = path.read_bytes(), trainer.state("blue")
+        for wrong in ({"weights": 3}, {**state, "network": {}}):
+            with pytest.raises(ConfigError, match="does not fit 'blue'"):
+                trainer.set_state("blue", wrong)
+        assert path.read_bytes() == before
+        with pytest.raises(ConfigError, match="did you mean 'blue'"):
+            trainer.state("bleu")
+
+
+def test_replaced_state_is_what_plays_on(tmp_path: Path) -> None:
+    with Trainer({"name": "test", **DUEL}, run_dir=tmp_path / "a") as first:
+        first.train()
+        first.train()
+        state = first.state("blue")
+    with Trainer({"name": "test", **DUEL, "seed": 9}, run_dir=tmp_path / "b") as second:
+        second.train()
+        second.set_state("blue", state)
+        path = checkpoint.list_checkpoints(second.folder / "checkpoints" / "blue")[-1]
+        assert repr(checkpoint.load(path).state) == repr(state)
+        observation = second.policy("blue").observation_space.sample()
+        assert second.compute_action(observation) == Trainer.restore(tmp_path / "a").compute_action(observation)
+        second.train()
+
+
+def test_changes_hold_from_the_next_iteration_on_also_for_a_resumed_run(tmp_path: Path) -> None:
+    with Trainer({"name": "test", **DUEL}, run_dir=tmp_path / "run", ticks=80) as trainer:
+        trainer.train()
+        trainer.change({"envs.game.kwargs.max_steps": 5, "policies.blue.frozen": True})
+        with pytest.raises(ConfigError, match="cannot be changed"):
+            trainer.change({"seed": 3})
+        trainer.train()
+    train({**DUEL, "ticks": 120}, tmp_path / "run", resume=True)
+    assert json_lines(tmp_path / "run" / "changes.jsonl") == [
+        {"tick": 40, "set": {"envs.game.kwargs.max_steps": 5, "policies.blue.frozen": True}}
+    ]
+    lines = [line for line in json_lines(tmp_path / "run" / "episodes.jsonl") if "cut" not in line]
+    assert {line["length"] for line in lines if line["tick"] > 45} == {5}
+    assert max(line["length"] for line in lines if line["tick"] <= 40) == 15
+    assert max(line["ticks"] for line in json_lines(tmp_path / "run" / "metrics.jsonl")) <= 40
+
+
+def test_short_iterations_are_warned_of_once(tmp_path: Path) -> None:
+    data = {"name": "test", **DUEL, "envs": {"game": {"make": "touchdown"}}}
+    with Trainer(data, run_dir=tmp_path / "run", every=20) as trainer:
+        with pytest.warns(UserWarning, match="`every` is short for this game"):
+            trainer.train()
+        trainer.train()
+
+
+@pytest.mark.slow
+def test_many_iterations_leave_nothing_behind(tmp_path: Path) -> None:
+    data = {**DUEL, "policies": {"blue": {"algorithm": "random"}, "red": {"algorithm": "random"}}, "loggers": ["csv"]}
+    counts = []
+    with Trainer({"name": "test", **data}, run_dir=tmp_path / "run", ticks=20 * 110, every=20) as trainer:
+        for number, _ in enumerate(trainer):
+            if number in (9, 108):
+                gc.collect()
+                counts.append((threading.active_count(), len(os.listdir("/proc/self/fd")), len(gc.get_objects())))
+    (threads, files, objects), after = counts
+    assert after[:2] == (threads, files)
+    assert after[2] < objects + 3000, "results of a run are not kept in memory"
