@@ -240,3 +240,11 @@ def test_algorithms_are_tried_with_every_value_without_torch_in_this_process() -
     lines = done.stdout.splitlines()
     assert lines[0].startswith("s.yaml: set.policies.blue.options.n_steps: ") and "(trial n_steps=many)" in lines[0]
     assert lines[-1] == "False False"
+
+
+def test_trials_keep_the_checkpoints_of_their_best_result_by_the_metric() -> None:
+    plan = planned(metric={"name": "policy_reward_mean/blue", "mode": "min"})
+    best = plan.trials.config_of("", {}).best
+    assert best is not None and (best.metric, best.mode) == ("policy_reward_mean/blue", "min")
+    own = planned(run={**RUN, "best": {"metric": "episode_len_mean"}}).trials.config_of("", {}).best
+    assert own is not None and own.metric == "episode_len_mean", "unless the run says what is best"
