@@ -39,7 +39,7 @@ def convert(kind: type[S], value: Any, path: str) -> S:
     """
     if issubclass(kind, Shortened):
         value = kind.spelled_out(value)
-    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}  # by their keys in the file
+    fields = {field.encode_name: field for field in _fields(kind)}  # by their keys in the file
     _require_mapping(value, path, outline=_outline(kind))
     for key in value:
         if key not in fields:
@@ -50,6 +50,12 @@ def convert(kind: type[S], value: Any, path: str) -> S:
     hints = _hints(kind)
     items = ((fields[key].name, item, joined(path, key)) for key, item in value.items())
     return kind(**{name: _convert_value(hints[name], item, place) for name, item, place in items})
+
+
+@cache
+def _fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """The fields of a struct; msgspec evaluates all annotations again whenever it is asked."""
+    return msgspec.structs.fields(kind)
 
 
 @cache
@@ -103,7 +109,7 @@ def _convert_keyed(arms: Sequence[Any], value: Any, path: str) -> Any:
         )
     _require_mapping(value, path)
     named = next((kind for key, kind in kinds.items() if key in value), plain)
-    known = [] if plain is None else [field.encode_name for field in msgspec.structs.fields(plain)]
+    known = [] if plain is None else [field.encode_name for field in _fields(plain)]
     if (
         len(value) == 1
         and not {*kinds, *known} & set(value)
@@ -185,9 +191,10 @@ def _range_words(number: type, constraints: Sequence[Any], value: Any) -> str:
     return ", ".join(parts)
 
 
+@cache
 def _outline(kind: type[msgspec.Struct]) -> str:
     """The keys of a mapping with their defaults, `...` for those that must be said: `{elo: 20, alpha: 0.05}`."""
-    fields = msgspec.structs.fields(kind)
+    fields = _fields(kind)
     parts = [f"{field.encode_name}: {_default_words(field)}" for field in fields[:_OUTLINED]]
     return f"{{{', '.join([*parts, *['...'] * (len(fields) > _OUTLINED)])}}}"
 

@@ -233,8 +233,10 @@ class Trials:
         Raises:
             ConfigError: the run refuses a value.
         """
+        first = self.config_of(variant, params)
+        self.config_of(variant, params, self.file.config.repeat - 1)  # a seed may be too large
         for repetition in range(self.file.config.repeat):
-            config = self.config_of(variant, params, repetition)
+            config = msgspec.structs.replace(first, seed=first.seed + repetition)
             yield Trial(variant, params, config.seed, digest_of(config), config.roles + 1)
 
 

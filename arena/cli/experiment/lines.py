@@ -51,8 +51,9 @@ def plan_lines(plan: ExperimentPlan, slots: Slots) -> list[str]:
     width = len(str(max(plan.number - 1, 0)))
     for number, trial in enumerate(plan.known):
         words = plan.trials.words(trial.variant, trial.params).replace(",", " ")
+        seed = "" if "seed" in trial.params else f"seed={trial.seed}"
         count = pluralize(min(processes, trial.roles), "process", "processes")
-        lines.append(f"{number:{max(4, width)}}  {'  '.join(filter(None, [words, f'seed={trial.seed}', count]))}")
+        lines.append(f"{number:{max(4, width)}}  {'  '.join(filter(None, [words, seed, count]))}")
     if plan.search is not None and plan.search.adaptive:
         varied = ", ".join(plan.trials.labels.values())
         lines.append(f"{plan.search.kind} suggests {varied} from what earlier trials have reached")
