@@ -28,6 +28,7 @@ from arena.config import Config, resolved_yaml, yaml
 from arena.config.load import load_with_origin, parse_config
 from arena.config.schema import EvaluationConfig
 from arena.errors import BudgetReached, ConfigError, Origin, RunFailed, nearest
+from arena.launch import mpirun
 from arena.launch.console import Output, log_beside_display
 from arena.launch.lead import HeldRun, in_one_process, lock, scored
 from arena.launch.manners import untouched_process
@@ -46,11 +47,13 @@ from arena.run.evaluation import episodes_per_lane, is_due
 from arena.run.evaluation_config import evaluation_config
 from arena.run.opponents import opposed
 from arena.run.prepare import prepare
+from arena.run.resume import rolled_back
 from arena.run.run import Run
 from arena.run.stop_rules import rule_met
 from arena.serving.policy import Policy, configured_policy
 from arena.terminal.display import silent_display
 from arena.trainer.player import Player
+from arena.trainer.remote import RemoteRun
 from arena.trainer.saving import save
 
 _MISTAKE = 2  # the exit status after a user's mistake
@@ -66,8 +69,9 @@ class Trainer:
         run_dir: the run folder; None: `runs/<name>`, or the next free name.
         ticks: of every match; None: as configured.
         every: ticks of an iteration: `checkpoint_every` and `results.every`; None: as configured.
-        ranks: processes; 1: this one alone. Others are not supported yet.
-        callbacks: objects with the methods of callbacks, called after those of the configuration.
+        ranks: processes; 1: this one alone; None: one for each role. More than one are started at the first `train()`,
+            and wait between two iterations.
+        callbacks: objects with the methods of callbacks, called after those of the configuration; with ranks=1.
         verbose: print a line per iteration.
 
     Attributes:
@@ -132,7 +136,9 @@ class Trainer:
     ) -> None:
         self._closed = True  # until everything is there
         if ranks != 1:
-            raise ConfigError("a Trainer plays in this process; use ranks=1, or `arena train` for several processes")
+            _check_remote(config, callbacks)
+        self._ranks = "one_per_role" if ranks is None else str(ranks)
+        self._remote: RemoteRun | None = None
         self._config, self._origin, self._objects, self._verbose = config, origin, tuple(callbacks), verbose
         self._output, self._warned = _Silent(), False
         self._players: dict[tuple[str, int | None], Policy] = {}
@@ -146,7 +152,8 @@ class Trainer:
         run = replace(run, source=self._origin.source, overridden=self._origin.overridden, held=True)
         self._held = HeldRun(run, lambda *_: None, silent_display(), output=self._output, watched=False)
         self._held.memory.objects = self._objects
-        lock(run, self._held.memory)
+        if self._ranks == "1":
+            lock(run, self._held.memory)
         self._closed = self._is_over = self._interrupted = False
 
     # ------------------------------------------------------------------------------------------------------- the state
@@ -211,6 +218,9 @@ class Trainer:
         episodes = held.run.folder.episodes
         before = episodes.stat().st_size if episodes.exists() else 0
         self._players.clear()
+        if self._ranks != "1":
+            status = self._play_remotely()
+            return self._trained(before, over=status == 0)
         with untouched_process():
             held.memory.stop.renew()
             held.memory.stop.listen()
@@ -226,7 +236,45 @@ class Trainer:
         if status is not None and held.memory.stop.number is not None:
             self._interrupted = True
             raise KeyboardInterrupt(signal.Signals(held.memory.stop.number).name)
-        self._is_over = status is not None
+        return self._trained(before, over=status is not None)
+
+    def _play_remotely(self) -> int | None:
+        """Plays an iteration in the processes of a launcher; the exit status if the run is over."""
+        run, memory = self._held.run, self._held.memory
+        if self._remote is None:
+            resume = run.resumed or run.begun
+            self._remote = RemoteRun(resolved_yaml(self._config), run.path, self._ranks, resume=resume)
+        status: int | None = None
+        try:
+            if self._remote.play(run.leg.start, memory.wanted) is None:
+                status, said = self._remote.ended()
+                self._end_remote()
+                if status:
+                    exit_code = _MISTAKE if status == _MISTAKE else 1
+                    self._fail(Failed("a process", said.removeprefix("arena: error: "), exit_code=exit_code))
+        except KeyboardInterrupt:
+            if self._remote is not None:
+                self._remote.interrupt()
+                self._end_remote()
+            self._read_boundary()
+            raise
+        memory.wanted = {}
+        self._read_boundary()
+        return status
+
+    def _end_remote(self) -> None:
+        remote, self._remote = self._remote, None
+        if remote is not None:
+            remote.close()
+
+    def _read_boundary(self) -> None:
+        """Takes the run as its folder says that it continues."""
+        if boundary.newest_tick(self._held.run.folder) is not None:
+            self._held.run = replace(rolled_back(self._held.run, ranks=1, spares=0), begun=True)
+
+    def _trained(self, before: int, *, over: bool) -> dict[str, Any]:
+        """The newest result after an iteration; `before`: bytes of the episodes before it."""
+        self._is_over = over
         self._warn_if_cut(before)
         results = self.results
         newest = results[-1] if results else {}
@@ -468,6 +516,7 @@ class Trainer:
         if self._closed:
             return
         self._closed = True
+        self._end_remote()
         memory = self._held.memory
         if memory.callbacks is not None:
             with untouched_process():
@@ -522,6 +571,21 @@ class _Silent(Output):
     def complain(self, text: str) -> None: ...
 
     def fail(self, failure: Failed) -> None: ...
+
+
+def _check_remote(config: Config, callbacks: Sequence[Any]) -> None:
+    """Refuses what other processes cannot have."""
+    if mpirun.under_launcher():
+        raise ConfigError("a Trainer starts its processes itself; under mpirun or srun use ranks=1")
+    if callbacks:
+        raise ConfigError("objects as callbacks need ranks=1; name a class under `callbacks` of the configuration")
+    for name, env in config.envs.items():
+        if env.make.startswith("__main__:"):
+            raise ConfigError(
+                f"found {env.make!r}, a class of this program, which other processes do not have; put it into a "
+                "module, or use ranks=1",
+                path=f"envs.{name}.make",
+            )
 
 
 def _check_held(config: Config) -> None:
