@@ -88,7 +88,7 @@ def test_processes_end_when_the_program_is_killed(tmp_path: Path) -> None:
     assert [program.stdout.readline() for _ in range(2)] == ["held\n", "held\n"]
     os.kill(program.pid, signal.SIGKILL)
     finish(program)
-    wait_for(lambda: not [pid for pid in living(tmp_path) if pid != os.getpid()], seconds=15)
+    wait_for(lambda: not [pid for pid in living(tmp_path) if pid != os.getpid()], timeout=15)
     ended = arena(tmp_path, "train", "config.yaml", "--run-dir", "run", "--resume", "--ranks", "1")
     assert ended.code == 0, ended.err
 
