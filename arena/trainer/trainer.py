@@ -141,7 +141,8 @@ class Trainer:
         self._remote: RemoteRun | None = None
         self._config, self._origin, self._objects, self._verbose = config, origin, tuple(callbacks), verbose
         self._output, self._warned = _Silent(), False
-        self._players: dict[tuple[str, int | None], Policy] = {}
+        self._players: dict[str, Player] = {}  # of the newest state
+        self._memories: dict[str, Any] = {}  # by entity of match 0
         self._open(None if run_dir is None else str(run_dir), resume=resume)
 
     def _open(self, run_dir: str | None, *, resume: bool) -> None:
@@ -218,6 +219,7 @@ class Trainer:
         episodes = held.run.folder.episodes
         before = episodes.stat().st_size if episodes.exists() else 0
         self._players.clear()
+        self._memories.clear()
         if self._ranks != "1":
             status = self._play_remotely()
             return self._trained(before, over=status == 0)
@@ -441,16 +443,41 @@ class Trainer:
         return name
 
     def compute_action(
-        self, observation: Any, *, policy: str | None = None, info: Mapping[str, Any] | None = None, greedy: bool = True
+        self,
+        observation: Any,
+        *,
+        policy: str | None = None,
+        info: Mapping[str, Any] | None = None,
+        memory: Any = None,
+        greedy: bool = True,
     ) -> Any:
-        """The action of a policy for one observation, as it is now; see `Player.act`."""
+        """The action of a policy for one observation, as it is now; see `Player.act`.
+
+        Args:
+            observation: a sample of its observation space.
+            policy: its name; None: the only one that learns.
+            info: of the game; `action_mask` says which actions are allowed.
+            memory: of a policy that remembers, what it remembers; None at the beginning of an episode.
+            greedy: the best action rather than a sampled one.
+
+        Returns:
+            the action; of a policy that remembers the action and its memory after it.
+        """
+        self._check_open()
         name = self._named(policy)
-        if (name, None) not in self._players:
-            self._players[name, None] = self._policy(name, None)
-        return Player(self._players[name, None], name).act(observation, info, greedy=greedy)
+        if name not in self._players:
+            self._players[name] = Player(self._policy(name, None), name)
+        player = self._players[name]
+        with untouched_process():
+            if not player.remembers:
+                return player.act(observation, info, greedy=greedy)
+            player.memory = memory
+            return player.act(observation, info, greedy=greedy), player.memory
 
     def compute_actions(self, observations: Mapping[str, Any], *, greedy: bool = True) -> dict[str, Any]:
         """The actions for observations by entity of match 0, each of the policy in its seat.
+
+        An entity whose policy remembers goes on from its last call, until the next iteration.
 
         Raises:
             ConfigError: an entity that the match has not.
@@ -460,10 +487,14 @@ class Trainer:
         unknown = next((name for name in observations if str(name) not in seats), None)
         if unknown is not None:
             raise ConfigError(f"match 0 has no entity {unknown!r}; {nearest(str(unknown), seats)}")
-        return {
-            name: self.compute_action(observation, policy=seats[str(name)], greedy=greedy)
-            for name, observation in observations.items()
-        }
+        actions = {}
+        for name, observation in observations.items():
+            policy, memory = seats[str(name)], self._memories.get(str(name))
+            found = self.compute_action(observation, policy=policy, memory=memory, greedy=greedy)
+            if self._players[policy].remembers:
+                found, self._memories[str(name)] = found
+            actions[name] = found
+        return actions
 
     def state(self, policy: str) -> dict[str, Any]:
         """What a policy has learned, as its `state_dict()` has it.
