@@ -19,16 +19,16 @@ import math
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from numbers import Real
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arena.errors import CallbackFailed, ConfigError, close_name, located, nearest
-from arena.game.metrics import NAME_RULE, is_metric_name
 from arena.plan.plan import CallbackPlan
-from arena.records.formats import MeasureLine
 from arena.registry import load_object, logger_target, where_raised
+
+if TYPE_CHECKING:
+    from arena.records.formats import MeasureLine
 
 __all__ = ["Callback", "StartedRun"]
 
@@ -111,10 +111,12 @@ class Callback:
             ValueError: a name is not made of letters, digits and `_`, the first a letter.
             TypeError: a value is no number.
         """
+        from arena.game.metrics import NAME_RULE, is_metric_name  # it brings numpy, which a launcher does without
+
         for name, value in values.items():
             if not is_metric_name(name):
                 raise ValueError(f"a metric cannot be named {name!r}: {NAME_RULE}")
-            if not isinstance(value, (int, float, np.integer, np.floating)):
+            if not isinstance(value, Real):
                 raise TypeError(f"the metric {name!r} is a {type(value).__name__}; it has to be a number")
         numbers = {name: float(value) for name, value in values.items()}
         self._measured = (*self._measured, {name: value for name, value in numbers.items() if math.isfinite(value)})
@@ -347,6 +349,8 @@ class Callbacks:
             raise CallbackFailed(listener.name, f"{words}; {method} has called it")
         merged = {name: value for values in measured for name, value in values.items()}
         if merged:
+            from arena.records.formats import MeasureLine  # most processes and runs measure nothing
+
             self.measured.append(MeasureLine(**place(), metrics=merged))
 
     def _drop(self, listener: _Listener, method: str, error: BaseException, trace: str) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
+from numbers import Real
 from typing import Any
-
-import numpy as np
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
 NAME_RULE = "letters, digits and '_', the first a letter"
@@ -26,9 +25,10 @@ def stated_metrics(info: Mapping[str, Any]) -> dict[str, float] | None:
     found = info.get("metrics")
     if not isinstance(found, Mapping) or not all(map(is_metric_name, found)):
         return None
-    if not all(isinstance(value, (int, float, np.integer, np.floating, np.bool_)) for value in found.values()):
+    values = {name: value.item() if hasattr(value, "dtype") else value for name, value in found.items()}
+    if not all(isinstance(value, Real) for value in values.values()):
         return None
-    return {name: number for name, value in found.items() if math.isfinite(number := float(value))} or None
+    return {name: number for name, value in values.items() if math.isfinite(number := float(value))} or None
 
 
 def mean_metrics(stated: Iterable[Mapping[str, float]]) -> dict[str, float] | None:

@@ -7,8 +7,6 @@ from arena.callbacks import made, made_loggers
 from arena.config import Config
 from arena.plan.build import make_plan
 from arena.plan.plan import Plan
-from arena.run.curriculum import made as made_curriculum
-from arena.run.evaluation_function import function_of
 
 
 def checked_plan(config: Config, *, ranks: int | None) -> Plan:
@@ -27,7 +25,11 @@ def checked_plan(config: Config, *, ranks: int | None) -> Plan:
     made(plan.callbacks)
     made_loggers(plan.loggers)
     if plan.curriculum is not None:
+        from arena.run.curriculum import made as made_curriculum  # this module is imported by every launcher
+
         made_curriculum(plan.curriculum)
     if config.evaluation is not None:
+        from arena.run.evaluation_function import function_of  # as above
+
         function_of(config.evaluation)
     return plan
