@@ -15,17 +15,7 @@ from arena.experiment.config import parse_experiment, read_experiment
 from arena.experiment.plan import ExperimentPlan, plan_experiment
 from arena.experiment.trials import Trials, covering, digest_of
 from arena.experiment.variation import Range, labels
-
-RUN: dict[str, Any] = {
-    "name": "base",
-    "seed": 7,
-    "ticks": 10,
-    "envs": {"game": {"make": "touchdown"}},
-    "policies": {"blue": {"algorithm": "ppo", "options": {"gamma": 0.5}}, "red": {"algorithm": "random"}},
-    "matches": [{"env": "game", "seats": ["blue", "red"]}],
-}
-RATE = "policies.blue.options.learning_rate"
-GAMMA = "policies.blue.options.gamma"
+from experiment_folders import GAMMA, RATE, RUN
 
 
 def planned(**keys: Any) -> ExperimentPlan:
