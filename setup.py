@@ -37,8 +37,8 @@ setup(
         "onnx": ["onnx>=1.17", "onnxruntime>=1.20", "onnxscript>=0.5"],  # `arena export`, models that it has written
         "box2d": ["box2d>=2.3.10"],  # Gymnasium's LunarLander, BipedalWalker and CarRacing
         "http": ["uvicorn>=0.30,<1", "httptools>=0.6.3", "uvloop>=0.21"],  # games that ask over HTTP, `arena serve`
-        "wandb": ["wandb>=0.17"],  # the logger of this name
         "search": ["optuna>=4,<6"],  # `search` and `prune` of experiments, but for random search
+        "wandb": ["wandb>=0.17"],  # the logger of this name
         "docs": ["mkdocs-material>=9.5,<10"],  # `make docs`
         "dev": [
             "coverage>=7.5",

@@ -376,7 +376,7 @@ class Callbacks:
             raise CallbackFailed(listener.name, f"{words}; {method} has called it")
         merged = {name: value for values in measured for name, value in values.items()}
         if merged:
-            from arena.records.formats import MeasureLine  # imports NumPy, which a launcher's parent does without
+            from arena.records.formats import MeasureLine  # most processes and runs measure nothing
 
             self.measured.append(MeasureLine(**place(), metrics=merged))
 

@@ -62,8 +62,7 @@ class A2C(PPO):
         metrics = self.group_learner.mean_gradients(
             batch, self.backward, self.metric_names, self.optimizer, label=label
         )
-        self.group_learner.step([self.optimizer], self.learning_rate, label=label)
-        return metrics
+        return {**metrics, **self.group_learner.step([self.optimizer], self.learning_rate, label=label)}
 
     def backward(self, batch: Batch) -> Tensor:
         """Adds the gradient of the loss to `grad` of the weights; returns the means of `metric_names`."""

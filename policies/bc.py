@@ -37,6 +37,7 @@ from policies.common.adam import Adam
 from policies.common.algorithm import Algorithm, Metrics
 from policies.common.columns import per_transition, to_leaves, to_mask
 from policies.common.devices import moved
+from policies.common.extensions import Extension
 from policies.common.group_learner import GroupLearner
 from policies.common.options import (
     Activation,
@@ -54,10 +55,11 @@ from policies.common.rng import ACTING, EXPLORING, REPLAYING, stream
 from policies.common.serving import Random, Served, torch_generators
 from policies.common.tensors import load_weights, to_arrays
 from policies.exporting.network import Exported, decoding_of, exported
-from policies.networks.actor_critic import Encoder, mlp
+from policies.networks.actor_critic import mlp
 from policies.networks.distributions import Distribution
 from policies.networks.heads import ActionHead, UnitHead, action_head
 from policies.networks.mlp import BufferPool
+from policies.networks.own_encoder import make_encoder
 from policies.networks.units.inputs import unit_inputs
 from policies.networks.units.network import UnitActor
 from policies.networks.units.options import Transformer, check_no_transformer
@@ -89,6 +91,8 @@ class Options(AlgorithmOptions, frozen=True, kw_only=True):
     train_every: Count = 128  # ticks between two updates
     gradient_steps: Count = 128  # of one update
     max_grad_norm: Positive | None = None  # gradients are scaled down to this norm at most; null: never
+    encoder: Extension | None = None  # a torch module of your own for observations; null: the built-in one
+    extra_loss: Extension | None = None  # a further loss of your own, whose gradient is added; null: none
     hidden_sizes: Sizes = (64, 64)  # layers of the network
     activation: Activation = "tanh"  # tanh or relu
     transformer: Transformer | None = None  # network of seats that see units; null: its defaults
@@ -109,7 +113,7 @@ class Actor(nn.Module):
     def __init__(self, space: Space[Any], head: ActionHead, options: Options, generator: torch.Generator) -> None:
         super().__init__()
         self.head = head.requires_grad_(False)  # the deviation of Box actions stays 1
-        self.encoder = Encoder(space, generator)
+        self.encoder = make_encoder(space, generator, options.encoder)
         self.actor = mlp(
             (self.encoder.features, *options.hidden_sizes),
             head.outputs,
@@ -148,7 +152,8 @@ class BehaviorCloning(Algorithm):
         self.network: Any
         if isinstance(self.head, UnitHead):
             given = self.options.transformer or Transformer()
-            check_idle(self.options, "hidden_sizes", "activation", where="the seat sees units")
+            idle = ("hidden_sizes", "activation", "encoder", "extra_loss")
+            check_idle(self.options, *idle, where="the seat sees units")
             self.network = UnitActor(space, self.head, given, generator).to(self.device)
             self.units = Schema(space, given)
             parts.insert(0, "units")  # checked before the others are loaded
@@ -165,6 +170,7 @@ class BehaviorCloning(Algorithm):
             remedy=f"are all observations and actions in {self.options.data} finite, and of moderate size? If they "
             "are, lower learning_rate",
         )
+        self.extend_learner()
         self.track(*parts, updates=self, gradient_steps=self, played=self)
         if Path(self.options.data).exists():  # who is frozen needs none
             samples = open_demonstrations(self.options.data, self.options.policy)
@@ -231,10 +237,11 @@ class BehaviorCloning(Algorithm):
         names = ("loss", "distance" if self._plays_mean else "agreement")
         for _ in range(self.options.gradient_steps):
             batch = next(shuffled).to(self.device)
-            history.append(self.group_learner.mean_gradients(batch, self.backward, names, self.optimizer, label=label))
-            self.group_learner.step([self.optimizer], self.options.learning_rate, label=label)
+            metrics = self.group_learner.mean_gradients(batch, self.backward, names, self.optimizer, label=label)
+            metrics.update(self.group_learner.step([self.optimizer], self.options.learning_rate, label=label))
+            history.append(metrics)
         self.gradient_steps += len(history)
-        means = {name: float(np.mean([metrics[name] for metrics in history])) for name in names}
+        means = {name: float(np.mean([metrics[name] for metrics in history])) for name in history[0]}
         return {**means, "gradient_steps": float(self.gradient_steps)}
 
     def backward(self, batch: Demonstrations) -> Tensor:

@@ -42,6 +42,7 @@ from policies.exporting.network import Exported, decoding_of, exported
 from policies.networks.box import ActionNoise, UnitBox, noisy
 from policies.networks.critics import ActorAndCritics, Critics, frozen
 from policies.networks.distributions import normal
+from policies.networks.own_encoder import make_encoder
 
 if TYPE_CHECKING:
     from arena.group.group import Group
@@ -102,7 +103,8 @@ class DDPG(OffPolicy):
         self.actions, generator = UnitBox(env.single_action_space), torch.Generator().manual_seed(group.shared_seed)
         layers: dict[str, Any] = {"hidden_sizes": self.options.hidden_sizes, "activation": self.options.activation}
         numbers: dict[str, Any] = {"actions": self.actions.outputs, "outputs": 1, "count": self.n_critics}
-        critics = Critics(env.single_observation_space, **numbers, generator=generator, **layers)
+        encoder = make_encoder(env.single_observation_space, generator, self.options.encoder)
+        critics = Critics(encoder, **numbers, generator=generator, **layers)
         self.network = ActorAndCritics(critics, self.actions.outputs, generator=generator, **layers).to(self.device)
         parts = {"critics": self.network.critics, "actor": self.network.actor}
         optimizers = {name: self.adam(part) for name, part in parts.items()}

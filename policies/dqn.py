@@ -12,7 +12,7 @@ and the exchange in the group are in `policies.common.off_policy`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from arena.errors import ConfigError
 from policies import closed_form
 from policies.closed_form import q_learning
 from policies.common.algorithm import Metrics
+from policies.common.extensions import Extension
 from policies.common.off_policy import OffPolicy, OffPolicyOptions
 from policies.common.options import (
     AUTO,
@@ -42,10 +43,11 @@ from policies.common.options import (
 from policies.common.replay import Transitions
 from policies.common.target import Target
 from policies.exporting.network import Exported, decoding_of, exported
-from policies.networks.actor_critic import Encoder, mlp
+from policies.networks.actor_critic import mlp
 from policies.networks.distributions import allow, gumbel
 from policies.networks.heads import DiscreteHead
 from policies.networks.mlp import BufferPool
+from policies.networks.own_encoder import make_encoder
 
 if TYPE_CHECKING:
     from arena.group.group import Group
@@ -68,6 +70,8 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
     exploration_fraction: Fraction = 0.16  # part of the run in which epsilon falls
     exploration_initial_eps: Fraction = 1.0  # probability of a random action in the beginning
     exploration_final_eps: Fraction = 0.05  # and after it has fallen
+    exploration_spread: NonNegative = 0.0  # worker i of N explores with epsilon^(1 + spread * i / (N - 1))
+    extra_loss: Extension | None = None  # a further loss of your own, whose gradient is added; null: none
 
     INTENSITY_OF_ONE_ROW, INTENSITY_EXPONENT = 16.0, 0.5
 
@@ -90,6 +94,7 @@ class QNetwork(nn.Module):
         hidden_sizes: of the layers after the encoder.
         activation: a name in `policies.networks.mlp.ACTIVATIONS`.
         generator: where the initial weights come from.
+        encoder: the option of that name.
     """
 
     def __init__(
@@ -101,9 +106,10 @@ class QNetwork(nn.Module):
         hidden_sizes: Sequence[int],
         activation: str,
         generator: torch.Generator,
+        encoder: str | Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        self.encoder = Encoder(space, generator)
+        self.encoder = make_encoder(space, generator, encoder)
         self.mix: Tensor | None
         self.register_buffer("mix", _dueling(choices) if dueling else None, persistent=False)
         self.layers = mlp(
@@ -155,6 +161,7 @@ class DQN(OffPolicy):
             hidden_sizes=self.options.hidden_sizes,
             activation=self.options.activation,
             generator=torch.Generator().manual_seed(group.shared_seed),
+            encoder=self.options.encoder,
         ).to(self.device)
         self.optimizer = self.adam(self.network)
         self.target = Target(self.network, self.optimizer)
@@ -189,7 +196,13 @@ class DQN(OffPolicy):
         """The probability of a random action now."""
         first, last = self.options.exploration_initial_eps, self.options.exploration_final_eps
         decayed = self.progress / self.options.exploration_fraction if self.options.exploration_fraction else 1.0
-        return float(first + (last - first) * min(1.0, decayed))
+        return float((first + (last - first) * min(1.0, decayed)) ** self._exploration_power)
+
+    @property
+    def _exploration_power(self) -> float:
+        """Of epsilon: workers explore to different degrees (Horgan et al. 2018, arXiv 1803.00933, section 4)."""
+        others = self.group.size - 1
+        return 1 + self.options.exploration_spread * self.group.rank / others if others else 1.0
 
     def _epsilon_greedy(
         self, leaves: Sequence[Tensor], mask: Tensor | None, epsilon: float, generator: torch.Generator

@@ -43,8 +43,8 @@ from policies.common.algorithm import Metrics
 from policies.common.columns import to_leaves, to_mask
 from policies.common.devices import moved
 from policies.common.gae import Flags, Floats, advantages_of
-from policies.common.on_policy import MEMORY, StateInputs, evaluate_network, values_of
-from policies.common.options import Count, Positive, wrong
+from policies.common.on_policy import MEMORY, OWN, StateInputs, evaluate_network, values_of
+from policies.common.options import Count, Positive, check_refused, wrong
 from policies.common.rng import ACTING, stream
 from policies.common.rollout import Batch, Evaluation, Rollout, Rows
 from policies.networks.actor_critic import ActorCritic, Encoder
@@ -74,6 +74,7 @@ class Options(ppo.Options, frozen=True, kw_only=True):
             raise wrong("option_ticks", self.option_ticks, f"{self.n_steps} at most: a rollout of n_steps ends before")
         if self.recurrent is not None:
             raise wrong("recurrent", self.recurrent, "null: an option is what this policy remembers; or take ppo")
+        check_refused(self, *OWN, why="manager and worker have networks of their own; or take ppo")
 
 
 Given = Options  # a name for it within the class that has one of its own
@@ -221,7 +222,7 @@ class HPPO(PPO):
     """One worker of a hierarchical PPO policy; see `OnPolicy` for its arguments."""
 
     Options = Options
-    refused_options = (*MEMORY, "transformer")
+    refused_options = (*MEMORY, *OWN, "transformer")
     takes_units = False
     exported = None  # type: ignore[assignment]  # the option of the manager is sampled before the worker acts
     served = None  # type: ignore[assignment]  # its rows have states that `actor()` keeps

@@ -72,6 +72,7 @@ class MADDPG(Centralized):
     """
 
     Options = Options
+    refused_options = ("encoder",)
     numbers = TanhActions
     n_critics = 1
 

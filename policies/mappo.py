@@ -32,8 +32,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from policies import ppo
-from policies.common.on_policy import MEMORY, StateInputs
-from policies.common.options import Count, NonNegative, wrong
+from policies.common.on_policy import MEMORY, OWN, StateInputs
+from policies.common.options import Count, NonNegative, check_refused, wrong
 from policies.common.rollout import Rollout
 from policies.common.tensors import to_arrays, to_tensors
 from policies.networks.actor_critic import ActorCritic, Encoder, Features
@@ -62,6 +62,7 @@ class Options(ppo.Options, frozen=True, kw_only=True):
         super().__post_init__()
         if self.recurrent is not None:
             raise wrong("recurrent", self.recurrent, "null: MAPPO's critic sees a whole team at one time; or take ppo")
+        check_refused(self, *OWN, why="MAPPO's networks see a whole team; or take ppo")
 
 
 class TeamEncoder(JointEncoder):
@@ -147,7 +148,7 @@ class MAPPO(PPO):
     """
 
     Options = Options
-    refused_options = (*MEMORY, "transformer")
+    refused_options = (*MEMORY, *OWN, "transformer")
     takes_units = False
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:

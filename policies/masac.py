@@ -70,6 +70,7 @@ class MASAC(Centralized):
     """
 
     Options = Options
+    refused_options = ("encoder",)
     numbers = SquashedGaussianActions
     n_critics = 2
 

@@ -159,8 +159,9 @@ class PPO(OnPolicy):
             if self.diverged(metrics):
                 self.early_stops += 1
                 break
-            self.group_learner.step([self.optimizer], self.learning_rate, label=label)
-        means = {name: float(np.mean([metrics[name] for metrics in history])) for name in history[0]}
+            metrics.update(self.group_learner.step([self.optimizer], self.learning_rate, label=label))
+        # The last step of an update that has stopped early has no gradient to measure.
+        means = {name: float(np.mean([step[name] for step in history if name in step])) for name in history[0]}
         return {**means, "early_stops": float(self.early_stops)}
 
     def diverged(self, metrics: Metrics) -> bool:

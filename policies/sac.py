@@ -38,6 +38,7 @@ from policies.common.replay import Transitions
 from policies.common.target import Target
 from policies.exporting.network import Exported, decoding_of, exported
 from policies.networks.critics import Critics, frozen
+from policies.networks.own_encoder import make_encoder
 from policies.networks.soft_actions import (
     SoftActions,
     SoftActorCritic,
@@ -99,7 +100,8 @@ class SAC(OffPolicy):
         check_reachable(given.target_entropy, env.single_action_space)
         layers: dict[str, Any] = {"hidden_sizes": given.hidden_sizes, "activation": given.activation}
         numbers: dict[str, Any] = {"actions": self.actions.critic_inputs, "outputs": self.actions.critic_outputs}
-        critics = Critics(env.single_observation_space, **numbers, count=self.n_critics, generator=generator, **layers)
+        encoder = make_encoder(env.single_observation_space, generator, given.encoder)
+        critics = Critics(encoder, **numbers, count=self.n_critics, generator=generator, **layers)
         temperature = Temperature() if given.ent_coef == "auto" else None
         outputs = self.actions.outputs
         network = SoftActorCritic(critics, outputs, temperature=temperature, generator=generator, **layers)

@@ -1,5 +1,7 @@
 """`arena slurm`: a batch file that runs a configuration under SLURM, requeued at each time limit, until it is done.
 
+An experiment is driven by one job, whose allocation its trials share, or is a job array with a trial per task.
+
     first start     arena train, which starts mpirun: inside of an allocation it gets its hosts from SLURM
     before the end  SLURM signals the batch shell alone (`--signal=B:USR1@...`), the shell passes it on, the run saves
                     a checkpoint, leaves the file `requeue` in its folder and ends with exit 0
@@ -20,8 +22,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from arena.cli.arguments import add_config, add_run, positive_int
+from arena.cli.experiment.lines import check_alone
 from arena.config import load_with_origin
+from arena.config.load import load_data
 from arena.errors import ConfigError, WriteError, pluralize
+from arena.experiment.config import is_experiment_data, read_experiment
+from arena.experiment.plan import plan_experiment
 from arena.plan.build import make_plan
 from arena.records.atomic import check_place, replacing
 from arena.terminal.output import say
@@ -39,12 +45,14 @@ cd -- "$home" || exit 2
 export OMP_NUM_THREADS=1
 
 resume=()
-if [ -f "$run/config.yaml" ]; then
+if [ -z "$begun" ]; then
+    :
+elif [ -f "$run/$begun" ]; then
     resume=(--resume)
 elif [ -e "$run" ] && [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]; then # an earlier start was ended before the run began
     mv -- "$run" "$run.unbegun-$SLURM_RESTART_COUNT" || exit 2
 fi
-rm -f -- "$run/requeue"
+rm -f -- "$run/$requeue"
 
 asked= pid= told= interrupted=
 pass_on() {
@@ -77,7 +85,7 @@ while [ -n "$interrupted" ] || kill -0 "$pid" 2>/dev/null; do # a signal has end
 done
 once_more # bash may end a `wait` for a signal that it has answered before
 
-if [ "$status" -eq 0 ] && [ -e "$run/requeue" ]; then
+if [ "$status" -eq 0 ] && [ -e "$run/$requeue" ]; then
     scontrol requeue "$SLURM_JOB_ID" || exit 1
 fi
 exit "$status"
@@ -100,13 +108,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="processes in all (default: the configuration's `ranks`, if that is a number, else one for each role)",
     )
     ranks.add_argument("--ranks-per-node", type=positive_int, metavar="N", help="processes on each host")
+    parser.add_argument(
+        "--array",
+        type=positive_int,
+        metavar="N",
+        help="of an experiment: a job array, N trials at the same time",
+    )
     parser.add_argument("--output", metavar="FILE", help="the batch file (default: <name>.sbatch; -: to the console)")
-    add_run(parser, folder="runs/<name>-<number of the job>")
+    add_run(parser, folder="runs/<name>-<number of the job>, or experiments/...")
     parser.set_defaults(command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Writes the batch file; returns the exit status."""
+    if is_experiment_data(load_data(arguments.config)):
+        return _run_experiment(arguments)
+    if arguments.array is not None:
+        raise ConfigError("goes with an experiment, a file with the key `run`", path="--array")
     overrides = [*arguments.overrides, *([f"ticks={arguments.ticks}"] if arguments.ticks is not None else [])]
     config, origin = load_with_origin(arguments.config, overrides)
     ranks = arguments.nodes * arguments.ranks_per_node if arguments.ranks_per_node else arguments.ranks
@@ -117,11 +135,37 @@ def run(arguments: argparse.Namespace) -> int:
     job = make_job(plan.name, time=arguments.time, nodes=arguments.nodes, tasks=plan.processes)
     flags = [*["--profile"] * arguments.profile, *["--allow-unproved"] * arguments.allow_unproved]
     program = train_command(arguments.config, job, overrides=overrides, flags=flags)
-    text = batch_text(job, program, run_dir=arguments.run_dir, home=Path.cwd())
+    return _write(arguments, job, batch_text(job, program, run_dir=arguments.run_dir, home=Path.cwd()))
+
+
+def _run_experiment(arguments: argparse.Namespace) -> int:
+    """Writes the batch file of an experiment: one job that drives it, or an array with a task per trial."""
+    for option in ("ticks", "profile", "allow_unproved"):
+        if getattr(arguments, option):
+            name = option.replace("_", "-")
+            raise ConfigError("goes with a run; this is an experiment", path=f"--{name}")
+    plan = plan_experiment(read_experiment(arguments.config, overrides=arguments.overrides))
+    config, given = plan.file.config, arguments.nodes * (arguments.ranks_per_node or 0) or arguments.ranks
+    if arguments.array is None and given is None:
+        raise ConfigError("say how many processes the trials share: --ranks-per-node, or --ranks", path="--nodes")
+    if arguments.array is not None:
+        check_alone(plan, 0, option="--array")
+    tasks = given or config.ranks or plan.most_roles
+    job = make_job(config.name, time=arguments.time, nodes=arguments.nodes, tasks=tasks)
+    if arguments.array is not None:
+        job = job._replace(array=f"0-{plan.number - 1}%{arguments.array}")
+    path = f"./{arguments.config}" if arguments.config.startswith("-") else arguments.config
+    sets = [f"--set={override}" for override in arguments.overrides]
+    program = [sys.executable, "-m", "arena", "experiment", path, *sets]
+    text = batch_text(job, program, run_dir=arguments.run_dir, home=Path.cwd(), experiment=True)
+    return _write(arguments, job, text)
+
+
+def _write(arguments: argparse.Namespace, job: Job, text: str) -> int:
     if arguments.output == "-":
         say(text.removesuffix("\n"))
         return 0
-    path = Path(arguments.output or f"{plan.name}.sbatch")
+    path = Path(arguments.output or f"{job.name}.sbatch")
     write_batch(path, text, option="--output" if arguments.output else "")
     say(f"{path}: {job.words}\nsubmit it: {shlex.join(['sbatch', str(path)])}")
     return 0
@@ -134,6 +178,7 @@ class Job(NamedTuple):
     nodes: int
     tasks: int
     seconds: int
+    array: str = ""  # its tasks, as `0-11%8`; empty: no job array
 
     @property
     def tasks_per_node(self) -> int:
@@ -144,7 +189,8 @@ class Job(NamedTuple):
     def words(self) -> str:
         """How many processes, and on which nodes."""
         each = f", at most {self.tasks_per_node} on each" if self.nodes > 1 else ""
-        return f"{pluralize(self.tasks, 'process', 'processes')} on {pluralize(self.nodes, 'node')}{each}"
+        array = f", for each task of the array {self.array}" if self.array else ""
+        return f"{pluralize(self.tasks, 'process', 'processes')} on {pluralize(self.nodes, 'node')}{each}{array}"
 
     def directives(self) -> list[str]:
         """The lines that sbatch reads; SLURM takes them as they are, no shell unquotes them."""
@@ -160,6 +206,8 @@ class Job(NamedTuple):
             "signal": f"B:USR1@{notice}",
             "open-mode": "append",
         }
+        if self.array:
+            settings["array"] = self.array
         return [*(f"#SBATCH --{name}={value}" for name, value in settings.items()), "#SBATCH --requeue"]
 
 
@@ -222,7 +270,7 @@ def train_command(config: str, job: Job, *, overrides: Sequence[str], flags: Seq
     return [sys.executable, "-m", "arena", "train", path, f"--ranks={job.tasks}", *sets, *flags]
 
 
-def batch_text(job: Job, program: Sequence[str], *, run_dir: str | None, home: Path) -> str:
+def batch_text(job: Job, program: Sequence[str], *, run_dir: str | None, home: Path, experiment: bool = False) -> str:
     """The batch file.
 
     Args:
@@ -230,10 +278,16 @@ def batch_text(job: Job, program: Sequence[str], *, run_dir: str | None, home: P
         program: see `train_command`.
         run_dir: the run folder, None: one by the job's number, which stays the same from start to start.
         home: the folder in which the command is to run.
+        experiment: whether it drives an experiment, or one trial of it in a job array.
     """
-    run = f'runs/{job.name}-"${{SLURM_JOB_ID:?is given by sbatch}}"' if run_dir is None else shlex.quote(run_dir)
+    number = "SLURM_ARRAY_JOB_ID" if job.array else "SLURM_JOB_ID"
+    parent = "experiments" if experiment else "runs"
+    run = f'{parent}/{job.name}-"${{{number}:?is given by sbatch}}"' if run_dir is None else shlex.quote(run_dir)
     head = ["#!/bin/bash", *job.directives(), "", _MARK, "set -u"]
     values = [f"home={shlex.quote(str(home))}", f"run={run}", f"program=({shlex.join(program)})"]
+    values.append(f"begun={'experiment.yaml' if experiment else 'config.yaml'} requeue=requeue")
+    if job.array:  # a task takes its own trial up again by itself, beside others in the folder
+        values += ['program+=("--trial=$SLURM_ARRAY_TASK_ID")', 'requeue="requeue-$SLURM_ARRAY_TASK_ID" begun=']
     return "\n".join([*head, *values, _BODY])
 
 

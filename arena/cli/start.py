@@ -9,9 +9,10 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arena.launch import mpirun
+from arena.plan.hosts import Host
 from arena.registry import uncollected
 
 if TYPE_CHECKING:
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
 
 
 class Processes(NamedTuple):
-    """How many processes a run gets, and whether it goes on when one of them dies."""
+    """How many processes a run gets, whether it goes on when one of them dies, and the hosts that the user names."""
 
     number: int
     tolerant: bool = False
+    hosts: tuple[Host, ...] = ()
 
 
 def start(rank0: Callable[[], Rank0Base], processes: Callable[[], Processes], *, has_resume: bool = True) -> int:
@@ -50,9 +52,10 @@ def start(rank0: Callable[[], Rank0Base], processes: Callable[[], Processes], *,
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     try:
         wanted = processes()
-        if wanted.number > 1:
+        if wanted.number > 1 or wanted.hosts:  # a single process may have to run on another host
             program = [sys.executable, "-m", "arena", *sys.argv[1:]]
-            return mpirun.run(wanted.number, program, tolerant=wanted.tolerant, has_resume=has_resume)
+            more: dict[str, Any] = {"has_resume": has_resume, "hosts": wanted.hosts}
+            return mpirun.run(wanted.number, program, tolerant=wanted.tolerant, **more)
         leader = imported()
         return leader.alone(leader.prepare(1))
     finally:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from arena.cli.arguments import add_config, add_ranks, add_run
 from arena.cli.start import Processes, start
 from arena.launch import mpirun
+from arena.plan.hosts import parse_hosts
 
 if TYPE_CHECKING:
     from arena.launch.lead import Rank0Base
@@ -47,6 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run(parser, folder="runs/<name>")
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoints of the run's folder")
     add_ranks(parser)
+    parser.add_argument(
+        "--hosts",
+        metavar="A:4,B:4",
+        help="hosts, and the most processes of each (default: the allocation's)",
+    )
     parser.set_defaults(command=run, plays=True)
 
 
@@ -66,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.allow_unproved,
         ranks_given=arguments.ranks is not None or mpirun.started_by_us(),
     )
-    return start(lambda: _rank0(request), lambda: _processes(request, arguments.ranks))
+    return start(lambda: _rank0(request), lambda: _processes(request, arguments.ranks, arguments.hosts))
 
 
 def _rank0(request: TrainArgs) -> Rank0Base:
@@ -75,14 +81,18 @@ def _rank0(request: TrainArgs) -> Rank0Base:
     return TrainRun(request)
 
 
-def _processes(request: TrainArgs, ranks: RanksWanted | None) -> Processes:
+def _processes(request: TrainArgs, ranks: RanksWanted | None, given: str | None) -> Processes:
+    hosts = () if given is None else parse_hosts(given)
     if ranks == 1:
-        return Processes(1)
+        return Processes(1, hosts=hosts)
     from arena.config import load_with_origin
     from arena.plan.process_count import process_count
     from arena.run.planning import checked_plan
 
     config, origin = load_with_origin(request.path, request.overrides)
     with origin.located():  # a mistake is reported once, before any process starts
-        plan = checked_plan(config, ranks=process_count(config, ranks, os.environ).number)
-    return Processes(plan.processes, tolerant=plan.fault_tolerance != "off")
+        number = process_count(config, ranks, os.environ).number
+        if hosts and ranks in (None, "auto") and config.ranks == "auto":
+            number = min(sum(host.slots for host in hosts), config.roles + 1)
+        plan = checked_plan(config, ranks=number)
+    return Processes(plan.processes, tolerant=plan.fault_tolerance != "off", hosts=hosts)

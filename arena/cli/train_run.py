@@ -8,6 +8,7 @@ from dataclasses import replace
 from arena.cli.train import TrainArgs
 from arena.config import load_with_origin
 from arena.errors import pluralize
+from arena.launch.holding import is_held
 from arena.launch.lead import Rank0Base
 from arena.records.faults import losses
 from arena.records.formats import ProfileFile, read_document
@@ -46,6 +47,7 @@ class TrainRun(Rank0Base):
             overridden=origin.overridden,
             profile=asked.profile,
             allow_unproved=asked.allow_unproved,
+            held=is_held(),
         )
         return announced(run, ranks_given=asked.ranks_given)
 

@@ -40,7 +40,7 @@ def convert(kind: type[S], value: Any, path: str) -> S:
     """
     if issubclass(kind, Shortened):
         value = kind.spelled_out(value)
-    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}  # by their keys in the file
+    fields = {field.encode_name: field for field in _fields(kind)}  # by their keys in the file
     _require_mapping(value, path, outline=_outline(kind))
     if True in value and "on" in fields:  # YAML 1.1 reads the word so
         value = {"on" if key is True else key: item for key, item in value.items()}
@@ -58,6 +58,12 @@ def convert(kind: type[S], value: Any, path: str) -> S:
 def convert_field(kind: type[msgspec.Struct], name: str, value: Any, path: str) -> Any:
     """The data as one field of a struct of this kind, which stands at `path`; as `convert`."""
     return _convert_value(_hints(kind)[name], value, path)
+
+
+@cache
+def _fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """The fields of a struct; msgspec evaluates all annotations again whenever it is asked."""
+    return msgspec.structs.fields(kind)
 
 
 @cache
@@ -123,7 +129,7 @@ def _convert_keyed(arms: Sequence[Any], value: Any, path: str) -> Any:
         )
     _require_mapping(value, path)
     named = next((kind for key, kind in kinds.items() if key in value), plain)
-    known = [] if plain is None else [field.encode_name for field in msgspec.structs.fields(plain)]
+    known = [] if plain is None else [field.encode_name for field in _fields(plain)]
     if (
         len(value) == 1
         and not {*kinds, *known} & set(value)
@@ -205,9 +211,10 @@ def _range_words(number: type, constraints: Sequence[Any], value: Any) -> str:
     return ", ".join(parts)
 
 
+@cache
 def _outline(kind: type[msgspec.Struct]) -> str:
     """The keys of a mapping with their defaults, `...` for those that must be said: `{elo: 20, alpha: 0.05}`."""
-    fields = msgspec.structs.fields(kind)
+    fields = _fields(kind)
     parts = [f"{field.encode_name}: {_default_words(field)}" for field in fields[:_OUTLINED]]
     return f"{{{', '.join([*parts, *['...'] * (len(fields) > _OUTLINED)])}}}"
 

@@ -73,6 +73,11 @@ class ExperimentFile(NamedTuple):
     given: Mapping[str, str]
 
 
+def is_experiment_data(data: Any) -> bool:
+    """Whether the data of a file are those of an experiment, and not of a run."""
+    return isinstance(data, Mapping) and "run" in data and not data.keys() & {"envs", "policies", "matches"}
+
+
 def read_experiment(path: str | Path, *, overrides: Sequence[str] = (), **changes: Any) -> ExperimentFile:
     """Reads an experiment file.
 

@@ -141,12 +141,17 @@ class Driver:
         return self._status
 
     @property
+    def requeue(self) -> Path:
+        """The file that says that the driver was asked to end and to be started again."""
+        return self.folder.requeue if self._only is None else self.folder.requeue_of(self._only)
+
+    @property
     def _status(self) -> int:
         number = next(iter(self._asked), None)
         if number is not None and number != signal.SIGUSR1:
             return 128 + number
         if number == signal.SIGUSR1 and any(not r.state.is_over for r in self.records.values() if r.wanted):
-            self.folder.requeue.touch(mode=0o600)
+            self.requeue.touch(mode=0o600)
             return 0
         return 1 if any(r.state is State.ERROR for r in self.records.values() if r.wanted) else 0
 
@@ -155,7 +160,7 @@ class Driver:
     def _begin(self) -> None:
         """Puts all known trials on record, and gives those that are not over to the scheduler."""
         known = self.folder.read() if self._only is None else []
-        self.folder.requeue.unlink(missing_ok=True)
+        self.requeue.unlink(missing_ok=True)
         self.records = {record.number: record for record in known}
         self._ended = 1 + max((r.order for r in known if r.order is not None), default=-1)
         if self._only is not None:
@@ -241,7 +246,7 @@ class Driver:
             self._note(Note(number, State.TERMINATED, attempt, 0))
             state = State.TERMINATED
         config = self.plan.file.config
-        processes = self.plan.processes(self._slots.total)
+        processes = self.plan.processes(self._slots.total, alone=self._only is not None)
         self._handle(Added(number, processes, state, attempt, config.gpus))
 
     def _replay(self) -> None:

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from arena.errors import ConfigError
 from arena.experiment.config import ExperimentConfig, ExperimentFile, parse_experiment, read_experiment
@@ -21,6 +21,9 @@ from arena.experiment.tables import outcome_data, read_rows
 from arena.experiment.values import TrialRow, flat_numbers
 from arena.launch import mpirun
 from arena.results import read_results
+
+if TYPE_CHECKING:
+    from arena.trainer import Trainer
 
 
 class Trial:
@@ -69,6 +72,12 @@ class Trial:
                 known = found.setdefault(path, {"max": value, "min": value, "last": value})
                 known.update(max=max(known["max"], value), min=min(known["min"], value), last=value)
         return found
+
+    def trainer(self, **settings: Any) -> Trainer:
+        """Goes on with the run; `settings` are those of `arena.Trainer.restore`."""
+        from arena.trainer import Trainer
+
+        return Trainer.restore(self.folder, **settings)
 
 
 class Outcome:

@@ -227,6 +227,10 @@ class ExperimentFolder:
         """The run folder of a trial."""
         return RunFolder(self.trials / (record.first.folder or f"{record.number:0{DIGITS}d}"))
 
+    def requeue_of(self, trial: int) -> Path:
+        """As `requeue`, of a trial that is run alone."""
+        return self.path / f"requeue-{trial}"
+
     def folder_name(self, trial: int, tag: str) -> str:
         """The name of a trial's run folder."""
         return f"{trial:0{DIGITS}d}_{tag}" if tag else f"{trial:0{DIGITS}d}"

@@ -51,15 +51,18 @@ class ExperimentPlan:
         """Of the run."""
         return self.trials.variants[0].seed
 
-    def processes(self, slots: int) -> int:
+    def processes(self, slots: int, *, alone: bool = False) -> int:
         """The processes of each trial, at most one for each of its roles.
 
         Args:
             slots: of all hosts together.
+            alone: a single trial is run.
         """
         config = self.file.config
         if config.ranks is not None:
             return config.ranks
+        if alone:
+            return max(1, min(slots, self.most_roles))
         together = min(slots, self.number, config.at_once or slots)
         return max(1, min(slots // max(1, together), self.most_roles))
 
@@ -133,13 +136,14 @@ def _check(config: Config, trials: Trials, variant: str, params: Mapping[str, ob
         raise trials.blamed(error, variant, params) from error
 
 
-def slots_for(plan: ExperimentPlan, hosts: str | None, environment: Mapping[str, str]) -> Slots:
+def slots_for(plan: ExperimentPlan, hosts: str | None, environment: Mapping[str, str], *, alone: bool = False) -> Slots:
     """The slots that the trials share: of these hosts, of the SLURM allocation, or the cores of this one.
 
     Args:
         plan: of the experiment.
         hosts: `--hosts`; None: not given.
         environment: the variables of this process.
+        alone: a single trial is run.
 
     Raises:
         ConfigError: no trial fits; there are no devices, or fewer than a trial asks for.
@@ -149,7 +153,7 @@ def slots_for(plan: ExperimentPlan, hosts: str | None, environment: Mapping[str,
     gpus = plan.file.config.gpus
     devices = _devices(environment) if gpus else ()
     found = Slots(given or (here,), {host.name: devices for host in given or (here,)}, crowding=not given)
-    processes = plan.processes(found.total)
+    processes = plan.processes(found.total, alone=alone)
     if gpus and len(devices) < gpus:
         raise ConfigError(f"a trial asks for {gpus:g}, this host has {pluralize(len(devices), 'device')}", path="gpus")
     if not found.can_ever_fit(processes, gpus):

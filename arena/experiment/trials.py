@@ -16,6 +16,7 @@ from arena.config import overrides as overriding
 from arena.config.decode import joined
 from arena.config.load import load_data
 from arena.config.overrides import Override
+from arena.config.schema import BestConfig
 from arena.errors import ConfigError, Origin, OverriddenPlace
 from arena.experiment.config import MOST_TRIALS, ExperimentFile, VariantConfig
 from arena.experiment.variation import (
@@ -163,7 +164,10 @@ class Trials:
             config = parse_config(held.data, source=self._run_source, overrides=changes)
         except ConfigError as error:
             raise self.blamed(error, variant, params) from error
-        return config
+        if config.best is not None:
+            return config
+        metric = self.file.config.metric
+        return msgspec.structs.replace(config, best=BestConfig(metric=metric.name, mode=metric.mode))
 
     @property
     def _run_source(self) -> str:
@@ -229,8 +233,10 @@ class Trials:
         Raises:
             ConfigError: the run refuses a value.
         """
+        first = self.config_of(variant, params)
+        self.config_of(variant, params, self.file.config.repeat - 1)  # a seed may be too large
         for repetition in range(self.file.config.repeat):
-            config = self.config_of(variant, params, repetition)
+            config = msgspec.structs.replace(first, seed=first.seed + repetition)
             yield Trial(variant, params, config.seed, digest_of(config), config.roles + 1)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import numbers
 import re
 from collections.abc import Iterable, Mapping
+from numbers import Real
 from typing import Any
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
@@ -25,10 +25,10 @@ def stated_metrics(info: Mapping[str, Any]) -> dict[str, float] | None:
     found = info.get("metrics")
     if not isinstance(found, Mapping) or not all(map(is_metric_name, found)):
         return None
-    # NumPy's scalars are known by their `ndim`: this module is imported by processes without NumPy.
-    if not all(isinstance(value, numbers.Real) or getattr(value, "ndim", None) == 0 for value in found.values()):
+    values = {name: value.item() if hasattr(value, "dtype") else value for name, value in found.items()}
+    if not all(isinstance(value, Real) for value in values.values()):
         return None
-    return {name: number for name, value in found.items() if math.isfinite(number := float(value))} or None
+    return {name: number for name, value in values.items() if math.isfinite(number := float(value))} or None
 
 
 def mean_metrics(stated: Iterable[Mapping[str, float]]) -> dict[str, float] | None:

@@ -7,12 +7,14 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing, contextmanager, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from arena.callbacks import Callbacks
 from arena.errors import ConfigError, Deadlock, PeerLost
 from arena.launch import mpirun
 from arena.launch.console import CONSOLE_OUTPUT, Output, display_for, log_beside_display, tell
+from arena.launch.holding import Holder
 from arena.launch.rank import Main, again_words, names_of, played_words
 from arena.launch.watchdog_thread import RootWatchdog
 from arena.plan.plan import Role, RoleKind
@@ -531,7 +533,14 @@ class Rank0Base(ABC):
         forget(run)
 
     def between_stages(self, run: Run, memory: ProcessState) -> Run:
-        """Calls the user's functions between two stages, and returns the run as it continues."""
+        """Calls the user's functions between two stages, and returns the run as it continues; waits if it is held."""
+        if run.held:
+            _measure(run, memory)
+            if not (is_due(run) or run.concluded or rule_met(run) is not None):
+                memory.holder = memory.holder or Holder()
+                memory.wanted = memory.holder.hold(run.leg.start) or {}
+                if memory.holder.has_ended:
+                    return replace(run, concluded=True)
         return between_stages(run, memory)
 
     def next_stage(self, run: Run, memory: ProcessState) -> Stage | None:

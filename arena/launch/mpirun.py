@@ -21,7 +21,7 @@ from types import FrameType
 from typing import IO, Protocol
 
 from arena.errors import ConfigError
-from arena.plan.hosts import allocated, shares
+from arena.plan.hosts import Host, allocated, shares
 from arena.run.stop import STOP_SIGNALS, takes_signals
 
 _UNDER_A_LAUNCHER = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", "MPI_LOCALRANKID")
@@ -135,7 +135,7 @@ def process_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def command(
-    launcher: str, ranks: int, program: Sequence[str], *, tolerant: bool = False
+    launcher: str, ranks: int, program: Sequence[str], *, tolerant: bool = False, hosts: Sequence[Host] = ()
 ) -> tuple[list[str], dict[str, str]]:
     """The command line and the environment variables that start `ranks` processes of a program.
 
@@ -148,20 +148,28 @@ def command(
         ranks: how many processes.
         program: what each of them runs.
         tolerant: whether the other processes are to continue when one dies, if this MPI supports it.
+        hosts: on which they run, with the most processes of each; none: on those of the allocation, or here.
 
     Raises:
-        ConfigError: the allocation has fewer tasks than `ranks`.
+        ConfigError: the hosts, or the allocation, have fewer slots than `ranks`.
     """
     settings = process_settings(os.environ)
     flags: list[str] = []
-    hosts = allocated(os.environ)
-    if hosts:
-        shares(hosts, ranks)
+    allocation = allocated(os.environ)
+    if hosts or allocation:
+        shares(hosts or allocation, ranks)
+    if allocation:
+        # Each launcher wants a job step of its own; two on one node would run one after the other.
+        settings.setdefault("SLURM_OVERLAP", "1")
     version = _open_mpi_version(launcher)
+    named = ",".join(f"{host.name}:{host.slots}" for host in hosts)
     if version is not None:
         settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        flags = [*([] if hosts else ["--oversubscribe"]), "--bind-to", "none"]
+        flags = [*([] if hosts or allocation else ["--oversubscribe"]), "--bind-to", "none"]
         flags += ["--with-ft", "ulfm"] if tolerant and version >= _ULFM_SINCE else []
+        flags += ["--host", named] if hosts else []
+    elif hosts:
+        flags = ["-hosts", named]
     return [launcher, *flags, "-n", str(ranks), *program], settings
 
 
@@ -189,6 +197,7 @@ def run(
     *,
     tolerant: bool = False,
     has_resume: bool = True,
+    hosts: Sequence[Host] = (),
     listener: Listener | None = None,
 ) -> int:
     """Starts a program under MPI and waits for it; returns its exit status.
@@ -201,16 +210,17 @@ def run(
         program: what each of them runs.
         tolerant: whether the other processes continue when one dies.
         has_resume: whether the program has a `--resume`, which the message names when the run ends early.
+        hosts: see `command`.
         listener: receives all output; None: it goes to this process's stdout and stderr.
     """
-    line, settings = command(find_launcher(), ranks, program, tolerant=tolerant)
+    line, settings = command(find_launcher(), ranks, program, tolerant=tolerant, hosts=hosts)
     settings[_CONFIRM_VARIABLE] = "1"
     terminal = listener is None and sys.stdout.isatty()
     settings[TERMINAL_VARIABLE] = str(shutil.get_terminal_size().columns if terminal else 0)
     if listener is not None:
         settings[EVENTS_VARIABLE] = "1"
     for _ in range(STARTS):
-        status, received, heard = _run_once(line, settings, ranks, listener)
+        status, received, heard = _run_once(line, settings, ranks, listener, here=not hosts)
         if received or not heard.unstarted:
             break
     if status == 0 and tolerant and not heard.confirmed:
@@ -219,12 +229,20 @@ def run(
 
 
 def _run_once(
-    line: Sequence[str], settings: Mapping[str, str], ranks: int, listener: Listener | None
+    line: Sequence[str], settings: Mapping[str, str], ranks: int, listener: Listener | None, *, here: bool
 ) -> tuple[int, list[int], _Heard]:
-    """The launcher's exit status, the signals received meanwhile, and what was written to stderr."""
+    """The launcher's exit status, the signals received meanwhile, and what was written to stderr.
+
+    Args:
+        line: the launcher's command line.
+        settings: its environment variables.
+        ranks: how many processes it starts.
+        listener: see `run`.
+        here: no other hosts were named.
+    """
     version = _open_mpi_version(line[0])
     # Processes of a batch system may be on other hosts, where they cannot be watched.
-    one_host = not any(name in os.environ for name in _BATCH_SYSTEMS)
+    one_host = here and not any(name in os.environ for name in _BATCH_SYSTEMS)
     if one_host and version is not None and version >= _ULFM_SINCE and os.access(SHARED_MEMORY, os.W_OK):
         with _folder_of_job(settings) as own:
             return _watched(line, own, ranks, listener, graceful=True, watch=True)

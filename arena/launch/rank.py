@@ -191,6 +191,8 @@ class Rank:
         if self._team.rank == 0:
             leader = self._leader()
             stage = leader.next_stage(leader.between_stages(run, self._memory), self._memory)
+        if run.held:
+            self._team.wait_for_all()  # asleep: a broadcast would spin while the program holds the run
         stage = _broadcast(self._team, stage)
         return stage
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from arena.league.round_text import gate_words
 from arena.report.colors import Colors, faded
 from arena.report.curves import Curve
-from arena.report.learning import Evaluation, Learning, Logged
+from arena.report.learning import Evaluation, Learning, Logged, Rewards
 from arena.report.lengths import Lengths
 from arena.report.lineage import Fork, Gate, Lineage, Reset
 from arena.report.sections import PageData
@@ -48,6 +48,8 @@ _ACTIVITY_COLORS = {
 def figures(data: PageData, colors: Colors) -> dict[str, Figure]:
     """Every figure of the page by the name under which the page asks for it."""
     found: dict[str, Figure] = {**_learning(data.learning, colors), **_evaluations(data.evaluations, colors)}
+    if data.rewards is not None:
+        found |= _rewards(data.rewards, colors)
     for number, by_policy in enumerate(data.logged.values()):
         found[f"logged-{number}"] = _logged(by_policy, colors)
     for number, row in enumerate(data.lengths):
@@ -109,6 +111,27 @@ def _learning(learning: Learning, colors: Colors) -> dict[str, Figure]:
             means = (value for curve in curves.values() for value in (*curve.low, *curve.high))
             found[f"learning-{name}"] = _figure(traces, yaxis=_SHARE if name == "won" else _scale(means))
     return found
+
+
+def _rewards(rewards: Rewards, colors: Colors) -> dict[str, Figure]:
+    def line(values: Sequence[float | None], color: str, policy: str | None) -> Trace:
+        return {
+            "type": "scatter",
+            "mode": "lines+markers" if len(values) < 60 else "lines",
+            "x": rewards.ticks,
+            "y": list(values),
+            "line": {"color": color, "width": 2},
+            "marker": {"size": 5},
+            "meta": {"policy": policy},
+            "hovertemplate": f"{policy or 'episode'} %{{y:.4g}}<extra></extra>",
+        }
+
+    by_policy = [line(values, colors[name], name) for name, values in rewards.policies.items()]
+    every = [value for values in rewards.policies.values() for value in values]
+    return {
+        "rewards-episodes": _figure([line(rewards.episodes, _PLAIN, None)], yaxis=_scale(rewards.episodes)),
+        "rewards-policies": _figure(by_policy, yaxis=_scale(every)),
+    }
 
 
 def _logged(by_policy: Mapping[str, Logged], colors: Colors) -> Figure:

@@ -30,6 +30,14 @@ class Logged(msgspec.Struct, frozen=True):
     values: list[float]
 
 
+class Rewards(msgspec.Struct, frozen=True):
+    """The rewards of the results: of whole episodes, and of each policy; None where there was no episode."""
+
+    ticks: list[int]
+    episodes: list[float | None]
+    policies: dict[str, list[float | None]]
+
+
 class Evaluation(msgspec.Struct, frozen=True):
     """How a policy did in one evaluation; `margin` is half of the 95 % interval of its mean return.
 
@@ -65,6 +73,18 @@ def learning_curves(files: RunFiles, *, last: int) -> Learning:
         if decided.any():
             won[name] = curve(ticks[decided], mine.shares[decided, 0], matches=matches[decided], edges=edges)
     return Learning(returns, won)
+
+
+def rewards(files: RunFiles) -> Rewards | None:
+    """The rewards of the results; None without a result."""
+    if not files.results:
+        return None
+    names = [name for name in files.config.policies if name in files.results[-1].policy_reward_mean]
+    return Rewards(
+        [line.ticks for line in files.results],
+        [line.episode_reward_mean for line in files.results],
+        {name: [line.policy_reward_mean.get(name) for line in files.results] for name in names},
+    )
 
 
 def length_curve(table: EpisodeTable, env: int, *, last: int) -> Curve:

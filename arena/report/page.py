@@ -34,6 +34,7 @@ CONTENTS = {
     "payoff": "Payoffs",
     "meta-game": "Meta-game",
     "learning": "Learning",
+    "results": "Results",
     "logged": "Logged values",
     "lengths": "Episode lengths",
     "evaluations": "Evaluations",

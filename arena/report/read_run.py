@@ -79,7 +79,7 @@ class JournalView(NamedTuple):
     def of(cls, folder: RunFolder, at: datetime, *, going: bool) -> JournalView:
         """The journals as they are now."""
         # episodes before the rounds: a round is written down before it is played
-        journals = (folder.episodes, folder.metrics, folder.evaluations, folder.faults, folder.rounds)
+        journals = (folder.episodes, folder.metrics, folder.results, folder.evaluations, folder.faults, folder.rounds)
         found = {path: path.stat() for path in journals if path.is_file()}
         played = [found[path].st_mtime for path in (folder.episodes, folder.metrics) if path in found]
         return cls(at, going, {path: stat.st_size for path, stat in found.items()}, max(played, default=0.0))
@@ -87,6 +87,14 @@ class JournalView(NamedTuple):
     def journal(self, path: Path) -> JournalReader:
         """Reads what a journal held then."""
         return JournalReader(path, stop=self.sizes.get(path, 0))
+
+
+class RewardLine(msgspec.Struct, frozen=True):
+    """What the report takes of a result."""
+
+    ticks: int
+    episode_reward_mean: float | None
+    policy_reward_mean: dict[str, float | None]
 
 
 @dataclass(frozen=True)
@@ -109,6 +117,7 @@ class RunFiles:
     plan: PlanFile
     episodes: EpisodeTable
     updates: tuple[UpdateRecord, ...]
+    results: tuple[RewardLine, ...]
     evaluations: tuple[EvaluationLine, ...]
     rounds: tuple[RoundLine, ...]
     faults: tuple[Mapping[str, Any], ...]
@@ -147,6 +156,7 @@ def read_run(path: Path | str, *, now: Callable[[], datetime] = lambda: datetime
         plan=plan,
         episodes=episodes,
         updates=tuple(reader.made(folder.metrics, update_of)),
+        results=tuple(reader.lines(folder.results, RewardLine)),
         evaluations=tuple(reader.lines(folder.evaluations, EvaluationLine)),
         rounds=tuple(reader.made(folder.rounds, round_of)),
         faults=tuple(reader.made(folder.faults, fault_of)),

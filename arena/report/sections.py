@@ -13,7 +13,16 @@ from arena.league.knockouts import knockouts_won
 from arena.league.next_round import Champion
 from arena.league.read_results import read as read_encounters
 from arena.report.colors import Colors
-from arena.report.learning import Evaluation, Learning, Logged, evaluations, learning_curves, logged_values
+from arena.report.learning import (
+    Evaluation,
+    Learning,
+    Logged,
+    Rewards,
+    evaluations,
+    learning_curves,
+    logged_values,
+    rewards,
+)
 from arena.report.lengths import Lengths, lengths
 from arena.report.lineage import Lineage, lineage
 from arena.report.plan_cards import PlanPicture, plan_picture
@@ -33,6 +42,7 @@ class PageData(msgspec.Struct, frozen=True):
     standings: Standings | None
     without_winner: list[str]
     learning: Learning
+    rewards: Rewards | None
     logged: dict[str, dict[str, Logged]]
     lengths: list[Lengths]
     evaluations: list[Evaluation]
@@ -61,6 +71,7 @@ def page_data(files: RunFiles, replays: Sequence[Replay] = ()) -> PageData:
         standings=standings(reading, files.config, colors, window=window, rule=_rule(files)),
         without_winner=[*reading.without_winner],
         learning=learning_curves(files, last=summary.ticks),
+        rewards=rewards(files),
         logged=logged_values(files.updates),
         lengths=lengths(files.episodes, last=None if summary.ticks_planned is None else summary.ticks),
         evaluations=evaluations(files),

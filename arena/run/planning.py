@@ -10,7 +10,6 @@ from arena.config import Config
 from arena.league.own import check_own
 from arena.plan.build import make_plan
 from arena.plan.plan import Plan
-from arena.run.evaluation_function import function_of
 
 
 def checked_plan(config: Config, *, ranks: int | None) -> Plan:
@@ -29,10 +28,12 @@ def checked_plan(config: Config, *, ranks: int | None) -> Plan:
     made(plan.callbacks)
     made_loggers(plan.loggers)
     if plan.curriculum is not None:
-        from arena.run.curriculum import made as made_curriculum  # imports NumPy, which a launcher's parent has not
+        from arena.run.curriculum import made as made_curriculum  # this module is imported by every launcher
 
         made_curriculum(plan.curriculum)
     if config.evaluation is not None:
+        from arena.run.evaluation_function import function_of  # as above
+
         function_of(config.evaluation)
     check_own(config)
     return plan

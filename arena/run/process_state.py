@@ -32,6 +32,7 @@ class ProcessState:
         curriculum: of the root: the object of the user's class.
         change: what it has just changed, until that is on record.
         objects: callbacks that a program has made itself.
+        holder: the connection to a program that holds the run.
         wanted: what a program that holds the run wants to change, by key path.
         concluded: whether this process has shown the result of the run.
         profiles: of the root: the time of each role.
@@ -51,6 +52,7 @@ class ProcessState:
     curriculum: Any = None
     change: ChangeLine | None = None
     objects: tuple[Any, ...] = ()
+    holder: Any = None
     wanted: dict[str, Any] = field(default_factory=dict)
     concluded: bool = False
     profiles: dict[Profiled, RoleProfile] = field(default_factory=dict)

@@ -1,6 +1,7 @@
 """A run in one's hand: `Trainer` holds a run at its boundaries, `Player` is one of its policies.
 
 trainer   the run: trains, evaluates, saves, and goes on
+remote    the processes of a launcher, which wait between two iterations
 player    a policy that acts
 saving    run folders as they are saved and restored
 """

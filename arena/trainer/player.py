@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
+from arena.game.spaces import flatten, row, unflatten
+from arena.serving.models import PureModel
 from arena.serving.policy import Policy
 
 
@@ -23,10 +24,8 @@ class Player:
     Attributes:
         observation_space: of one entity.
         action_space: of one entity.
+        memory: what it remembers of the episode, a vector, or one per row of a batch; None: nothing. May be set.
     """
-
-    observation_space: Space[Any]
-    action_space: Space[Any]
 
     def __init__(self, policy: Policy, name: str) -> None:
         if not hasattr(policy.algorithm, "actor"):
@@ -36,6 +35,15 @@ class Player:
             )
         self._policy = policy
         self.observation_space, self.action_space = policy.observation_space, policy.action_space
+        served = getattr(policy.algorithm, "served", None)
+        self._model = None if served is None else PureModel(policy.algorithm, 0)
+        self._random = np.random.default_rng(0)
+        self.memory: NDArray[np.float32] | None = None
+
+    @property
+    def remembers(self) -> bool:
+        """Whether actions depend on what was seen before."""
+        return self._model is not None and self._model.memory_size > 0
 
     def act(self, observation: Any, info: Mapping[str, Any] | None = None, *, greedy: bool = True) -> Any:
         """The action for one observation; a policy with a memory goes on with what it has seen before.
@@ -46,7 +54,14 @@ class Player:
             greedy: the best action rather than a sampled one.
         """
         mask = (info or {}).get("action_mask")
-        return self._policy.act(observation, None if mask is None else np.asarray(mask), greedy=greedy)
+        mask = None if mask is None else np.asarray(mask)
+        if not self.remembers:
+            return self._policy.act(observation, mask, greedy=greedy)
+        batch = [leaf[None] for leaf in flatten(self.observation_space, observation)]
+        before = None if self.memory is None else self.memory[None]
+        actions, after = self._recall(batch, None if mask is None else mask[None], before, greedy=greedy)
+        self.memory = after[0]
+        return row(self.action_space, actions, 0)
 
     def act_batch(
         self,
@@ -59,7 +74,8 @@ class Player:
 
         Args:
             observations: a batched sample of the observation space.
-            infos: as of a vector environment, or one per row; `action_mask` says which actions are allowed.
+            infos: as of a vector environment, or one per row; `action_mask` says which actions are allowed, and
+                `_final_obs`, of a vector environment, which rows have ended and forget.
             greedy: the best actions rather than sampled ones.
         """
         masks: NDArray[Any] | None = None
@@ -67,10 +83,33 @@ class Player:
             masks = infos.get("action_mask")
         elif infos is not None and any("action_mask" in info for info in infos):
             masks = np.stack([info["action_mask"] for info in infos])
-        return self._policy.act(observations, masks, greedy=greedy)
+        if not self.remembers:
+            return self._policy.act(observations, masks, greedy=greedy)
+        before = self.memory
+        if before is not None and isinstance(infos, Mapping) and "_final_obs" in infos:
+            before = np.where(np.asarray(infos["_final_obs"])[:, None], np.float32(0), before)
+        batch = flatten(self.observation_space, observations)
+        actions, self.memory = self._recall(batch, masks, before, greedy=greedy)
+        return actions
+
+    def _recall(
+        self,
+        leaves: Sequence[NDArray[Any]],
+        masks: NDArray[Any] | None,
+        memory: NDArray[np.float32] | None,
+        *,
+        greedy: bool,
+    ) -> tuple[Any, NDArray[np.float32]]:
+        """Actions of rows, and what they remember then; `memory` None: nothing yet."""
+        assert self._model is not None, "it remembers"
+        rows = len(leaves[0])
+        before = np.zeros((rows, self._model.memory_size), np.float32) if memory is None else memory
+        random = None if greedy else [self._random] * rows
+        return self._model.act(np.arange(rows), unflatten(self.observation_space, leaves), masks, before, random)
 
     def reset(self) -> None:
         """Forgets what was seen of the episode."""
+        self.memory = None
         self._policy.reset()
 
     def log_prob(self, observations: Any, actions: Any, masks: NDArray[np.int8] | None = None) -> NDArray[np.float64]:

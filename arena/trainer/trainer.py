@@ -28,6 +28,7 @@ from arena.config import Config, resolved_yaml, yaml
 from arena.config.load import load_with_origin, parse_config
 from arena.config.schema import EvaluationConfig
 from arena.errors import BudgetReached, ConfigError, Origin, RunFailed, nearest
+from arena.launch import mpirun
 from arena.launch.console import Output, log_beside_display
 from arena.launch.lead import HeldRun, in_one_process, lock, scored
 from arena.launch.manners import untouched_process
@@ -46,11 +47,13 @@ from arena.run.evaluation import episodes_per_lane, is_due
 from arena.run.evaluation_config import evaluation_config
 from arena.run.opponents import opposed
 from arena.run.prepare import prepare
+from arena.run.resume import rolled_back
 from arena.run.run import Run
 from arena.run.stop_rules import rule_met
 from arena.serving.policy import Policy, configured_policy
 from arena.terminal.display import silent_display
 from arena.trainer.player import Player
+from arena.trainer.remote import RemoteRun
 from arena.trainer.saving import save
 
 _MISTAKE = 2  # the exit status after a user's mistake
@@ -66,8 +69,9 @@ class Trainer:
         run_dir: the run folder; None: `runs/<name>`, or the next free name.
         ticks: of every match; None: as configured.
         every: ticks of an iteration: `checkpoint_every` and `results.every`; None: as configured.
-        ranks: processes; 1: this one alone. Others are not supported yet.
-        callbacks: objects with the methods of callbacks, called after those of the configuration.
+        ranks: processes; 1: this one alone; None: one for each role. More than one are started at the first `train()`,
+            and wait between two iterations.
+        callbacks: objects with the methods of callbacks, called after those of the configuration; with ranks=1.
         verbose: print a line per iteration.
 
     Attributes:
@@ -132,10 +136,13 @@ class Trainer:
     ) -> None:
         self._closed = True  # until everything is there
         if ranks != 1:
-            raise ConfigError("a Trainer plays in this process; use ranks=1, or `arena train` for several processes")
+            _check_remote(config, callbacks)
+        self._ranks = "one_per_role" if ranks is None else str(ranks)
+        self._remote: RemoteRun | None = None
         self._config, self._origin, self._objects, self._verbose = config, origin, tuple(callbacks), verbose
         self._output, self._warned = _Silent(), False
-        self._players: dict[tuple[str, int | None], Policy] = {}
+        self._players: dict[str, Player] = {}  # of the newest state
+        self._memories: dict[str, Any] = {}  # by entity of match 0
         self._open(None if run_dir is None else str(run_dir), resume=resume)
 
     def _open(self, run_dir: str | None, *, resume: bool) -> None:
@@ -146,7 +153,8 @@ class Trainer:
         run = replace(run, source=self._origin.source, overridden=self._origin.overridden, held=True)
         self._held = HeldRun(run, lambda *_: None, silent_display(), output=self._output, watched=False)
         self._held.memory.objects = self._objects
-        lock(run, self._held.memory)
+        if self._ranks == "1":
+            lock(run, self._held.memory)
         self._closed = self._is_over = self._interrupted = False
 
     # ------------------------------------------------------------------------------------------------------- the state
@@ -211,6 +219,10 @@ class Trainer:
         episodes = held.run.folder.episodes
         before = episodes.stat().st_size if episodes.exists() else 0
         self._players.clear()
+        self._memories.clear()
+        if self._ranks != "1":
+            status = self._play_remotely()
+            return self._trained(before, over=status == 0)
         with untouched_process():
             held.memory.stop.renew()
             held.memory.stop.listen()
@@ -226,7 +238,45 @@ class Trainer:
         if status is not None and held.memory.stop.number is not None:
             self._interrupted = True
             raise KeyboardInterrupt(signal.Signals(held.memory.stop.number).name)
-        self._is_over = status is not None
+        return self._trained(before, over=status is not None)
+
+    def _play_remotely(self) -> int | None:
+        """Plays an iteration in the processes of a launcher; the exit status if the run is over."""
+        run, memory = self._held.run, self._held.memory
+        if self._remote is None:
+            resume = run.resumed or run.begun
+            self._remote = RemoteRun(resolved_yaml(self._config), run.path, self._ranks, resume=resume)
+        status: int | None = None
+        try:
+            if self._remote.play(run.leg.start, memory.wanted) is None:
+                status, said = self._remote.ended()
+                self._end_remote()
+                if status:
+                    exit_code = _MISTAKE if status == _MISTAKE else 1
+                    self._fail(Failed("a process", said.removeprefix("arena: error: "), exit_code=exit_code))
+        except KeyboardInterrupt:
+            if self._remote is not None:
+                self._remote.interrupt()
+                self._end_remote()
+            self._read_boundary()
+            raise
+        memory.wanted = {}
+        self._read_boundary()
+        return status
+
+    def _end_remote(self) -> None:
+        remote, self._remote = self._remote, None
+        if remote is not None:
+            remote.close()
+
+    def _read_boundary(self) -> None:
+        """Takes the run as its folder says that it continues."""
+        if boundary.newest_tick(self._held.run.folder) is not None:
+            self._held.run = replace(rolled_back(self._held.run, ranks=1, spares=0), begun=True)
+
+    def _trained(self, before: int, *, over: bool) -> dict[str, Any]:
+        """The newest result after an iteration; `before`: bytes of the episodes before it."""
+        self._is_over = over
         self._warn_if_cut(before)
         results = self.results
         newest = results[-1] if results else {}
@@ -393,16 +443,41 @@ class Trainer:
         return name
 
     def compute_action(
-        self, observation: Any, *, policy: str | None = None, info: Mapping[str, Any] | None = None, greedy: bool = True
+        self,
+        observation: Any,
+        *,
+        policy: str | None = None,
+        info: Mapping[str, Any] | None = None,
+        memory: Any = None,
+        greedy: bool = True,
     ) -> Any:
-        """The action of a policy for one observation, as it is now; see `Player.act`."""
+        """The action of a policy for one observation, as it is now; see `Player.act`.
+
+        Args:
+            observation: a sample of its observation space.
+            policy: its name; None: the only one that learns.
+            info: of the game; `action_mask` says which actions are allowed.
+            memory: of a policy that remembers, what it remembers; None at the beginning of an episode.
+            greedy: the best action rather than a sampled one.
+
+        Returns:
+            the action; of a policy that remembers the action and its memory after it.
+        """
+        self._check_open()
         name = self._named(policy)
-        if (name, None) not in self._players:
-            self._players[name, None] = self._policy(name, None)
-        return Player(self._players[name, None], name).act(observation, info, greedy=greedy)
+        if name not in self._players:
+            self._players[name] = Player(self._policy(name, None), name)
+        player = self._players[name]
+        with untouched_process():
+            if not player.remembers:
+                return player.act(observation, info, greedy=greedy)
+            player.memory = memory
+            return player.act(observation, info, greedy=greedy), player.memory
 
     def compute_actions(self, observations: Mapping[str, Any], *, greedy: bool = True) -> dict[str, Any]:
         """The actions for observations by entity of match 0, each of the policy in its seat.
+
+        An entity whose policy remembers goes on from its last call, until the next iteration.
 
         Raises:
             ConfigError: an entity that the match has not.
@@ -412,10 +487,14 @@ class Trainer:
         unknown = next((name for name in observations if str(name) not in seats), None)
         if unknown is not None:
             raise ConfigError(f"match 0 has no entity {unknown!r}; {nearest(str(unknown), seats)}")
-        return {
-            name: self.compute_action(observation, policy=seats[str(name)], greedy=greedy)
-            for name, observation in observations.items()
-        }
+        actions = {}
+        for name, observation in observations.items():
+            policy, memory = seats[str(name)], self._memories.get(str(name))
+            found = self.compute_action(observation, policy=policy, memory=memory, greedy=greedy)
+            if self._players[policy].remembers:
+                found, self._memories[str(name)] = found
+            actions[name] = found
+        return actions
 
     def state(self, policy: str) -> dict[str, Any]:
         """What a policy has learned, as its `state_dict()` has it.
@@ -468,6 +547,7 @@ class Trainer:
         if self._closed:
             return
         self._closed = True
+        self._end_remote()
         memory = self._held.memory
         if memory.callbacks is not None:
             with untouched_process():
@@ -522,6 +602,21 @@ class _Silent(Output):
     def complain(self, text: str) -> None: ...
 
     def fail(self, failure: Failed) -> None: ...
+
+
+def _check_remote(config: Config, callbacks: Sequence[Any]) -> None:
+    """Refuses what other processes cannot have."""
+    if mpirun.under_launcher():
+        raise ConfigError("a Trainer starts its processes itself; under mpirun or srun use ranks=1")
+    if callbacks:
+        raise ConfigError("objects as callbacks need ranks=1; name a class under `callbacks` of the configuration")
+    for name, env in config.envs.items():
+        if env.make.startswith("__main__:"):
+            raise ConfigError(
+                f"found {env.make!r}, a class of this program, which other processes do not have; put it into a "
+                "module, or use ranks=1",
+                path=f"envs.{name}.make",
+            )
 
 
 def _check_held(config: Config) -> None:

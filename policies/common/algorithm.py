@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from gymnasium.spaces import Space
 from gymnasium.vector import AutoresetMode, VectorEnv
-from torch import nn
+from torch import Tensor, nn
 
 from arena.errors import ConfigError
 from arena.game.spaces import leaves_of
 from arena.game.units import UnitActions, UnitSpace
 from policies.common.devices import device_of
+from policies.common.extra_loss import ExtraLoss
 from policies.common.tensors import load_weights, to_arrays
 from policies.networks.heads import action_head
 
@@ -117,6 +118,32 @@ class Algorithm:
         """The learning rate of the update that comes next."""
         falls = self.options.learning_rate_schedule == "linear"
         return float(self.options.learning_rate * ((1 - self.progress) if falls else 1))
+
+    def shape_gradient(self, gradient: Tensor) -> Metrics | None:
+        """Changes the group's mean gradient in place, before `max_grad_norm` limits it; does nothing by default.
+
+        It is called at every worker with the same gradient, once per gradient step and optimizer, and must do the same
+        everywhere.
+
+        Args:
+            gradient: of all weights that the optimizer moves, one vector.
+
+        Returns:
+            numbers to be logged with the update; None: nothing.
+        """
+        return None
+
+    def extend_learner(self) -> None:
+        """Gives the group learner, once it is made, what changes gradients: `shape_gradient`, and `extra_loss`.
+
+        Raises:
+            ConfigError: the further loss cannot be made.
+        """
+        if type(self).shape_gradient is not Algorithm.shape_gradient:
+            self.group_learner.shape = self.shape_gradient
+        if (given := getattr(self.options, "extra_loss", None)) is not None:
+            spaces = self.env.single_observation_space, self.env.single_action_space
+            self.group_learner.extra = ExtraLoss(given, *spaces, seed=self.group.seed)
 
     # ------------------------------------------------------------------------------------------------------ the state
 

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from arena.group.group import Moments
 from policies.common.adam import Adam
 from policies.common.algorithm import Metrics
+from policies.common.extra_loss import ExtraLoss
 from policies.common.normalization import Normalization, ObservationNormalizer, joined, pooled
 from policies.common.nstep import NStepBatch, NStepBuilder
 from policies.common.replay import Replay, Transitions
@@ -54,7 +55,14 @@ class GroupLearner:
         network: whose weights the group shares.
         max_grad_norm: gradients are scaled down to this Euclidean norm at most; None: never.
         remedy: ends the message about a number that is not finite.
+
+    Attributes:
+        extra: a further loss, whose gradient is added to each minibatch's; None: there is none.
+        shape: changes the group's mean gradient before it is limited, and returns numbers to log; None: nothing does.
     """
+
+    extra: ExtraLoss | None = None
+    shape: Callable[[Tensor], Metrics | None] | None = None
 
     def __init__(self, group: Group, network: nn.Module, *, max_grad_norm: float | None, remedy: str) -> None:
         self.group, self.network = group, network
@@ -95,9 +103,17 @@ class GroupLearner:
         """
         optimizer.zero_grad()
         values = backward(batch) if batch.size else torch.zeros(len(names))
-        metrics = self.average([optimizer], float(batch.size), dict(zip(names, values.tolist(), strict=True)))
+        measured = {**dict(zip(names, values.tolist(), strict=True)), **self._extra_backward(batch)}
+        metrics = self.average([optimizer], float(batch.size), measured)
         self.check_finite(metrics, label)
         return metrics
+
+    def _extra_backward(self, batch: Any) -> Metrics:
+        """Adds the gradient of the further loss, if there is one; what it has measured."""
+        if self.extra is None:
+            return {}
+        values = self.extra.backward(self.network, batch) if batch.size else [0.0] * len(self.extra.names)
+        return dict(zip(self.extra.names, values, strict=True))
 
     def average(self, optimizers: Sequence[Adam], weight: float, metrics: Metrics) -> Metrics:
         """Replaces the gradients by their weighted mean over the workers that step together, in one exchange."""
@@ -105,16 +121,24 @@ class GroupLearner:
             return metrics
         return self.group.average_gradients([one.vector for one in optimizers], weight=weight, **metrics)
 
-    def step(self, optimizers: Sequence[Adam], rate: float, *, label: str) -> None:
-        """Clips the gradients that the optimizers hold, each by itself, and steps on them.
+    def step(self, optimizers: Sequence[Adam], rate: float, *, label: str) -> Metrics:
+        """Shapes and clips the gradients that the optimizers hold, each by itself, and steps on them.
+
+        Returns:
+            what shaping has measured.
 
         Raises:
             FloatingPointError: a gradient is not finite; no weight was changed.
         """
+        shaped: Metrics = {}
+        if self.shape is not None:
+            for optimizer in optimizers:
+                shaped.update(self.shape(optimizer.gradient) or {})
         lengths = [optimizer.clip_grad_norm(self._max_grad_norm) for optimizer in optimizers]
         self.check_finite({"gradient_length": math.hypot(*lengths)}, label)
         for optimizer in optimizers:
             optimizer.step(rate)
+        return shaped
 
     def check_finite(self, metrics: Metrics, label: str) -> None:
         """Stops before a number that is not finite makes every weight so.
@@ -400,10 +424,10 @@ class ReplayLearner(GroupLearner):
         for optimizer in optimizers:
             optimizer.zero_grad()
         values, errors = backward(batch) if batch.size else (torch.zeros(len(names)), torch.zeros(0))
-        metrics = self.average(optimizers, float(batch.size), dict(zip(names, values.tolist(), strict=True)))
+        measured = {**dict(zip(names, values.tolist(), strict=True)), **self._extra_backward(batch)}
+        metrics = self.average(optimizers, float(batch.size), measured)
         self.check_finite(metrics, label)
-        self.step(optimizers, rate, label=label)
-        return metrics, errors
+        return {**metrics, **self.step(optimizers, rate, label=label)}, errors
 
     def _sums(self, collected: int) -> tuple[int, int, int]:
         """Of the group: new transitions, transitions that its replays were given, workers that have any."""

@@ -25,6 +25,7 @@ from policies.common.adam import Adam
 from policies.common.algorithm import Algorithm, check_autoreset
 from policies.common.columns import to_leaves, to_mask
 from policies.common.devices import moved
+from policies.common.extensions import Extension
 from policies.common.group_learner import ReplayLearner
 from policies.common.normalization import ObservationNormalizer, check_normalization
 from policies.common.nstep import NStepBuilder
@@ -88,6 +89,7 @@ class OffPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     max_grad_norm: Positive | None = 10.0  # gradients are scaled down to this norm at most; null: never
     normalize_observations: bool = False  # each number to mean 0 and deviation 1 of all that the group has seen
     clip_observations: Clip | None = 10.0  # how far from 0 a normalized number may be; null: any distance
+    encoder: Extension | None = None  # a torch module of your own for observations; null: the built-in one
     hidden_sizes: Sizes = (64, 64)  # layers of each network
     activation: Activation = "relu"  # tanh or relu
     device: Device = "cpu"  # cpu, cuda, or auto: cuda where there is one
@@ -237,6 +239,7 @@ class OffPolicy(Algorithm, ABC):
             targets=targets,
             device=self.device,
         )
+        self.extend_learner()
         parts = ("network", "targets", "optimizers", "normalization", "intensity")
         self.track(*parts, gradient_steps=self.group_learner, ticks_done=self)
 

@@ -25,6 +25,7 @@ from policies.common.adam import Adam
 from policies.common.algorithm import Algorithm
 from policies.common.columns import to_leaves, to_mask
 from policies.common.devices import moved
+from policies.common.extensions import Extension
 from policies.common.group_learner import RolloutLearner
 from policies.common.normalization import Normalization, check_normalization
 from policies.common.options import (
@@ -53,6 +54,7 @@ from policies.common.serving import Random, Served, torch_generators
 from policies.exporting.network import Exported, decoding_of, exported, numbers
 from policies.networks.actor_critic import ActorCritic, Encoder
 from policies.networks.heads import ActionHead, BoxHead, UnitHead, action_head
+from policies.networks.own_encoder import make_encoder
 from policies.networks.recurrent import RecurrentEncoder, RecurrentState
 from policies.networks.units.network import UnitActorCritic
 from policies.networks.units.options import Transformer, check_no_transformer
@@ -70,6 +72,9 @@ _ITEMS = 16_384  # of all ragged leaves: bounds what transitions of many units n
 
 MEMORY = ("recurrent", "hidden_size", "sequence_length")
 """The options of a recurrent policy."""
+
+OWN = ("encoder", "extra_loss")
+"""The options that name classes of the user's own."""
 
 ALL = slice(None)
 
@@ -100,6 +105,8 @@ class OnPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     hidden_sizes: Sizes = (64, 64)  # layers of the actor, and of the critic
     activation: Activation = "tanh"  # tanh or relu
     log_std_init: LogStd = 0.0  # initial logarithm of the deviation of Box actions
+    encoder: Extension | None = None  # a torch module of your own for observations; null: the built-in one
+    extra_loss: Extension | None = None  # a further loss of your own, whose gradient is added; null: none
     recurrent: Recurrent | None = None  # lstm or gru: a layer with memory before actor and critic; null: none
     hidden_size: Count = 64  # units of that layer
     sequence_length: Count = 16  # transitions at most that gradients go back through in time
@@ -133,7 +140,8 @@ def check_network(options: OnPolicyOptions, space: Space[Any]) -> None:
         ConfigError: one is set.
     """
     if isinstance(space, UnitSpace):
-        check_idle(options, "hidden_sizes", "activation", *MEMORY, "log_std_init", where="the seat sees units")
+        idle = ("hidden_sizes", "activation", *MEMORY, "log_std_init", "encoder", "extra_loss")
+        check_idle(options, *idle, where="the seat sees units")
     else:
         check_no_transformer(options.transformer, space)
 
@@ -334,16 +342,20 @@ class OnPolicy(Algorithm):
             sequence_length=None if o.recurrent is None else o.sequence_length,
             device=self.device,
         )
+        self.extend_learner()
 
     def make_network(self, generator: torch.Generator) -> Any:
         """Actor and critic, with the same initial weights at every worker: an `ActorCritic`, or what answers as it."""
         space, o = self.env.single_observation_space, self.options
         if isinstance(self.head, UnitHead):
             return UnitActorCritic(space, self.head, o.transformer or Transformer(), generator)
+        encoder: Encoder
         if o.recurrent is None:
-            encoder = Encoder(space, generator)
+            encoder = make_encoder(space, generator, o.encoder)
         else:
-            encoder = RecurrentEncoder(space, kind=o.recurrent, hidden_size=o.hidden_size, generator=generator)
+            own = None if o.encoder is None else make_encoder(space, generator, o.encoder)
+            memory = {"kind": o.recurrent, "hidden_size": o.hidden_size}
+            encoder = RecurrentEncoder(space, **memory, generator=generator, own=own)
         return ActorCritic(encoder, self.head, **self.layers(generator))
 
     def layers(self, generator: torch.Generator) -> dict[str, Any]:

@@ -67,6 +67,23 @@ def defaults_of(options: Any) -> Mapping[str, Any]:
     return {field.name: field.default for field in dataclasses.fields(options)}
 
 
+def check_refused(options: Any, *names: str, why: str) -> None:
+    """Refuses options that an algorithm has from another one and cannot use.
+
+    Args:
+        options: a struct or a dataclass.
+        names: of the options.
+        why: the reason, with a remedy.
+
+    Raises:
+        ConfigError: one of the options has another value than its default.
+    """
+    for name in names:
+        value, default = getattr(options, name), defaults_of(options)[name]
+        if value != default:
+            raise wrong(name, value, f"{json.dumps(default)}: {why}")
+
+
 def check_unused(options: Any, *names: str, **unless: object) -> None:
     """Refuses options that were set although another one's value leaves them without effect.
 

@@ -103,10 +103,24 @@ class RecurrentEncoder(Encoder):
         kind: a name in `RECURRENT`.
         hidden_size: how many features actor and critic have each.
         generator: where the initial weights come from.
+        own: what sees the other leaves; None: the built-in encoder.
     """
 
-    def __init__(self, space: Space[Any], *, kind: str, hidden_size: int, generator: torch.Generator) -> None:
-        super().__init__(space, generator)
+    def __init__(
+        self,
+        space: Space[Any],
+        *,
+        kind: str,
+        hidden_size: int,
+        generator: torch.Generator,
+        own: Encoder | None = None,
+    ) -> None:
+        if own is None:
+            super().__init__(space, generator)
+        else:
+            nn.Module.__init__(self)
+            self.features = own.features
+        self.own = own
         self.layer = RECURRENT[kind](self.features, hidden_size, generator)
         self.features = hidden_size
         self.memory_size = self.layer.memories * _TWINS * hidden_size
@@ -119,7 +133,7 @@ class RecurrentEncoder(Encoder):
     def ticked(self, leaves: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """The features, and the memory [N, memory_size] after this tick."""
         *others, memory = leaves
-        after = self.layer.tick(self.layer.seen(super().forward(others)), self._read(memory))
+        after = self.layer.tick(self.layer.seen(self._seen(others)), self._read(memory))
         return _by_row(after[0]), torch.cat([_by_row(part) for part in after], 1)
 
     def unrolled(self, leaves: Sequence[Tensor], lengths: Tensor | None) -> Tensor:
@@ -134,7 +148,7 @@ class RecurrentEncoder(Encoder):
         *others, memory = leaves
         order, counts = _side_by_side(lengths.cpu().numpy())
         index = torch.from_numpy(order).to(memory.device)
-        seen = torch.split(self.layer.seen(super().forward(others)).index_select(1, index), counts, 1)
+        seen = torch.split(self.layer.seen(self._seen(others)).index_select(1, index), counts, 1)
         now = self._read(memory.index_select(0, index[: counts[0]]))
         outputs = []
         for part, before, count in zip(seen, [counts[0], *counts], counts, strict=False):
@@ -145,6 +159,11 @@ class RecurrentEncoder(Encoder):
     def parted(self, features: Tensor) -> Features:
         """What actor and critic see of them [N, features], each its own half."""
         return Features(*features.chunk(_TWINS, 1))
+
+    def _seen(self, leaves: Sequence[Tensor]) -> Tensor:
+        """Features of the leaves without the memory."""
+        found: Tensor = super().forward(leaves) if self.own is None else self.own(leaves)
+        return found
 
     def _read(self, memory: Tensor) -> Sequence[Tensor]:
         """A leaf of memory as the layers' arrays [2, N, features]."""

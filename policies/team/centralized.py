@@ -39,7 +39,7 @@ from policies.common.algorithm import Metrics
 from policies.common.normalization import ObservationNormalizer, Statistics
 from policies.common.nstep import NStepBatch
 from policies.common.off_policy import OffPolicy
-from policies.common.options import check_idle, wrong
+from policies.common.options import check_idle, check_refused, wrong
 from policies.common.replay import Transitions
 from policies.common.target import Target
 from policies.exporting.network import Exported, decoding_of, exported
@@ -281,5 +281,6 @@ def check_joint_options(options: Any) -> None:
     Raises:
         ConfigError: one has a value that it cannot have.
     """
+    check_refused(options, "encoder", why="the networks see a whole team; or take ppo or sac")
     if options.gumbel_temperature == 0:
         raise wrong("gumbel_temperature", 0, "more than 0: nothing could be differentiated")

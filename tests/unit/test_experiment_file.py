@@ -15,17 +15,7 @@ from arena.experiment.config import parse_experiment, read_experiment
 from arena.experiment.plan import ExperimentPlan, plan_experiment
 from arena.experiment.trials import Trials, covering, digest_of
 from arena.experiment.variation import Range, labels
-
-RUN: dict[str, Any] = {
-    "name": "base",
-    "seed": 7,
-    "ticks": 10,
-    "envs": {"game": {"make": "touchdown"}},
-    "policies": {"blue": {"algorithm": "ppo", "options": {"gamma": 0.5}}, "red": {"algorithm": "random"}},
-    "matches": [{"env": "game", "seats": ["blue", "red"]}],
-}
-RATE = "policies.blue.options.learning_rate"
-GAMMA = "policies.blue.options.gamma"
+from experiment_folders import GAMMA, RATE, RUN
 
 
 def planned(**keys: Any) -> ExperimentPlan:
@@ -240,3 +230,11 @@ def test_algorithms_are_tried_with_every_value_without_torch_in_this_process() -
     lines = done.stdout.splitlines()
     assert lines[0].startswith("s.yaml: set.policies.blue.options.n_steps: ") and "(trial n_steps=many)" in lines[0]
     assert lines[-1] == "False False"
+
+
+def test_trials_keep_the_checkpoints_of_their_best_result_by_the_metric() -> None:
+    plan = planned(metric={"name": "policy_reward_mean/blue", "mode": "min"})
+    best = plan.trials.config_of("", {}).best
+    assert best is not None and (best.metric, best.mode) == ("policy_reward_mean/blue", "min")
+    own = planned(run={**RUN, "best": {"metric": "episode_len_mean"}}).trials.config_of("", {}).best
+    assert own is not None and own.metric == "episode_len_mean", "unless the run says what is best"

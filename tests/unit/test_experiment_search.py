@@ -7,13 +7,13 @@ import random
 from typing import Any
 
 import pytest
-from test_experiment_file import GAMMA, RATE, RUN
 
 from arena.errors import ConfigError
 from arena.experiment.config import parse_experiment
 from arena.experiment.plan import plan_experiment
 from arena.experiment.searching import Pruning, Search, Told, draws, read_search, suggest
 from arena.experiment.variation import Choice, Range, Varied
+from experiment_folders import GAMMA, RATE, RUN
 
 SPACE = (
     Varied("rate", Range(1e-4, 1e-1, integer=False, log=True)),

@@ -32,7 +32,8 @@ FLOORS = (
     "serving",
     "report terminal",
     "launch",
-    "experiment trainer",
+    "trainer",
+    "experiment",
     "cli",
     "__main__",
 )

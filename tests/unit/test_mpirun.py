@@ -16,6 +16,7 @@ import pytest
 
 from arena.errors import ConfigError
 from arena.launch import mpirun
+from arena.plan.hosts import Host
 from run_cli import wait_for
 
 RULE = "-" * 74 + "\n"
@@ -130,6 +131,24 @@ def test_inside_of_an_allocation_the_hosts_are_slurms_and_cores_are_not_shared(
     assert line == [path, "--bind-to", "none", "-n", "6", "python"]
     with pytest.raises(ConfigError, match="2 hosts with 6 slots in all cannot take 7 processes"):
         mpirun.command(path, 7, ["python"])
+
+
+@pytest.mark.parametrize(("says", "flags"), [("mpirun (Open MPI) 5.0.11", ["--host", "b:2,c:2"]), ("HYDRA", [])])
+def test_hosts_that_are_named_are_given_to_the_launcher(
+    says: str, flags: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "a,b,c")
+    monkeypatch.setenv("SLURM_TASKS_PER_NODE", "4(x3)")
+    monkeypatch.delenv("SLURM_OVERLAP", raising=False)
+    path = str(launcher(tmp_path, says=says))
+    hosts = (Host("b", 2), Host("c", 2))
+    line, settings = mpirun.command(path, 4, ["python"], hosts=hosts)
+    wanted = flags or ["-hosts", "b:2,c:2"]
+    place = line.index(wanted[0])
+    assert line[place : place + 2] == wanted and "--oversubscribe" not in line
+    assert settings["SLURM_OVERLAP"] == "1", "or launchers on one node would wait for each other"
+    with pytest.raises(ConfigError, match="2 hosts with 4 slots in all cannot take 5 processes"):
+        mpirun.command(path, 5, ["python"], hosts=hosts)
 
 
 def test_mpich_needs_no_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

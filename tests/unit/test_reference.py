@@ -16,7 +16,10 @@ from arena.terminal import reference
 from envs.matrix import GAMES
 
 OURS = [name for name, entry in registry.ALGORITHMS.items() if not entry.extra]
-UNUSED = dict.fromkeys(("mappo", "hppo"), ("recurrent", "hidden_size", "sequence_length"))
+UNUSED = {
+    **dict.fromkeys(("mappo", "hppo"), ("recurrent", "hidden_size", "sequence_length", "encoder", "extra_loss")),
+    **dict.fromkeys(("maddpg", "masac"), ("encoder",)),
+}
 ROOT = Path(arena.__file__).parent.parent
 PAGES = {"algorithms/options": [], "configuration/keys": ["configuration"], "cli": ["commands"]}
 
@@ -71,8 +74,10 @@ def test_every_option_is_described(name: str) -> None:
 def test_options_that_are_inherited_and_refused_are_not_shown(name: str) -> None:
     shown = {option.name for option in reference.options_of(name)}
     assert shown.isdisjoint(UNUSED[name])
-    with pytest.raises(ConfigError, match="expected null"):
-        registry.algorithm(name).Options(recurrent="lstm")
+    for option, value in (("recurrent", "lstm"), ("encoder", "own_parts:Net"), ("extra_loss", "own_parts:Decay")):
+        if option in UNUSED[name]:
+            with pytest.raises(ConfigError, match="expected null"):
+                registry.algorithm(name).Options(**{option: value})
 
 
 @pytest.mark.parametrize("name", [name for name in registry.ALGORITHMS if name not in OURS])

@@ -347,3 +347,90 @@ def test_outside_of_slurm_missing_variables_are_named(home: Path) -> None:
     )
     assert done.returncode != 0
     assert "SLURM_JOB_ID: is given by sbatch" in done.stderr
+
+
+# experiments
+
+
+def sweep(folder: Path, **changes: object) -> None:
+    run = yaml.safe_load((folder / config(folder)).read_text())
+    data = {"run": run, "set": {"ticks": {"grid_search": [30, 40, 50]}}, "repeat": 2, **changes}
+    (folder / "x.yaml").write_text(yaml.safe_dump(data))
+
+
+def of_experiment(folder: Path, *arguments: str, **changes: object) -> str:
+    """The batch file of an experiment of six trials."""
+    sweep(folder, **changes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main(["slurm", "x.yaml", "--time", "1h", *arguments]) == 0
+    return (folder / "x.sbatch").read_text()
+
+
+@pytest.mark.slow
+def test_an_experiment_is_one_job_whose_slots_its_trials_share(tmp_path: Path) -> None:
+    text = of_experiment(tmp_path, "--nodes", "2", "--ranks-per-node", "4", "--set", "seed=3")
+    assert {"nodes=2", "ntasks=8", "ntasks-per-node=4", "signal=B:USR1@180", "requeue"} <= {*directives(text)}
+    assert "-m arena experiment x.yaml --set=seed=3)" in text
+    assert 'run=experiments/x-"${SLURM_JOB_ID:?is given by sbatch}"' in text and "begun=experiment.yaml" in text
+
+
+@pytest.mark.slow
+def test_a_job_array_has_a_task_per_trial(tmp_path: Path) -> None:
+    text = of_experiment(tmp_path, "--array", "4", ranks=3)
+    assert {"ntasks=3", "array=0-5%4"} <= {*directives(text)}
+    assert 'program+=("--trial=$SLURM_ARRAY_TASK_ID")' in text
+    assert "${SLURM_ARRAY_JOB_ID:?" in text, "all tasks have one folder"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "changes", "message"),
+    [
+        ((), {}, "--nodes: say how many processes the trials share"),
+        (("--array", "2", "--ticks", "3"), {}, "--ticks: goes with a run"),
+        (
+            ("--array", "2"),
+            {"prune": {"median": {}}, "repeat": 1},
+            "--array: a trial depends on the others, by `prune`",
+        ),
+    ],
+)
+def test_requests_that_do_not_fit_an_experiment_are_refused(
+    tmp_path: Path,
+    arguments: Sequence[str],
+    changes: dict[str, object],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sweep(tmp_path, **changes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        assert main(["slurm", "x.yaml", "--time", "1h", *arguments]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "x.sbatch").exists()
+
+
+def test_an_array_of_a_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        assert main(["slurm", config(tmp_path), "--time", "1h", "--array", "2"]) == 2
+    assert "--array: goes with an experiment, a file with the key `run`" in capsys.readouterr().err
+
+
+def test_a_task_of_an_array_is_requeued_by_its_own_mark_and_takes_its_trial_up_itself(home: Path) -> None:
+    cluster = Cluster(home)
+    job = Job("duel", nodes=1, tasks=1, seconds=3600, array="0-5%2")
+    path = home / "job.sbatch"
+    trainer = (cluster.programs / "trainer").read_text()
+    (cluster.programs / "trainer").write_text(trainer.replace('run / "requeue"', 'run / "requeue-3"'))
+    text = batch_text(job, [str(cluster.programs / "trainer"), "e"], run_dir="e", home=home, experiment=True)
+    write_batch(path, text)
+    variables = {"SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_JOB_ID": "4700"}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        assert cluster.signalled(path, signal.SIGUSR1).code == 0
+        assert cluster.signalled(path, signal.SIGUSR1, restarts=1).code == 0
+    assert cluster.requeued() == ["requeue 4711"] * 2
+    assert [entry["argv"] for entry in cluster.started()] == [["e", "--trial=3", "--run-dir=e"]] * 2

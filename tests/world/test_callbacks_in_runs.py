@@ -61,7 +61,7 @@ def test_callbacks_are_called_once_and_in_order(tmp_path: Path) -> None:
     assert told("update") == list(JournalReader(folder.metrics))
     assert told("checkpoint") == [100, 200, 300]
     kinds = [note[0] for note in NOTES]
-    assert (kinds[0], kinds[-3:]) == ("start", ["checkpoint", "round", "end"])
+    assert (kinds[0], kinds[-4:]) == ("start", ["checkpoint", "round", "result", "end"])
     assert [note[2] for note in NOTES if note[0] == "checkpoint"][-1] == {
         "blue": folder.checkpoints_path("blue") / "000000000300.ckpt"
     }

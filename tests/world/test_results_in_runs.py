@@ -18,6 +18,9 @@ from arena.errors import ConfigError
 from arena.launch import lead
 from arena.records import boundary
 from arena.records.folder import RunFolder
+from arena.report.page import write_report
+from arena.report.read_run import read_run
+from arena.report.sections import page_data
 from arena.results import read_results
 from arena.run.prepare import prepare
 from arena.run.status import RunStatus, run_status
@@ -358,3 +361,15 @@ def test_wrong_measurement_ends_the_run_and_is_named(
     said = capfd.readouterr().err
     assert "callback recorders:MeasuresWrongly" in said
     assert words in said
+
+
+def test_report_shows_the_rewards_of_the_results(tmp_path: Path) -> None:
+    run = train({**DUEL, "results": {"every": 20}}, tmp_path / "run")
+    data = page_data(read_run(run))
+    lines = json_lines(run / "result.json")
+    assert data.rewards is not None
+    assert data.rewards.ticks == [line["ticks"] for line in lines]
+    assert data.rewards.episodes == [line["episode_reward_mean"] for line in lines]
+    assert data.rewards.policies["blue"] == [line["policy_reward_mean"]["blue"] for line in lines]
+    assert "result.json" in [source.name for source in data.files]
+    assert 'data-chart="rewards-policies"' in write_report(run).read_text()

@@ -252,6 +252,35 @@ def test_replaced_state_is_what_plays_on(tmp_path: Path) -> None:
         second.train()
 
 
+def test_policy_that_remembers_gives_its_memory_back(tmp_path: Path) -> None:
+    recurrent = {"algorithm": "ppo", "options": {"n_steps": 16, "minibatch_size": 32, "recurrent": "gru"}}
+    data = {"name": "test", **DUEL, "policies": {"blue": recurrent, "red": {"algorithm": "random"}}}
+    with Trainer(data, run_dir=tmp_path / "run") as trainer:
+        trainer.train()
+        player = trainer.policy("blue")
+        observations = [player.observation_space.sample() for _ in range(4)]
+        alone, memory = [], None
+        for observation in observations:
+            action, memory = trainer.compute_action(observation, memory=memory)
+            alone.append(action)
+        assert alone == [player.act(observation) for observation in observations]
+        assert np.array_equal(player.memory, memory)
+        once = player.memory
+        player.reset()
+        assert player.memory is None
+        rows = [np.stack([observation, observation]) for observation in observations]
+        assert [player.act_batch(batch).tolist() for batch in rows] == [[action, action] for action in alone]
+        assert player.memory is not None and np.allclose(player.memory, once, atol=1e-6)
+        player.act_batch(rows[0], {"_final_obs": np.array([True, False])})
+        assert not np.array_equal(player.memory[0], player.memory[1])
+        entities = {"0": observations[0], "1": observations[0]}
+        first = trainer.compute_actions(entities)
+        assert first["0"] == alone[0]
+        assert trainer.compute_actions({"0": observations[1]})["0"] == alone[1], "it goes on"
+        with pytest.raises(ConfigError, match="match 0 has no entity '7'"):
+            trainer.compute_actions({"7": observations[0]})
+
+
 def test_changes_hold_from_the_next_iteration_on_also_for_a_resumed_run(tmp_path: Path) -> None:
     with Trainer({"name": "test", **DUEL}, run_dir=tmp_path / "run", ticks=80) as trainer:
         trainer.train()

@@ -64,18 +64,17 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.file, overrides=arguments.overrides, repeat=arguments.repeat, at_once=arguments.at_once
     )
     plan = plan_experiment(file)
-    slots = slots_for(plan, arguments.hosts, os.environ)
-    if arguments.trial is not None:
+    alone = arguments.trial is not None
+    slots = slots_for(plan, arguments.hosts, os.environ, alone=alone)
+    if alone:
         check_alone(plan, arguments.trial)
     if arguments.plan:
         say("\n".join(plan_lines(plan, slots)))
         return 0
-    folder = ExperimentFolder(
-        place_of(plan, arguments.run_dir, resume=arguments.resume, shared=arguments.trial is not None)
-    )
+    folder = ExperimentFolder(place_of(plan, arguments.run_dir, resume=arguments.resume, shared=alone))
     stream = sys.stderr if arguments.json else sys.stdout
     display = display_for(plan, stream)
-    with opened(plan, folder, resume=arguments.resume, shared=arguments.trial is not None):
+    with opened(plan, folder, resume=arguments.resume, shared=alone):
         display.message(
             f"{plan.file.config.name}: {'; '.join(head_lines(plan, slots))}\nexperiment folder: {folder.path}"
         )
@@ -95,6 +94,6 @@ def run(arguments: argparse.Namespace) -> int:
         say(json.dumps(outcome_data(folder, file.config, rows)))
     elif arguments.trial is None:
         say("\n".join(outcome_lines(rows, file.config.metric)))
-    if status > 1 or folder.requeue.exists():
+    if status > 1 or driver.requeue.exists():
         complain(f"arena: stopped; --resume --run-dir {folder.path} goes on\n")
     return status

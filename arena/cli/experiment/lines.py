@@ -17,7 +17,7 @@ from arena.terminal.output import complain
 _LOG_LINES = 5  # of a trial that has failed
 
 
-def check_alone(plan: ExperimentPlan, trial: int) -> None:
+def check_alone(plan: ExperimentPlan, trial: int, *, option: str = "--trial") -> None:
     """Refuses `--trial N` where the experiment has no such trial, or no trial of its own.
 
     Raises:
@@ -26,7 +26,7 @@ def check_alone(plan: ExperimentPlan, trial: int) -> None:
     config = plan.file.config
     if config.prune is not None or (plan.search is not None and plan.search.adaptive):
         key = "prune" if config.prune is not None else "search"
-        raise ConfigError(f"a trial depends on the others, by `{key}`; leave --trial out", path="--trial")
+        raise ConfigError(f"a trial depends on the others, by `{key}`; leave {option} out", path=option)
     if trial >= plan.number:
         raise ConfigError(
             f"got {trial}; the experiment has the trials 0 to {plan.number - 1}",
@@ -51,8 +51,9 @@ def plan_lines(plan: ExperimentPlan, slots: Slots) -> list[str]:
     width = len(str(max(plan.number - 1, 0)))
     for number, trial in enumerate(plan.known):
         words = plan.trials.words(trial.variant, trial.params).replace(",", " ")
+        seed = "" if "seed" in trial.params else f"seed={trial.seed}"
         count = pluralize(min(processes, trial.roles), "process", "processes")
-        lines.append(f"{number:{max(4, width)}}  {'  '.join(filter(None, [words, f'seed={trial.seed}', count]))}")
+        lines.append(f"{number:{max(4, width)}}  {'  '.join(filter(None, [words, seed, count]))}")
     if plan.search is not None and plan.search.adaptive:
         varied = ", ".join(plan.trials.labels.values())
         lines.append(f"{plan.search.kind} suggests {varied} from what earlier trials have reached")

@@ -1,0 +1,113 @@
+"""Experiments in a real SLURM of two nodes: trials on parts of the hosts, requeue, a job array."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from test_experiments_for_real import left_by, run_of, trials_of
+
+import slurm_cluster
+from arena.experiment.folder import ExperimentFolder
+from arena.records.journal import JournalReader
+from run_cli import ARENA, environment, finish, left_behind, start, wait_for
+
+pytestmark = [pytest.mark.mpi, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    slurm_cluster.require()
+    with slurm_cluster.slurm_cluster(tmp_path_factory.mktemp("slurm") / "home") as variables:
+        yield variables
+
+
+@pytest.fixture
+def home(tmp_path: Path, cluster: dict[str, str]) -> Iterator[Path]:
+    run = {**run_of(ticks=200, every=50, seconds=0.005), "loggers": []}
+    lengths = {"envs.game.kwargs.length": {"grid_search": [3, 5, 7, 11, 13, 17]}}
+    (tmp_path / "sweep.yaml").write_text(yaml.safe_dump({"run": run, "set": lengths, "ranks": 2}))
+    yield tmp_path
+    wait_for(lambda: not left_behind(tmp_path))
+
+
+def asked(home: Path, cluster: dict[str, str], *command: str) -> str:
+    done = subprocess.run(
+        command, cwd=home, env=environment(**cluster), capture_output=True, text=True, check=True, timeout=60
+    )
+    return done.stdout.strip()
+
+
+def submitted(home: Path, cluster: dict[str, str], *arguments: str) -> str:
+    """Writes a batch file and submits it; the number of the job."""
+    command = [*ARENA, "slurm", "sweep.yaml", "--time", "1h", "--run-dir", "e", *arguments]
+    assert finish(start(command, home, **cluster)).code == 0
+    return asked(home, cluster, "sbatch", "--parsable", "sweep.sbatch")
+
+
+def is_gone(home: Path, cluster: dict[str, str], job: str) -> bool:
+    return asked(home, cluster, "squeue", "--noheader", "--jobs", job) == ""
+
+
+def records(home: Path) -> list[Any]:
+    return ExperimentFolder(home / "e").read()
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the trials leave without SLURM."""
+    slurm_cluster.require()
+    home = tmp_path_factory.mktemp("calm")
+    run = {**run_of(ticks=200, every=50, seconds=0.005), "loggers": []}
+    lengths = {"envs.game.kwargs.length": {"grid_search": [3, 5, 7, 11, 13, 17]}}
+    (home / "sweep.yaml").write_text(yaml.safe_dump({"run": run, "set": lengths, "ranks": 1}))
+    assert finish(start([*ARENA, "experiment", "sweep.yaml", "--run-dir", "e"], home)).code == 0
+    return {name: left_by(path) for name, path in trials_of(home / "e").items()}
+
+
+def test_trials_of_two_processes_fill_two_nodes_four_at_a_time(
+    home: Path, cluster: dict[str, str], calm: dict[str, Any]
+) -> None:
+    job = submitted(home, cluster, "--nodes", "2", "--ranks-per-node", "4")
+    wait_for(lambda: is_gone(home, cluster, job))
+    found = records(home)
+    assert {record.state.value for record in found} == {"terminated"}, (home / f"slurm-{job}.out").read_text()
+    lines = [line for record in found for line in _running(home, record.number)]
+    assert {line["hosts"] for line in lines} == {"a:2", "b:2"}
+    first = sorted(lines, key=lambda line: line["time"])[:4]
+    assert sorted(line["hosts"] for line in first) == ["a:2", "a:2", "b:2", "b:2"], "each on its own slots"
+    assert {name: left_by(path) for name, path in trials_of(home / "e").items()} == calm
+
+
+def _running(home: Path, trial: int) -> list[dict[str, Any]]:
+    path = ExperimentFolder(home / "e").state_path(trial)
+    return [line for line in JournalReader(path) if line["state"] == "running"]
+
+
+def test_a_requeued_experiment_plays_on_and_every_tick_once(home: Path, cluster: dict[str, str]) -> None:
+    job = submitted(home, cluster, "--nodes", "2", "--ranks-per-node", "4")
+    wait_for(lambda: any(path.stat().st_size for path in (home / "e").glob("trials/*/episodes.jsonl")))
+    asked(home, cluster, "scancel", "--signal=USR1", "--batch", job)
+    wait_for(lambda: "PENDING" in asked(home, cluster, "squeue", "--noheader", "--format=%T", "--jobs", job))
+    assert "paused" in {record.state.value for record in records(home)}
+    asked(home, cluster, "scontrol", "update", f"jobid={job}", "StartTime=now")
+    wait_for(lambda: is_gone(home, cluster, job))
+    assert {record.state.value for record in records(home)} == {"terminated"}, (home / f"slurm-{job}.out").read_text()
+    for path in trials_of(home / "e").values():
+        assert sum(line["length"] for line in JournalReader(path / "episodes.jsonl")) == 200
+    assert not (home / "e" / "requeue").exists()
+
+
+def test_a_job_array_gives_the_bytes_and_the_outcome_of_the_driver(
+    home: Path, cluster: dict[str, str], calm: dict[str, Any]
+) -> None:
+    job = submitted(home, cluster, "--array", "3")
+    wait_for(lambda: is_gone(home, cluster, job))
+    assert {name: left_by(path) for name, path in trials_of(home / "e").items()} == calm
+    ended = finish(start([*ARENA, "experiment", "sweep.yaml", "--run-dir", "e", "--resume", "--json"], home))
+    assert ended.code == 0 and '"states": {"terminated": 6}' in ended.out
+    assert (home / "e" / "best.json").exists()

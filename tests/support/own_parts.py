@@ -1,0 +1,95 @@
+"""Classes that options of algorithms name: encoders, further losses, algorithms by their loss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from policies.by_loss import OnPolicyByLoss
+from policies.networks.actor_critic import Encoder
+
+
+class SameEncoder(nn.Module):
+    """What the built-in encoder gives, by another class."""
+
+    def __init__(self, space: Any, generator: torch.Generator) -> None:
+        super().__init__()
+        self.inner = Encoder(space, generator)
+        self.features = self.inner.features
+
+    def forward(self, leaves: Any) -> Tensor:
+        found: Tensor = self.inner(leaves)
+        return found
+
+
+class Net(nn.Module):
+    """A layer of its own for observations of one vector."""
+
+    def __init__(self, space: Any, generator: torch.Generator, *, width: int = 8) -> None:
+        super().__init__()
+        self.features = width
+        self.weights = nn.Parameter(torch.randn(width, *space.shape, generator=generator) / 2)
+
+    def forward(self, leaves: Any) -> Tensor:
+        return torch.tanh(leaves[0].float() @ self.weights.T)
+
+
+class Narrow(Net):
+    """Gives fewer features than it says."""
+
+    def forward(self, leaves: Any) -> Tensor:
+        return super().forward(leaves)[:, 1:]
+
+
+class Decay:
+    """Minus half the weight decay's gradient: the squared length of all weights, times `by`."""
+
+    measured = ("length",)
+
+    def __init__(self, observation_space: Any, action_space: Any, *, seed: int, by: float = 0.1) -> None:
+        self.by = by
+
+    def __call__(self, network: Any, batch: Any) -> Any:
+        length = sum(parameter.square().sum() for parameter in network.parameters())
+        return self.by * length, {"length": length}
+
+
+class Forgetful(Decay):
+    """Does not measure what it says."""
+
+    def __call__(self, network: Any, batch: Any) -> Any:
+        return super().__call__(network, batch)[0]
+
+
+class PPOByLoss(OnPolicyByLoss):
+    """The loss of PPO, with the options of PPO."""
+
+    measured = ("policy_loss", "value_loss", "entropy", "approx_kl")
+
+    def loss(self, network: Any, batch: Any) -> Any:
+        o = self.options
+        policy, values = network.policy_and_value(batch.observations, batch.masks, batch.lengths)
+        log_ratio = policy.log_prob(batch.actions) - batch.log_probs
+        ratio = log_ratio.exp()
+        clipped = ratio.clamp(1 - o.clip_range, 1 + o.clip_range)
+        policy_loss = -torch.min(ratio * batch.advantages, clipped * batch.advantages).mean()
+        value_loss = (values - batch.returns).square().mean()
+        entropy = policy.entropy().mean()
+        loss = policy_loss + o.vf_coef * value_loss - o.ent_coef * entropy
+        kl = (ratio - 1 - log_ratio).mean()
+        return loss, {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "approx_kl": kl}
+
+
+class A2CByLoss(OnPolicyByLoss):
+    """The loss of A2C."""
+
+    measured = ("policy_loss",)
+
+    def loss(self, network: Any, batch: Any) -> Any:
+        policy, values = network.policy_and_value(batch.observations, batch.masks, batch.lengths)
+        policy_loss = -(policy.log_prob(batch.actions) * batch.advantages).mean()
+        value_loss = (values - batch.returns).square().mean()
+        loss = policy_loss + self.options.vf_coef * value_loss - self.options.ent_coef * policy.entropy().mean()
+        return loss, {"policy_loss": policy_loss}

@@ -1,0 +1,253 @@
+"""What a user may put into the built-in algorithms: encoders, further losses, losses of their own, gradients."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from arena.errors import BudgetReached, ConfigError
+from fakes import ScriptedEnv, flat_weights, solo_group, together
+from own_parts import A2CByLoss, Decay, PPOByLoss
+from policies.a2c import A2C
+from policies.bc import BehaviorCloning
+from policies.by_loss import OnPolicyByLoss
+from policies.ddpg import DDPG
+from policies.dqn import DQN
+from policies.hppo import HPPO
+from policies.mappo import Options as MAPPOOptions
+from policies.ppo import PPO
+from policies.sac import SAC
+from policies.td3 import TD3
+from recorded_samples import record
+
+SEEN, CHOICE = spaces.Box(-1, 1, (3,), np.float32), spaces.Discrete(4)
+BOX = spaces.Box(-1, 1, (2,), np.float32)
+ROLLOUT: dict[str, Any] = {"n_steps": 8, "hidden_sizes": (8,)}
+PPO_OPTIONS: dict[str, Any] = {**ROLLOUT, "minibatch_size": 16, "n_epochs": 2, "vf_coef": 0.7, "ent_coef": 0.02}
+REPLAY: dict[str, Any] = {"learning_starts": 8, "train_every": 2, "batch_size": 8, "hidden_sizes": (8,), "log_every": 8}
+
+
+def reward(observations: Any, actions: Any) -> Any:
+    return np.asarray(observations)[:, 0] * (np.asarray(actions).reshape(len(actions), -1)[:, 0] + 1.0)
+
+
+def played(kind: type[Any], *, actions: Any = CHOICE, ticks: int = 40, group: Any = None, **options: Any) -> Any:
+    """An algorithm after some ticks of random observations."""
+    torch.manual_seed(0)
+    env = ScriptedEnv(SEEN, actions, ticks=ticks, reward=reward)
+    made = kind(env, group or solo_group(), ticks=ticks, **options)
+    with pytest.raises(BudgetReached):
+        made.run()
+    return made
+
+
+def actions_of(kind: type[Any]) -> Any:
+    return BOX if kind in (SAC, DDPG, TD3) else CHOICE
+
+
+def small(kind: type[Any], data: Path) -> dict[str, Any]:
+    if kind is BehaviorCloning:
+        record(data, SEEN, CHOICE, lambda seen: np.zeros(len(seen), np.int64))
+        return {"data": str(data), "train_every": 8, "gradient_steps": 2, "batch_size": 8, "hidden_sizes": (8,)}
+    return PPO_OPTIONS if kind is PPO else ROLLOUT if kind is A2C else REPLAY
+
+
+# losses of their own
+
+
+@pytest.mark.parametrize(("built_in", "by_loss"), [(PPO, PPOByLoss), (A2C, A2CByLoss)])
+def test_algorithms_by_their_loss_have_the_weights_of_the_built_in_ones(built_in: Any, by_loss: Any) -> None:
+    """After ten updates; the built-in ones differentiate by hand."""
+    if built_in is PPO:
+        first, second = (played(kind, ticks=80, **PPO_OPTIONS) for kind in (PPO, PPOByLoss))
+    else:
+        options = {**ROLLOUT, "learning_rate": 1e-3, "gae_lambda": 1.0, "normalize_advantage": False}
+        first = played(A2C, ticks=80, **options, learning_rate_schedule="constant")
+        second = played(A2CByLoss, ticks=80, **options, n_epochs=1, minibatch_size=10_000)
+    assert first.updates == second.updates == 10
+    assert np.abs(flat_weights(first.network) - flat_weights(second.network)).max() < 1e-6
+    assert {"loss", *by_loss.measured} < {*second.group.logged[-1]}
+
+
+def test_a_loss_that_measures_other_things_than_it_says_is_refused() -> None:
+    class Wrong(A2CByLoss):
+        measured = ("policy_loss", "other")
+
+    with pytest.raises(ValueError, match=r"has measured \['policy_loss'\]; `measured` says \['policy_loss', 'other'\]"):
+        played(Wrong, **ROLLOUT)
+    with pytest.raises(ConfigError, match="limits approx_kl, which the loss of A2CByLoss does not measure"):
+        A2CByLoss.check_options({"target_kl": 0.1})
+    PPOByLoss.check_options({"target_kl": 0.1})
+    with pytest.raises(NotImplementedError):
+        played(OnPolicyByLoss, **ROLLOUT)
+
+
+# encoders
+
+
+@pytest.mark.parametrize("kind", [PPO, A2C, DQN, SAC, DDPG, TD3, BehaviorCloning])
+def test_an_own_encoder_learns_and_goes_on_from_its_state(kind: Any, tmp_path: Path) -> None:
+    options = small(kind, tmp_path)
+    own = {"class": "own_parts:Net", "options": {"width": 5}}
+    made = played(kind, actions=actions_of(kind), **options, encoder=own)
+    weights = {name: value for name, value in made.network.named_parameters() if name.endswith("own.weights")}
+    assert len(weights) == 1 and next(iter(weights.values())).shape == (5, 3)
+    fresh = kind(ScriptedEnv(SEEN, actions_of(kind)), solo_group(), ticks=80, **options, encoder=own)
+    (before,) = (value for name, value in fresh.network.named_parameters() if name.endswith("own.weights"))
+    assert not torch.equal(before, next(iter(weights.values()))), "it has learned"
+    fresh.load_state_dict(made.state_dict())
+    assert np.array_equal(flat_weights(fresh.network), flat_weights(made.network))
+    seen = np.random.default_rng(0).uniform(-1, 1, (6, 3)).astype(np.float32)
+    assert np.array_equal(fresh.actor(greedy=True)(seen, {}), made.actor(greedy=True)(seen, {}))
+
+
+def test_an_encoder_like_the_built_in_one_learns_the_same() -> None:
+    own = played(PPO, **PPO_OPTIONS, encoder="own_parts:SameEncoder")
+    built_in = played(PPO, **PPO_OPTIONS)
+    assert np.abs(flat_weights(own.network) - flat_weights(built_in.network)).max() < 1e-6
+
+
+def test_a_memory_comes_after_an_own_encoder() -> None:
+    options = {**PPO_OPTIONS, "recurrent": "gru", "hidden_size": 4, "sequence_length": 4}
+    made = played(PPO, **options, encoder="own_parts:Net")
+    assert made.network.encoder.memory_size == 8
+    assert made.network.encoder.own.own.weights.grad is not None
+    assert made.network.encoder.own.own.weights.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("own_parts:Nett", "'own_parts:Nett': .*did you mean 'Net'"),
+        ("own_parts:Decay", "cannot be made: .*unexpected|cannot be made"),
+        ({"class": "own_parts:Net", "options": {"widht": 3}}, "cannot be made: .*widht"),
+        ({"class": "own_parts:Net", "opts": {}}, r'expected "package.module:Class"'),
+        ("own_parts:Narrow", r"gives \[2, 7\] for 2 rows; expected \[2, 8\]"),
+        ("gymnasium.spaces:Space", "is no torch module with an attribute `features`|cannot be made"),
+    ],
+)
+def test_encoders_that_cannot_be_used_are_refused(given: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        PPO(ScriptedEnv(SEEN, CHOICE), solo_group(), ticks=80, **PPO_OPTIONS, encoder=given)
+    assert caught.value.path == "options.encoder"
+
+
+def test_algorithms_with_other_networks_refuse_an_encoder() -> None:
+    with pytest.raises(ConfigError, match="expected null: MAPPO's networks see a whole team"):
+        MAPPOOptions(encoder="own_parts:Net")
+    with pytest.raises(ConfigError, match="expected null: manager and worker have networks of their own"):
+        HPPO.Options(extra_loss="own_parts:Decay")
+
+
+# further losses
+
+
+@pytest.mark.parametrize("kind", [PPO, A2C, DQN, BehaviorCloning])
+def test_a_further_loss_adds_its_gradient(kind: Any, tmp_path: Path) -> None:
+    """That of the squared length of all weights is known: 2 * by * weights, on top of the algorithm's own."""
+    options = small(kind, tmp_path)
+    extra = {"class": "own_parts:Decay", "options": {"by": 0.25}}
+    gradients: dict[bool, list[torch.Tensor]] = {True: [], False: []}
+    vectors: list[torch.Tensor] = []
+
+    class Looking(kind):  # type: ignore[misc]
+        def shape_gradient(self, gradient: torch.Tensor) -> None:
+            with_extra = self.options.extra_loss is not None
+            gradients[with_extra].append(gradient.clone())
+            if with_extra:
+                vectors.append(self.optimizer.vector.detach().clone())
+
+    for with_extra in (False, True):
+        made = played(Looking, **options, **({"extra_loss": extra} if with_extra else {}))
+    first = torch.nn.functional.mse_loss(gradients[True][0], gradients[False][0] + 0.5 * vectors[0])
+    assert first < 1e-10
+    logged = made.group.logged[-1]
+    assert logged["extra_loss"] == pytest.approx(0.25 * logged["extra_length"], rel=1e-5)
+
+
+def test_further_losses_of_workers_are_averaged(tmp_path: Path) -> None:
+    def work(group: Any) -> Any:
+        return flat_weights(played(PPO, group=group, **PPO_OPTIONS, extra_loss="own_parts:Decay").network)
+
+    first, second = together(2, work)
+    assert np.array_equal(first, second)
+
+
+def test_a_further_loss_that_measures_other_things_than_it_says_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"Forgetful has measured \[\]; its `measured` says \['length'\]"):
+        played(PPO, **PPO_OPTIONS, extra_loss="own_parts:Forgetful")
+    with pytest.raises(ConfigError, match="cannot be made") as caught:
+        played(PPO, **PPO_OPTIONS, extra_loss={"class": "own_parts:Decay", "options": {"bye": 1}})
+    assert caught.value.path == "options.extra_loss"
+    assert Decay.measured == ("length",)
+
+
+# gradients
+
+
+@pytest.mark.parametrize("kind", [PPO, A2C, DQN, SAC, DDPG, TD3, BehaviorCloning])
+def test_gradients_are_shaped_after_the_mean_and_before_they_are_limited(kind: Any, tmp_path: Path) -> None:
+    """A gradient that is set to zero moves nothing; what the method returns is logged."""
+
+    class Still(kind):  # type: ignore[misc]
+        def shape_gradient(self, gradient: torch.Tensor) -> dict[str, float]:
+            gradient.zero_()
+            return {"shaped": float(len(gradient) > 0)}
+
+    options = small(kind, tmp_path)
+    made = played(Still, actions=actions_of(kind), **options)
+    fresh = kind(ScriptedEnv(SEEN, actions_of(kind)), solo_group(), ticks=80, **options)
+    assert np.array_equal(flat_weights(made.network), flat_weights(fresh.network))
+    assert made.group.logged[-1]["shaped"] == 1.0
+
+
+# exploration
+
+
+def test_workers_explore_to_different_degrees() -> None:
+    options = {**REPLAY, "exploration_fraction": 0.0, "exploration_final_eps": 0.3, "exploration_spread": 7.0}
+
+    def work(group: Any) -> float:
+        return DQN(ScriptedEnv(SEEN, CHOICE), group, ticks=80, **options).epsilon
+
+    assert together(4, work) == pytest.approx([0.3, 0.3 ** (1 + 7 / 3), 0.3 ** (1 + 14 / 3), 0.3**8])
+    assert together(1, work) == pytest.approx([0.3])
+    assert together(2, lambda group: DQN(ScriptedEnv(SEEN, CHOICE), group, ticks=80, **REPLAY).epsilon)[1] == 1.0
+
+
+# what a subclass may override
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *((PPO, name) for name in ("make_network", "layers", "make_rollout", "act", "evaluate", "update", "diverged")),
+        *((PPO, name) for name in ("backward", "losses", "shape_gradient")),
+        *((A2C, name) for name in ("update", "backward")),
+        *((DQN, name) for name in ("act_randomly", "explore", "update", "backward", "shape_gradient")),
+        *((SAC, name) for name in ("explore", "update", "backward")),
+    ],
+)
+def test_what_a_subclass_overrides_is_called(kind: Any, name: str) -> None:
+    calls: list[str] = []
+    original = getattr(kind, name)
+
+    def counted(self: Any, *arguments: Any, **more: Any) -> Any:
+        calls.append(name)
+        return original(self, *arguments, **more)
+
+    subclass = type("Own", (kind,), {name: counted})
+    made = played(subclass, actions=actions_of(kind), ticks=24, **small(kind, Path()))
+    assert calls, f"{kind.__name__}.{name} was never called"
+    assert np.abs(flat_weights(made.network) - plain_weights(kind)).max() < 1e-5, "and changes nothing"
+
+
+@cache
+def plain_weights(kind: type[Any]) -> Any:
+    return flat_weights(played(kind, actions=actions_of(kind), ticks=24, **small(kind, Path())).network)
