@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from arena.plan.plan import Role
 from arena.plan.rehosting import rehosted
+from arena.records import boundary
 from arena.run.process_state import ProcessState
 from arena.run.run import Repair, Run
 from arena.transport.pickling import pack, unpack
@@ -69,8 +70,11 @@ def _agree_on_rollback(team: World, run: Run, rank: int, memory: ProcessState, l
     own = Known(rank, memory.begun, memory.concluded, memory.stop.number, memory.tick)
     known = [Known(*unpack(told)) for told in team.gather(pack(tuple(own)))]
     alive = [told.rank for told in known]
-    begun = run.begun or any(told.begun for told in known)
-    decided = pack(_rolled_back(run, alive) if begun else _from_the_start(run, alive)) if team.rank == 0 else b""
+    decided = b""
+    if team.rank == 0:
+        # A spare does not know whether play has begun, but it leaves a boundary.
+        begun = run.begun or any(told.begun for told in known) or boundary.newest_tick(run.folder) is not None
+        decided = pack(_rolled_back(run, alive) if begun else _from_the_start(run, alive))
     following, order = unpack(team.broadcast(decided))
     memory.stop.number = next((told.asked_to_stop for told in known if told.asked_to_stop is not None), None)
     if order != alive:

@@ -103,6 +103,12 @@ def test_repair_goes_back_to_the_newest_boundary(tmp_path: Path) -> None:
     assert memory.stop.number == signal.SIGUSR1, "a signal is not sent again"
 
 
+def test_repair_by_a_spare_goes_back_to_the_newest_boundary(tmp_path: Path) -> None:
+    team: Any = Survivor(rank=4)
+    _, run = repaired(team, begun(tmp_path), ProcessState(), 0.0)
+    assert (run.leg.start, run.resumed) == (200, True)
+
+
 def test_repair_plays_the_boundary_before_a_damaged_one(tmp_path: Path) -> None:
     team: Any = Survivor()
     run = begun(tmp_path)
