@@ -68,7 +68,9 @@ def test_every_number_of_the_page_is_that_of_the_files(browser: Browser, folder:
     with opened(browser, (folder / "report.html").as_uri()) as sheet:
         data = json.loads(sheet.page.locator("#data").text_content() or "")
         shown = sheet.page.evaluate("[...document.querySelectorAll('data')].map((d) => [d.dataset.path, d.value])")
-        links = sheet.page.evaluate("[...document.querySelectorAll('#trials a')].map((a) => decodeURIComponent(a.href))")
+        links = sheet.page.evaluate(
+            "[...document.querySelectorAll('#trials a')].map((a) => decodeURIComponent(a.href))"
+        )
     assert data["states"] == {"terminated": 11, "error": 1}
     ranked = [each["trials"] for each in data["combinations"]]
     assert ranked == [[9, 10, 11], [6, 7, 8], [3, 4, 5], [0, 1, 2]]
