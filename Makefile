@@ -13,7 +13,7 @@ BENCHMARKS := accounting tick_overhead many_processes image_game ppo_touchdown g
 BENCH ?=
 RUN := runs/touchdown-2v2-$(shell date +%Y%m%d-%H%M%S)
 
-.PHONY: run test test-fast test-long check lint types reference diagrams docs browser bench bench-learning bench-peers clean
+.PHONY: run test test-fast test-long check lint types reference diagrams docs browser slurm bench bench-learning bench-peers clean
 
 run: $(READY)
 	$(BIN)/arena train configs/touchdown_2v2.yaml --run-dir $(RUN)
@@ -57,6 +57,10 @@ $(READY): setup.py constraints.txt
 browser:
 	@for name in $(BROWSERS); do if command -v $$name; then exit 0; fi; done; \
 	apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium
+
+slurm:
+	@command -v slurmctld || command -v /usr/sbin/slurmctld || { apt-get update -qq && \
+	apt-get install -qq -y --no-install-recommends slurmctld slurmd slurm-client munge; }
 
 bench: $(READY)
 	for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py $(BENCH) || exit 1; done
