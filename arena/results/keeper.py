@@ -45,6 +45,7 @@ class RunResults:
         now: wall time in seconds.
 
     Attributes:
+        newest: the newest result, with NaN for null; None if there is none.
         met: the first result that meets a stop rule; None if there is none.
         perf: `sampler_perf` of the leg that has ended; empty if it was not measured.
     """
@@ -73,7 +74,7 @@ class RunResults:
         self._began = self._last = clock()
         self._seconds_before = 0.0 if last is None else last["time_total_s"]
         self._first = self._iterations.totals
-        self._newest = last
+        self.newest = last
         self.met: Met | None = None
         self._silent = {rule.key for rule in plan.stop}
         for result in files.read_results(folder.path) if plan.stop else ():
@@ -187,14 +188,14 @@ class RunResults:
         if (
             tick <= totals.tick
             and (ends or self.met is not None)
-            and self._newest is not None
-            and not self._newest["done"]
+            and self.newest is not None
+            and not self.newest["done"]
         ):
             self._mark_done()
 
     def _keep_best(self, tick: int) -> None:
         """Keeps the checkpoints of a boundary, if its result is the best so far."""
-        plan, newest = self._plan.best, self._newest
+        plan, newest = self._plan.best, self.newest
         if plan is None or newest is None or newest["ticks"] != tick:
             return
         value, before = files.numbers(newest).get(plan.metric), best.read(self._folder)
@@ -221,7 +222,7 @@ class RunResults:
     @property
     def names(self) -> list[str]:
         """The names of the numbers of the newest result, without those of the clock."""
-        known = {} if self._newest is None else files.numbers(self._newest)
+        known = {} if self.newest is None else files.numbers(self.newest)
         return sorted(name for name in known if name.partition("/")[0] not in files.CLOCK_KEYS)
 
     def _hold_against_rules(self, result: Mapping[str, Any]) -> None:
@@ -255,8 +256,8 @@ class RunResults:
         if self._journal is None:
             self._journal = Journal(self._folder.results)
         self._journal.append(result)
-        self._newest = files.with_nan(as_read(result))
-        self._tell(self._newest)
+        self.newest = files.with_nan(as_read(result))
+        self._tell(self.newest)
 
     def _clock_keys(self, found: Mapping[str, Any]) -> dict[str, Any]:
         clock, now = self._clock(), self._now()

@@ -278,8 +278,8 @@ class Trainer:
         """The newest result after an iteration; `before`: bytes of the episodes before it."""
         self._is_over = over
         self._warn_if_cut(before)
-        results = self.results
-        newest = results[-1] if results else {}
+        kept = self._held.memory.results  # None where other processes have played
+        newest = (self.results[-1:] or [{}])[0] if kept is None else dict(kept.newest or {})
         if self._verbose:
             print(_line(newest), flush=True)
         return newest

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arena.diagnostics.profile import RoleProfile
 from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
 from arena.results.iterations import Iterations, Steps, Totals
+from arena.results.keeper import sampler_perf
 
 TICKS, LEG = 40, 20
 
@@ -132,3 +134,18 @@ def test_means_are_of_all_new_episodes_or_of_enough_earlier_ones(smoothing: int,
     found.take(10)
     found.episodes([episode(tick, value=float(tick - 10)) for tick in (14, 15)])
     assert found.take(20)["policy_reward_mean"]["blue"] == mean
+
+
+def test_sampler_perf_leaves_out_learning_and_waiting_for_the_group() -> None:
+    spent = {
+        "waiting for the match": 0.2,
+        "inference": 0.3,
+        "learning": 4.0,
+        "waiting for the group": 1.0,
+        "starting": 0.1,
+    }
+    found = sampler_perf([RoleProfile(6.0, 0.0, spent), RoleProfile(2.0, 0.0, {"inference": 0.1})], 100)
+    assert found == pytest.approx(
+        {"mean_env_wait_ms": 1.0, "mean_inference_ms": 2.0, "mean_processing_ms": (0.5 + 1.9) * 1000 / 200}
+    )
+    assert sampler_perf([], 100) == {}

@@ -229,7 +229,6 @@ def test_sampler_perf_says_where_the_time_of_workers_goes(tmp_path: Path) -> Non
         perf = line["sampler_perf"]
         assert set(perf) == {"mean_env_wait_ms", "mean_inference_ms", "mean_processing_ms"}
         assert all(value > 0 for value in perf.values())
-        assert sum(perf.values()) * 40 * 4 <= 4000 * line["time_this_iter_s"] * 1.5
 
 
 def test_loggers_that_are_left_out_write_nothing(tmp_path: Path) -> None:
