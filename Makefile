@@ -60,6 +60,8 @@ system:
 	apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium
 	@PATH=$$PATH:/usr/sbin command -v nginx || \
 	{ apt-get update -qq && apt-get install -qq -y --no-install-recommends nginx-light; }
+	@PATH=$$PATH:/usr/sbin command -v slurmctld || { apt-get update -qq && \
+	apt-get install -qq -y --no-install-recommends slurmctld slurmd slurm-client munge; }
 
 bench: $(READY)
 	for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py $(BENCH) || exit 1; done

@@ -17,13 +17,18 @@ ELSEWHERE = ("external", "shared_memory", "experiments")  # tested in `test_exte
 FILES = sorted(
     file for file in CONFIGS.rglob("*.yaml") if not any(word in str(file.relative_to(CONFIGS)) for word in ELSEWHERE)
 )
-SMALL = {"ppo": "n_steps=8", "sac": "learning_starts=4"}  # so that 20 ticks are enough to learn something
+SMALL = {
+    "ppo": "n_steps=8",
+    "losses:SimplePPO": "n_steps=8",
+    "sac": "learning_starts=4",
+}  # so that 20 ticks are enough to learn something
 ROUNDS = 3  # of a league
 LEARNT = {
     "gym": ("learner", 0.9),
     "vector": ("learner", 150.0),
     "parallel": ("team", 7.4),
     "list_game": ("hunter", 0.8),
+    "own_loss": ("learner", 150.0),
 }
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:pygame", "ignore::UserWarning:pygame")
