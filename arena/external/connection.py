@@ -65,6 +65,7 @@ class Connection:
         counted_at: when `counts` was called last, in seconds of the monotonic clock.
         finished: the accounts of games that are over and have not been recorded.
         bell: wakes the role that plays the match.
+        exhausted: whether the root was told that no game will come any more.
 
     Raises:
         Exception: as raised by `make` and `ExternalGames.open`.
@@ -82,6 +83,7 @@ class Connection:
         self._rules = match.external or TickRules()
         self.bell: Callable[[], None] = lambda: None
         self.finished: list[Game] = []
+        self.exhausted = False
         self.games = self._open()
         no_limits = any(getattr(self.games, name, False) for name in ("closed_loop", "own_limits"))
         self.opened_at = self.counted_at = time.monotonic()

@@ -35,6 +35,7 @@ class HostedGames:
         limit: the limit of restarts of the match; None: a failure ends the run.
         hurry: whether ticks are formed at once, as the leg is to end.
         report: called with a failure after which the games were made anew, and the slots [L] whose games are lost.
+        exhausted: called once in a run, when no game is left and none will come any more.
 
     Attributes:
         fault: never set: a failure here ends games, not ticks.
@@ -52,12 +53,14 @@ class HostedGames:
         limit: RestartLimit | None,
         hurry: Callable[[], bool],
         report: Callable[[Fault, Lanes], None],
+        exhausted: Callable[[], None],
     ) -> None:
         self._connection = connection
         self._endpoint = endpoint
         self._limit = limit
         self._hurry = hurry
         self._report = report
+        self._exhausted = exhausted
         self.interface = connection.games.interface
         connection.bell = endpoint.bell()
         self.tick: Tick
@@ -113,6 +116,9 @@ class HostedGames:
                     table.lose(slot, reason)
                     self._guarded(partial(connection.games.drop, slot, reason))
             over = connection.games.exhausted and not table.held
+            if over and not connection.exhausted:
+                connection.exhausted = True
+                self._exhausted()
             tick = table.form(at_once=over or self._hurry())
             if tick is not None:
                 break
@@ -134,5 +140,6 @@ class HostedGames:
         for slot in np.flatnonzero(lost).tolist():
             self.table.lose(slot, "failed")
         self._connection.remake()
+        self._connection.exhausted = False
         self._report(fault, lost)
         return None
