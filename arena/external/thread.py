@@ -22,9 +22,9 @@ class ExternalEnv(ABC):
     """A game with a loop of its own, which asks for actions; one entity, or several with spaces by name.
 
     The methods may be called from any thread, for many episodes at once; for one episode, one call at a time. When the
-    run ends, every blocked or later call raises `ExternalClosed`, which `run` may let pass; so does `start_episode` when
-    no episode may begin any more. If `run` returns, the match
-    plays its remaining ticks empty; if it raises, the game has failed.
+    run ends, every blocked or later call raises `ExternalClosed`, which `run` may let pass; so does `start_episode` if
+    no episode may begin any more. If `run` returns, the match plays its remaining ticks empty; if it raises, the game
+    has failed.
 
     The constructor takes the `kwargs` of the configuration and sets the spaces.
 

@@ -63,6 +63,7 @@ class HostedGames:
         self._exhausted = exhausted
         self.interface = connection.games.interface
         connection.bell = endpoint.bell()
+        connection.restarted = self._report_part
         self.tick: Tick
 
     @property
@@ -126,6 +127,12 @@ class HostedGames:
             self._endpoint.sleep((self._endpoint.address, Tag.GAMES, ANYONE), min(waits, default=None))
         self.tick = tick
         connection.finished += tick.finished
+
+    def _report_part(self, error: Exception, lost: Sequence[int]) -> None:
+        lanes = np.zeros(self.table.size, np.bool_)
+        lanes[list(lost)] = True
+        text = str(error)
+        self._report(Fault(text.partition("\n")[0], text, time.monotonic()), lanes)
 
     def _guarded(self, call: Callable[[], Any]) -> Any:
         """Calls the connection; after a failure all its games are lost and it is made anew, or the run ends."""

@@ -29,8 +29,8 @@ from arena.records.recorder import Recorder
 from arena.records.scoreboard import Scoreboard
 from arena.roles.protocol import (
     Done,
-    Failed,
     Exhausted,
+    Failed,
     Games,
     Go,
     Left,
