@@ -18,24 +18,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "both sides may play meanwhile, and a file that is being written may look broken. Exit code 2 if the file "
         "breaks the layout; the message says where."
     )
-    parser.add_argument("file", metavar="FILE")
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        help="the first file of a simulator, under `files` in the run's `external.json`; or a later one",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(command=_inspect)
 
 
 def _inspect(arguments: argparse.Namespace) -> int:
+    path = _in_use(Path(arguments.file))
     try:
-        data = Path(arguments.file).read_bytes()
+        data = path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", source=arguments.file) from error
+        raise ConfigError(f"cannot be read: {error.strerror}", source=str(path)) from error
     from arena.external.shared_memory.layout import decode
 
     try:
-        found = _content(decode(data, source=arguments.file))
+        image = decode(data, source=str(path))
     except LayoutError as error:
         raise ConfigError(str(error)) from error
-    say(json.dumps(found) if arguments.json else "\n".join(_lines(found)))
+    found = _content(image)
+    say(json.dumps(found) if arguments.json else "\n".join([str(path), *_lines(found, image)]))
     return 0
+
+
+def _in_use(path: Path) -> Path:
+    """The file that has taken the place of one that is no longer there: each change of file adds `_` to the name."""
+    if path.exists() or not path.parent.is_dir():
+        return path
+    later = [one for one in path.parent.iterdir() if one.name.rstrip("_") == path.name.rstrip("_")]
+    return max(later, key=lambda one: len(one.name), default=path)
 
 
 def _content(image: Any) -> dict[str, Any]:
@@ -72,8 +86,8 @@ def _content(image: Any) -> dict[str, Any]:
     }
 
 
-def _lines(found: dict[str, Any]) -> list[str]:
-    sides, commands = ("driver", "simulator"), ("step", "reset", "change file", "close")
+def _lines(found: dict[str, Any], image: Any) -> list[str]:
+    sides, commands = ("the arena's", "the simulator's"), ("step", "reset", "change file", "close")
     lines = [
         f"     0  length    {found['length']}",
         f"     4  version   {found['version']}",
@@ -85,8 +99,12 @@ def _lines(found: dict[str, Any]) -> list[str]:
     lines += [f"            {message['guid']}, {message['bytes']} bytes" for message in found["messages"]]
     groups = "in the next file" if found["command"] == 2 else len(found["groups"])
     lines.append(f"{found['capacity'] + 14:6}  groups    {groups}")
-    for group in found["groups"]:
-        values = {"name": group["name"], "agents": group["agents"], "n": group["n"]}
+    for group, content in zip(found["groups"], image.groups, strict=True):
+        n, rows = group["n"], f"{group['n']} of {group['agents']} rows of"
+        values = {"name": group["name"], "agents": group["agents"], "n": n, "action size": content.spec.action_size}
+        values |= {"observation count": len(group["observations"]), "mask": f"{rows} [{content.spec.choices}]"}
+        values |= {f"observation {number}": f"{rows} {shape}" for number, shape in enumerate(group["observations"])}
+        values |= {"reward": content.rewards[:n].tolist(), "action": content.actions[:n].tolist()}
         values |= {"id": group["ids"], "done": group["done"], "max_step": group["max_step"]}
         values |= {"continuous": int(group["continuous"] is not None), "branches": group["branches"]}
         values |= {f"shape {number}": shape for number, shape in enumerate(group["observations"])}

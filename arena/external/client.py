@@ -34,7 +34,8 @@ class PolicyClient:
     """Asks the policies of a run for actions, over one connection; all methods may be called from any thread.
 
     The methods are those of `arena.external.ExternalEnv`. When the run is over, or the connection is lost, every
-    blocked or later call raises `ExternalClosed`; after a loss, `reconnect` begins again, with no episode.
+    blocked or later call raises `ExternalClosed`; after a loss, `reconnect` begins again, with no episode. When no
+    episode may begin any more, `start_episode` raises it, and those that run go on.
 
     Args:
         address: `host:port` or `unix:PATH`, as the run says it in `external.json`.
@@ -127,6 +128,8 @@ class PolicyClient:
             except ExternalError as error:
                 with self._lock:
                     self._episodes.pop(name, None)
+                if error.code == "draining":
+                    raise ExternalClosed(error.message) from None
                 if error.code not in ("no_slot", "not_ready") or time.monotonic() + pause > deadline:
                     raise
             time.sleep(pause)

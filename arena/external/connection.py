@@ -6,7 +6,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -65,6 +65,9 @@ class Connection:
         counted_at: when `counts` was called last, in seconds of the monotonic clock.
         finished: the accounts of games that are over and have not been recorded.
         bell: wakes the role that plays the match.
+        restarted: called when games have failed in part and play on, with the failure and the slots that are lost.
+        told_address: of which the root was told.
+        exhausted: whether the root was told that no game will come any more.
 
     Raises:
         Exception: as raised by `make` and `ExternalGames.open`.
@@ -82,6 +85,9 @@ class Connection:
         self._rules = match.external or TickRules()
         self.bell: Callable[[], None] = lambda: None
         self.finished: list[Game] = []
+        self.restarted: Callable[[Exception, Sequence[int]], None] = lambda error, lost: None
+        self.told_address = ""
+        self.exhausted = False
         self.games = self._open()
         no_limits = any(getattr(self.games, name, False) for name in ("closed_loop", "own_limits"))
         self.opened_at = self.counted_at = time.monotonic()
@@ -98,6 +104,8 @@ class Connection:
             games.policies = policies_of(self._match, games.interface)
         if hasattr(games, "log"):
             games.log = self._log_of
+        if hasattr(games, "restarted"):
+            games.restarted = lambda error, lost: self.restarted(error, lost)
         games.open(self._match.lanes, lambda: self.bell())
         try:
             wait_for_start(games, self._sleep)
@@ -117,7 +125,8 @@ class Connection:
         from arena.records.formats import ExternalPlace  # imported where games are external: others do without msgspec
 
         match, host = self._match, socket.gethostname()
-        return ExternalPlace(match.match, match.copy, kind, self.games.address, os.getpid(), host, match.lanes)
+        files = getattr(self.games, "files", [])
+        return ExternalPlace(match.match, match.copy, kind, self.games.address, os.getpid(), host, match.lanes, files)
 
     def counts(self, match: int, tick: int) -> GamesLine:
         """A line of `games.jsonl`; the times of requests until now are in no later one."""

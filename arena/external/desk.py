@@ -279,6 +279,7 @@ class Desk:
         """Tells the table of a request; False: it comes too early."""
         game = request.game
         error: ExternalError | None = None
+        over = ""  # why the game is over with this request
         if not game.over:
             try:
                 request.do(table)
@@ -287,13 +288,15 @@ class Desk:
             if error is not None and error.code in ("not_yet", "no_slot"):
                 if error.code == "not_yet" or not game.gone:
                     return False
-                self._leave(game, game.gone)
-                error = ExternalError("unknown_game", game.over)
+                over = game.gone
+                error = ExternalError("unknown_game", game.gone)
             if error is not None and game.slot is None:
-                self._leave(game, error.code)  # it may not begin: its later requests are of an unknown game
+                over = over or error.code  # it may not begin: its later requests are of an unknown game
         else:
             error = ExternalError("unknown_game", game.over)
-        request.told(error)
+        request.told(error)  # first: the connection forgets a game that was refused without another word to its client
+        if over:
+            self._leave(game, over)
         return True
 
     def answer(self, answers: Answers) -> None:

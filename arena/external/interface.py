@@ -92,6 +92,8 @@ class ExternalGames(Protocol):
     - `policies`, set before `open` to the names of the policies that play, by entity;
     - `closed_loop`, true if every request follows from an answer and no client may come or go by itself: `idle_s` and
       `answer_s` are not applied then;
+    - `restarted`, set before `open` to a function to call when a part of the games has failed and plays on, with the
+      error and the slots whose games are lost;
     - `own_limits`, true if the connection applies these two itself.
 
     Attributes:

@@ -22,8 +22,9 @@ class ExternalEnv(ABC):
     """A game with a loop of its own, which asks for actions; one entity, or several with spaces by name.
 
     The methods may be called from any thread, for many episodes at once; for one episode, one call at a time. When the
-    run ends, every blocked or later call raises `ExternalClosed`, which `run` may let pass. If `run` returns, the match
-    plays its remaining ticks empty; if it raises, the game has failed.
+    run ends, every blocked or later call raises `ExternalClosed`, which `run` may let pass; so does `start_episode` if
+    no episode may begin any more. If `run` returns, the match plays its remaining ticks empty; if it raises, the game
+    has failed.
 
     The constructor takes the `kwargs` of the configuration and sets the spaces.
 
@@ -63,7 +64,7 @@ class ExternalEnv(ABC):
 
         Raises:
             ExternalError: `already_started`, `unknown_entity`.
-            ExternalClosed: the run has ended.
+            ExternalClosed: the run has ended, or no episode may begin any more; those that run go on.
         """
         return self._table.start(episode_id or uuid.uuid4().hex, training_enabled, entities)
 
@@ -198,6 +199,7 @@ class _Episodes:
         self._lock = threading.Lock()
         self.left_slot = threading.local()  # `number`: the slot of the episode that a thread has ended last
         self.closed = ""
+        self.drains = False  # no episode may begin any more
 
     def start(self, name: str, training: bool, entities: Sequence[str] | None) -> str:
         everyone = range(len(self.interface.entities))
@@ -213,8 +215,11 @@ class _Episodes:
         self.desk.begin(game, waiter.told)
         try:
             self.wait(waiter)
-        except ExternalError:
+        except ExternalError as error:
             self._forget(game)
+            if error.code == "draining":
+                self.drains = True
+                raise ExternalClosed(error.message) from None
             raise
         return name
 
@@ -292,7 +297,8 @@ class ThreadGames:
         try:
             self._env.run()
         except BaseException as error:
-            if not (self._episodes.closed and isinstance(error, ExternalClosed)):
+            ended = self._episodes.closed or self._episodes.drains
+            if not (ended and isinstance(error, ExternalClosed)):
                 self._failure = error
         self._returned = True
         self._episodes.desk.ring()

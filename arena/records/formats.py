@@ -207,7 +207,7 @@ class EvaluationLine(msgspec.Struct, frozen=True, kw_only=True):
 # ------------------------------------------------------------------------------------------ external.json, games.jsonl
 
 
-class ExternalPlace(msgspec.Struct, frozen=True):
+class ExternalPlace(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where the external games of a match connect."""
 
     match: int
@@ -217,6 +217,7 @@ class ExternalPlace(msgspec.Struct, frozen=True):
     pid: int  # of the environment's process
     host: str
     slots: int
+    files: list[str] = []  # of simulators: the first file of each, for `arena inspect`
 
 
 class Waits(msgspec.Struct, frozen=True):

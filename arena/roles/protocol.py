@@ -10,6 +10,7 @@ To the root (tag TO_ROOT), from
                    Restarted  a failed game was recreated; its unfinished episodes are dropped
                    Listening  where the external games of a match connect
                    Games      counts of external games
+                   Exhausted  no external game of a match will come any more
     group writers  Update     the metrics of one update of a policy
 From the root (tag FROM_ROOT), to
     all roles      Go         all roles are ready: play. From now on the run folder may be written to
@@ -106,6 +107,14 @@ class Games:
     """Counts of the external games of a match: a line of `games.jsonl`."""
 
     line: GamesLine
+
+
+@dataclass(frozen=True)
+class Exhausted:
+    """No external game of a match will come any more: the ticks after `tick` are empty."""
+
+    match: int
+    tick: int
 
 
 @dataclass(frozen=True)

@@ -675,6 +675,23 @@ def test_a_client_between_episodes_is_told_the_end_of_the_run() -> None:
     client.close()
 
 
+def test_a_client_is_told_that_no_episode_may_begin_and_plays_on() -> None:
+    with Playing(served(), 2) as playing, PolicyClient(playing.games.address) as client:
+        client.start_episode("a")
+        playing.table.most = 1
+        with pytest.raises(ExternalClosed, match="no game may begin any more"):
+            client.start_episode("b")
+        wire = Wire(playing.games.address)
+        wire.say("start", "c", None, True)
+        assert wire.hear() == ["error", "c", "draining", "no game may begin any more"]
+        wire.ask("c")
+        assert wire.hear() == ["error", "c", "unknown_game", "never"]
+        wire.close()
+        client.get_action("a", np.zeros(2, np.float32))
+        client.end_episode("a")
+        assert playing.account().name == "a"
+
+
 def test_a_client_that_is_one_too_many_is_told_so(tmp_path: Path) -> None:
     with Playing(served(address=f"unix:{tmp_path}/s"), 1) as playing:
         clients = [PolicyClient(playing.games.address) for _ in range(4)]

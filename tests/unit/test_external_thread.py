@@ -30,6 +30,25 @@ def test_a_refused_observation_leaves_no_request_of_another_entity() -> None:
         env.end_episode("a")
 
 
+class Plays(ThreadsFromOutside):
+    """Plays episodes of one step; what a call raises passes."""
+
+    def run(self) -> None:
+        while True:
+            episode = self.start_episode()
+            self.get_actions(episode, {"hero": np.int64(1), "rival": np.int64(1)})
+            self.end_episode(episode)
+
+
+def test_a_loop_ends_without_failure_when_no_episode_may_begin() -> None:
+    games = ThreadGames(Plays(TWO))
+    playing = Playing(games, 1, actions=(1, 2))
+    playing.table.most = 3
+    with playing:
+        playing.until(lambda: games.exhausted)
+    assert (playing.error, playing.table.counts.ended) == (None, 3)
+
+
 class OtherRun(ThreadsFromOutside):
     def run(self) -> None:
         raise ExternalClosed("lost")  # of a client of another run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -299,3 +300,28 @@ def test_a_killed_simulator_is_started_again() -> None:
         asks = playing.table.counts.asks
         playing.until(lambda: playing.table.counts.asks > asks + 50)
         assert playing.table.counts.lost >= 3
+        assert playing.games.address.endswith(f", {playing.games._simulators[1].link.pid}"), "of the new program"
+        os.kill(playing.games._simulators[1].link.pid, signal.SIGKILL)
+        playing.until(lambda: playing.error is not None)
+    assert "was killed by SIGKILL" in str(playing.error) and "; `restarts: 1` is used up" in str(playing.error)
+
+
+@pytest.mark.slow
+def test_a_run_records_a_simulator_that_was_started_again(tmp_path: Path) -> None:
+    kwargs = {"command": command("killed"), "environment": environment(), "groups": GROUPS, "restarts": 1000}
+    written = {
+        "ticks": 20,
+        "envs": {"world": {"make": "shared_memory", "kwargs": kwargs}},
+        "policies": {"blue": {"algorithm": "random"}, "red": {"algorithm": "random"}},
+        "matches": [{"env": "world", "seats": ["blue", "red"], "lanes": 5}],
+    }
+    played = play(written, tmp_path / "run")
+    faults = list(JournalReader(played.folder.faults))
+    (*_, last) = JournalReader(played.folder.games)
+    assert len(faults) == last["links"][0]["starts"] - 1 >= 2
+    assert all("was killed by SIGKILL" in fault["error"] for fault in faults)
+    assert sum(len(fault["lanes"]) for fault in faults) == last["links"][0]["lost"] > 0
+    (place,) = json.loads(played.folder.external.read_bytes())
+    assert place["files"][0].startswith("/")
+    assert played.shown.count("match 0: simulators pid ") >= 2
+    assert f"match 0: simulators {place['address']}\n" in played.shown

@@ -138,7 +138,7 @@ def test_client_of_sockets_plays_cartpole(tmp_path: Path) -> None:
     client = beside([sys.executable, "socket_client.py", address])
     episodes = train("socket.yaml", tmp_path / "run", f"envs.live.kwargs.address={address}")
     lines = printed(client)
-    assert lines[-1] == f"{ENDED}: over"
+    assert lines[-1] == "no more games: over"
     assert returns_of(lines) == recorded(episodes)
     assert len(lines) > 2
 

@@ -85,6 +85,7 @@ def test_match_whose_loop_has_returned_plays_empty_ticks_to_its_end(tmp_path: Pa
     assert [line["length"] for line in found.episodes] == [5, 5]
     (*_, last) = JournalReader(found.folder.games)
     assert last["empty_ticks"] > 4900
+    assert found.shown.count("no game of 'live' will come any more (its `run` has returned)") == 1
 
 
 def test_vector_face_shows_void_and_given(tmp_path: Path) -> None:

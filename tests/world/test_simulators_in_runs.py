@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from arena.cli.main import main
+from arena.external.shared_memory import Driver
 from arena.records.journal import JournalReader
 from in_process import play
 from link_programs import command, environment
@@ -159,6 +160,25 @@ def test_check_plays_some_hand_overs(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert not list(tmp_path.glob("mpi-policy-arena-*/*"))
 
 
+def test_the_file_in_use_is_found_by_the_name_of_the_first_one_and_no_field_is_empty(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Driver(command("plays"), environment=environment(), folder=tmp_path) as driver:
+        driver.reset()
+        first = driver.first_path
+        assert driver.path != first and not first.exists()
+        assert main(["inspect", str(first)]) == 0
+        path, *lines = capsys.readouterr().out.splitlines()
+        assert path == str(driver.path)
+        fields = dict(line.split("  ", 2)[1:] if "  " in line[6:] else (line, "") for line in map(str.strip, lines))
+        assert not [name for name, value in fields.items() if not value]
+        (spec, *_) = driver.groups.values()
+        assert fields[f"{spec.name}.action size"] == str(spec.action_size)
+        assert fields[f"{spec.name}.observation count"] == str(len(spec.observations))
+    assert main(["inspect", str(first)]) == 2
+    assert f"{first}: cannot be read: No such file" in capsys.readouterr().err
+
+
 def test_a_file_is_shown_field_by_field(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     golden = Path(__file__).parents[1] / "golden" / "shared_memory" / "g1_new.bin"
     assert main(["inspect", str(golden), "--json"]) == 0
@@ -166,6 +186,8 @@ def test_a_file_is_shown_field_by_field(tmp_path: Path, capsys: pytest.CaptureFi
     assert found == {
         "length": 38, "version": 0, "turn": 1, "command": 1, "capacity": 20, "messages": [], "groups": []
     }  # fmt: skip
+    assert main(["inspect", str(golden)]) == 0
+    assert "turn      1 (the simulator's)" in capsys.readouterr().out
     damaged = tmp_path / "damaged"
     damaged.write_bytes(b"\x26\0\0\0\7\0\0\0" + golden.read_bytes()[8:])
     assert main(["inspect", str(damaged)]) == 2

@@ -6,7 +6,7 @@ import logging
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
 
@@ -39,6 +39,7 @@ class SharedMemoryGames:
     Attributes:
         rules: of the match; nothing of them is used here.
         log: opens the file for the output of a simulator, by its number; None: the output is not kept.
+        restarted: called after a simulator was started again, with its failure and the slots of the lost lives.
 
     Raises:
         ConfigError: an argument is wrong, or the interface cannot be learnt.
@@ -51,7 +52,7 @@ class SharedMemoryGames:
         self.settings = settings = Settings.of(kwargs, copy)
         self.rules = TickRules()
         self.log: Callable[[int], IO[bytes] | None] = lambda number: None
-        self.address = ""
+        self.restarted: Callable[[Exception, Sequence[int]], None] = lambda error, lost: None
         self._entropy = 0
         groups = settings.groups or self._learn_groups()
         self.interface: Interface = interface_of_groups(groups, settings.split, settings.action_range)
@@ -79,11 +80,19 @@ class SharedMemoryGames:
         except LinkError as error:
             self.close("failed")
             raise ConfigError(str(error)) from error
+
+    @property
+    def address(self) -> str:
+        """The file that a program is to open that is started by hand; else the process ids of the programs."""
         drivers = [simulator.driver for simulator in self._simulators if simulator.driver is not None]
-        if self.settings.attach is not None:
-            self.address = str(drivers[0].first_path)
-        else:
-            self.address = "pid " + ", ".join(str(driver.pid) for driver in drivers)
+        if self.settings.attach is not None or not drivers:
+            return ", ".join(self.files)
+        return "pid " + ", ".join(str(driver.pid) for driver in drivers)
+
+    @property
+    def files(self) -> list[str]:
+        """The first file of each simulator."""
+        return [str(simulator.driver.first_path) for simulator in self._simulators if simulator.driver is not None]
 
     def starting(self) -> float | None:
         """Seconds until the next look at programs that start; None: each has handed over once, or is started by hand.
@@ -325,16 +334,20 @@ class SharedMemoryGames:
         driver = simulator.link
         waited = driver.seconds_since_taken
         given_up = isinstance(error, PeerGone) and waited > _PATIENCE_S
-        times, most = (simulator.given_up, _MOST_GIVEN_UP) if given_up else (simulator.failed, self.settings.restarts)
+        restarts = self.settings.restarts
+        times, most = (simulator.given_up, _MOST_GIVEN_UP) if given_up else (simulator.failed, restarts)
         now = time.monotonic()
         while times and now - times[0] >= _WINDOW_S:
             times.popleft()
         if len(times) >= most:
+            if restarts and not given_up:
+                words, *lines = error.message.split("\n")
+                error.message = "\n".join([f"{words}; `restarts: {restarts}` is used up", *lines])
             raise error
         times.append(now)
         before = simulator.counts()
         driver.abandon()
-        self._lives.lose(table, simulator.number)
+        lost = self._lives.lose(table, simulator.number)
         simulator.asked = simulator.rows = simulator.failure = None
         simulator.waiting.clear()
         with _numbered(simulator):
@@ -346,6 +359,7 @@ class SharedMemoryGames:
             )
         else:
             _log.warning("%s; it was started again", error)
+        self.restarted(error, lost)
 
 
 class _Simulator:

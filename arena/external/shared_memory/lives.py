@@ -281,15 +281,18 @@ class Lives:
                     life.slot = None
                     return
 
-    def lose(self, table: Slots, simulator: int) -> None:
-        """All agents of a simulator are gone."""
+    def lose(self, table: Slots, simulator: int) -> list[int]:
+        """All agents of a simulator are gone; returns the slots of their lives."""
+        lost = []
         for (owner, _), living in self._living.items():
             if owner == simulator:
                 for life in living.values():
                     if life.slot is not None and table.holds(life.slot):
                         table.lose(life.slot, "lost")
                         self.counts[simulator].lost += 1
+                        lost.append(life.slot)
                 living.clear()
+        return lost
 
     def actions(
         self, asked: Mapping[str, AskedRows], answers: Answers | None, waiting: Set[int]

@@ -48,8 +48,8 @@ class Environment:
         self._match = match
         self._role = Role(RoleKind.ENVIRONMENT, match.match, None)
         self._stopwatch = stopwatch(run.profile)
-        kind = registry.external_kind(match.make)
-        connection = self._connection = None if kind is None else self._connect(run, match, memory, kind)
+        self._kind = registry.external_kind(match.make)
+        connection = self._connection = None if self._kind is None else self._connect(run, match, memory)
         restarts = run.plan.on_env_error == "restart"
         limit = memory.restart_limits.setdefault(match.match, RestartLimit()) if restarts else None
         # A number of episodes is counted over all lanes, so all lanes must end at the same tick: one block.
@@ -91,7 +91,7 @@ class Environment:
                 block.abandon()
             raise
 
-    def _connect(self, run: Run, match: MatchPlan, memory: ProcessState, kind: str) -> Connection:
+    def _connect(self, run: Run, match: MatchPlan, memory: ProcessState) -> Connection:
         """The connection to the external games of the match, which this process keeps from leg to leg."""
         connection = memory.connections.get(match.match)
         if connection is None:
@@ -101,8 +101,14 @@ class Environment:
                     lambda: external_games(match), match, seed, run.folder.logs, sleep=self._sleep_for_games
                 )
             memory.connections[match.match] = connection
-            self._endpoint.send(0, Tag.TO_ROOT, pack(Listening(connection.place(kind))))
+            self._report_place(connection)
         return connection
+
+    def _report_place(self, connection: Connection) -> None:
+        """Tells the root where games connect."""
+        assert self._kind is not None, "the games are external"
+        connection.told_address = connection.games.address
+        self._endpoint.send(0, Tag.TO_ROOT, pack(Listening(connection.place(self._kind))))
 
     def _sleep_for_games(self, seconds: float) -> None:
         """Other roles of the process run meanwhile, and the watchdog knows that games are waited for."""
@@ -197,6 +203,8 @@ class Environment:
         progress = Progress(self._match.match, tick, tuple(finished), last=last)
         self._endpoint.send(0, Tag.TO_ROOT, pack(progress))
         if self._connection is not None:
+            if self._connection.games.address != self._connection.told_address:  # some were made anew
+                self._report_place(self._connection)
             at_end = last and (self._ends_early or self.tick >= self._ticks)
             if at_end or self._reported - self._connection.counted_at > _COUNT_SECONDS:
                 self._endpoint.send(0, Tag.TO_ROOT, pack(Games(self._connection.counts(self._match.match, self.tick))))

@@ -35,6 +35,7 @@ class HostedGames:
         limit: the limit of restarts of the match; None: a failure ends the run.
         hurry: whether ticks are formed at once, as the leg is to end.
         report: called with a failure after which the games were made anew, and the slots [L] whose games are lost.
+        exhausted: called once in a run, when no game is left and none will come any more.
 
     Attributes:
         fault: never set: a failure here ends games, not ticks.
@@ -52,14 +53,17 @@ class HostedGames:
         limit: RestartLimit | None,
         hurry: Callable[[], bool],
         report: Callable[[Fault, Lanes], None],
+        exhausted: Callable[[], None],
     ) -> None:
         self._connection = connection
         self._endpoint = endpoint
         self._limit = limit
         self._hurry = hurry
         self._report = report
+        self._exhausted = exhausted
         self.interface = connection.games.interface
         connection.bell = endpoint.bell()
+        connection.restarted = self._report_part
         self.tick: Tick
 
     @property
@@ -113,6 +117,9 @@ class HostedGames:
                     table.lose(slot, reason)
                     self._guarded(partial(connection.games.drop, slot, reason))
             over = connection.games.exhausted and not table.held
+            if over and not connection.exhausted:
+                connection.exhausted = True
+                self._exhausted()
             tick = table.form(at_once=over or self._hurry())
             if tick is not None:
                 break
@@ -120,6 +127,12 @@ class HostedGames:
             self._endpoint.sleep((self._endpoint.address, Tag.GAMES, ANYONE), min(waits, default=None))
         self.tick = tick
         connection.finished += tick.finished
+
+    def _report_part(self, error: Exception, lost: Sequence[int]) -> None:
+        lanes = np.zeros(self.table.size, np.bool_)
+        lanes[list(lost)] = True
+        text = str(error)
+        self._report(Fault(text.partition("\n")[0], text, time.monotonic()), lanes)
 
     def _guarded(self, call: Callable[[], Any]) -> Any:
         """Calls the connection; after a failure all its games are lost and it is made anew, or the run ends."""
@@ -134,5 +147,6 @@ class HostedGames:
         for slot in np.flatnonzero(lost).tolist():
             self.table.lose(slot, "failed")
         self._connection.remake()
+        self._connection.exhausted = False
         self._report(fault, lost)
         return None

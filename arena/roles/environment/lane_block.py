@@ -32,7 +32,7 @@ from arena.roles.environment.game_tracker import GameTracker
 from arena.roles.environment.hosted_games import HostedGames
 from arena.roles.environment.recording import open_recording
 from arena.roles.environment.restart import Fault, RestartingGame, RestartLimit
-from arena.roles.protocol import Restarted
+from arena.roles.protocol import Exhausted, Restarted
 from arena.run.run import Run
 from arena.seat.batch_writer import StepWriter, step_writer
 from arena.seat.layout import link_size
@@ -86,7 +86,14 @@ class LaneBlock:
         seeds = [run.environment_seed(match, lane) for lane in lanes]
         self._game: RestartingGame | HostedGames
         if connection is not None:
-            self._game = HostedGames(connection, endpoint, limit=limit, hurry=hurry, report=self._report_fault)
+            self._game = HostedGames(
+                connection,
+                endpoint,
+                limit=limit,
+                hurry=hurry,
+                report=self._report_fault,
+                exhausted=self._report_exhausted,
+            )
         else:
             # Before the first tick, a constructor that fails is a mistake of the configuration.
             with constructor_errors_reported(match) if run.leg.start == 0 else nullcontext():
@@ -386,6 +393,9 @@ class LaneBlock:
         seconds = time.monotonic() - fault.time
         report = Restarted(self._match.match, self._lockstep.tick, lanes, fault.error, fault.trace, seconds)
         self._endpoint.send(0, Tag.TO_ROOT, pack(report))
+
+    def _report_exhausted(self) -> None:
+        self._endpoint.send(0, Tag.TO_ROOT, pack(Exhausted(self._match.match, self._lockstep.tick)))
 
     def _joint_actions(self, idle: frozenset[int]) -> tuple[Any, ...]:
         actions: list[Any] = [None] * len(self._game.interface.entities)

@@ -31,6 +31,7 @@ from arena.records.scoreboard import Scoreboard
 from arena.results.keeper import sampler_perf
 from arena.roles.protocol import (
     Done,
+    Exhausted,
     Failed,
     Games,
     Go,
@@ -288,6 +289,8 @@ class Root:
             match = self._run.plan.matches[message.line.match]
             progress.draw_reported(message.line, match.env)
             self.scoreboard.games[match.match] = message.line.words(match.lanes)
+        elif isinstance(message, Exhausted):
+            self._display.message(_format_exhausted(self._run.plan, message))
         elif isinstance(message, Left):
             self._display.message(_format_left(self._run.plan, message))
         self._show(progress)
@@ -385,6 +388,14 @@ class Root:
 
 def _failed(message: str, *, exit_code: int) -> RoleFailed:
     return RoleFailed(Failed("root, rank 0", message, exit_code=exit_code))
+
+
+def _format_exhausted(plan: Plan, exhausted: Exhausted) -> str:
+    match = plan.matches[exhausted.match]
+    return (
+        f"match {match.match}, tick {exhausted.tick} of {plan.ticks}: no game of {match.env!r} will come any more "
+        "(its `run` has returned); the remaining ticks are empty"
+    )
 
 
 def _format_left(plan: Plan, left: Left) -> str:

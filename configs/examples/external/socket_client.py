@@ -33,4 +33,4 @@ with connected(address) as client:
             games += 1
             print(f"game {games}: return {total:g}", flush=True)
     except ExternalClosed as closed:
-        print(f"the run has ended: {closed}")
+        print(f"no more games: {closed}")

@@ -1,6 +1,6 @@
 """A program with a loop of its own, in the environment's process: CartPoles in threads ask for actions."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
 
 import gymnasium
 
@@ -16,11 +16,9 @@ class Poles(ExternalEnv):
         self.action_space = self.envs[0].action_space
 
     def run(self):
-        threads = [threading.Thread(target=self.play, args=(env,)) for env in self.envs]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        pool = ThreadPoolExecutor(len(self.envs))
+        for game in as_completed([pool.submit(self.play, env) for env in self.envs]):
+            game.result()  # raises what has ended the thread, so that the run does not go on without it
 
     def play(self, env):
         try:
