@@ -152,7 +152,11 @@ def compared(files: Sequence[RunFiles]) -> tuple[Comparison, dict[str, Figure]]:
                 curves = [_curve(files[place], name, edges, of_games=of_games) for place in places]
                 traces += _lines([curve for curve in curves if curve is not None], edges, group)
             if traces:
-                axis = {"tickformat": ".0%", "rangemode": "tozero"} if of_games else {"exponentformat": "power"}
+                axis = (
+                    {"tickformat": ".0%", "range": [0, 1]}
+                    if of_games
+                    else {"exponentformat": "power", **_scale(traces)}
+                )
                 layout = {"xaxis": {"title": {"text": "ticks"}}, "yaxis": {"title": {"text": ""}, **axis}}
                 figures[f"{name}: {title}"] = {"data": traces, "layout": layout}
     return Comparison(__version__, groups, runs, policies), figures
@@ -226,6 +230,13 @@ def _curve(run: RunFiles, policy: str, edges: Floats, *, of_games: bool) -> Floa
     counts = np.bincount(part, minlength=len(edges) - 1)
     sums = np.bincount(part, weights=values, minlength=len(edges) - 1)
     return np.where(counts, sums / np.maximum(counts, 1), np.nan)
+
+
+def _scale(traces: Sequence[Trace]) -> Figure:
+    """An axis that holds all means; the intervals of few runs, which may be far wider, reach beyond it."""
+    values = [value for trace in traces if trace["line"]["width"] for value in trace["y"]]
+    room = 0.1 * (max(values) - min(values)) or 0.5
+    return {"range": [min(values) - room, max(values) + room]}
 
 
 def _policy(name: str, group: int, runs: Sequence[RunFiles]) -> ComparedPolicy | None:
