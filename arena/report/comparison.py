@@ -25,7 +25,6 @@ from arena.report.colors import SPARE, faded
 from arena.report.episodes import Floats
 from arena.report.page import asset, numbered_templates, plotly_script, script
 from arena.report.read_run import RunFiles, read_run
-from arena.report.sections import plain
 from arena.report.summary import Summary, summarise
 
 _FEWEST_PARTS, _MOST_PARTS = 5, 40  # of the ticks; each curve has a point in each
@@ -111,7 +110,7 @@ def write_comparison(paths: Sequence[Path | str], output: Path | str) -> Path:
 def comparison_page(files: Sequence[RunFiles]) -> str:
     """The HTML of several runs."""
     data, figures = compared(files)
-    numbers = plain(data)
+    numbers = msgspec.to_builtins(data)
     templates = numbered_templates(numbers)
     return templates.get_template("comparison.html").render(
         page=data,
