@@ -12,6 +12,8 @@ from arena.report.page import write_report
 from arena.terminal.output import say
 
 _PORT = 8000
+_PLACES, _DIGITS = 4, 12
+_COMPARISON = "comparison.html"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,10 +22,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "One HTML file that opens offline: standings, curves, plan, time, faults, replays. The run may be under way. "
         "Replays are played again, so that the run's games must be there."
     )
-    parser.add_argument("run", metavar="RUN", help="the folder of a run, or of an experiment")
-    parser.add_argument("--output", metavar="FILE", help="the page (default: report.html in the folder)")
+    parser.add_argument(
+        "runs",
+        metavar="RUN",
+        nargs="+",
+        help="the folder of a run, or of an experiment; of several runs: means over seeds",
+    )
+    parser.add_argument(
+        "--output",
+        metavar="FILE",
+        help=f"the page (default: report.html in the run's folder, of several runs {_COMPARISON} here)",
+    )
     parser.add_argument(
         "--replays", type=non_negative_int, default=3, metavar="N", help="show at most N replays (default: 3)"
+    )
+    parser.add_argument(
+        "--episode",
+        type=_place,
+        action="append",
+        default=[],
+        metavar="R/M/L/E",
+        help="show the replay of this episode instead: round/match/lane/episode, as the page lists it",
     )
     parser.add_argument(
         "--serve",
@@ -36,22 +55,49 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=run)
 
 
+def _place(text: str) -> tuple[int, int, int, int]:
+    parts = text.split("/")
+    if len(parts) != _PLACES or not all(part.isascii() and part.isdecimal() and len(part) <= _DIGITS for part in parts):
+        raise argparse.ArgumentTypeError(f"found {text!r}; expected round/match/lane/episode, as 0/1/0/12")
+    number, match, lane, episode = map(int, parts)
+    return number, match, lane, episode
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Writes the page, or serves it until Ctrl-C; returns the exit status."""
-    if is_experiment(arguments.run):
+    if len(arguments.runs) > 1:
+        return _compare(arguments)
+    (path,) = arguments.runs
+    if is_experiment(path):
         if arguments.serve is not None:
             raise ConfigError("serves the page of a run; this is an experiment, leave it out", path="--serve")
         from arena.experiment.page import write_page
 
-        page = write_page(arguments.run, arguments.output)
+        page = write_page(path, arguments.output)
         say(f"{page}: {page.stat().st_size / 1e6:.1f} MB")
         return 0
     if arguments.serve is None:
-        page = write_report(arguments.run, arguments.output, replays=arguments.replays)
+        page = write_report(path, arguments.output, replays=arguments.replays, episodes=arguments.episode)
         say(f"{page}: {page.stat().st_size / 1e6:.1f} MB")
         return 0
+    if arguments.episode:
+        raise ConfigError(
+            "a page that is served shows the newest replays; leave one of the two out", path="--episode, --serve"
+        )
     if arguments.output is not None:
         raise ConfigError("a page that is served is not written; leave one of the two out", path="--output, --serve")
     from arena.report.live import serve
 
-    return serve(Path(arguments.run), port=arguments.serve, replays=arguments.replays, say=say)
+    return serve(Path(path), port=arguments.serve, replays=arguments.replays, say=say)
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    if arguments.episode:
+        raise ConfigError("a page of several runs has no replays; leave it out, or name one run", path="--episode")
+    if arguments.serve is not None:
+        raise ConfigError("one run is served, not several; leave it out, or name one run", path="--serve")
+    from arena.report.comparison import write_comparison
+
+    page = write_comparison(arguments.runs, arguments.output or _COMPARISON)
+    say(f"{page}: {page.stat().st_size / 1e6:.1f} MB")
+    return 0

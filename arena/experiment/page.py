@@ -9,14 +9,10 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
 
 from arena import __version__
 from arena.experiment.config import ExperimentConfig, MetricConfig
@@ -30,7 +26,7 @@ from arena.experiment.variation import value_words
 from arena.records.atomic import check_place, replacing
 from arena.records.lock import is_held
 from arena.report.colors import faded, palette
-from arena.report.page import asset, number_element, script_json
+from arena.report.page import asset, numbered_templates, plotly_script, script_json
 
 CONTENTS = {
     "summary": "Summary",
@@ -120,10 +116,7 @@ def page(folder: ExperimentFolder) -> str:
     data = page_data(folder, config, rows)
     names = labels_of(rows)
     numbers = msgspec.to_builtins(data)
-    templates = Environment(
-        loader=PackageLoader("arena.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    templates.globals.update(number=partial(number_element, numbers))
+    templates = numbered_templates(numbers)
     return templates.get_template("experiment.html").render(
         contents=CONTENTS,
         page=data,
@@ -133,9 +126,9 @@ def page(folder: ExperimentFolder) -> str:
         config_text=folder.config.read_text(),
         data_json=script_json(numbers),
         charts_json=script_json(_figures(data, names, followed.results)),
-        plotly=Markup(get_plotlyjs()),
-        style=Markup(asset(templates, "report.css")),
-        program=Markup(asset(templates, "report.js")),
+        plotly=plotly_script(),
+        style=asset(templates, "report.css"),
+        program=asset(templates, "report.js"),
     )
 
 

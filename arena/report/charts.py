@@ -87,12 +87,19 @@ def _line(curve: Curve, color: str, policy: str | None = None, *, among: int = 1
     common: Trace = {"type": "scatter", "x": curve.ticks, "meta": {"policy": policy}}
     if curve.low != curve.high:
         edge = {**common, "mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
-        yield {**edge, "y": curve.low}
-        yield {**edge, "y": curve.high, "fill": "tonexty", "fillcolor": faded(color, min(_BAND, _BANDS / among))}
+        yield {**edge, "name": f"{policy or 'all'}, low", "y": curve.low}
+        yield {
+            **edge,
+            "name": f"{policy or 'all'}, high",
+            "y": curve.high,
+            "fill": "tonexty",
+            "fillcolor": faded(color, min(_BAND, _BANDS / among)),
+        }
     mode = "lines" if len(curve.ticks) > 1 else "markers"
     hover = "%{y:.4g}" if policy is None else f"{policy} %{{y:.4g}}"
     yield {
         **common,
+        "name": policy or "all",
         "y": curve.mean,
         "mode": mode,
         "line": {"color": color, "width": 2},
@@ -143,6 +150,7 @@ def _logged(by_policy: Mapping[str, Logged], colors: Colors) -> Figure:
             "y": one.values,
             "line": {"color": colors[policy], "width": 1.6},
             "meta": {"policy": policy},
+            "name": policy,
             "hovertemplate": f"{policy} %{{y:.4g}}<extra></extra>",
         }
         for policy, one in by_policy.items()
@@ -185,6 +193,7 @@ def _points(rows: Sequence[Evaluation], color: str) -> Trace:
         "line": {"color": color, "width": 2},
         "marker": {"size": 6},
         "meta": {"policy": rows[0].policy},
+        "name": rows[0].policy,
         "hovertemplate": f"{rows[0].policy} %{{y:.4g}}<extra></extra>",
     }
 
@@ -320,6 +329,7 @@ def _time_bars(timing: Timing, rows: Sequence[Spent]) -> Figure:
             "type": "bar",
             "orientation": "h",
             "y": names,
+            "name": activity,
             "x": [row.seconds.get(activity, 0.0) / row.wall for row in rows][::-1],
             "marker": {"color": _ACTIVITY_COLORS.get(activity, "#c3c9d0")},
             "hovertemplate": f"%{{y}}: {activity} %{{x:.1%}}<extra></extra>",
@@ -334,6 +344,7 @@ def _rank_bars(timing: Timing) -> Figure:
         {
             "type": "bar",
             "x": [int(row.name) for row in timing.ranks],
+            "name": activity,
             "y": [row.seconds.get(activity, 0.0) / row.wall for row in timing.ranks],
             "marker": {"color": _ACTIVITY_COLORS.get(activity, "#c3c9d0"), "line": {"width": 0}},
             "hovertemplate": f"rank %{{x}}: {activity} %{{y:.1%}}<extra></extra>",

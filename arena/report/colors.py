@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from arena.config.schema import Config
 
 # Paul Tol's "muted" set: told apart also by those who see fewer colors, legible on white and on black.
-_SPARE = ("#4477aa", "#cc6677", "#ddaa33", "#228833", "#aa3377", "#66ccee", "#88ccee", "#999933", "#882255", "#117733")
+SPARE = ("#4477aa", "#cc6677", "#ddaa33", "#228833", "#aa3377", "#66ccee", "#88ccee", "#999933", "#882255", "#117733")
 _PLAIN = "#8a9099"
 
 
@@ -35,7 +35,7 @@ class Colors:
 
 def _unlike(taken: Iterable[str], count: int) -> list[str]:
     """So many spare colors, each time the one that is furthest from all that are taken; then all over again."""
-    seen, spare = list(taken), list(_SPARE)
+    seen, spare = list(taken), list(SPARE)
     chosen: list[str] = []
     while spare and len(chosen) < count:
         others = seen + chosen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -59,10 +60,18 @@ class RoundRow(msgspec.Struct, frozen=True):
     frozen: int
 
 
+class Meeting(msgspec.Struct, frozen=True):
+    """Matches of one round with the same players on the same sides: `a - b`."""
+
+    sides: list[list[str]]
+    matches: int
+
+
 class Lineage(msgspec.Struct, frozen=True):
     """What `rounds.jsonl` tells."""
 
     rounds: list[RoundRow]
+    meetings: list[list[Meeting]]
     snapshots: list[Snapshot]
     forks: list[Fork]
     resets: list[Reset]
@@ -88,6 +97,7 @@ def lineage(rounds: tuple[RoundLine, ...]) -> Lineage:
     """The events of all rounds, in their order."""
     return Lineage(
         rounds=[_row(line) for line in rounds],
+        meetings=[_meetings(line) for line in rounds],
         snapshots=_snapshots(rounds),
         forks=[
             Fork(line.start, policy, fork.source, fork.options)
@@ -97,6 +107,15 @@ def lineage(rounds: tuple[RoundLine, ...]) -> Lineage:
         resets=[Reset(line.start, policy) for line in rounds for policy in line.resets],
         gates=[Gate(line.start, *msgspec.structs.astuple(gate)) for line in rounds for gate in line.gates],
     )
+
+
+def _meetings(line: RoundLine) -> list[Meeting]:
+    """Who met whom in a round, the most frequent first."""
+    found: Counter[tuple[tuple[str, ...], ...]] = Counter()
+    for match in line.matches:
+        sides = match.sides or tuple((seat,) for seat in range(len(match.players)))
+        found[tuple(tuple(dict.fromkeys(match.players[seat] for seat in side)) for side in sides)] += 1
+    return [Meeting([list(side) for side in sides], count) for sides, count in found.most_common()]
 
 
 def _row(line: RoundLine) -> RoundRow:

@@ -7,6 +7,7 @@ value="...">`, whose path leads to the same number in the JSON.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from arena.report.charts import activity_colors, figures
 from arena.report.colors import Colors
 from arena.report.numbers import FORMS, NOTHING
 from arena.report.read_run import RunFiles, read_run
-from arena.report.replays import replay_strips
+from arena.report.replays import Place, replay_strips
 from arena.report.sections import look_up, page_data, plain
 
 CONTENTS = {
@@ -50,13 +51,16 @@ CONTENTS = {
 MOST_REPLAYS = 3
 
 
-def write_report(path: Path | str, output: Path | str | None = None, *, replays: int = MOST_REPLAYS) -> Path:
+def write_report(
+    path: Path | str, output: Path | str | None = None, *, replays: int = MOST_REPLAYS, episodes: Sequence[Place] = ()
+) -> Path:
     """Makes the page of a run; returns where it is.
 
     Args:
         path: of the run folder.
         output: the file; None: `report.html` in the run folder.
         replays: how many are shown at most, if the run has recorded some. Their games are played again.
+        episodes: whose replays are shown instead.
 
     Raises:
         ConfigError: this is not a run folder, or it is damaged; or the file cannot be where it is to be.
@@ -67,28 +71,27 @@ def write_report(path: Path | str, output: Path | str | None = None, *, replays:
     if output is not None or folder.config.is_file():  # of what is no run `read_run` says so
         check_place(target, option="" if output is None else "--output")
     files = read_run(path)
-    text = page(files, replays=replays)
+    text = page(files, replays=replays, episodes=episodes)
     with replacing(target) as file:
         file.write(text.encode())
     return target
 
 
-def page(files: RunFiles, *, live: str = "", replays: int = MOST_REPLAYS) -> str:
+def page(files: RunFiles, *, live: str = "", replays: int = MOST_REPLAYS, episodes: Sequence[Place] = ()) -> str:
     """The HTML of a run.
 
     Args:
         files: what was read of its folder.
         replays: how many are shown at most.
+        episodes: whose replays are shown instead.
         live: the version of a page that asks its server whether there is another one, and shows it; empty: it asks
             no server.
     """
-    strips = replay_strips(files.folder, most=replays)
+    strips = replay_strips(files.folder, most=replays, episodes=episodes)
     data, colors = page_data(files, [strip.replay for strip in strips]), Colors(files.config)
     numbers = plain(data)
-    templates = Environment(
-        loader=PackageLoader("arena.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    templates.globals.update(number=partial(number_element, numbers), color=colors.__getitem__, zip=zip)
+    templates = numbered_templates(numbers)
+    templates.globals.update(color=colors.__getitem__, zip=zip)
     templates.globals.update(told=fault_words, gate_words=gate_words)
     return templates.get_template("report.html").render(
         contents=CONTENTS,
@@ -101,15 +104,30 @@ def page(files: RunFiles, *, live: str = "", replays: int = MOST_REPLAYS) -> str
         activities={} if data.time is None else activity_colors(data.time),
         data_json=script_json(numbers),
         charts_json=script_json(figures(data, colors)),
-        plotly=Markup(get_plotlyjs()),
-        style=Markup(asset(templates, "report.css")),
-        program=Markup(asset(templates, "report.js")),
+        plotly=plotly_script(),
+        style=asset(templates, "report.css"),
+        program=asset(templates, "report.js"),
     )
 
 
-def asset(templates: Environment, name: str) -> str:
+def numbered_templates(numbers: Any) -> Environment:
+    """The templates of pages, in which `number(path, form)` shows a number of the page's data."""
+    templates = Environment(
+        loader=PackageLoader("arena.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    templates.globals.update(number=partial(number_element, numbers))
+    return templates
+
+
+def asset(templates: Environment, name: str) -> Markup:
+    """A style sheet or a program, to stand inside of a page."""
     assert templates.loader is not None
-    return templates.loader.get_source(templates, name)[0]
+    return Markup(templates.loader.get_source(templates, name)[0])
+
+
+def plotly_script() -> Markup:
+    """The program that draws the charts."""
+    return Markup(get_plotlyjs())
 
 
 def number_element(numbers: Any, path: str, form: str = "count") -> Markup:

@@ -9,18 +9,20 @@ import base64
 import importlib.util
 import io
 import math
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
 
 from arena.errors import ConfigError
 from arena.records.folder import RunFolder
+from arena.records.formats import EpisodeLine
 from arena.replay.format import MANIFEST
 from arena.replay.playback import ReplayDiffers
 from arena.replay.reader import Episode, MatchReplays, read_replays
 from arena.replay.verify import Picture, pictures_of, rendering
+from arena.report.numbers import NOTHING, count, decimal
 
 MOST_PICTURES = 100  # of a replay: of a longer one every second, third, ... picture
 _LONGEST = 300  # pixels of a picture's longer side
@@ -34,6 +36,7 @@ class Replay(msgspec.Struct, frozen=True):
         ticks: of the episode; the strip holds `pictures` of it, in rows of `columns`, each `width` x `height` pixels.
         per_second: pictures.
         failure: why it cannot be shown; empty if it can.
+        result: who has won, or what each policy has earned; empty where the episode is not on record.
     """
 
     round: int
@@ -49,6 +52,7 @@ class Replay(msgspec.Struct, frozen=True):
     height: int = 0
     per_second: float = 10.0
     failure: str = ""
+    result: str = ""
 
 
 class Strip(NamedTuple):
@@ -58,12 +62,84 @@ class Strip(NamedTuple):
     image: str
 
 
-def replay_strips(folder: RunFolder, *, most: int) -> list[Strip]:
+Place: TypeAlias = tuple[int, int, int, int]
+"""Round, match, lane and number of an episode."""
+
+
+class Seat(msgspec.Struct, frozen=True):
+    """How a policy did in one seat of an episode."""
+
+    policy: str
+    outcome: str | None
+    return_: float | None
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """An episode that has a replay; `command` shows it."""
+
+    round: int
+    match: int
+    lane: int
+    episode: int
+    ticks: int
+    late: int
+    seats: list[Seat]
+    command: str
+
+    @property
+    def place(self) -> Place:
+        return self.round, self.match, self.lane, self.episode
+
+    @property
+    def words(self) -> str:
+        """The result: outcomes where there are any, else returns."""
+        told = {"win": "won", "loss": "lost", "draw": "drew"}
+        parts = []
+        for seat in self.seats:
+            earned = NOTHING if seat.return_ is None else decimal(seat.return_)
+            parts.append(f"{seat.policy} {told.get(seat.outcome or '', earned)}")
+        later = f"; {count(self.late)} more ticks after the end of its leg are not in the replay" if self.late else ""
+        return ", ".join(dict.fromkeys(parts)) + later
+
+
+def recorded_episodes(folder: RunFolder, lines: Iterable[EpisodeLine]) -> list[Recorded]:
+    """The episodes of matches that have replays, the newest first.
+
+    Args:
+        folder: of the run.
+        lines: of its `episodes.jsonl`.
+    """
+    kept: dict[tuple[int, int], bool] = {}
+    found = []
+    for line in lines:
+        where = line.round, line.match
+        if where not in kept:
+            kept[where] = (folder.replays / f"round-{line.round:04d}" / f"match-{line.match:04d}" / MANIFEST).is_file()
+        if kept[where]:
+            seats = [Seat(seat.policy, seat.outcome, seat.return_) for seat in line.seats]
+            place = f"{line.round}/{line.match}/{line.lane}/{line.episode}"
+            command = f"arena report {folder.path} --episode {place}"
+            found.append(
+                Recorded(line.round, line.match, line.lane, line.episode, line.length, line.late, seats, command)
+            )
+    return found[::-1]
+
+
+def replay_strips(folder: RunFolder, *, most: int, episodes: Sequence[Place] = ()) -> list[Strip]:
     """The last episodes of up to so many matches, each with other players, the newest rounds first.
 
+    Args:
+        folder: of the run.
+        most: how many.
+        episodes: which ones instead.
+
     Raises:
-        ConfigError: the replays are damaged.
+        ConfigError: the replays are damaged, or there is no such episode.
     """
+    if episodes:
+        found = read_replays(folder.path)
+        matches = [(found.match(match, round=round), number, lane) for round, match, lane, number in episodes]
+        return [_strip(match, match.episode(number, lane=lane)) for match, number, lane in matches]
     if not most or not any(folder.replays.glob(f"round-*/match-*/{MANIFEST}")):
         return []
     return [_strip(match, episode) for match, episode in _chosen(folder, most)]

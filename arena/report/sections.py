@@ -12,6 +12,7 @@ from arena.config.league import DecidedConfig, LeagueConfig
 from arena.league.knockouts import knockouts_won
 from arena.league.next_round import Champion
 from arena.league.read_results import read as read_encounters
+from arena.records.formats import EpisodeLine
 from arena.report.colors import Colors
 from arena.report.learning import (
     Evaluation,
@@ -27,10 +28,12 @@ from arena.report.lengths import Lengths, lengths
 from arena.report.lineage import Lineage, lineage
 from arena.report.plan_cards import PlanPicture, plan_picture
 from arena.report.read_run import RunFiles, Source
-from arena.report.replays import Replay
+from arena.report.replays import Recorded, Replay, recorded_episodes
 from arena.report.standings import Standings, standings
 from arena.report.summary import PolicyRow, Summary, policy_rows, summarise
 from arena.report.timing import Timing, timing
+
+MOST_RECORDED = 200  # episodes in the list of those that have a replay
 
 
 class PageData(msgspec.Struct, frozen=True):
@@ -52,6 +55,8 @@ class PageData(msgspec.Struct, frozen=True):
     time: Timing | None
     faults: list[dict[str, Any]]
     replays: list[Replay]
+    recorded: list[Recorded]
+    recorded_left_out: int
     files: list[Source]
 
 
@@ -64,6 +69,9 @@ def page_data(files: RunFiles, replays: Sequence[Replay] = ()) -> PageData:
     colors, summary = Colors(files.config), summarise(files)
     window = (files.config.league or LeagueConfig()).window if files.config.rounds > 1 else None
     reading = read_encounters(files.folder, window=window, last=_last(files), journal=files.journals.journal)
+    recorded = recorded_episodes(
+        files.folder, files.journals.journal(files.folder.episodes).lines(EpisodeLine, missing_ok=True)
+    )
     return PageData(
         arena=__version__,
         summary=summary,
@@ -80,9 +88,17 @@ def page_data(files: RunFiles, replays: Sequence[Replay] = ()) -> PageData:
         plan=plan_picture(files.plan, colors),
         time=timing(files.profile),
         faults=[dict(fault) for fault in files.faults],
-        replays=list(replays),
+        replays=[_with_result(replay, recorded) for replay in replays],
+        recorded=recorded[:MOST_RECORDED],
+        recorded_left_out=max(0, len(recorded) - MOST_RECORDED),
         files=list(files.sources),
     )
+
+
+def _with_result(replay: Replay, recorded: Sequence[Recorded]) -> Replay:
+    place = replay.round, replay.match, replay.lane, replay.episode
+    result = next((one.words for one in recorded if one.place == place), "")
+    return msgspec.structs.replace(replay, result=result)
 
 
 def _last(files: RunFiles) -> int | None:

@@ -127,6 +127,38 @@
   }
   document.querySelectorAll(".replay:has(canvas)").forEach(player);
 
+  // Every chart as a table: the series, its points, and the ends of their intervals.
+  function cell(value) {
+    const text = value === null || value === undefined ? "" : String(value).replace(/<br>/g, "; ");
+    return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  }
+  function table(figure) {
+    const rows = [["series", "x", "y", "low", "high", "text"]];
+    for (const trace of figure.data) {
+      const bars = trace.error_y ?? trace.error_x;
+      const values = trace.error_x ? trace.x : trace.y;
+      trace.x.forEach((x, place) => {
+        const above = bars?.array?.[place] ?? null;
+        const below = (bars?.symmetric === false ? bars.arrayminus : bars?.array)?.[place] ?? null;
+        const ends = above === null ? ["", ""] : [values[place] - below, values[place] + above];
+        rows.push([trace.name ?? "", x, trace.y[place], ...ends, trace.text?.[place] ?? ""]);
+      });
+    }
+    return rows.map((row) => row.map(cell).join(",")).join("\n") + "\n";
+  }
+  for (const place of places) {
+    const name = place.dataset.chart;
+    const link = Object.assign(document.createElement("button"), { type: "button", className: "csv", textContent: "CSV" });
+    link.setAttribute("aria-label", `${name} as CSV`);
+    link.addEventListener("click", () => {
+      const address = URL.createObjectURL(new Blob([table(figures[name])], { type: "text/csv" }));
+      const file = `${name.replace(/[^\w-]+/g, "-")}.csv`;
+      Object.assign(document.createElement("a"), { href: address, download: file }).click();
+      setTimeout(() => URL.revokeObjectURL(address), 1000);
+    });
+    place.before(link);
+  }
+
   const links = new Map([...document.querySelectorAll("nav li a")].map((link) => [link.hash.slice(1), link]));
   const reading = new IntersectionObserver(
     (entries) => {

@@ -139,12 +139,12 @@ def _copied_with_their_state() -> Iterator[None]:
 
     kinds = [getattr(sys.modules.get(module), name, None) for module, name in _DRAWN_ON]
     drawn_on = [kind for kind in kinds if isinstance(kind, type) and kind not in copyreg.dispatch_table]
-    EzPickle.__deepcopy__ = copied
+    EzPickle.__deepcopy__ = copied  # type: ignore[attr-defined]
     copyreg.dispatch_table.update(dict.fromkeys(drawn_on, lambda _: "the object itself"))
     try:
         yield
     finally:
-        del EzPickle.__deepcopy__
+        del EzPickle.__deepcopy__  # type: ignore[attr-defined]
         for kind in drawn_on:
             del copyreg.dispatch_table[kind]
 

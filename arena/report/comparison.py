@@ -1,0 +1,292 @@
+"""Several runs on one page: means over runs of the same configuration, with 95 % intervals over their seeds.
+
+Runs whose configurations differ in nothing but seed, name and processes are a **group**, and its runs are the samples:
+an interval is Student's t over the means of the runs, and one run has none. Games of one run are no such samples, as
+they are of the same policies.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from arena import __version__
+from arena.config.schema import Config
+from arena.errors import ConfigError
+from arena.league.ratings.intervals import half_of_mean
+from arena.records.atomic import check_place, replacing
+from arena.report.charts import Figure, Trace
+from arena.report.colors import SPARE, faded
+from arena.report.episodes import Floats
+from arena.report.page import asset, numbered_templates, plotly_script, script_json
+from arena.report.read_run import RunFiles, read_run
+from arena.report.summary import Summary, summarise
+
+_FEWEST_PARTS, _MOST_PARTS = 5, 40  # of the ticks; each curve has a point in each
+_LAST = 100  # episodes of a policy, at the end of a run
+_FREE = ("name", "seed", "ranks", "spares", "callbacks", "watchdog_s", "env_timeout_s", "transport", "fault_tolerance")
+_MOST_DIFFERENCES = 12
+_BAND, _RUN = 0.18, 0.35  # opacity
+
+
+class ComparedRun(msgspec.Struct, frozen=True):
+    """One run: its folder, the group that it is of, and what is said of it."""
+
+    folder: str
+    group: int
+    summary: Summary
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """A mean over runs, with half of its 95 % interval; None for one run."""
+
+    runs: int
+    mean: float
+    margin: float | None
+
+
+class ComparedPolicy(msgspec.Struct, frozen=True):
+    """A policy in a group: the means of its last episodes, and the share of points in its last games."""
+
+    group: int
+    policy: str
+    returns: Estimate
+    won: Estimate | None
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Runs of the same configuration.
+
+    Args:
+        label: its name on the page.
+        color: of its curves.
+        runs: their folders.
+        differs: per key that is not the same in all groups, the value here.
+    """
+
+    label: str
+    color: str
+    runs: list[str]
+    differs: dict[str, str]
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """All of the page."""
+
+    arena: str
+    groups: list[Group]
+    runs: list[ComparedRun]
+    policies: list[ComparedPolicy]
+
+
+def write_comparison(paths: Sequence[Path | str], output: Path | str) -> Path:
+    """Makes the page of several runs; returns where it is.
+
+    Args:
+        paths: of the run folders, each named once.
+        output: the file.
+
+    Raises:
+        ConfigError: one of them is not a run folder, or is damaged, or is named twice; or the file cannot be there.
+        WriteError: the file cannot be written.
+    """
+    known = [Path(path).resolve() for path in paths]
+    for place, path in enumerate(known):
+        if path in known[:place]:
+            raise ConfigError("is named twice, and would count as two runs", source=str(paths[place]))
+    target = Path(output)
+    check_place(target, option="--output")
+    text = comparison_page([read_run(path) for path in paths])
+    with replacing(target) as file:
+        file.write(text.encode())
+    return target
+
+
+def comparison_page(files: Sequence[RunFiles]) -> str:
+    """The HTML of several runs."""
+    data, figures = compared(files)
+    numbers = msgspec.to_builtins(data)
+    templates = numbered_templates(numbers)
+    return templates.get_template("comparison.html").render(
+        page=data,
+        figures=figures,
+        data_json=script_json(numbers),
+        charts_json=script_json(figures),
+        plotly=plotly_script(),
+        style=asset(templates, "report.css"),
+        program=asset(templates, "report.js"),
+    )
+
+
+def compared(files: Sequence[RunFiles]) -> tuple[Comparison, dict[str, Figure]]:
+    """What is known of several runs, and the figures of it by their titles."""
+    members = _members(files)
+    groups = _groups(files, members)
+    summaries = [summarise(run) for run in files]
+    runs = [
+        ComparedRun(str(files[place].folder.path), number, summaries[place])
+        for number, places in enumerate(members)
+        for place in places
+    ]
+    names = list(dict.fromkeys(name for run in files for name in run.config.policies if name in run.episodes.policies))
+    policies = [
+        row
+        for name in names
+        for number, places in enumerate(members)
+        if (row := _policy(name, number, [files[place] for place in places])) is not None
+    ]
+    fewest = min((len(_numbers(run, name, of_games=False)[1]) for run in files for name in names), default=0)
+    parts = min(max(round(math.sqrt(fewest)), _FEWEST_PARTS), _MOST_PARTS)
+    edges = np.linspace(0, max(summary.ticks for summary in summaries), parts + 1)
+    figures: dict[str, Figure] = {}
+    for name in names:
+        for title, of_games in (("return", False), ("share of points", True)):
+            traces: list[Trace] = []
+            for group, places in zip(groups, members, strict=True):
+                curves = [_curve(files[place], name, edges, of_games=of_games) for place in places]
+                traces += _lines([curve for curve in curves if curve is not None], edges, group)
+            if traces:
+                axis = (
+                    {"tickformat": ".0%", "range": [0, 1]}
+                    if of_games
+                    else {"exponentformat": "power", **_scale(traces)}
+                )
+                layout = {"xaxis": {"title": {"text": "ticks"}}, "yaxis": {"title": {"text": ""}, **axis}}
+                figures[f"{name}: {title}"] = {"data": traces, "layout": layout}
+    return Comparison(__version__, groups, runs, policies), figures
+
+
+def _members(files: Sequence[RunFiles]) -> list[list[int]]:
+    """The runs of each group, by their places, in the order in which they are named."""
+    found: dict[str, list[int]] = {}
+    for place, run in enumerate(files):
+        same = {key: value for key, value in _flat(run.config).items() if key.partition(".")[0] not in _FREE}
+        found.setdefault(repr(sorted(same.items())), []).append(place)
+    return list(found.values())
+
+
+def _groups(files: Sequence[RunFiles], members: Sequence[Sequence[int]]) -> list[Group]:
+    flat = [_flat(files[places[0]].config) for places in members]
+    keys = dict.fromkeys(key for one in flat for key in one if key.partition(".")[0] not in _FREE)
+    unlike = [key for key in keys if len({one.get(key, "") for one in flat}) > 1][:_MOST_DIFFERENCES]
+    names = [files[places[0]].config.name for places in members]
+    labels = [
+        name if names.count(name) == 1 else f"{name} ({files[places[0]].folder.path.resolve().name})"
+        for name, places in zip(names, members, strict=True)
+    ]
+    return [
+        Group(
+            label,
+            SPARE[number % len(SPARE)],
+            [str(files[place].folder.path) for place in places],
+            {key: one.get(key, "") for key in unlike},
+        )
+        for number, (label, places, one) in enumerate(zip(labels, members, flat, strict=True))
+    ]
+
+
+def _flat(config: Config) -> dict[str, str]:
+    """The configuration as keys and values, as `policies.blue.options.gamma`."""
+    return dict(_walk(msgspec.to_builtins(config), ""))
+
+
+def _walk(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping) and value:
+        for key, item in value.items():
+            yield from _walk(item, f"{path}.{key}".removeprefix("."))
+    elif isinstance(value, (list, tuple)) and value:
+        for index, item in enumerate(value):
+            yield from _walk(item, f"{path}[{index}]")
+    else:
+        yield path, str(value)
+
+
+def _numbers(run: RunFiles, policy: str, *, of_games: bool) -> tuple[Floats, Floats]:
+    """Ticks and values of the episodes of a policy: returns, or what it has scored in games that were decided."""
+    table = run.episodes
+    empty = np.zeros(0)
+    if policy not in table.policies:
+        return empty, empty
+    mine = table.appearances.of(table.policies.index(policy))
+    ticks = table.tick[mine.episode].astype(np.float64)
+    if not of_games:
+        return ticks, mine.returns
+    decided = mine.decided
+    return ticks[decided], mine.shares[decided, 0] + mine.shares[decided, 1] / 2
+
+
+def _curve(run: RunFiles, policy: str, edges: Floats, *, of_games: bool) -> Floats | None:
+    """The mean of each part of the ticks, NaN where there is no episode; None where there is none at all."""
+    ticks, values = _numbers(run, policy, of_games=of_games)
+    if not len(values):
+        return None
+    part = np.clip(np.searchsorted(edges, ticks, side="left") - 1, 0, len(edges) - 2)
+    counts = np.bincount(part, minlength=len(edges) - 1)
+    sums = np.bincount(part, weights=values, minlength=len(edges) - 1)
+    return np.where(counts, sums / np.maximum(counts, 1), np.nan)
+
+
+def _scale(traces: Sequence[Trace]) -> Figure:
+    """An axis that holds all means; the intervals of few runs, which may be far wider, reach beyond it."""
+    values = [value for trace in traces if trace["line"]["width"] for value in trace["y"]]
+    room = 0.1 * (max(values) - min(values)) or 0.5
+    return {"range": [min(values) - room, max(values) + room]}
+
+
+def _policy(name: str, group: int, runs: Sequence[RunFiles]) -> ComparedPolicy | None:
+    returns = [values[-_LAST:].mean() for run in runs if len(values := _numbers(run, name, of_games=False)[1])]
+    if not returns:
+        return None
+    won = [values[-_LAST:].mean() for run in runs if len(values := _numbers(run, name, of_games=True)[1])]
+    return ComparedPolicy(group, name, estimate(returns), estimate(won) if won else None)
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    """The mean of one number per run, and half of its 95 % interval."""
+    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+    return Estimate(len(values), float(np.mean(values)), half_of_mean(len(values), deviation))
+
+
+def _lines(curves: Sequence[Floats], edges: Floats, group: Group) -> list[Trace]:
+    """The mean of a group over its runs, with its interval, and each run as a thin line."""
+    if not curves:
+        return []
+    table, ticks = np.array(curves), edges[1:]
+    shown = ~np.isnan(table).all(axis=0)
+    points = [estimate(column[~np.isnan(column)].tolist()) for column in table[:, shown].T]
+    at = ticks[shown].tolist()
+    common: Trace = {"type": "scatter", "mode": "lines", "meta": {"policy": group.label}}
+    thin = {"color": faded(group.color, _RUN), "width": 1}
+    traces: list[Trace] = [
+        {**common, "name": f"{group.label}, {run}", "x": ticks[here].tolist(), "y": curve[here].tolist(), "line": thin}
+        | {"hoverinfo": "skip"}
+        for run, curve in zip(group.runs, curves, strict=False)
+        for here in (~np.isnan(curve),)
+        if len(curves) > 1
+    ]
+    known = [
+        (tick, point.mean, point.margin) for tick, point in zip(at, points, strict=True) if point.margin is not None
+    ]
+    if known:
+        edge = {**common, "x": [tick for tick, _, _ in known], "line": {"width": 0}, "hoverinfo": "skip"}
+        low = [mean - margin for _, mean, margin in known]
+        high = [mean + margin for _, mean, margin in known]
+        traces.append({**edge, "name": f"{group.label}, low", "y": low})
+        fill = {"fill": "tonexty", "fillcolor": faded(group.color, _BAND)}
+        traces.append({**edge, "name": f"{group.label}, high", "y": high, **fill})
+    traces.append(
+        {
+            **common,
+            "name": group.label,
+            "x": at,
+            "y": [point.mean for point in points],
+            "line": {"color": group.color, "width": 2.4},
+            "hovertemplate": f"{group.label} %{{y:.4g}}<extra></extra>",
+        }
+    )
+    return traces
