@@ -101,7 +101,7 @@ class Results:
 
     def update(self, other: Results) -> None:
         """Takes all games of other results."""
-        for first, second, score, sided in other._all():
+        for first, second, score, sided in other.scores():
             self.add_score(first, second, score, sided=sided)
 
     def pairs(self) -> Mapping[tuple[Team, Team], Score]:
@@ -119,7 +119,7 @@ class Results:
     def without(self, players: Collection[str]) -> Results:
         """The games in which none of these players took part."""
         found = Results()
-        for first, second, score, sided in self._all():
+        for first, second, score, sided in self.scores():
             if not {*first, *second} & {*players}:
                 found.add_score(first, second, score, sided=sided)
         return found
@@ -127,12 +127,12 @@ class Results:
     def renamed(self, old: str, new: str) -> Results:
         """The games of one player, as if they were another one's."""
         found = Results()
-        for first, second, score, sided in self._all():
+        for first, second, score, sided in self.scores():
             if old in (*first, *second):
                 found.add_score(_renamed(first, old, new), _renamed(second, old, new), score, sided=sided)
         return found
 
-    def _all(self) -> Iterator[tuple[Team, Team, Score, bool]]:
+    def scores(self) -> Iterator[tuple[Team, Team, Score, bool]]:
         """Two teams, what they have played, and whether the first one had the first side."""
         for scores, sided in ((self._by_side, True), (self._without, False)):
             for (first, second), score in scores.items():

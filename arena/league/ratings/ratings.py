@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from arena.league.ratings import davidson
+from arena.league.ratings import davidson, whole_history
+from arena.league.ratings.maximum import most_likely
 from arena.league.results import Results
+from arena.league.timeline import Timeline
 
 _WIDTH = float(ndtri(0.975))  # deviations from the middle to an end of a 95 % interval
 
@@ -100,17 +102,23 @@ def _interval(mean: float, variance: float) -> Interval:
     return Interval(float(mean), float(mean - reach), float(mean + reach))
 
 
-def fit(results: Results, *, players: Iterable[str] = ()) -> Ratings:
-    """The most likely strengths of all players that have played.
+def fit(played: Results | Timeline, *, players: Iterable[str] = (), coarse: bool = False) -> Ratings:
+    """The most likely strengths of all players that have played; of policies that learn, those at the end.
 
     Args:
-        results: games of teams of any size; the strength of a team is the mean of its members'.
+        played: games of teams of any size; the strength of a team is the mean of its members'. Of results alone every
+            player has one strength, whenever it has played.
         players: who is rated as well, even without a game.
+        coarse: whether rounds long ago may be merged, see `whole_history.history`.
     """
+    results = played.current if isinstance(played, Timeline) else played
     rated = tuple(sorted({*results.players, *players}))
     games = dict.fromkeys(rated, 0)
     for (first, second), score in results.pairs().items():
         for name in {*first, *second}:
             games[name] += score.games
-    found = davidson.most_likely(davidson.games_of(results, rated))
+    if isinstance(played, Timeline) and played.learns:
+        found = whole_history.estimate(played, coarse=coarse).of_players(rated)
+    else:
+        found = most_likely(davidson.games_of(results, rated))
     return Ratings(rated, found, np.array([*games.values()], np.int64))
