@@ -143,6 +143,23 @@ class Results:
         """All players that have played, sorted."""
         return tuple(sorted({name for pair in self._scores for team in pair for name in team}))
 
+    def taken_part(self) -> Mapping[str, int]:
+        """In how many games each player took part."""
+        found: dict[str, int] = {}
+        for (first, second), score in self._scores.items():
+            for player in {*first, *second}:
+                found[player] = found.get(player, 0) + score.games
+        return found
+
+    def tallies(self) -> Mapping[str, Score]:
+        """The games of the sides on which each player sat; of a game between two sides of its own it has both."""
+        found: dict[str, Score] = {}
+        for teams, score in self.pairs().items():
+            for team, seen in zip(teams, (score, score.reversed), strict=True):
+                for player in {*team}:
+                    found[player] = found.get(player, _NOTHING).plus(seen)
+        return found
+
     @property
     def games(self) -> int:
         """How many there were."""

@@ -7,11 +7,11 @@ border of two rounds, at which snapshots join and policies begin anew.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from arena.league.results import Results
+from arena.league.results import Results, Score
 
 
 class Period(NamedTuple):
@@ -47,7 +47,7 @@ class Beginning(NamedTuple):
     source: str | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Timeline:
     """The games of a run, period by period.
 
@@ -70,19 +70,33 @@ class Timeline:
         """All games, whenever they were played."""
         return together(period.results for period in self.periods)
 
-    @cached_property
-    def current(self) -> Results:
-        """The games of players as they are now: without those of a policy before it last began anew."""
-        found = Results()
+    def tallies(self) -> Mapping[str, Score]:
+        """The games of the sides on which each player sat, as it is now: of a policy those since it began anew."""
+        found: dict[str, Score] = {}
         for period in self.periods:
-            gone = [name for name, times in self.beginnings.items() if times[-1].tick >= period.end]
-            found.update(period.results.without(gone) if gone else period.results)
+            for player, score in period.results.tallies().items():
+                if self._is_now(player, period):
+                    found[player] = found.get(player, Score()).plus(score)
         return found
+
+    def taken_part(self) -> Mapping[str, int]:
+        """In how many games each player took part, as it is now."""
+        found: dict[str, int] = {}
+        for period in self.periods:
+            for player, games in period.results.taken_part().items():
+                if self._is_now(player, period):
+                    found[player] = found.get(player, 0) + games
+        return found
+
+    def _is_now(self, player: str, period: Period) -> bool:
+        """Whether a player is still what it was in a period, or has learned since, but not begun anew."""
+        times = self.beginnings.get(player)
+        return not times or times[-1].tick <= period.start
 
     @property
     def players(self) -> tuple[str, ...]:
         """All players that have played as they are now, sorted."""
-        return self.current.players
+        return tuple(sorted(self.taken_part()))
 
     @property
     def learns(self) -> bool:
@@ -93,6 +107,19 @@ class Timeline:
     def end(self) -> int:
         """The tick at which the last period ends."""
         return self.periods[-1].end if self.periods else 0
+
+    def begun(self, snapshots: Iterable[str], forks: Mapping[str, str], resets: Iterable[str]) -> Timeline:
+        """The players with whom the next round begins.
+
+        Args:
+            snapshots: that join.
+            forks: the policies that become copies, with their sources.
+            resets: the policies that are reset.
+        """
+        beginnings = {name: [*times] for name, times in self.beginnings.items()}
+        for name, source in [*dict.fromkeys(resets).items(), *forks.items()]:
+            beginnings.setdefault(name, []).append(Beginning(self.end, source))
+        return replace(self, beginnings=beginnings, snapshots=[*self.snapshots, *snapshots])
 
     def until(self, tick: int) -> Timeline:
         """The players as they were at a tick: what has begun or joined later has not."""

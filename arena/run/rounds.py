@@ -20,16 +20,14 @@ from pathlib import Path
 import msgspec
 
 from arena.config import Config, parse_config, yaml
-from arena.config.league import LeagueConfig
 from arena.errors import ConfigError
 from arena.league import rounds_file
 from arena.league.knockouts import knockouts_won
 from arena.league.next_round import Champion, Round, first_round, is_over, looks_back, round_config
 from arena.league.next_round import next_round as plan_next_round
-from arena.league.ratings.standings import LeagueTable, caution, league_table
-from arena.league.read_results import ResultSet, read, read_played, read_returns
+from arena.league.ratings.standings import LeagueTable, league_table
+from arena.league.read_results import read, read_played, read_returns
 from arena.league.rounds import player_of
-from arena.league.tournament import equals
 from arena.plan.build import make_plan
 from arena.plan.plan import Plan
 from arena.records import checkpoint
@@ -66,7 +64,7 @@ def next_round(run: Run) -> Run | None:
         return None
     config, known = config_of(run), rounds_file.read(run.folder)
     before, later = known[: run.plan.round + 1], known[run.plan.round + 1 :]
-    results = _reading(run, config).results
+    results = read(run.folder, last=run.plan.round).timeline
     if is_over(config, before, results):
         return None
     returns = read_returns(run.folder, round=run.plan.round)
@@ -84,21 +82,13 @@ def next_round(run: Run) -> Run | None:
 
 def league_standings(run: Run) -> LeagueTable:
     """The standings after the newest round; without rows if no game was won or lost."""
-    config = config_of(run)
-    found = _reading(run, config)
-    cautioned = caution(found.results, config, window=(config.league or LeagueConfig()).window)
-    table, equal = league_table(found.results, found.cut, config), equals(found.results, found.results.players)
-    return table._replace(outdated=found.outdated, equal=equal, without_winner=found.without_winner, caution=cautioned)
+    found = read(run.folder, last=run.plan.round)
+    return league_table(found.timeline, found.cut, config_of(run))._replace(without_winner=found.without_winner)
 
 
 def league_champions(run: Run) -> list[Champion]:
     """The winners of the knockouts that are over."""
     return knockouts_won(run.folder, config_of(run))
-
-
-def _reading(run: Run, config: Config) -> ResultSet:
-    window = (config.league or LeagueConfig()).window
-    return read(run.folder, window=window, last=run.plan.round)
 
 
 def again(run: Run, config: Config, tick: int, *, ranks: int, spares: int) -> Run:

@@ -42,7 +42,9 @@ from scipy.special import expit
 
 from arena.league.ratings import davidson
 from arena.league.ratings.contradictions import Contradiction, contradictions
+from arena.league.ratings.ratings import fitted
 from arena.league.results import Results
+from arena.league.timeline import Timeline
 
 Array: TypeAlias = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.intp]
@@ -96,7 +98,8 @@ class Standings:
     """Players by strength, and how sure every two neighbors are.
 
     Args:
-        results: all games so far.
+        results: all games so far. In a timeline in which policies learn their games are those of several players, so
+            that no two count as equal, and the ratios of likelihoods are those of normal strengths.
         players: whom to look at, at least one; others who have played count for what they say about these.
         elo: the difference to resolve.
 
@@ -104,20 +107,24 @@ class Standings:
         order: the players, the best first.
     """
 
-    def __init__(self, results: Results, players: Sequence[str], *, elo: float = RESOLUTION) -> None:
-        everyone_rated = sorted({*players, *results.players})
-        games = davidson.games_of(results, everyone_rated)
-        fitted = davidson.most_likely(games)
+    def __init__(self, results: Results | Timeline, players: Sequence[str], *, elo: float = RESOLUTION) -> None:
+        rated = sorted({*players, *results.players})
+        found = fitted(results, rated, coarse=True)
         wanted = set(players)
-        at = [place for place in davidson.best_first(fitted.strengths) if everyone_rated[place] in wanted]
-        self.order = tuple(everyone_rated[place] for place in at)
+        at = [place for place in davidson.best_first(found.strengths) if rated[place] in wanted]
+        self.order = tuple(rated[place] for place in at)
         self._elo = elo / davidson.ELO
-        self._results, self._fitted = results, fitted
-        self._strengths = fitted.strengths[at]
-        self._covariance = fitted.covariance[np.ix_(at, at)]
-        self._nu = fitted.nu
-        self._ratios = _ratios_of_order(games, fitted, at, self._elo)  # [P - 1], logs
-        self._equal_ratios, self._growth = _ratios_of_equality(_between(results, self.order), self._elo)  # [3, P - 1]
+        self._strengths = found.strengths[at]
+        self._covariance = found.covariance[np.ix_(at, at)]
+        self._nu = found.nu
+        if isinstance(results, Timeline) and results.learns:
+            self._results, self._fitted = Results(), found
+            self._ratios = _normal_ratios_of_order(self._strengths, self._covariance, self._elo)  # [P - 1], logs
+        else:
+            self._results, self._fitted = results.results if isinstance(results, Timeline) else results, found
+            self._ratios = _ratios_of_order(davidson.games_of(self._results, rated), found, at, self._elo)
+        ends = _between(self._results, self.order)
+        self._equal_ratios, self._growth = _ratios_of_equality(ends, self._elo)  # [3, P - 1]
 
     @property
     def wrong(self) -> float:
@@ -188,8 +195,7 @@ class Standings:
         known, variance = self._told(first, second, games)
         shrinking = (known[:-1] - known[1:]) ** 2 / variance  # [P - 1, C]
         differences = np.maximum(-np.diff(self._strengths), self._elo)
-        variances = np.diag(self._covariance)
-        before = variances[:-1] + variances[1:] - 2 * np.diag(self._covariance, 1)
+        before = _variances(self._covariance)
         gained = 2 * self._elo * differences[:, None] * (1 / (before[:, None] - shrinking) - 1 / before[:, None])
         equal_ratios = np.repeat(self._equal_ratios.max(axis=0)[:, None], len(first), axis=1)
         neighbors = np.flatnonzero(second == first + 1)
@@ -201,6 +207,19 @@ class Standings:
 def _doubts(ratios: Array, equal_ratios: Array) -> Array:
     """Of neighbors, by the logs of the ratios of their two tests."""
     found: Array = expit(-np.maximum(ratios, equal_ratios))
+    return found
+
+
+def _normal_ratios_of_order(strengths: Array, covariance: Array, elo: float) -> Array:
+    """As `_ratios_of_order`, of strengths [P] that are normal; the best one first."""
+    found: Array = -2 * elo * np.diff(strengths) / _variances(covariance)
+    return found
+
+
+def _variances(covariance: Array) -> Array:
+    """Of the differences between each two neighbors, float64 [P - 1]."""
+    each = np.diag(covariance)
+    found: Array = each[:-1] + each[1:] - 2 * np.diag(covariance, 1)
     return found
 
 

@@ -9,7 +9,7 @@ The mean of all players is 0, and an interval is of the distance from this mean:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -111,14 +111,15 @@ def fit(played: Results | Timeline, *, players: Iterable[str] = (), coarse: bool
         players: who is rated as well, even without a game.
         coarse: whether rounds long ago may be merged, see `whole_history.history`.
     """
-    results = played.current if isinstance(played, Timeline) else played
-    rated = tuple(sorted({*results.players, *players}))
-    games = dict.fromkeys(rated, 0)
-    for (first, second), score in results.pairs().items():
-        for name in {*first, *second}:
-            games[name] += score.games
+    rated = tuple(sorted({*played.players, *players}))
+    found = fitted(played, rated, coarse=coarse)
+    games = played.taken_part()
+    return Ratings(rated, found, np.array([games.get(name, 0) for name in rated], np.int64))
+
+
+def fitted(played: Results | Timeline, players: Sequence[str], *, coarse: bool = False) -> davidson.Fit:
+    """The strengths of these players in nats, in their order; as `fit`."""
     if isinstance(played, Timeline) and played.learns:
-        found = whole_history.estimate(played, coarse=coarse).of_players(rated)
-    else:
-        found = most_likely(davidson.games_of(results, rated))
-    return Ratings(rated, found, np.array([*games.values()], np.int64))
+        return whole_history.estimate(played, players=players, coarse=coarse).of_players(players)
+    results = played.results if isinstance(played, Timeline) else played
+    return most_likely(davidson.games_of(results, players))

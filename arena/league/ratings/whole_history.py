@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -130,9 +130,11 @@ class Estimate(NamedTuple):
         return self.problem.fit(self.minimum, np.array(at, np.intp), np.array(zero, np.intp), prior=self.prior)
 
 
-def estimate(timeline: Timeline, *, marks: Sequence[int] = (), coarse: bool = False) -> Estimate:
+def estimate(
+    timeline: Timeline, *, players: Sequence[str] = (), marks: Sequence[int] = (), coarse: bool = False
+) -> Estimate:
     """The most likely strengths of a timeline; arguments as of `history`."""
-    made = history(timeline, marks=marks, coarse=coarse)
+    made = history(timeline, players=players, marks=marks, coarse=coarse)
     games, walk = made.games, made.walk
     prior = not davidson.has_maximum(walk.levels)
     anchored = np.zeros(games.players)
@@ -147,7 +149,7 @@ def estimate(timeline: Timeline, *, marks: Sequence[int] = (), coarse: bool = Fa
     logs = np.full(len(walk.policies), 2 * math.log(_USUAL))  # of the variances
     settled, order, start = False, None, None
     if games.players > _MANY and not coarse:
-        rough = estimate(timeline, coarse=True)
+        rough = estimate(timeline, players=players, coarse=True)
         logs = 2 * np.log([rough.movement[name] for name in walk.policies])
         settled, start = True, _interpolated(rough, made)
     for _ in range(_TURNS):
@@ -201,11 +203,14 @@ def _slope(
     return slope, information
 
 
-def history(timeline: Timeline, *, marks: Sequence[int] = (), coarse: bool = False) -> History:
+def history(
+    timeline: Timeline, *, players: Iterable[str] = (), marks: Sequence[int] = (), coarse: bool = False
+) -> History:
     """The arrays of a timeline.
 
     Args:
         timeline: the games.
+        players: who has a node as well, even without a game.
         marks: ticks at which every policy has a node.
         coarse: whether rounds long ago are merged where there are very many.
     """
@@ -220,15 +225,15 @@ def history(timeline: Timeline, *, marks: Sequence[int] = (), coarse: bool = Fal
             mine, theirs = (tuple(sorted(n for name in team for n in chains.ends(name))) for team in (first, second))
             rows.add(mine, theirs, scores[first, second, sided], sided=sided)
     chains.begin(timeline.end)
+    for name in players:
+        chains.ends(name)
     return History(rows.games(chains.count), chains.walk(rows), chains.nodes(), chains.points)
 
 
 def _groups(timeline: Timeline, *, coarse: bool) -> Iterator[list[Period]]:
     """The periods between which there are nodes, each as the periods of the timeline that it consists of."""
     starts = sorted({_round(timeline, period) for period in timeline.periods})
-    parts = 1
-    while 2 * parts * len(starts) <= _NODES:
-        parts *= 2
+    parts = 2 ** int(math.log2(max(1.0, _NODES / max(1, len(starts)))))
     old = len(starts) - _SINGLE if coarse and len(starts) > _NODES else 0
     merged = {start: place * _SINGLE // old for place, start in enumerate(starts[:old])}
     begun = {one.tick for times in timeline.beginnings.values() for one in times}
