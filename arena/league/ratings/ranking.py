@@ -50,6 +50,7 @@ Array: TypeAlias = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.intp]
 
 RESOLUTION = 20.0  # Elo
+_SAME = (0.1 / davidson.ELO) ** 2  # the least variance of a difference
 _WEIGHED = 2**26  # pairs to play, times neighbors that they tell of, of one choice
 _AT_ONCE = 2**20  # of them
 
@@ -217,9 +218,9 @@ def _normal_ratios_of_order(strengths: Array, covariance: Array, elo: float) -> 
 
 
 def _variances(covariance: Array) -> Array:
-    """Of the differences between each two neighbors, float64 [P - 1]."""
+    """Of the differences between each two neighbors, float64 [P - 1]; a policy and its snapshot of now are the same."""
     each = np.diag(covariance)
-    found: Array = each[:-1] + each[1:] - 2 * np.diag(covariance, 1)
+    found: Array = np.maximum(each[:-1] + each[1:] - 2 * np.diag(covariance, 1), _SAME)
     return found
 
 

@@ -72,6 +72,7 @@ class Ratings:
         self.covariance = davidson.ELO**2 * fit.covariance[:-1, :-1]
         self.side = _interval(davidson.ELO * fit.parameters[-1], davidson.ELO**2 * fit.covariance[-1, -1])
         self.nu = fit.nu
+        self._fit = fit
         self.prior = fit.prior
         self._games = games
         self._index = {name: place for place, name in enumerate(players)}
@@ -89,6 +90,17 @@ class Ratings:
     def order(self) -> tuple[str, ...]:
         """All players, the best first; who is equal, by name."""
         return tuple(self.players[at] for at in davidson.best_first(self.elo / davidson.ELO))
+
+    def among(self, players: Sequence[str]) -> Ratings:
+        """The ratings of some of the players, with 0 as their mean."""
+        rated = tuple(sorted(players))
+        at = [self._index[name] for name in rated]
+        centered = np.eye(len(at)) - 1 / max(1, len(at))
+        covariance = np.zeros((len(at) + 1, len(at) + 1))
+        covariance[:-1, :-1] = centered @ self._fit.covariance[np.ix_(at, at)] @ centered
+        covariance[-1, -1] = self._fit.covariance[-1, -1]
+        parameters = np.append(centered @ self._fit.strengths[at], self._fit.parameters[-1])
+        return Ratings(rated, self._fit._replace(parameters=parameters, covariance=covariance), self._games[at])
 
     def difference(self, first: str, second: str) -> Interval:
         """By how many Elo the first is better than the second."""
@@ -120,6 +132,6 @@ def fit(played: Results | Timeline, *, players: Iterable[str] = (), coarse: bool
 def fitted(played: Results | Timeline, players: Sequence[str], *, coarse: bool = False) -> davidson.Fit:
     """The strengths of these players in nats, in their order; as `fit`."""
     if isinstance(played, Timeline) and played.learns:
-        return whole_history.estimate(played, players=players, coarse=coarse).of_players(players)
+        return whole_history.estimate(played, players=tuple(players), coarse=coarse).of_players(players)
     results = played.results if isinstance(played, Timeline) else played
     return most_likely(davidson.games_of(results, players))

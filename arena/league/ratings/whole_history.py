@@ -24,11 +24,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse import csgraph
 
 from arena.league.ratings import davidson
 from arena.league.ratings.davidson import ELO, PRIOR_DEVIATION, Array, Games
@@ -102,6 +104,18 @@ class History(NamedTuple):
     nodes: Mapping[str, int]
     curves: Mapping[str, Sequence[Point]]
 
+    def node(self, player: str, at: int | None = None) -> int:
+        """The node of a player at the end, or at a tick; where it begins anew at that tick the one from before."""
+        points = self.curves.get(player)
+        if at is None or points is None:
+            return self.nodes[player]
+        last = max((point.tick for point in points if point.tick <= at), default=points[0].tick)
+        return next(point.node for point in points if point.tick == last)
+
+    def components(self) -> Places:
+        """Per node the number of the set of nodes that it can be compared with, by games or as it is tied to them."""
+        return components(self.games, [*zip(self.walk.first.tolist(), self.walk.second.tolist(), strict=True)])
+
 
 class Estimate(NamedTuple):
     """What a history says.
@@ -120,9 +134,9 @@ class Estimate(NamedTuple):
     prior: bool
     movement: Mapping[str, float]
 
-    def of_players(self, players: Sequence[str]) -> davidson.Fit:
-        """The strengths of players at the end, above their mean."""
-        nodes = [self.history.nodes[name] for name in players]
+    def of_players(self, players: Sequence[str], *, at: int | None = None) -> davidson.Fit:
+        """The strengths of players at the end, or at a tick, above their mean."""
+        nodes = [self.history.node(name, at) for name in players]
         return self.fit(nodes, nodes)
 
     def fit(self, at: Sequence[int], zero: Sequence[int]) -> davidson.Fit:
@@ -130,10 +144,11 @@ class Estimate(NamedTuple):
         return self.problem.fit(self.minimum, np.array(at, np.intp), np.array(zero, np.intp), prior=self.prior)
 
 
+@lru_cache(maxsize=1)
 def estimate(
-    timeline: Timeline, *, players: Sequence[str] = (), marks: Sequence[int] = (), coarse: bool = False
+    timeline: Timeline, *, players: tuple[str, ...] = (), marks: tuple[int, ...] = (), coarse: bool = False
 ) -> Estimate:
-    """The most likely strengths of a timeline; arguments as of `history`."""
+    """The most likely strengths of a timeline; arguments as of `history`. The newest ones are kept."""
     made = history(timeline, players=players, marks=marks, coarse=coarse)
     games, walk = made.games, made.walk
     prior = not davidson.has_maximum(walk.levels)
@@ -149,7 +164,7 @@ def estimate(
     logs = np.full(len(walk.policies), 2 * math.log(_USUAL))  # of the variances
     settled, order, start = False, None, None
     if games.players > _MANY and not coarse:
-        rough = estimate(timeline, players=players, coarse=True)
+        rough = estimate.__wrapped__(timeline, players=players, coarse=True)
         logs = 2 * np.log([rough.movement[name] for name in walk.policies])
         settled, start = True, _interpolated(rough, made)
     for _ in range(_TURNS):
@@ -228,6 +243,21 @@ def history(
     for name in players:
         chains.ends(name)
     return History(rows.games(chains.count), chains.walk(rows), chains.nodes(), chains.points)
+
+
+def components(games: Games, ties: Sequence[tuple[int, int]] = ()) -> Places:
+    """Per player or node the number of the set of those that it can be compared with, int [P]."""
+    players = games.players
+    design = sparse.csr_array(games.design)[:, :players]
+    tied = sparse.csr_array(
+        (np.ones(2 * len(ties)), (np.repeat(np.arange(len(ties)), 2), np.array(ties, np.intp).reshape(-1))),
+        shape=(len(ties), players),
+    )
+    rows = abs(sparse.vstack([design, tied], format="csr"))
+    graph = sparse.block_array([[None, rows], [rows.T, None]], format="csr")
+    _, labels = csgraph.connected_components(graph, directed=False)
+    found: Places = labels[rows.shape[0] :].astype(np.intp)
+    return found
 
 
 def _groups(timeline: Timeline, *, coarse: bool) -> Iterator[list[Period]]:
