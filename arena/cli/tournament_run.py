@@ -28,7 +28,6 @@ from arena.config.schema import Config, PolicyConfig
 from arena.errors import ConfigError, pluralize
 from arena.launch.lead import Rank0Base
 from arena.league import read_results, rounds_file, tournament_file
-from arena.league.ratings.intervals import of_share
 from arena.league.read_results import ResultSet
 from arena.league.results import Results
 from arena.league.rounds import Round
@@ -58,7 +57,7 @@ from arena.run.prepare import existing_folder, prepare
 from arena.run.resume import GAME, SAME_MATCH, checkpoints_given, compared, numbered
 from arena.run.run import Run, Stage
 from arena.terminal.display import silent_display
-from arena.terminal.standings import contradiction_lines, equal_lines, prior_lines, standings_lines, unmet_lines
+from arena.terminal.standings import contradiction_lines, equal_lines, prior_lines, table_data, table_lines, unmet_lines
 from arena.terminal.text import elo_words
 
 _ERROR, _ELO = 0.05, 20.0  # defaults of --error and --elo
@@ -134,7 +133,7 @@ class TournamentRun(Rank0Base):
         if self._request.as_json:
             text = json.dumps(_data(found, rule, played, uncounted, run), indent=2)
         else:
-            lines = [*standings_lines(found.rows), *prior_lines(prior=found.prior)]
+            lines = [*table_lines(found.tables), *prior_lines(prior=found.prior)]
             lines += unmet_lines(found.unmet, players=len(found.rows))
             lines += contradiction_lines(found.contradictions)
             lines += [*verdict_lines(found, rule, played.results.games), *_uncounted_lines(uncounted)]
@@ -342,20 +341,7 @@ def _uncounted_lines(found: _Uncounted) -> list[str]:
 
 def _data(found: Table, rule: Rule, played: ResultSet, uncounted: _Uncounted, run: Run) -> dict[str, Any]:
     return {
-        "players": [
-            {
-                "rank": row.rank,
-                "player": row.player,
-                "elo": row.elo,
-                "low": row.low,
-                "high": row.high,
-                "games": row.score.games,
-                **row.score._asdict(),
-                "score": row.share,
-                "score_interval": None if row.share is None else of_share(row.score.points, row.score.games),
-            }
-            for row in found.rows
-        ],
+        "players": table_data(found.tables),
         "decided": found.decided,
         "error": rule.error,
         "elo": rule.elo,

@@ -30,6 +30,7 @@ def knockouts_won(folder: RunFolder, config: Config, *, reached: int | None = No
     whole = [played for played in known if played.start + config.ticks <= tick]
     if not next_round.over(config, len(whole)):
         return []
+
     def results(number: int) -> Timeline:
         return read(folder, last=number).timeline
 

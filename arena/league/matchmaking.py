@@ -180,7 +180,9 @@ def priorities(results: Results | Timeline, learner: str, opponents: Sequence[st
     return dict(zip(opponents, weights[weighting].tolist(), strict=True))
 
 
-def beats_all(results: Results | Timeline, player: str, targets: Sequence[str], *, score: float, confidence: float) -> bool:
+def beats_all(
+    results: Results | Timeline, player: str, targets: Sequence[str], *, score: float, confidence: float
+) -> bool:
     """Whether a player's expected score against each of the targets is above `score`, each with this probability.
 
     The posterior of a score is taken for the Beta distribution with its mean and variance. No player beats itself.

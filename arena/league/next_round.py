@@ -84,9 +84,7 @@ def next_round(
     history = History(config, before, played)
     changes = _changes(config, history, results, returns)
     field = OpponentPool(
-        results.begun(
-            changes.snapshots, {name: fork.source for name, fork in changes.forks.items()}, changes.resets
-        ),
+        results.begun(changes.snapshots, {name: fork.source for name, fork in changes.forks.items()}, changes.resets),
         _in_the_league(history, changes.snapshots, changes.dropped),
         config.learners,
     )

@@ -42,6 +42,7 @@ class ResultSet(NamedTuple):
     Args:
         timeline: the games that count, with the ticks at which they ended.
         encounters: these games, in the order in which they ended; one of several sides is one for each two of them.
+        first: the tick at which the first game ended; None without a game.
         episodes: how many games there were: those that count, and the two kinds below.
         unrated: games without a winner, or not of two sides.
         aborted: games that were cut, or in which a seat stood idle.
@@ -52,6 +53,7 @@ class ResultSet(NamedTuple):
 
     timeline: Timeline
     encounters: Sequence[Encounter]
+    first: int | None
     episodes: int
     unrated: int
     aborted: int
@@ -66,7 +68,11 @@ class ResultSet(NamedTuple):
 
 
 def read(
-    folder: RunFolder, *, last: int | None = None, journal: Callable[[Path], JournalReader] = JournalReader
+    folder: RunFolder,
+    *,
+    last: int | None = None,
+    until: int | None = None,
+    journal: Callable[[Path], JournalReader] = JournalReader,
 ) -> ResultSet:
     """Reads the games of a run.
 
@@ -74,6 +80,7 @@ def read(
         folder: of a run, which may be under way; without `episodes.jsonl` there are no games.
         last: the newest round to look at, which is over. None: the newest one of which a game is on record; that
             another one is planned changes no player before it has been played in.
+        until: the tick until which games count; None: all do.
         journal: reads one; of a run that goes on, as far as it is to be read.
 
     Raises:
@@ -88,9 +95,13 @@ def read(
     timed: dict[tuple[int, int], Results] = {}  # by round and part of the round
     dropped: Counter[_Dropped] = Counter()
     counted = 0
+    first: int | None = None
     cut: Counter[str] = Counter()
     parts = _PARTS if config.learners else 1
     for episode, found in referee.judged(reader.lines(EpisodeLine, missing_ok=True)):
+        if until is not None and episode.tick > until:
+            continue
+        first = episode.tick if first is None else min(first, episode.tick)
         if isinstance(found, _Dropped):
             dropped[found] += 1
         else:
@@ -108,6 +119,7 @@ def read(
     return ResultSet(
         _timeline(config, rounds, timed, parts, reached),
         encounters,
+        first=first,
         episodes=counted + dropped.total(),
         unrated=dropped[_Dropped.UNRATED],
         aborted=dropped[_Dropped.ABORTED],

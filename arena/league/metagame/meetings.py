@@ -67,9 +67,7 @@ class Meetings:
                     scores[mine, theirs] += score
         self._selves = list(dict.fromkeys(one for pair in scores for one in pair))
         places = {one: place for place, one in enumerate(self._selves)}
-        self._first, self._second = (
-            np.array([places[pair[side]] for pair in scores], np.intp) for side in (0, 1)
-        )
+        self._first, self._second = (np.array([places[pair[side]] for pair in scores], np.intp) for side in (0, 1))
         self._scores = np.array([*scores.values()]).reshape(-1, 3)
 
     def counts(self, players: Sequence[str]) -> Array:
@@ -87,7 +85,9 @@ class Meetings:
         weights = self._weights(players).toarray()
         found: list[Span | None] = []
         for place in range(len(players)):
-            starts = [one.start for one, weight in zip(self._selves, weights[:, place], strict=True) if weight >= _SHOWN]
+            starts = [
+                one.start for one, weight in zip(self._selves, weights[:, place], strict=True) if weight >= _SHOWN
+            ]
             moving = [start for start in starts if start is not None]
             last = min(self._timeline.end, max(moving, default=0) + self._timeline.round_ticks)
             found.append(Span(min(moving), last) if moving else None)
@@ -118,9 +118,7 @@ class Meetings:
                 if mine.start is not None and mine.start >= since[mine.name]:
                     counts = found[mine.name].setdefault(theirs.name, np.zeros((rounds, 3)))
                     counts[(mine.start - max(0, newest)) // length] += seen
-        return {
-            name: ([*games], np.array([*games.values()]).reshape(-1, rounds, 3)) for name, games in found.items()
-        }
+        return {name: ([*games], np.array([*games.values()]).reshape(-1, rounds, 3)) for name, games in found.items()}
 
     def _weights(self, players: Sequence[str]) -> sparse.csr_array:
         """How much the games of each self count for each player, [selves, players]."""

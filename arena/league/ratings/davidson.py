@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, sparse, special
 
-from arena.league.results import Results, Team
+from arena.league.results import Results
 
 Array: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,6 +93,22 @@ def decided(results: Results, players: Sequence[str], error: float = 0.05, *, el
         return True
     standings = Standings(results, players, elo=elo)
     return standings.wrong <= error and not standings.contradictions()
+
+
+class Doubt(NamedTuple):
+    """Two neighbors in the standings, and what may be wrong with what is said of them, see above.
+
+    Args:
+        upper: the one that stands higher.
+        lower: the other.
+        probability: that they stand in the wrong order; or where they look equal, that they are not.
+        equal: whether they look equal: whether that is surer than their order.
+    """
+
+    upper: str
+    lower: str
+    probability: float
+    equal: bool
 
 
 class Standings:
@@ -203,6 +219,46 @@ class Standings:
         grown = (self._equal_ratios + games * self._growth).max(axis=0)
         equal_ratios[first[neighbors], neighbors] = grown[first[neighbors]]
         return self._ratios[:, None] + gained, equal_ratios
+
+
+def doubts(standings: Standings) -> list[Doubt]:
+    """What may be wrong with each two neighbors, the best ones first."""
+    neighbors = zip(standings.order, standings.order[1:], standings.doubts, standings.equal, strict=False)
+    return [Doubt(*found) for found in neighbors]
+
+
+def is_settled(found: Sequence[Doubt], error: float) -> bool:
+    """Whether all doubts together are no larger than the error."""
+    return sum(doubt.probability for doubt in found) <= error
+
+
+def open_doubts(found: Sequence[Doubt], error: float) -> list[Doubt]:
+    """The neighbors whose doubts are too large together, the best ones first; none if they are not.
+
+    Those that have more than their share of the error, and the next larger ones, until they are more than it.
+    """
+    if is_settled(found, error):
+        return []
+    share, together, chosen = error / len(found), 0.0, set[Doubt]()
+    for doubt in sorted(found, key=lambda doubt: -doubt.probability):
+        if doubt.probability > share or together <= error:
+            together += doubt.probability
+            chosen.add(doubt)
+    return [doubt for doubt in found if doubt in chosen]
+
+
+def equals(results: Results, players: Sequence[str], *, error: float = 0.05, elo: float = RESOLUTION) -> list[Doubt]:
+    """The neighbors in the standings that have proved to be as good as each other.
+
+    Args:
+        results: all games so far.
+        players: whose order it is.
+        error: how large all doubts together may be.
+        elo: the difference that the games are to resolve.
+    """
+    found = doubts(Standings(results, players, elo=elo)) if players else []
+    left_open = open_doubts(found, error)
+    return [doubt for doubt in found if doubt.equal and doubt not in left_open]
 
 
 def _doubts(ratios: Array, equal_ratios: Array) -> Array:

@@ -70,7 +70,7 @@ class Ratings:
         self.players = players
         self.elo = davidson.ELO * fit.strengths
         self.covariance = davidson.ELO**2 * fit.covariance[:-1, :-1]
-        self.side = _interval(davidson.ELO * fit.parameters[-1], davidson.ELO**2 * fit.covariance[-1, -1])
+        self.side = interval(davidson.ELO * fit.parameters[-1], davidson.ELO**2 * fit.covariance[-1, -1])
         self.nu = fit.nu
         self._fit = fit
         self.prior = fit.prior
@@ -84,7 +84,7 @@ class Ratings:
             KeyError: it has not played.
         """
         at = self._index[player]
-        found = _interval(self.elo[at], self.covariance[at, at])
+        found = interval(self.elo[at], self.covariance[at, at])
         return Rating(*found, int(self._games[at]))
 
     def order(self) -> tuple[str, ...]:
@@ -106,15 +106,23 @@ class Ratings:
         """By how many Elo the first is better than the second."""
         a, b = self._index[first], self._index[second]
         covariance = self.covariance
-        return _interval(self.elo[a] - self.elo[b], covariance[a, a] + covariance[b, b] - 2 * covariance[a, b])
+        return interval(self.elo[a] - self.elo[b], covariance[a, a] + covariance[b, b] - 2 * covariance[a, b])
 
 
-def _interval(mean: float, variance: float) -> Interval:
+def interval(mean: float, variance: float) -> Interval:
+    """The 95 % interval of a normal distribution."""
     reach = _WIDTH * math.sqrt(max(0.0, variance))
     return Interval(float(mean), float(mean - reach), float(mean + reach))
 
 
-def fit(played: Results | Timeline, *, players: Iterable[str] = (), coarse: bool = False) -> Ratings:
+def fit(
+    played: Results | Timeline,
+    *,
+    players: Iterable[str] = (),
+    coarse: bool = False,
+    now: Timeline | None = None,
+    at: int | None = None,
+) -> Ratings:
     """The most likely strengths of all players that have played; of policies that learn, those at the end.
 
     Args:
@@ -122,16 +130,45 @@ def fit(played: Results | Timeline, *, players: Iterable[str] = (), coarse: bool
             player has one strength, whenever it has played.
         players: who is rated as well, even without a game.
         coarse: whether rounds long ago may be merged, see `whole_history.history`.
+        now: the games up to a tick, whose players are rated; None: all.
+        at: the tick at which they are rated, by all games; None: the end.
     """
-    rated = tuple(sorted({*played.players, *players}))
-    found = fitted(played, rated, coarse=coarse)
-    games = played.taken_part()
+    rated = tuple(sorted({*(now or played).players, *players}))
+    found = fitted(played, rated, coarse=coarse, at=at)
+    games = (now or played).taken_part()
     return Ratings(rated, found, np.array([games.get(name, 0) for name in rated], np.int64))
 
 
-def fitted(played: Results | Timeline, players: Sequence[str], *, coarse: bool = False) -> davidson.Fit:
+def comparable(played: Results | Timeline, players: Sequence[str], *, at: int | None = None) -> list[list[str]]:
+    """The players in sets whose games connect them, so that their strengths can be compared; the largest set first.
+
+    Args:
+        played: all games.
+        players: sorted.
+        at: the tick at which they are looked at; None: the end.
+    """
+    if isinstance(played, Timeline) and played.learns:
+        marks = () if at is None else (at,)
+        found = whole_history.estimate(played, players=tuple(players), marks=marks).history
+        labels = found.components()[[found.node(name, at) for name in players]]
+    else:
+        results = played.results if isinstance(played, Timeline) else played
+        everyone = sorted({*players, *results.players})
+        places = [everyone.index(name) for name in players]
+        labels = whole_history.components(davidson.games_of(results, everyone))[places]
+    sets: dict[int, list[str]] = {}
+    for name, label in zip(players, labels.tolist(), strict=True):
+        sets.setdefault(label, []).append(name)
+    return sorted(sets.values(), key=lambda names: (-len(names), names))
+
+
+def fitted(
+    played: Results | Timeline, players: Sequence[str], *, coarse: bool = False, at: int | None = None
+) -> davidson.Fit:
     """The strengths of these players in nats, in their order; as `fit`."""
     if isinstance(played, Timeline) and played.learns:
-        return whole_history.estimate(played, players=tuple(players), coarse=coarse).of_players(players)
+        marks = () if at is None else (at,)
+        found = whole_history.estimate(played, players=tuple(players), marks=marks, coarse=coarse)
+        return found.of_players(players, at=at)
     results = played.results if isinstance(played, Timeline) else played
     return most_likely(davidson.games_of(results, players))

@@ -195,9 +195,7 @@ def _interpolated(rough: Estimate, made: History) -> Array:
     return found
 
 
-def _slope(
-    scaled: sparse.csr_array, minimum: Minimum, looks: Array, walk: Walk, logs: Array
-) -> tuple[Array, Array]:
+def _slope(scaled: sparse.csr_array, minimum: Minimum, looks: Array, walk: Walk, logs: Array) -> tuple[Array, Array]:
     """The slope of the log of the marginal likelihood by the logs of the variances, and its information, [policies].
 
     With the strengths' covariance V and the differences C of nodes that are tied, scaled to variance 1, the matrix
