@@ -18,9 +18,11 @@ five rounds. Figures of promises are over all turns; a turn is 60 leagues for ea
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
@@ -195,27 +197,31 @@ def held(ratings: Ratings, strengths: Mapping[str, float]) -> tuple[float, float
     )
 
 
-def coverage(rule: object, movement: str, count: int, rng: np.random.Generator) -> Sample:
-    """Shares of intervals that hold the truth, now and by the method of before."""
-    found: dict[str, list[float]] = {}
-    for _ in range(count):
-        timeline, strengths = league(rule, movement, rng)
-        for beside, ratings in (("", fit(timeline)), (", before", fit(as_before(timeline)))):
-            learners, differences, width = held(ratings, strengths)
-            found.setdefault(f"final strengths held{beside}", []).append(learners)
-            found.setdefault(f"differences held{beside}", []).append(differences)
-            found.setdefault(f"width, Elo{beside}", []).append(width)
-    return {name: statistics.fmean(values) for name, values in found.items()}
+def covered(rule: object, movement: str, seed: Sequence[int]) -> dict[str, float]:
+    """Shares of the intervals of a league that hold the truth, now and by the method of before."""
+    timeline, strengths = league(rule, movement, np.random.default_rng(seed))
+    found = {}
+    for beside, ratings in (("", fit(timeline)), (", before", fit(as_before(timeline)))):
+        learners, differences, width = held(ratings, strengths)
+        found |= {f"final strengths held{beside}": learners, f"differences held{beside}": differences}
+        found |= {f"width, Elo{beside}": width}
+    return found
 
 
-def cases(settings: Settings) -> Iterator[Case]:
-    """Each movement with each rule, each with a random stream of its own."""
+def coverage(pool: Executor, name: str, movement: str, turns: Iterator[int], count: int) -> Sample:
+    """The means over the leagues of a turn, each of which has a random stream of its own."""
+    start = [MOVEMENTS.index(movement), [*RULES].index(name), next(turns)]
+    seeds = [[*start, number] for number in range(count)]
+    leagues = [*pool.map(partial(covered, RULES[name], movement), seeds)]
+    return {figure: statistics.fmean(one[figure] for one in leagues) for figure in leagues[0]}
+
+
+def cases(settings: Settings, pool: Executor) -> Iterator[Case]:
+    """Each movement with each rule."""
     count = settings.pick(60, 2)
-    for number, movement in enumerate(MOVEMENTS):
-        for place, (name, rule) in enumerate(RULES.items()):
-            rng = np.random.default_rng([number, place])
-            measure: Callable[[], Sample] = partial(coverage, rule, movement, count, rng)
-            yield Case(f"{movement}, {name}", measure)
+    for movement in MOVEMENTS:
+        for name in RULES:
+            yield Case(f"{movement}, {name}", partial(coverage, pool, name, movement, itertools.count(), count))
 
 
 def over_all(measured: Measured, case: str, figure: str) -> Summary:
@@ -225,7 +231,8 @@ def over_all(measured: Measured, case: str, figure: str) -> Summary:
 
 def benchmark(settings: Settings) -> Report:
     """Simulates, and compares intervals with the truth."""
-    measured = interleave(list(cases(settings)), settings.repeats, say=say)
+    with ProcessPoolExecutor() as pool:
+        measured = interleave(list(cases(settings, pool)), settings.repeats, say=say)
     report = Report("moving_strengths", "Ratings while players learn", measured, method(__doc__))
     for movement in MOVEMENTS:
         for name in RULES:

@@ -41,7 +41,7 @@ from arena.league.timeline import Period, Timeline
 _NODES = 32  # that a curve has at least, if the periods are short enough
 _MANY = 2000  # nodes, from which on movements are estimated with merged rounds
 _SINGLE = 16  # newest rounds with nodes of their own, where older ones are merged
-_USUAL = 40 / ELO  # movement in a round's ticks, in nats: the mode of its gamma density, half of its mean
+_USUAL = 35 / ELO  # movement in a round's ticks, in nats: the mode of its gamma density, half of its mean
 _BOUNDS = 2 * math.log(1 / ELO), 2 * math.log(400 / ELO)  # of the logarithm of its square
 _TURNS = 100  # of its estimation
 _LONGEST = 1.5  # step of the logarithm of the variance
