@@ -72,11 +72,13 @@ class Problem:
         self.size = self._linear + games.drawn
         rest = np.full(self.size - players, prior * LOG_NU_DEVIATION**-2)
         rest[0] = PRIOR_DEVIATION**-2
-        pinned = np.zeros(players)
-        pinned[:1] = 0.0 if prior else 1.0
         own = sparse.diags_array(precision) if isinstance(precision, np.ndarray) else precision
-        quadratic = sparse.block_diag([own + sparse.diags_array(pinned), sparse.diags_array(rest)], format="csr")
+        quadratic = sparse.block_diag([own, sparse.diags_array(rest)], format="csr")
         self._dense = self.size <= _DENSE
+        pinned = np.zeros(self.size)
+        pinned[: players if self._dense else 1] = float(not prior)  # the sum, or to keep it sparse the first one
+        pins = sparse.csr_array(pinned[None])
+        quadratic = sparse.csr_array(quadratic + pins.T @ pins)
         self._quadratic = quadratic.toarray() if self._dense else quadratic
         self._design = games.design if self._dense else sparse.csr_array(games.design)
         self.order: Places | None = None
@@ -89,7 +91,7 @@ class Problem:
             done: what the last step promises at most.
         """
         found = np.zeros(self.size) if start is None else start
-        value, gradient = self._value_and_gradient(found)
+        value, gradient = self.value_and_gradient(found)
         for _ in range(_STEPS):
             factor = self._factor(found)
             step = factor.solve(gradient)
@@ -97,7 +99,7 @@ class Problem:
             length = 1.0
             while True:
                 after = found - length * step
-                reached, slope = self._value_and_gradient(after)
+                reached, slope = self.value_and_gradient(after)
                 if promised < _NEAR or reached <= value - _SUFFICIENT * length * promised:
                     break
                 length /= 2
@@ -131,7 +133,8 @@ class Problem:
             prior,
         )
 
-    def _value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
+    def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
+        """The function and its slope [n]."""
         counts, found = self.games.counts, self._chances(parameters)
         pull = self._quadratic @ parameters
         likelihood = special.xlogy(counts, found).sum()
@@ -141,8 +144,8 @@ class Problem:
         gradient[self._linear :] -= surplus[:, 1].sum()
         return float(parameters @ pull / 2 - likelihood), gradient
 
-    def _factor(self, parameters: Array) -> Factor:
-        """The factored Hessian: the covariance of what a game shows, summed over the games, and the quadratic form."""
+    def hessian(self, parameters: Array) -> Array | sparse.csc_array:
+        """The curvature [n, n]: the covariance of what a game shows, summed over the games, and the quadratic form."""
         count, design = self.games.counts.sum(axis=1), self._design
         won, drawn, lost = self._chances(parameters).T
         own = count * (won + lost - (won - lost) ** 2) / 4
@@ -155,12 +158,17 @@ class Problem:
                 found[-1, :-1] += cross
                 found[:-1, -1] += cross
                 found[-1, -1] += last
-            return _Dense(found)
+            return found
         square = design.T @ (sparse.diags_array(own) @ design)
         if self.games.drawn:
             column = sparse.csr_array(cross[:, None])
             square = sparse.block_array([[square, column], [column.T, sparse.csr_array([[last]])]])
-        hessian = sparse.csc_array(square + self._quadratic)
+        return sparse.csc_array(square + self._quadratic)
+
+    def _factor(self, parameters: Array) -> Factor:
+        hessian = self.hessian(parameters)
+        if isinstance(hessian, np.ndarray):
+            return _Dense(hessian)
         if self.order is None:
             self.order = _elimination_order(hessian, last=self.size - self.games.players)
         return _Sparse(hessian, self.order)
