@@ -12,7 +12,7 @@ from arena.plan.build import make_plan
 from arena.plan.process_count import process_count
 from arena.terminal.output import complain, say
 from arena.terminal.plan import prove_plan, schedule_text
-from arena.terminal.rounds import gate_lines
+from arena.terminal.rounds import gate_lines, window_lines
 from arena.terminal.text import processes_words
 
 
@@ -29,7 +29,13 @@ def run(arguments: argparse.Namespace) -> int:
         plan = make_plan(config, ranks=process_count(config, None, os.environ).number)
     findings = preflight(plan, config, origin, conformance=lambda line: complain(f"{line}\n"))
     proof = prove_plan(plan, findings)
-    for line in (*findings.lines, *findings.hints.values(), *gate_lines(config), schedule_text(proof)):
+    for line in (
+        *findings.lines,
+        *findings.hints.values(),
+        *gate_lines(config),
+        *window_lines(config),
+        schedule_text(proof),
+    ):
         say(line)
     say(f"plan: {processes_words(plan.processes, len(plan.roles()))}")
     refused = proof.circle is not None

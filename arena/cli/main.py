@@ -43,6 +43,7 @@ _COMMANDS = {
     "replay": "play recorded episodes again",
     "export": "write a policy's network for other runtimes, verified and timed",
     "report": "make a page of a run",
+    "standings": "show who is best in a run",
     "watch": "show how a run goes",
     "slurm": "write a batch file for SLURM",
     "doctor": "is this machine ready?",

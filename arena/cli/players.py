@@ -23,7 +23,7 @@ from arena.config.members import Sides, apart
 from arena.config.schema import Config, EnvConfig, PolicyConfig
 from arena.errors import ConfigError, located, nearest, pluralize
 from arena.league import rounds_file
-from arena.league.populations import NAMES
+from arena.league.ratings.standings import POPULATIONS
 from arena.league.rounds import Round
 from arena.plan.build import make_plan
 from arena.plan.plan import MatchPlan
@@ -31,7 +31,7 @@ from arena.preflight.external import refuse_external
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
 
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
+_NOT_IN_POPULATIONS = re.compile(r"[^A-Za-z0-9_.-]+")
 _MOST_DIGITS = 18  # of a tick
 
 
@@ -97,7 +97,7 @@ def _read(target: str) -> Source:
         config = load_config(target)
         return Source(config.name, target, config)
     config = load_config(folder.config)
-    label = _NOT_IN_NAMES.sub("-", folder.path.resolve().name).strip("-._") or config.name
+    label = _NOT_IN_POPULATIONS.sub("-", folder.path.resolve().name).strip("-._") or config.name
     return Source(label, target, config, rounds_file.read_played(folder, config), folder)
 
 
@@ -286,8 +286,8 @@ def sides_of(sources: Sequence[Source], players: Collection[str]) -> Sides | Non
     for place, names in enumerate(found):
         if not names:
             raise ConfigError(
-                f"all players are of one population, which has the {NAMES[1 - place]} and never meets itself; name "
-                f"players of the {NAMES[place]} too",
+                f"all players are of one population, which has the {POPULATIONS[1 - place]} and never meets itself; "
+                f"name players of the {POPULATIONS[place]} too",
                 path="--players",
             )
     return Sides(tuple(found[0]), tuple(found[1]))

@@ -30,7 +30,6 @@ from arena.errors import ConfigError, pluralize
 from arena.launch.lead import Rank0Base
 from arena.league import read_results, rounds_file, tournament_file
 from arena.league.populations import every_meeting, populations_of
-from arena.league.ratings.intervals import of_share
 from arena.league.read_results import ResultSet
 from arena.league.results import Results
 from arena.league.rounds import Round
@@ -61,7 +60,7 @@ from arena.run.process_state import ProcessState
 from arena.run.resume import GAME, SAME_MATCH, checkpoints_given, compared, numbered
 from arena.run.run import Run, Stage
 from arena.terminal.display import silent_display
-from arena.terminal.standings import contradiction_lines, equal_lines, prior_lines, standings_lines, unmet_lines
+from arena.terminal.standings import contradiction_lines, equal_lines, prior_lines, table_data, table_lines, unmet_lines
 from arena.terminal.text import elo_words
 
 _ERROR, _ELO = 0.05, 20.0  # defaults of --error and --elo
@@ -140,10 +139,9 @@ class TournamentRun(Rank0Base):
         if self._request.as_json:
             text = json.dumps(_data(found, rule, played, uncounted, run), indent=2)
         else:
-            lines = [*standings_lines(found.rows), *prior_lines(prior=found.prior)]
-            lines += unmet_lines(
-                found.unmet, pairs=len(every_meeting(sides)) if sides else math.comb(len(found.rows), 2)
-            )
+            lines = [*table_lines(found.tables), *prior_lines(prior=found.prior)]
+            pairs = len(every_meeting(sides)) if sides else math.comb(len(found.rows), 2)
+            lines += unmet_lines(found.unmet, pairs=pairs)
             lines += contradiction_lines(found.contradictions)
             lines += [*verdict_lines(found, rule, played.results.games), *_uncounted_lines(uncounted)]
             lines += played.without_winner
@@ -357,21 +355,7 @@ def _uncounted_lines(found: _Uncounted) -> list[str]:
 
 def _data(found: Table, rule: Rule, played: ResultSet, uncounted: _Uncounted, run: Run) -> dict[str, Any]:
     return {
-        "players": [
-            {
-                "rank": row.rank,
-                "player": row.player,
-                **({"population": row.population} if row.population else {}),
-                "elo": row.elo,
-                "low": row.low,
-                "high": row.high,
-                "games": row.score.games,
-                **row.score._asdict(),
-                "score": row.share,
-                "score_interval": None if row.share is None else of_share(row.score.points, row.score.games),
-            }
-            for row in found.rows
-        ],
+        "players": table_data(found.tables),
         "decided": found.decided,
         "error": rule.error,
         "elo": rule.elo,

@@ -17,6 +17,7 @@ from arena.run.prepare import check_tolerance, prepare
 from arena.run.run import Run
 from arena.terminal.display import fault_lines, summary_lines
 from arena.terminal.profile import profile_lines
+from arena.terminal.rounds import window_lines
 from arena.terminal.text import processes_words
 
 
@@ -49,7 +50,7 @@ class TrainRun(Rank0Base):
             allow_unproved=asked.allow_unproved,
             held=is_held(),
         )
-        return announced(run, ranks_given=asked.ranks_given)
+        return announced(replace(run, words=(*run.words, *window_lines(config))), ranks_given=asked.ranks_given)
 
     def present(self, run: Run, scoreboard: Scoreboard) -> None:
         """Prints where the records are, and the results of the policies."""
@@ -72,7 +73,8 @@ def announced(run: Run, *, ranks_given: bool = False) -> Run:
         extent = f"{plan.rounds} rounds of {ticks}, the first one {matches}"
     lines = [f"{plan.name}: {extent}, {processes_words(plan.processes, len(plan.roles()))}"]
     if run.resumed:
-        lines += [f"goes on at tick {run.leg.start}", *run.words]
+        lines.append(f"goes on at tick {run.leg.start}")
+    lines += run.words
     if plan.packed and plan.processes > 1 and not ranks_given:
         lines.append(f"{len(plan.roles())} processes would give each role its own")
     idle = len(plan.idle_ranks) - plan.spares
@@ -101,15 +103,6 @@ def _standings(run: Run) -> list[str]:
 
     found = rounds.league_standings(run)
     won = standings.champion_lines(rounds.league_champions(run))
-    if len(found.rows) < 2:
-        return [*found.without_winner, *standings.outdated_lines(found.outdated), *won]
-    return [
-        *standings.standings_lines(found.rows, most=standings.MOST, always=rounds.config_of(run).policies),
-        *found.without_winner,
-        *standings.outdated_lines(found.outdated),
-        *standings.equal_lines(found.equal),
-        *standings.prior_lines(prior=found.prior),
-        *standings.curtailed_lines(found.curtailed),
-        *(() if found.caution is None else standings.caution_lines(found.caution, run.path)),
-        *won,
-    ]
+    if not found.tables:
+        return [*found.without_winner, *won]
+    return [*standings.league_lines(found, most=standings.MOST, always=rounds.config_of(run).policies), *won]

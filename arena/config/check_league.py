@@ -198,11 +198,6 @@ def _check_used_by_learners(config: Config, league: LeagueConfig) -> None:
             "has no effect: no policy that learns is in `matchmaking`, so there are no snapshots",
             path=f"league.snapshots.{said}",
         )
-    if league.window != LeagueConfig().window and not any(config.policies[name].learns for name in players(config)):
-        raise ConfigError(
-            "has no effect: no policy that plays learns, and the games of frozen policies always count",
-            path="league.window",
-        )
 
 
 def _check_every(config: Config, every: int, path: str) -> None:

@@ -94,7 +94,7 @@ class LeagueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """What happens between two rounds."""
 
     snapshots: SnapshotsConfig = SnapshotsConfig()  # of learners in `matchmaking`
-    window: Count | None = 5  # games of a policy that learns count for so many of the newest rounds; null: all
+    window: Count | None = None  # has no effect any more: all games count, each for its policy as it was at that tick
     finish_ticks: Natural | None = None  # to end games that the end of a leg would cut; null: 3 median games; 0: cut
     evolution: EvolutionConfig | None = None  # null: every policy keeps its own weights
     decided: DecidedConfig | None = None  # ends the league when the order of all players is; null: plays all rounds

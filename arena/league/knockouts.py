@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from arena.config.league import LeagueConfig
 from arena.config.schema import Config
 from arena.league import next_round
 from arena.league import rounds_file as records
 from arena.league.next_round import Champion
-from arena.league.read_results import read_played, read_results
-from arena.league.results import Results
+from arena.league.read_results import read, read_played
+from arena.league.timeline import Timeline
 from arena.records import boundary as boundaries
 from arena.records.folder import RunFolder
 
@@ -31,9 +30,8 @@ def knockouts_won(folder: RunFolder, config: Config, *, reached: int | None = No
     whole = [played for played in known if played.start + config.ticks <= tick]
     if not next_round.over(config, len(whole)):
         return []
-    window = (config.league or LeagueConfig()).window
 
-    def results(number: int) -> Results:
-        return read_results(folder, window=window, last=number)
+    def results(number: int) -> Timeline:
+        return read(folder, last=number).timeline
 
     return next_round.champions(config, whole, results, read_played(folder, last=len(whole) - 1))

@@ -40,6 +40,7 @@ from arena.league.ratings.ranking import Standings
 from arena.league.results import Results
 from arena.league.rng import systematic
 from arena.league.rounds import player_of
+from arena.league.timeline import Timeline
 from arena.league.view import LeagueView
 
 Weights: TypeAlias = dict[str, float]
@@ -49,12 +50,12 @@ class OpponentPool(NamedTuple):
     """All players that a learner can meet.
 
     Args:
-        results: of the games that count.
+        results: of the games that count; of policies that learn with their ticks.
         snapshots: per policy those in the league, the oldest first.
         learns: the policies that learn.
     """
 
-    results: Results
+    results: Results | Timeline
     snapshots: Mapping[str, Sequence[str]]
     learns: frozenset[str]
 
@@ -219,7 +220,7 @@ def _of_main_exploiter(rule: Exploiters, learner: str, field: OpponentPool) -> W
     return weights
 
 
-def priorities(results: Results, learner: str, opponents: Sequence[str], *, weighting: str) -> Weights:
+def priorities(results: Results | Timeline, learner: str, opponents: Sequence[str], *, weighting: str) -> Weights:
     """The mean of f(p) over the posterior of a learner's chance to score against each opponent.
 
     With E[p] = m and Var[p] = v: E[(1 - p)^2] = (1 - m)^2 + v, E[p (1 - p)] = m (1 - m) - v, E[1 - p] = 1 - m.
@@ -235,7 +236,9 @@ def priorities(results: Results, learner: str, opponents: Sequence[str], *, weig
     return dict(zip(opponents, weights[weighting].tolist(), strict=True))
 
 
-def beats_all(results: Results, player: str, targets: Sequence[str], *, score: float, confidence: float) -> bool:
+def beats_all(
+    results: Results | Timeline, player: str, targets: Sequence[str], *, score: float, confidence: float
+) -> bool:
     """Whether a player's expected score against each of the targets is above `score`, each with this probability.
 
     The posterior of a score is taken for the Beta distribution with its mean and variance. No player beats itself.
@@ -246,9 +249,11 @@ def beats_all(results: Results, player: str, targets: Sequence[str], *, score: f
     return bool(len(targets) and (above >= confidence).all())
 
 
-def _moments(results: Results, player: str, others: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _moments(
+    results: Results | Timeline, player: str, others: Sequence[str]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean and variance of the posterior of a player's score against each of the others, float64 [others]."""
-    weights = posterior(results, [player, *others])[0, 1:]  # of wins, draws and losses
+    weights = posterior(results, player, others)  # of wins, draws and losses
     total = weights.sum(axis=-1)
     won, drawn = weights[:, 0] / total, weights[:, 1] / total
     mean = won + drawn / 2

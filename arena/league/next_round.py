@@ -36,9 +36,10 @@ from arena.league import pairings as generators
 from arena.league.matchmaking import OpponentPool
 from arena.league.own import make_pairings
 from arena.league.ratings.ranking import decided
-from arena.league.results import Played, Results, Score
+from arena.league.results import Played, Score
 from arena.league.rng import Purpose, stream
 from arena.league.rounds import History, Round, names_of, player_of, snapshot_name
+from arena.league.timeline import Timeline
 from arena.league.view import LeagueView
 from arena.records.formats import Fork, GateRecord, Player
 
@@ -71,7 +72,7 @@ def first_round(config: Config) -> Round:
 def next_round(
     config: Config,
     before: Sequence[Round],
-    results: Results,
+    results: Timeline,
     returns: Mapping[str, Sequence[float]],
     played: Played = (),
 ) -> Round:
@@ -80,7 +81,7 @@ def next_round(
     Args:
         config: of the league.
         before: all earlier rounds, the first one first.
-        results: of the games that count.
+        results: the games that count.
         returns: per policy those of its episodes in the newest round.
         played: what gates and tournaments look at, see `looks_back`: the games of all rounds. A test that forgets games
             is wrong more often than it says, and points that were won are not lost. (): no game counts.
@@ -88,7 +89,7 @@ def next_round(
     history = History(config, before, played)
     changes = _changes(config, history, results, returns)
     field = OpponentPool(
-        _as_they_begin(results, changes.forks, changes.resets),
+        results.begun(changes.snapshots, {name: fork.source for name, fork in changes.forks.items()}, changes.resets),
         _in_the_league(history, changes.snapshots, changes.dropped),
         config.learners,
     )
@@ -107,15 +108,18 @@ def next_round(
     )
 
 
-def view_of(config: Config, before: Sequence[Round], planned: Round, results: Results) -> LeagueView:
+def view_of(config: Config, before: Sequence[Round], planned: Round, results: Timeline) -> LeagueView:
     """What a callback sees of the league before a round.
 
     Args:
         config: of the league.
         before: all earlier rounds, the first one first.
         planned: the round that the configuration makes.
-        results: of the games that count.
+        results: the games that count.
     """
+    timeline = results.begun(
+        planned.snapshots, {name: one.source for name, one in planned.forks.items()}, planned.resets
+    )
     history = History(config, [*before, planned])
     names, snapshots = players(config), {name: tuple(own) for name, own in history.snapshots.items() if own}
     return LeagueView(
@@ -123,7 +127,8 @@ def view_of(config: Config, before: Sequence[Round], planned: Round, results: Re
         policies=names,
         players=(*names, *(name for own in snapshots.values() for name in own)),
         snapshots=snapshots,
-        results=_as_they_begin(results, planned.forks, planned.resets),
+        results=timeline.results,
+        timeline=timeline,
         learns=config.learners,
         planned=tuple(msgspec.to_builtins(match) for match in planned.matches),
     )
@@ -167,14 +172,14 @@ class Champion(NamedTuple):
 
 
 def champions(
-    config: Config, before: Sequence[Round], results: Callable[[int], Results], played: Played
+    config: Config, before: Sequence[Round], results: Callable[[int], Timeline], played: Played
 ) -> list[Champion]:
     """Who has won the knockouts that are over: those with whom `next_round` goes on.
 
     Args:
         config: of the league.
         before: all rounds that were played to their ends.
-        results: of the games that count after a round, by its number.
+        results: the games that count after a round, by its number.
         played: the games of all rounds.
     """
     found = []
@@ -193,7 +198,7 @@ def over(config: Config, rounds: int) -> list[tuple[str, KnockoutConfig]]:
     ]
 
 
-def _champion(config: Config, history: History, results: Results, place: str, entry: KnockoutConfig) -> Champion:
+def _champion(config: Config, history: History, results: Timeline, place: str, entry: KnockoutConfig) -> Champion:
     """Who has won a knockout with the last round of a history."""
     judge = generators.KnockoutRules(results, stream(config.seed, history.number, Purpose.COINS))
     ((player,),) = _next_pairings(config, history, judge)[place]
@@ -206,20 +211,20 @@ def _champion(config: Config, history: History, results: Results, place: str, en
     return Champion(place, player, against, reason, score.points, score.games)
 
 
-def is_over(config: Config, before: Sequence[Round], results: Results) -> bool:
+def is_over(config: Config, before: Sequence[Round], results: Timeline) -> bool:
     """Whether there is nothing left to find out, though rounds are left: all knockouts have their winners and there is
     nothing else to play, or the order of all players is decided.
 
     Args:
         config: of the league.
         before: all rounds that were played.
-        results: of the games that count.
+        results: the games that count.
     """
     entries = [None if isinstance(entry, MatchConfig) else generator_of(entry) for _, entry in config.places()]
     if all(isinstance(entry, KnockoutConfig) and entry.rounds <= len(before) for entry in entries):
         return True
     rule = None if config.league is None else config.league.decided
-    return rule is not None and decided(results, players(config), rule.error, elo=rule.elo)
+    return rule is not None and decided(results.results, players(config), rule.error, elo=rule.elo)
 
 
 def round_config(config: Config, round: Round, snapshot_path: Callable[[str], PurePath]) -> Config:
@@ -264,7 +269,7 @@ class _Changes(NamedTuple):
     gates: tuple[GateRecord, ...]
 
 
-def _changes(config: Config, history: History, results: Results, returns: Mapping[str, Sequence[float]]) -> _Changes:
+def _changes(config: Config, history: History, results: Timeline, returns: Mapping[str, Sequence[float]]) -> _Changes:
     due = _due(config, history, results)
     joining = _joining(config, history, due)
     members, rule = _in_the_league(history, joining.names, ()), _rule(config).snapshots
@@ -284,7 +289,7 @@ class _Due(NamedTuple):
     resets: tuple[str, ...] = ()
 
 
-def _due(config: Config, history: History, results: Results) -> _Due:
+def _due(config: Config, history: History, results: Timeline) -> _Due:
     field = OpponentPool(results, history.snapshots, config.learners)
     rng = stream(config.seed, history.number, Purpose.RESETS)
     joining: dict[str, None] = {}
@@ -322,7 +327,7 @@ def _in_the_league(history: History, joining: Sequence[str], dropped: Sequence[s
 
 
 def _forks(
-    config: Config, history: History, results: Results, returns: Mapping[str, Sequence[float]]
+    config: Config, history: History, results: Timeline, returns: Mapping[str, Sequence[float]]
 ) -> dict[str, Fork]:
     rule = _rule(config).evolution
     if rule is None or history.number % rule.every:
@@ -330,16 +335,6 @@ def _forks(
     fitness = population.of_ratings(results) if rule.by == "rating" else population.of_returns(returns)
     rng = stream(config.seed, history.number, Purpose.EVOLUTION)
     return population.forks(rule, populations(config, rule), fitness, history.options, rng)
-
-
-def _as_they_begin(results: Results, forks: Mapping[str, Fork], resets: Sequence[str]) -> Results:
-    """What is known of the players as they are now: who begins anew has no games, a fork those of its source."""
-    changed = {*forks, *resets}
-    unchanged, found = results.without(changed), Results()
-    found.update(unchanged)
-    for policy, fork in forks.items():
-        found.update(unchanged.renamed(fork.source, policy))
-    return found
 
 
 def _options(history: History, changes: _Changes) -> dict[str, dict[str, Any]]:
@@ -390,12 +385,15 @@ def _written_out(config: Config, history: History, field: OpponentPool, judge: g
 def _view(config: Config, history: History, field: OpponentPool, place: str, entry: Generator) -> LeagueView:
     """What a rule or a generator of the user's own sees."""
     snapshots = {name: tuple(field.snapshots.get(name, ())) for name in entry.members}
+    timeline = field.results
+    assert isinstance(timeline, Timeline), "a league's rounds are planned from all of its games"
     return LeagueView(
         round=history.number,
         policies=entry.policies,
         players=(*entry.members, *(name for own in snapshots.values() for name in own)),
         snapshots=snapshots,
-        results=field.results,
+        results=timeline.results,
+        timeline=timeline,
         learns=config.learners & {*entry.members},
         earlier=history.made_by(place),
     )

@@ -20,6 +20,7 @@ from arena.config.matches import KnockoutConfig, MatchConfig, Pair, SwissConfig,
 from arena.league.ratings.ratings import Ratings, fit
 from arena.league.results import Encounter, Results
 from arena.league.rounds import names_of
+from arena.league.timeline import Timeline
 
 _DIGITS = 5  # of an Elo: rounding of the fit alone makes no player better, and is far less
 
@@ -81,7 +82,7 @@ class KnockoutRules:
         rng: of its coins.
     """
 
-    def __init__(self, results: Results, rng: np.random.Generator) -> None:
+    def __init__(self, results: Results | Timeline, rng: np.random.Generator) -> None:
         self._results = results
         self._rng = rng
         self._fitted: Ratings | None = None
@@ -104,7 +105,7 @@ class KnockoutRules:
 
     def _elo(self, player: str) -> float:
         if self._fitted is None:
-            self._fitted = fit(self._results)
+            self._fitted = fit(self._results, coarse=True)
         return round(self._fitted.of(player).elo, _DIGITS) if player in self._fitted.players else 0.0
 
 

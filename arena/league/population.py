@@ -17,6 +17,7 @@ import numpy as np
 from arena.config.league import EvolutionConfig, PerturbConfig
 from arena.league.ratings.ratings import fit
 from arena.league.results import Results
+from arena.league.timeline import Timeline
 from arena.records.formats import Fork
 
 
@@ -61,9 +62,9 @@ def explored(
     return {name: rule.multiplied(options[name], float(rng.choice(rule.factors))) for name, rule in perturb.items()}
 
 
-def of_ratings(results: Results) -> dict[str, float]:
-    """The strength of all players that have played, in Elo."""
-    ratings = fit(results)
+def of_ratings(results: Results | Timeline) -> dict[str, float]:
+    """The strength of all players that have played as they are now, in Elo."""
+    ratings = fit(results, coarse=True)
     return dict(zip(ratings.players, ratings.elo.tolist(), strict=True))
 
 

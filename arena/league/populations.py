@@ -10,18 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-from scipy.special import ndtri
-
 from arena.config.members import Sides, apart
 from arena.config.schema import Config
 from arena.league.ratings.ranking import RESOLUTION, Standings
-from arena.league.ratings.ratings import Ratings
-from arena.league.ratings.standings import Row, tallies
 from arena.league.results import Results
-
-NAMES = ("first side", "second side")
-_WIDTH = float(ndtri(0.975))
 
 
 def populations_of(config: Config, players: Sequence[str], *, tournament: bool = False) -> Sides | None:
@@ -40,32 +32,6 @@ def populations_of(config: Config, players: Sequence[str], *, tournament: bool =
 
 def _policy(player: str, config: Config) -> str:
     return player if player in config.policies else player.rpartition("@")[0]
-
-
-def separate_rows(ratings: Ratings, results: Results, sides: Sides) -> list[Row]:
-    """The players of the first population, the best first, then those of the second, each with ranks from 1.
-
-    Args:
-        ratings: fitted to the results.
-        results: the games.
-        sides: the players of each population.
-    """
-    places = {name: place for place, name in enumerate(ratings.players)}
-    scores = tallies(results, ratings.players)
-    members = [[name for name in side if name in places] for side in sides]
-    means = [float(np.mean([ratings.elo[places[name]] for name in names])) if names else 0.0 for names in members]
-    gap = means[0] - means[1] + ratings.side.value
-    found: list[Row] = []
-    for names, mean, offset, title in zip(members, means, (gap / 2, -gap / 2), NAMES, strict=True):
-        at = [places[name] for name in names]
-        within = ratings.covariance[np.ix_(at, at)]
-        centered = within - within.mean(axis=0) - within.mean(axis=1, keepdims=True) + within.mean()
-        reach = _WIDTH * np.sqrt(np.maximum(0.0, np.diag(centered)))
-        elo = ratings.elo[at] - mean + offset
-        for rank, place in enumerate(sorted(range(len(names)), key=lambda k: (-elo[k], names[k])), start=1):
-            value, half = float(elo[place]), float(reach[place])
-            found.append(Row(rank, names[place], value, value - half, value + half, scores[names[place]], title))
-    return found
 
 
 def separate_standings(results: Results, sides: Sides, *, elo: float = RESOLUTION) -> list[Standings]:

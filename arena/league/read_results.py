@@ -4,9 +4,8 @@
     rounds.jsonl, or plan.json     the sides of each match; in a league also who has begun anew, and when
     episodes.jsonl                 how the games ended
 
-A game does not count where it has no winner, or not two sides, unless the higher return decides; where it was not
-played to its end, or a seat stood idle; and where it is old: a policy that learns is another player after a while. A
-line that a kill has left incomplete is counted and skipped.
+A game does not count where it has no winner, or not two sides, unless the higher return decides; and where it was not
+played to its end, or a seat stood idle. A line that a kill has left incomplete is counted and skipped.
 
 Whether a game has winners is a property of all of its episodes: see `arena.records.outcome`. So the episodes are read
 twice: first for what they show of their game, then for the results.
@@ -26,57 +25,62 @@ import msgspec
 from arena.config import Config, load_config
 from arena.errors import ConfigError
 from arena.league.results import Encounter, Played, Results, encounters_of
+from arena.league.timeline import Beginning, Period, Timeline
 from arena.plan.plan import OutcomeRule
+from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.records.formats import EpisodeLine, PlanFile, RoundLine, SeatLine, read_document, round_of
 from arena.records.journal import JournalReader
 from arena.records.outcome import Outcome, Winners, side_returns
+
+_PARTS = 8  # of a round in which policies learn: where there are few rounds they have as many nodes
 
 
 class ResultSet(NamedTuple):
     """What a run folder says about who is better.
 
     Args:
-        results: of the games that count.
+        timeline: the games that count, with the ticks at which they ended.
         encounters: these games, in the order in which they ended; one of several sides is one for each two of them.
-        episodes: how many games there were: those that count, and the three kinds below.
+        first: the tick at which the first game ended; None without a game.
+        episodes: how many games there were: those that count, and the two kinds below.
         unrated: games without a winner, or not of two sides.
         aborted: games that were cut, or in which a seat stood idle.
-        stale: games that are too old.
         unfinished: lines that a kill has left incomplete: 0 or 1.
         cut: per player the games with others that would have counted, but for the end of a leg which has cut them.
-        outdated: players who have games older than the window, and none that counts; sorted.
         without_winner: a line for each game that has no winners: why, and what helps.
     """
 
-    results: Results
+    timeline: Timeline
     encounters: Sequence[Encounter]
+    first: int | None
     episodes: int
     unrated: int
     aborted: int
-    stale: int
     unfinished: int
     cut: Mapping[str, int]
-    outdated: Sequence[str] = ()
     without_winner: Sequence[str] = ()
+
+    @property
+    def results(self) -> Results:
+        """The games that count, whenever they were played."""
+        return self.timeline.results
 
 
 def read(
     folder: RunFolder,
     *,
-    window: int | None = None,
     last: int | None = None,
+    until: int | None = None,
     journal: Callable[[Path], JournalReader] = JournalReader,
 ) -> ResultSet:
     """Reads the games of a run.
 
     Args:
         folder: of a run, which may be under way; without `episodes.jsonl` there are no games.
-        window: of so many of the newest rounds the games of policies that learn count; those between players that do
-            not learn always do. None: of all rounds. In either case a policy that was reset, or has become a copy of
-            another one, begins anew.
-        last: the newest round to look at. None: the newest one of which a game is on record; that another one is
-            planned makes nothing old before it has been played in.
+        last: the newest round to look at, which is over. None: the newest one of which a game is on record; that
+            another one is planned changes no player before it has been played in.
+        until: the tick until which games count; None: all do.
         journal: reads one; of a run that goes on, as far as it is to be read.
 
     Raises:
@@ -85,41 +89,66 @@ def read(
     config, rounds = load_config(folder.config), _rounds(folder, journal)
     games = _games(journal(folder.episodes), config)
     rounds = rounds[: 1 + (games.newest if last is None else last)]
-    referee = _Referee(rounds, _since(config, rounds, window), games)
+    referee = _Referee(rounds, games)
     reader = journal(folder.episodes)
     encounters: list[Encounter] = []
+    timed: dict[tuple[int, int], Results] = {}  # by round and part of the round
     dropped: Counter[_Dropped] = Counter()
     counted = 0
+    first: int | None = None
     cut: Counter[str] = Counter()
-    old, oldest = set[str](), _oldest(rounds, window)
+    parts = _PARTS if config.learners else 1
     for episode, found in referee.judged(reader.lines(EpisodeLine, missing_ok=True)):
-        if not isinstance(found, _Dropped):
-            encounters.extend(found)
-            counted += 1
-        else:
+        if until is not None and episode.tick > until:
+            continue
+        first = episode.tick if first is None else min(first, episode.tick)
+        if isinstance(found, _Dropped):
             dropped[found] += 1
-        if found is _Dropped.STALE and episode.round < oldest:
-            old.update(seat.policy for seat in episode.seats)
+        else:
+            counted += 1
+            encounters.extend(found)
+            part = (episode.tick - 1 - rounds[episode.round].start) * parts // config.ticks
+            results = timed.setdefault((episode.round, min(max(part, 0), parts - 1)), Results())
+            for one in found:
+                results.add(*one)
         if episode.cut:
             cut.update(referee.missed_by(episode))
-    results = Results(encounters)
+    reached = rounds[-1].start + config.ticks
+    if last is None:  # the newest round may be under way
+        reached = min(reached, max(games.reached, boundary.newest_tick(folder) or 0))
     return ResultSet(
-        results,
+        _timeline(config, rounds, timed, parts, reached),
         encounters,
+        first=first,
         episodes=counted + dropped.total(),
         unrated=dropped[_Dropped.UNRATED],
         aborted=dropped[_Dropped.ABORTED],
-        stale=dropped[_Dropped.STALE],
         unfinished=reader.unfinished,
         cut=cut,
-        outdated=sorted(old.difference(results.players)),
         without_winner=games.winners.words(games.rules),
     )
 
 
-def read_results(folder: RunFolder, *, window: int | None = None, last: int | None = None) -> Results:
-    """The results alone; as `read`."""
-    return read(folder, window=window, last=last).results
+def _timeline(
+    config: Config, rounds: Sequence[RoundLine], timed: Mapping[tuple[int, int], Results], parts: int, reached: int
+) -> Timeline:
+    """The games of these rounds, up to a tick."""
+    beginnings: dict[str, list[Beginning]] = {}
+    for line in rounds:
+        for name in line.resets:
+            beginnings.setdefault(name, []).append(Beginning(line.start, None))
+        for name, fork in line.forks.items():
+            beginnings.setdefault(name, []).append(Beginning(line.start, fork.source))
+    periods = [
+        Period(start, min(end, max(reached, start + 1)), timed.get((line.round, part), Results()), playing)
+        for line in rounds
+        for playing in [frozenset(name for match in line.matches for name in match.players)]
+        for part in range(parts)
+        for start, end in [[line.start + place * config.ticks // parts for place in (part, part + 1)]]
+        if start < reached or (line.round, part) in timed
+    ]
+    snapshots = [name for line in rounds for name in line.snapshots]
+    return Timeline(periods, config.ticks, config.learners, beginnings, snapshots)
 
 
 def read_played(folder: RunFolder, *, last: int | None = None) -> Played:
@@ -136,7 +165,7 @@ def read_played(folder: RunFolder, *, last: int | None = None) -> Played:
     found: list[dict[int, list[Encounter]]] = [{} for _ in rounds]
     games = _games(JournalReader(folder.episodes), load_config(folder.config))
     episodes = JournalReader(folder.episodes).lines(EpisodeLine, missing_ok=True)
-    for episode, judged in _Referee(rounds, {}, games).judged(episodes):
+    for episode, judged in _Referee(rounds, games).judged(episodes):
         if not isinstance(judged, _Dropped):
             found[episode.round].setdefault(episode.match, []).extend(judged)
     return found
@@ -191,37 +220,24 @@ class _Games(NamedTuple):
         winners: which games have winners.
         rules: per game that was played its rule.
         newest: the newest round of which a game is on record; the first one if there is no game.
+        reached: the newest tick at which a game has ended.
     """
 
     winners: Winners
     rules: Mapping[str, OutcomeRule | None]
     newest: int = 0
+    reached: int = 0
 
 
 def _games(episodes: JournalReader, config: Config) -> _Games:
-    winners, envs, newest = Winners(), dict[str, None](), 0
+    winners, envs, newest, reached = Winners(), dict[str, None](), 0, 0
     for line in episodes.lines(EpisodeLine, missing_ok=True):
-        newest = max(newest, line.round)
+        newest, reached = max(newest, line.round), max(reached, line.tick)
         envs[line.env] = None
         if not line.settled and line.seats and line.seats[0].outcome is None:  # few show anything
             winners.see([line.ending])
     rules = {env: config.envs[env].outcome for env in envs if env in config.envs}
-    return _Games(winners, rules, newest)
-
-
-def _since(config: Config, rounds: Sequence[RoundLine], window: int | None) -> dict[str, int]:
-    """From which round on the games of a policy count; of those that are not named all do."""
-    oldest = _oldest(rounds, window)
-    since = {name: oldest for name, policy in config.policies.items() if policy.learns}
-    for line in rounds:
-        for name in {*line.forks, *line.resets}:
-            since[name] = max(since.get(name, 0), line.round)
-    return since
-
-
-def _oldest(rounds: Sequence[RoundLine], window: int | None) -> int:
-    """The first round of the window."""
-    return 0 if window is None else max(0, len(rounds) - window)
+    return _Games(winners, rules, newest, reached)
 
 
 class _Dropped(Enum):
@@ -229,7 +245,6 @@ class _Dropped(Enum):
 
     UNRATED = "unrated"
     ABORTED = "aborted"
-    STALE = "stale"
 
 
 class _Referee:
@@ -237,13 +252,11 @@ class _Referee:
 
     Args:
         rounds: that were played.
-        since: per policy the round from which on its games count.
         games: what the episodes have shown.
     """
 
-    def __init__(self, rounds: Sequence[RoundLine], since: Mapping[str, int], games: _Games) -> None:
+    def __init__(self, rounds: Sequence[RoundLine], games: _Games) -> None:
         self._matches = {line.round: line.matches for line in rounds}
-        self._since = since
         self._games = games
         self._known: dict[Any, tuple[Encounter, ...] | _Dropped] = {}
 
@@ -297,9 +310,7 @@ class _Referee:
         if episode.settled and self._ranks(episode):
             returns = side_returns(episode.ending.returns, episode.ending.entities, sides)
         found = encounters_of(players, sides, outcomes, returns)
-        if not found:
-            return _Dropped.UNRATED
-        return _Dropped.STALE if any(self._since.get(name, 0) > episode.round for name in players) else found
+        return found or _Dropped.UNRATED
 
     def _ranks(self, episode: EpisodeLine) -> bool:
         """Whether the higher return decides."""

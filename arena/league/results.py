@@ -101,7 +101,7 @@ class Results:
 
     def update(self, other: Results) -> None:
         """Takes all games of other results."""
-        for first, second, score, sided in other._all():
+        for first, second, score, sided in other.scores():
             self.add_score(first, second, score, sided=sided)
 
     def pairs(self) -> Mapping[tuple[Team, Team], Score]:
@@ -119,7 +119,7 @@ class Results:
     def without(self, players: Collection[str]) -> Results:
         """The games in which none of these players took part."""
         found = Results()
-        for first, second, score, sided in self._all():
+        for first, second, score, sided in self.scores():
             if not {*first, *second} & {*players}:
                 found.add_score(first, second, score, sided=sided)
         return found
@@ -127,12 +127,12 @@ class Results:
     def renamed(self, old: str, new: str) -> Results:
         """The games of one player, as if they were another one's."""
         found = Results()
-        for first, second, score, sided in self._all():
+        for first, second, score, sided in self.scores():
             if old in (*first, *second):
                 found.add_score(_renamed(first, old, new), _renamed(second, old, new), score, sided=sided)
         return found
 
-    def _all(self) -> Iterator[tuple[Team, Team, Score, bool]]:
+    def scores(self) -> Iterator[tuple[Team, Team, Score, bool]]:
         """Two teams, what they have played, and whether the first one had the first side."""
         for scores, sided in ((self._by_side, True), (self._without, False)):
             for (first, second), score in scores.items():
@@ -142,6 +142,23 @@ class Results:
     def players(self) -> tuple[str, ...]:
         """All players that have played, sorted."""
         return tuple(sorted({name for pair in self._scores for team in pair for name in team}))
+
+    def taken_part(self) -> Mapping[str, int]:
+        """In how many games each player took part."""
+        found: dict[str, int] = {}
+        for (first, second), score in self._scores.items():
+            for player in {*first, *second}:
+                found[player] = found.get(player, 0) + score.games
+        return found
+
+    def tallies(self) -> Mapping[str, Score]:
+        """The games of the sides on which each player sat; of a game between two sides of its own it has both."""
+        found: dict[str, Score] = {}
+        for teams, score in self.pairs().items():
+            for team, seen in zip(teams, (score, score.reversed), strict=True):
+                for player in {*team}:
+                    found[player] = found.get(player, _NOTHING).plus(seen)
+        return found
 
     @property
     def games(self) -> int:

@@ -15,6 +15,7 @@ from arena.league.ratings.ratings import Ratings, fit
 from arena.league.ratings.sprt import Test, Verdict
 from arena.league.results import Encounter, Results, Score
 from arena.league.rounds import names_of, player_of, snapshot_name
+from arena.league.timeline import Timeline
 from arena.records.formats import GateRecord
 
 
@@ -109,7 +110,7 @@ def paired(rounds: Iterable[Games], policy: str, other: str) -> Score:
     return found
 
 
-def leaving(rule: SnapshotsConfig, snapshots: Sequence[str], results: Results) -> list[str]:
+def leaving(rule: SnapshotsConfig, snapshots: Sequence[str], results: Results | Timeline) -> list[str]:
     """The snapshots of one policy that are too many, those that leave first first.
 
     By count the oldest leave. By spread one after the other leaves whose neighbors in strength are closest together;
@@ -123,7 +124,7 @@ def leaving(rule: SnapshotsConfig, snapshots: Sequence[str], results: Results) -
     too_many = max(0, len(snapshots) - rule.keep)
     if rule.keep_by == "count" or not too_many:
         return list(snapshots[:too_many])
-    strengths = dict(zip(snapshots, _strengths(snapshots, fit(results)), strict=True))
+    strengths = dict(zip(snapshots, _strengths(snapshots, fit(results, coarse=True)), strict=True))
     return _closest(strengths, too_many, newest=snapshots[-1])
 
 

@@ -24,11 +24,11 @@ import msgspec
 
 from arena.config.matches import MatchConfig, SeatEntry
 from arena.config.members import Sides
-from arena.league.populations import every_meeting, separate_rows, separate_standings
+from arena.league.populations import every_meeting, separate_standings
 from arena.league.ratings.contradictions import Contradiction, unmet
-from arena.league.ratings.ranking import RESOLUTION, Standings, most_informative
+from arena.league.ratings.ranking import Doubt, Standings, doubts, is_settled, most_informative, open_doubts
 from arena.league.ratings.ratings import fit
-from arena.league.ratings.standings import Row, rows
+from arena.league.ratings.standings import Row, separate_tables, tables
 from arena.league.results import Results
 
 _LANES = 16  # that frozen players play as fast as one, nearly
@@ -61,27 +61,11 @@ class Batch(NamedTuple):
     episodes: int
 
 
-class Doubt(NamedTuple):
-    """Two neighbors in the standings, and what may be wrong with what is said of them, see `pairing`.
-
-    Args:
-        upper: the one that stands higher.
-        lower: the other.
-        probability: that they stand in the wrong order; or where they look equal, that they are not.
-        equal: whether they look equal: whether that is surer than their order.
-    """
-
-    upper: str
-    lower: str
-    probability: float
-    equal: bool
-
-
 class Table(NamedTuple):
     """What a tournament has found out.
 
     Args:
-        rows: of all players, the best first.
+        tables: of all players, the best first; as of a `LeagueTable`.
         doubts: about every two neighbors, the best ones first.
         error: how large all doubts together may be.
         prior: whether the strengths have a weak prior: see `Ratings`.
@@ -89,12 +73,17 @@ class Table(NamedTuple):
         unmet: the pairs that have not met in a game that counts.
     """
 
-    rows: list[Row]
+    tables: list[list[Row]]
     doubts: list[Doubt]
     error: float
     prior: bool
     contradictions: Sequence[Contradiction] = ()
     unmet: Sequence[tuple[str, str]] = ()
+
+    @property
+    def rows(self) -> list[Row]:
+        """All players, table by table."""
+        return [row for rows in self.tables for row in rows]
 
     @property
     def decided(self) -> bool:
@@ -104,22 +93,12 @@ class Table(NamedTuple):
     @property
     def settled(self) -> bool:
         """Whether it would be if no pair contradicted it."""
-        return sum(doubt.probability for doubt in self.doubts) <= self.error
+        return is_settled(self.doubts, self.error)
 
     @property
     def open(self) -> list[Doubt]:
-        """The neighbors whose doubts keep the order from being decided, the best ones first; none if none does.
-
-        Those that have more than their share of the error, and the next larger ones, until they are more than it.
-        """
-        if self.settled:
-            return []
-        share, together, found = self.error / len(self.doubts), 0.0, set[Doubt]()
-        for doubt in sorted(self.doubts, key=lambda doubt: -doubt.probability):
-            if doubt.probability > share or together <= self.error:
-                together += doubt.probability
-                found.add(doubt)
-        return [doubt for doubt in self.doubts if doubt in found]
+        """The neighbors whose doubts keep the order from being decided, the best ones first; none if none does."""
+        return open_doubts(self.doubts, self.error)
 
     @property
     def equal(self) -> list[Doubt]:
@@ -141,29 +120,18 @@ def table(results: Results, players: Sequence[str], rule: Rule, *, sides: Sides 
         ratings = fit(results, players=players)
         met = {*results.pairs()}
         missing = [pair for pair in every_meeting(sides) if not any({*a, *b} == {*pair} for a, b in met)]
-        doubts = [doubt for standings in within for doubt in _doubts(standings)]
-        return Table(separate_rows(ratings, results, sides), doubts, rule.error, ratings.prior, (), missing)
+        found = [doubt for standings in within for doubt in doubts(standings)]
+        return Table(separate_tables(ratings, results.tallies(), sides), found, rule.error, ratings.prior, (), missing)
     standings = Standings(results, players, elo=rule.elo)
     ratings = fit(results, players=players)
-    contradictions, not_met = standings.contradictions(), unmet(results, players)
-    return Table(rows(ratings, results), _doubts(standings), rule.error, ratings.prior, contradictions, not_met)
-
-
-def equals(results: Results, players: Sequence[str], *, error: float = 0.05, elo: float = RESOLUTION) -> list[Doubt]:
-    """The neighbors in the standings that have proved to be as good as each other.
-
-    Args:
-        results: all games so far.
-        players: whose order it is.
-        error: how large all doubts together may be.
-        elo: the difference that the games are to resolve.
-    """
-    return Table([], _doubts(Standings(results, players, elo=elo)), error, prior=False).equal if players else []
-
-
-def _doubts(standings: Standings) -> list[Doubt]:
-    neighbors = zip(standings.order, standings.order[1:], standings.doubts, standings.equal, strict=False)
-    return [Doubt(*found) for found in neighbors]
+    return Table(
+        tables(ratings, results),
+        doubts(standings),
+        rule.error,
+        ratings.prior,
+        standings.contradictions(),
+        unmet(results, players),
+    )
 
 
 def widened(settings: Sequence[MatchConfig], players: int, rule: Rule) -> tuple[MatchConfig, ...]:

@@ -13,6 +13,7 @@ from arena.league.results import Results, Score
 
 if TYPE_CHECKING:
     from arena.league.ratings.ratings import Rating
+    from arena.league.timeline import Timeline
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class LeagueView:
         earlier: per earlier round the pairings that this entry made, each of two sides; a side is the policy of each of
             its seats.
         planned: for a callback, the matches of this round that the configuration makes, as entries of `matches`.
+        timeline: the same games with their ticks, by which players that learn are rated; None: as if none learned.
     """
 
     round: int
@@ -40,6 +42,7 @@ class LeagueView:
     learns: frozenset[str] = frozenset()
     earlier: tuple[tuple[Pair, ...], ...] = ()
     planned: tuple[Mapping[str, Any], ...] = ()
+    timeline: Timeline | None = None
 
     @cached_property
     def ratings(self) -> Mapping[str, Rating]:
@@ -48,7 +51,7 @@ class LeagueView:
             return MappingProxyType({})
         from arena.league.ratings.ratings import fit  # imports scipy
 
-        fitted = fit(self.results)
+        fitted = fit(self.timeline or self.results)
         return MappingProxyType({name: fitted.of(name) for name in fitted.players})
 
     def elo(self, player: str) -> float:

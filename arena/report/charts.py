@@ -15,7 +15,7 @@ from arena.report.learning import Evaluation, Learning, Logged, Rewards
 from arena.report.lengths import Lengths
 from arena.report.lineage import Fork, Gate, Lineage, Reset
 from arena.report.sections import PageData
-from arena.report.standings import MetaRow
+from arena.report.standings import MetaRow, StrengthCurve
 from arena.report.timing import Spent, Timing
 
 Figure = dict[str, Any]
@@ -56,6 +56,8 @@ def figures(data: PageData, colors: Colors) -> dict[str, Figure]:
         found[f"lengths-{number}"] = _length_bars(row)
         if row.over_time is not None:
             found[f"lengths-{number}-time"] = _figure(list(_line(row.over_time, _PLAIN)))
+    if data.standings is not None and data.standings.curves:
+        found["strengths"] = _strengths(data.standings.curves, data.lineage, colors)
     if data.standings is not None and data.standings.meta:
         found["meta-nash"] = _meta(data.standings.meta, "nash")
         found["meta-alpha-rank"] = _meta(data.standings.meta, "alpha_rank")
@@ -246,6 +248,32 @@ def _meta(rows: Sequence[MetaRow], measure: Literal["nash", "alpha_rank"]) -> Fi
         hovermode="closest",
         bargap=0.35,
     )
+
+
+def _strengths(curves: Mapping[str, StrengthCurve], lineage: Lineage, colors: Colors) -> Figure:
+    """Strength over ticks with its band; snapshots on it, and marks where a policy begins anew."""
+    traces: list[Trace] = []
+    for policy, one in curves.items():
+        for number in sorted({point.curve for point in one.points}):
+            points = [point for point in one.points if point.curve == number]
+            ticks, elo, low, high = ([*column] for column in zip(*(point[:4] for point in points), strict=True))
+            line = Curve(ticks=ticks, mean=elo, low=low, high=high, count=[])
+            traces += _line(line, colors[policy], policy, among=len(curves))
+    for policy, one in curves.items():
+        marks = [
+            (point.tick, point.elo, colors[policy], "circle", f"{name} {point.elo:+.0f}")
+            for name, point in one.snapshots.items()
+        ]
+        begun = {
+            **{fork.tick: ("diamond", _fork_words(fork)) for fork in lineage.forks if fork.policy == policy},
+            **{reset.tick: ("x", _reset_words(reset)) for reset in lineage.resets if reset.policy == policy},
+        }
+        for before, after in zip(one.points, one.points[1:], strict=False):
+            if before.curve != after.curve and after.tick in begun:
+                marks.append((after.tick, after.elo, colors[policy], *begun[after.tick]))
+        if marks:
+            traces.append({**_marks(marks), "meta": {"policy": policy}})
+    return _figure(traces, yaxis={"title": {"text": "Elo"}}, hovermode="closest")
 
 
 def _lineage(lineage: Lineage, policies: Sequence[str], colors: Colors, *, last: int) -> Figure:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from arena import __version__
-from arena.config.league import DecidedConfig, LeagueConfig
+from arena.config.league import DecidedConfig
 from arena.league.knockouts import knockouts_won
 from arena.league.next_round import Champion
 from arena.league.read_results import read as read_encounters
@@ -67,8 +67,7 @@ def page_data(files: RunFiles, replays: Sequence[Replay] = ()) -> PageData:
         ConfigError: the results do not fit the rounds or the plan.
     """
     colors, summary = Colors(files.config), summarise(files)
-    window = (files.config.league or LeagueConfig()).window if files.config.rounds > 1 else None
-    reading = read_encounters(files.folder, window=window, last=_last(files), journal=files.journals.journal)
+    reading = read_encounters(files.folder, last=_last(files), journal=files.journals.journal)
     recorded = recorded_episodes(
         files.folder, files.journals.journal(files.folder.episodes).lines(EpisodeLine, missing_ok=True)
     )
@@ -76,7 +75,7 @@ def page_data(files: RunFiles, replays: Sequence[Replay] = ()) -> PageData:
         arena=__version__,
         summary=summary,
         policies=policy_rows(files, colors),
-        standings=standings(reading, files.config, colors, window=window, rule=_rule(files)),
+        standings=standings(reading, files.config, colors, rule=_rule(files)),
         without_winner=[*reading.without_winner],
         learning=learning_curves(files, last=summary.ticks),
         rewards=rewards(files),

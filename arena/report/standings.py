@@ -12,16 +12,20 @@ from arena.config.league import DecidedConfig
 from arena.config.members import Sides, players
 from arena.config.schema import Config
 from arena.league.metagame.alpha_rank import alpha_rank_with_uncertainty
+from arena.league.metagame.meetings import Span, meetings
 from arena.league.metagame.nash_averaging import nash_average_with_uncertainty
 from arena.league.metagame.payoff import Payoff, payoff
 from arena.league.metagame.posterior import Estimate
-from arena.league.populations import populations_of, separate_rows
+from arena.league.populations import populations_of
 from arena.league.ratings.contradictions import Contradiction
+from arena.league.ratings.curves import CurvePoint, at_tick, curves
+from arena.league.ratings.ranking import Doubt, equals
 from arena.league.ratings.ratings import Interval, Ratings, fit
-from arena.league.ratings.standings import Caution, Curtailed, Row, caution, curtailed, rows
+from arena.league.ratings.standings import Curtailed, curtailed, separate_tables, tables
 from arena.league.read_results import ResultSet
 from arena.league.results import Results
-from arena.league.tournament import Doubt, Rule, equals, table
+from arena.league.timeline import Timeline
+from arena.league.tournament import Rule, table
 from arena.report.colors import Colors
 from arena.run.status import planned_ticks
 
@@ -34,10 +38,12 @@ class Standing(msgspec.Struct, frozen=True):
     """A player; a snapshot's policy is another name.
 
     Args:
-        rank: 1 is the strongest, by `elo`.
+        rank: 1 is the strongest of its table, by `elo`.
         low: of the 95 % interval of `elo`; `high` likewise.
+        table: players of different tables cannot be compared.
     """
 
+    table: int
     rank: int
     player: str
     policy: str
@@ -62,12 +68,17 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 class Matrix(msgspec.Struct, frozen=True):
-    """The payoffs between players, in the order of the standings; `left_out` is how many more there are."""
+    """The payoffs between players, in the order of the standings; `left_out` is how many more there are.
+
+    Args:
+        spans: from which ticks the games of each player are; None for players that never change.
+    """
 
     players: list[str]
     colors: list[str]
     cells: list[list[Cell]]
     left_out: int
+    spans: list[Span | None]
 
 
 class MetaRow(msgspec.Struct, frozen=True):
@@ -104,42 +115,44 @@ class Order(msgspec.Struct, frozen=True):
     not_met: int
 
 
+class StrengthCurve(msgspec.Struct, frozen=True):
+    """The strength of a policy that learns over ticks, and of its snapshots, on the scale of the standings."""
+
+    points: list[CurvePoint]
+    snapshots: dict[str, CurvePoint]
+
+
 class Standings(msgspec.Struct, frozen=True):
     """The whole table.
 
     Args:
         prior: whether the strengths have a weak prior, as games alone do not say what is most likely: see `Ratings`.
-        games: that count. The others are `unrated` (no winner, or not two sides), `aborted` or `stale` (older than the
-            window of the league, in rounds).
+        curves: of policies that learn.
+        games: that count. The others are `unrated` (no winner, or not two sides) or `aborted`.
         side: how many Elo the first side is worth, with its 95 % interval.
         curtailed: whose games were cut most; None where that is too little to matter, and where lanes play a number of
             games, whatever their length.
         order: None if no decided order was asked for.
-        equal: the neighbors that have proved to be as good as each other.
-        outdated: who is not rated, as all of its games are older than the window.
-        caution: what the numbers do not tell of policies that learn, and of players with one opponent.
+        equal: the neighbors that have proved to be as good as each other; none where policies learn.
     """
 
     rows: list[Standing]
     matrix: Matrix
     meta: list[MetaRow]
+    curves: dict[str, StrengthCurve]
     prior: bool
     side: Interval
     games: int
     unrated: int
     aborted: int
-    stale: int
-    window: int | None
     curtailed: Curtailed | None
     order: Order | None
     equal: list[Doubt]
-    outdated: list[str]
-    caution: Caution
 
     @property
-    def tables(self) -> list[tuple[str, list[Standing]]]:
-        """The rows in one table, or those of each of two populations, with its title; empty: there is one."""
-        return [(title, [*own]) for title, own in groupby(self.rows, key=lambda row: row.population)]
+    def tables(self) -> list[list[Standing]]:
+        """The rows table by table."""
+        return [[*own] for _, own in groupby(self.rows, key=lambda row: row.table)]
 
     @property
     def span(self) -> tuple[float, float]:
@@ -148,7 +161,7 @@ class Standings(msgspec.Struct, frozen=True):
 
 
 def standings(
-    reading: ResultSet, config: Config, colors: Colors, *, window: int | None, rule: DecidedConfig | None = None
+    reading: ResultSet, config: Config, colors: Colors, *, rule: DecidedConfig | None = None
 ) -> Standings | None:
     """The standings of those who have met; None where fewer than two players have.
 
@@ -156,39 +169,52 @@ def standings(
         reading: the games.
         config: of the run.
         colors: of the players.
-        window: of the league, in rounds.
         rule: when the order is decided; None: not asked for.
     """
-    if len(reading.results.players) < 2:
+    timeline, results = reading.timeline, reading.results
+    if len(timeline.players) < 2:
         return None
-    ratings = fit(reading.results)
-    sides = populations_of(config, reading.results.players, tournament=planned_ticks(config) is None)
-    ranked = rows(ratings, reading.results) if sides is None else separate_rows(ratings, reading.results, sides)
-    order = [row.player for row in ranked]
-    shown = _shown(order, config)
-    scores = payoff(reading.results, shown)
+    ratings = fit(timeline)
+    sides = populations_of(config, timeline.players, tournament=planned_ticks(config) is None)
+    found = rows(ratings, timeline, colors, sides)
+    shown = _shown([row.player for row in found], config)
+    scores = payoff(timeline, shown)
+    wanted = rule or DecidedConfig()
+    together = [results.players] if sides is None else [*sides]
     return Standings(
-        rows=_rows(ranked, ratings, colors),
-        matrix=_matrix(scores, colors, left_out=len(order) - len(shown)),
+        rows=found,
+        matrix=_matrix(scores, colors, left_out=len(found) - len(shown), spans=meetings(timeline).spans(shown)),
         meta=_meta(scores, colors) if sides is None else [],
+        curves=_curves(timeline),
         prior=ratings.prior,
         side=ratings.side,
-        games=reading.results.games,
+        games=results.games,
         unrated=reading.unrated,
         aborted=reading.aborted,
-        stale=reading.stale,
-        window=window,
         curtailed=None if planned_ticks(config) is None else curtailed(ratings, reading.cut, config),
-        order=None if rule is None else _order(reading.results, config, rule, sides),
-        equal=_equal(reading.results, rule or DecidedConfig(), sides),
-        outdated=[*reading.outdated],
-        caution=caution(reading.results, config, window=window),
+        order=None if rule is None else _order(results, config, rule, sides),
+        equal=[]
+        if timeline.learns
+        else [one for own in together for one in equals(results, own, error=wanted.error, elo=wanted.elo)],
     )
 
 
-def _equal(results: Results, rule: DecidedConfig, sides: Sides | None) -> list[Doubt]:
-    together = [results.players] if sides is None else [*sides]
-    return [doubt for players in together for doubt in equals(results, players, error=rule.error, elo=rule.elo)]
+def _curves(timeline: Timeline) -> dict[str, StrengthCurve]:
+    taken: dict[str, dict[str, int]] = {}
+    for name in timeline.snapshots:
+        policy, _, tick = name.rpartition("@")
+        taken.setdefault(policy, {})[name] = int(tick)
+    return {
+        policy: StrengthCurve(
+            points,
+            {
+                name: found
+                for name, tick in taken.get(policy, {}).items()
+                if (found := at_tick(points, tick)) is not None
+            },
+        )
+        for policy, points in curves(timeline).items()
+    }
 
 
 def _order(results: Results, config: Config, rule: DecidedConfig, sides: Sides | None) -> Order:
@@ -206,9 +232,12 @@ def _order(results: Results, config: Config, rule: DecidedConfig, sides: Sides |
     )
 
 
-def _rows(ranked: Sequence[Row], ratings: Ratings, colors: Colors) -> list[Standing]:
+def rows(ratings: Ratings, timeline: Timeline, colors: Colors, sides: Sides | None = None) -> list[Standing]:
+    """All players, table by table, in each the best first; `sides`: of two populations that only meet each other."""
+    found = tables(ratings, timeline) if sides is None else separate_tables(ratings, timeline.tallies(), sides)
     return [
         Standing(
+            table=number,
             rank=row.rank,
             player=row.player,
             policy=row.player.partition("@")[0],
@@ -220,7 +249,8 @@ def _rows(ranked: Sequence[Row], ratings: Ratings, colors: Colors) -> list[Stand
             **row.score._asdict(),
             population=row.population,
         )
-        for row in ranked
+        for number, own in enumerate(found)
+        for row in own
     ]
 
 
@@ -231,7 +261,7 @@ def _shown(order: Sequence[str], config: Config) -> list[str]:
     return [player for player in order if player in chosen]
 
 
-def _matrix(scores: Payoff, colors: Colors, *, left_out: int) -> Matrix:
+def _matrix(scores: Payoff, colors: Colors, *, left_out: int, spans: list[Span | None]) -> Matrix:
     size = range(len(scores.players))
     cells = [
         [
@@ -240,7 +270,7 @@ def _matrix(scores: Payoff, colors: Colors, *, left_out: int) -> Matrix:
         ]
         for i in size
     ]
-    return Matrix(list(scores.players), [colors[player] for player in scores.players], cells, left_out)
+    return Matrix(list(scores.players), [colors[player] for player in scores.players], cells, left_out, spans)
 
 
 def _meta(scores: Payoff, colors: Colors) -> list[MetaRow]:

@@ -21,7 +21,6 @@ import msgspec
 
 from arena.callbacks import Callbacks
 from arena.config import Config, parse_config, yaml
-from arena.config.league import LeagueConfig
 from arena.config.load import parse_proposed
 from arena.config.matches import KnockoutEntry
 from arena.errors import ConfigError
@@ -38,13 +37,10 @@ from arena.league.next_round import (
     with_matches,
 )
 from arena.league.next_round import next_round as plan_next_round
-from arena.league.populations import populations_of, separate_rows
-from arena.league.ratings.ratings import fit
-from arena.league.ratings.standings import LeagueTable, caution, league_table
-from arena.league.read_results import ResultSet, read, read_played, read_returns
-from arena.league.results import Results
+from arena.league.ratings.standings import LeagueTable, league_table
+from arena.league.read_results import read, read_played, read_returns
 from arena.league.rounds import player_of
-from arena.league.tournament import equals
+from arena.league.timeline import Timeline
 from arena.plan.build import make_plan
 from arena.plan.plan import Plan
 from arena.records import checkpoint
@@ -85,7 +81,7 @@ def next_round(run: Run, memory: ProcessState) -> Run | None:
         return None
     config, known = config_of(run), rounds_file.read(run.folder)
     before, later = known[: run.plan.round + 1], known[run.plan.round + 1 :]
-    results = _reading(run, config).results
+    results = read(run.folder, last=run.plan.round).timeline
     if is_over(config, before, results):
         return None
     returns = read_returns(run.folder, round=run.plan.round)
@@ -111,11 +107,11 @@ def is_decided(run: Run) -> bool:
     knockouts = (isinstance(entry, KnockoutEntry) for entries in config.listed for entry in entries)
     if (config.league is None or config.league.decided is None) and not any(knockouts):
         return False  # the common case: no results need to be read
-    return is_over(config, known[: run.plan.round + 1], _reading(run, config).results)
+    return is_over(config, known[: run.plan.round + 1], read(run.folder, last=run.plan.round).timeline)
 
 
 def _proposed(
-    run: Run, memory: ProcessState, config: Config, before: Sequence[Round], following: Round, results: Results
+    run: Run, memory: ProcessState, config: Config, before: Sequence[Round], following: Round, results: Timeline
 ) -> Round:
     """The next round as a callback wants it; as planned, if none proposes anything."""
     callbacks = memory.callbacks = memory.callbacks or Callbacks(run.plan.callbacks, memory.stop.ask)
@@ -131,25 +127,13 @@ def _proposed(
 
 def league_standings(run: Run) -> LeagueTable:
     """The standings after the newest round; without rows if no game was won or lost."""
-    config = config_of(run)
-    found = _reading(run, config)
-    cautioned = caution(found.results, config, window=(config.league or LeagueConfig()).window)
-    table, equal = league_table(found.results, found.cut, config), equals(found.results, found.results.players)
-    sides = populations_of(config, found.results.players)
-    if sides is not None:
-        within = [doubt for side in sides for doubt in equals(found.results, side)]
-        table, equal = table._replace(rows=separate_rows(fit(found.results), found.results, sides)), within
-    return table._replace(outdated=found.outdated, equal=equal, without_winner=found.without_winner, caution=cautioned)
+    found = read(run.folder, last=run.plan.round)
+    return league_table(found.timeline, found.cut, config_of(run))._replace(without_winner=found.without_winner)
 
 
 def league_champions(run: Run) -> list[Champion]:
     """The winners of the knockouts that are over."""
     return knockouts_won(run.folder, config_of(run))
-
-
-def _reading(run: Run, config: Config) -> ResultSet:
-    window = (config.league or LeagueConfig()).window
-    return read(run.folder, window=window, last=run.plan.round)
 
 
 def again(run: Run, config: Config, tick: int, *, ranks: int, spares: int) -> Run:

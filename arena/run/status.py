@@ -5,7 +5,6 @@ from __future__ import annotations
 from enum import Enum
 
 from arena.config import Config
-from arena.config.league import LeagueConfig
 from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.records.formats import round_of
@@ -67,8 +66,8 @@ def _is_decided(folder: RunFolder, config: Config, played: int) -> bool:
         return False
     from arena.league import rounds_file
     from arena.league.next_round import is_over  # importing the ratings is slow, and few runs end so
-    from arena.league.read_results import read_results
+    from arena.league.read_results import read
 
     known = rounds_file.read(folder)
-    results = read_results(folder, window=(config.league or LeagueConfig()).window)
+    results = read(folder).timeline
     return len(known) == played // config.ticks and is_over(config, known, results)

@@ -2,25 +2,59 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Sequence
-from pathlib import Path
+from typing import Any
 
 from arena.errors import pluralize
 from arena.league.next_round import Champion
 from arena.league.ratings.contradictions import Contradiction
 from arena.league.ratings.intervals import of_share
-from arena.league.ratings.standings import ENOUGH, Caution, Curtailed, Row
-from arena.league.tournament import Doubt
+from arena.league.ratings.ranking import Doubt
+from arena.league.ratings.standings import ENOUGH, Curtailed, LeagueTable, Row
 from arena.terminal.text import elo_words
 
 MOST = 12  # lines
 _MOST_PAIRS = 3
-APART = (
+_APART = "no games connect these players with those above: numbers of the two tables cannot be compared"
+_ONE_SCALE = (
     "both tables have one scale: a player of the first side scores a half against one of the second with the same Elo; "
     "intervals are of distances within a table"
 )
-_MOST_SINGLE = 6  # players that have met one opponent
+
+
+def table_lines(tables: Sequence[Sequence[Row]], *, most: int | None = None, always: Collection[str] = ()) -> list[str]:
+    """The tables one below the other, each as of `standings_lines`; players of several can only be compared where the
+    tables are those of two populations.
+    """
+    lines: list[str] = []
+    for rows in tables:
+        if rows[0].population:
+            lines += [f"{rows[0].population}:"]
+        elif lines:
+            lines += [_APART]
+        lines += standings_lines(rows, most=most, always=always)
+    return [*lines, _ONE_SCALE] if tables and tables[0][0].population else lines
+
+
+def table_data(tables: Sequence[Sequence[Row]]) -> list[dict[str, Any]]:
+    """The rows of all tables as JSON; `table` is the number of the table in which a player can be compared."""
+    return [
+        {
+            "rank": row.rank,
+            "player": row.player,
+            **({"population": row.population} if row.population else {}),
+            "elo": row.elo,
+            "low": row.low,
+            "high": row.high,
+            "games": row.score.games,
+            **row.score._asdict(),
+            "score": row.share,
+            "score_interval": None if row.share is None else of_share(row.score.points, row.score.games),
+            "table": number,
+        }
+        for number, rows in enumerate(tables)
+        for row in rows
+    ]
 
 
 def standings_lines(rows: Sequence[Row], *, most: int | None = None, always: Collection[str] = ()) -> list[str]:
@@ -33,20 +67,23 @@ def standings_lines(rows: Sequence[Row], *, most: int | None = None, always: Col
     """
     if not rows:
         return []
-    if rows[0].population:
-        lines = []
-        for title, own in itertools.groupby(rows, key=lambda row: row.population):
-            lines += [
-                f"{title}:",
-                *standings_lines([row._replace(population="") for row in own], most=most, always=always),
-            ]
-        return [*lines, APART]
     shown = _shown(rows, len(rows) if most is None else most, always)
     cells = [("rank", "player", "Elo", "95 % interval", "games", "score", "95 % interval"), *map(_cells, shown)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [_line(row, widths) for row in cells]
     left_out = len(rows) - len(shown)
     return lines + ([f"and {left_out} more"] if left_out else [])
+
+
+def league_lines(found: LeagueTable, *, most: int | None = None, always: Collection[str] = ()) -> list[str]:
+    """The standings of a league and what has to be known of them; arguments as of `standings_lines`."""
+    return [
+        *table_lines(found.tables, most=most, always=always),
+        *found.without_winner,
+        *equal_lines(found.equal),
+        *prior_lines(prior=found.prior),
+        *curtailed_lines(found.curtailed),
+    ]
 
 
 def prior_lines(*, prior: bool) -> list[str]:
@@ -65,37 +102,6 @@ def equal_lines(equal: Sequence[Doubt]) -> list[str]:
         return []
     pairs = ", ".join(f"{doubt.upper} and {doubt.lower}" for doubt in equal)
     return [f"as good as each other, as nearly all of their games are drawn, or won by the same side: {pairs}"]
-
-
-def caution_lines(found: Caution, run_dir: Path | str) -> list[str]:
-    """What the ratings of policies that learn mean, and who has met one opponent only; nothing where neither applies.
-
-    Args:
-        found: what the table does not tell.
-        run_dir: the run folder.
-    """
-    lines = []
-    if found.learners:
-        games = "all of its games"
-        if found.window is not None:
-            games = "its games of the newest " + (f"{found.window} rounds" if found.window > 1 else "round")
-        each = "it is rated as one player" if len(found.learners) == 1 else "each is rated as one player"
-        verb = "learns" if len(found.learners) == 1 else "learn"
-        lines.append(
-            f"{', '.join(found.learners)} {verb}: {each} over {games}, though it changes meanwhile; "
-            f"`arena tournament {run_dir}` rates checkpoints"
-        )
-    if found.single:
-        pairs = [f"{player} (only {opponent})" for player, opponent in found.single.items()]
-        more = [f"and {len(pairs) - _MOST_SINGLE} more"] if len(pairs) > _MOST_SINGLE else []
-        named = ", ".join([*pairs[:_MOST_SINGLE], *more])
-        lines.append(f"met a single opponent, so the rating rests on that opponent's: {named}")
-    return lines
-
-
-def outdated_lines(players: Sequence[str]) -> list[str]:
-    """Who is not in the table, and why; a line for each."""
-    return [f"not rated: {player} (all its games are older than the window)" for player in players]
 
 
 def champion_lines(champions: Sequence[Champion]) -> list[str]:

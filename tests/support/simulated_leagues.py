@@ -11,6 +11,7 @@ from arena.config import Config, parse_config
 from arena.config.matches import MatchConfig
 from arena.league.next_round import Round, first_round, is_over, next_round
 from arena.league.results import Encounter, Results, Score, Team
+from arena.league.timeline import Beginning, Period, Timeline
 
 Play = Callable[[str, str, int], Score]
 """First player, second player, copies -> the games of a pairing, as the first sees them."""
@@ -53,6 +54,38 @@ def by_elo(strengths: Mapping[str, float], rng: np.random.Generator, *, games: i
     return play
 
 
+def timeline(*parts: Results | Period, learners: str = "", snapshots: Sequence[str] = (), ticks: int = 100) -> Timeline:
+    """Periods, or games of whole rounds one after the other; whoever has played in one learns in it, if it learns."""
+    periods = [
+        part
+        if isinstance(part, Period)
+        else Period(ticks * number, ticks * (number + 1), part, frozenset(part.players))
+        for number, part in enumerate(parts)
+    ]
+    return Timeline(periods, ticks, frozenset(learners), {}, snapshots)
+
+
+def timeline_of(config: Config, rounds: Sequence[Round], results: Sequence[Results]) -> Timeline:
+    """The games of rounds, with what has become of the policies between them."""
+    beginnings: dict[str, list[Beginning]] = {}
+    for made in rounds:
+        for name in made.resets:
+            beginnings.setdefault(name, []).append(Beginning(made.start, None))
+        for name, fork in made.forks.items():
+            beginnings.setdefault(name, []).append(Beginning(made.start, fork.source))
+    periods = [
+        Period(
+            made.start,
+            made.start + config.ticks,
+            found,
+            frozenset(name for match in made.matches for name in match.names),
+        )
+        for made, found in zip(rounds, results, strict=True)
+    ]
+    snapshots = [name for made in rounds for name in made.snapshots]
+    return Timeline(periods, config.ticks, config.learners, beginnings, snapshots)
+
+
 def encounters(first: Team, second: Team, score: Score) -> list[Encounter]:
     """The games of a score, those alike one after the other."""
     counts = zip(("win", "draw", "loss"), score, strict=True)
@@ -61,21 +94,23 @@ def encounters(first: Team, second: Team, score: Score) -> list[Encounter]:
 
 def played(config: Config, play: Play = stronger, *, returns: Mapping[str, Sequence[float]] | None = None) -> Played:
     """A whole league; the games of a match end in an order that says nothing."""
-    results, rng = Results(), np.random.default_rng(config.seed)
+    results, rng = list[Results](), np.random.default_rng(config.seed)
     rounds = [first_round(config)]
     games: list[dict[int, list[Encounter]]] = []
     while True:
         games.append({})
+        results.append(Results())
         for match in rounds[-1].matches:
             assert match.sides is not None
             first, second = (tuple(str(match.seats[seat]) for seat in side) for side in match.sides)
             score = play(first[0], second[0], match.copies)
-            results.add_score(first, second, score)
+            results[-1].add_score(first, second, score)
             ended = encounters(first, second, score)
             games[-1][_number(rounds[-1], match)] = [ended[place] for place in rng.permutation(len(ended))]
-        if len(rounds) == config.rounds or is_over(config, rounds, results):
-            return Played(rounds, results)
-        rounds.append(next_round(config, rounds, results, returns or {}, games))
+        known = timeline_of(config, rounds, results)
+        if len(rounds) == config.rounds or is_over(config, rounds, known):
+            return Played(rounds, known.results)
+        rounds.append(next_round(config, rounds, known, returns or {}, games))
 
 
 def _number(made: Round, match: MatchConfig) -> int:

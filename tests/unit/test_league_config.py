@@ -14,7 +14,7 @@ from arena.config.matches import ExploitersRule, FictitiousRule, PastSelvesRule,
 from arena.config.members import populations, snapshotted
 from arena.errors import ConfigError
 from arena.plan.build import make_plan
-from arena.terminal.rounds import gate_lines, rounds_lines
+from arena.terminal.rounds import gate_lines, rounds_lines, window_lines
 from simulated_leagues import entry, league
 
 MATCHMAKING = entry("matchmaking", policies=["a"], rule="past_selves", copies=2)
@@ -355,10 +355,10 @@ def test_snapshots_that_no_policy_meets_are_kept() -> None:
     assert league(alone, league={"snapshots": {"keep": 7}}).league is not None
 
 
-def test_window_is_refused_where_no_policy_learns() -> None:
-    policies = {name: {"algorithm": "random"} for name in "ab"}
-    assert refused(ROUND_ROBIN, policies=policies, league={"window": 2}).path == "league.window"
-    assert league(ROUND_ROBIN, league={"window": 2}).league is not None
+def test_window_is_accepted_and_has_no_effect() -> None:
+    assert window_lines(league(ROUND_ROBIN, league={"snapshots": {}})) == []
+    (said,) = window_lines(league(ROUND_ROBIN, league={"window": 2}))
+    assert said.startswith("league.window: 2 has no effect: ratings use all games")
 
 
 DUEL = {"env": "game", "seats": ["a", "b"]}

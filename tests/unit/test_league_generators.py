@@ -18,7 +18,7 @@ from arena.league.next_round import Round, champions, first_round, is_over, next
 from arena.league.pairings import KnockoutRules
 from arena.league.results import Results, Score
 from arena.plan.build import make_plan
-from simulated_leagues import encounters, entry, league, played, roles, stronger
+from simulated_leagues import encounters, entry, league, played, roles, stronger, timeline
 
 Pairs = list[tuple[str, ...]]
 
@@ -68,7 +68,7 @@ def test_fixed_entries_are_the_same_in_every_round() -> None:
         entry("mixtures", policies=["a", "b"]),
     )
     before = [first_round(config)]
-    assert next_round(config, before, Results(), {}).matches == before[0].matches
+    assert next_round(config, before, timeline(), {}).matches == before[0].matches
 
 
 # Knockout
@@ -103,7 +103,7 @@ def test_drawn_knockout_goes_to_the_rating_then_a_seeded_coin() -> None:
     def winner(results: Results, seed: int) -> str:
         config = league(entry("knockout", policies=["a", "b", "c", "d"]), rounds=2, seed=seed)
         results.add_score(("c",), ("d",), Score(wins=9))
-        made = next_round(config, [first_round(config)], results, {})
+        made = next_round(config, [first_round(config)], timeline(results, learners=config.learners), {})
         return made.pairings["matches[0].knockout"][0][0]
 
     better = Results()
@@ -123,12 +123,14 @@ def test_knockout_winner_continues_in_other_matches(by: str, seed: int) -> None:
     results.add_score(("a",), ("b",), Score(wins=by == "rating", draws=2))
     final = Score(wins=1, draws=3) if by == "points" else Score(wins=1, losses=1)
     games = [{0: encounters(("b",), ("a",), final)}]
-    (won,) = champions(config, [first_round(config)], lambda _: results, games)
+    (won,) = champions(config, [first_round(config)], lambda _: timeline(results, learners=config.learners), games)
     rounds = [first_round(config)]
     for _ in range(2):
-        rounds.append(next_round(config, rounds, results, {}, [*games, {}][: len(rounds)]))
+        rounds.append(
+            next_round(config, rounds, timeline(results, learners=config.learners), {}, [*games, {}][: len(rounds)])
+        )
         assert rounds[-1].pairings["matches[0].knockout"] == ((won.player,),)
-    assert champions(config, rounds, lambda _: results, [*games, {}, {}]) == [won]
+    assert champions(config, rounds, lambda _: timeline(results, learners=config.learners), [*games, {}, {}]) == [won]
     assert (won.by, won.points, won.games) == (by, 2.5 if by == "points" else 1.0, 4 if by == "points" else 2)
     assert won.player == {"points": "b", "rating": "a"}.get(by, won.player)
 
@@ -148,7 +150,7 @@ def test_forked_knockout_winner_advances(seed: int) -> None:
         {place: encounters((loser,), (winner,), Score(2, 0, 8)) for place, (winner, loser) in enumerate(("ba", "dc"))}
     ]
     returns = {"a": [9.0], "b": [0.0], "c": [5.0], "d": [6.0]}
-    made = next_round(config, [first_round(config)], Results(), returns, games)
+    made = next_round(config, [first_round(config)], timeline(), returns, games)
     assert made.forks["b"].source == "a"
     assert made.pairings["matches[0].knockout"] == (("b", "d"),)
 
@@ -156,9 +158,9 @@ def test_forked_knockout_winner_advances(seed: int) -> None:
 def test_league_continues_while_other_matches_are_played() -> None:
     knockout = entry("knockout", policies=["a", "b"])
     alone, beside = league(knockout), league(knockout, entry("round_robin", policies=["a", "b"]))
-    assert is_over(alone, [first_round(alone)], Results())
-    assert not is_over(beside, [first_round(beside)], Results())
-    assert len(next_round(beside, [first_round(beside)], Results(), {}).matches) == 1
+    assert is_over(alone, [first_round(alone)], timeline())
+    assert not is_over(beside, [first_round(beside)], timeline())
+    assert len(next_round(beside, [first_round(beside)], timeline(), {}).matches) == 1
 
 
 # Swiss
@@ -178,7 +180,7 @@ def test_points_stay_won_when_a_resumed_run_has_other_lanes_and_copies() -> None
 
     def paired(**changes: Any) -> set[frozenset[str]]:
         before, now = (league(entry("swiss", policies=list("abcd"), **keys)) for keys in ({}, changes))
-        made = next_round(now, [first_round(before)], Results(), {}, games)
+        made = next_round(now, [first_round(before)], timeline(), {}, games)
         return {frozenset(names) for names in made.pairings["matches[0].swiss"]}
 
     assert paired() == {frozenset("ac"), frozenset("bd")}
@@ -208,7 +210,7 @@ def test_swiss_points_count_all_rounds_for_any_window() -> None:
     points = Counter(max(pair) for made in before for pair in pairs(made))
     assert sorted(points[name] for name in "abcdefgh") == [0, 1, 1, 1, 2, 2, 2, 3]
     met = {frozenset(pair) for made in before for pair in pairs(made)}
-    found = {frozenset(pair) for pair in pairs(next_round(config, before, Results(), {}, games))}
+    found = {frozenset(pair) for pair in pairs(next_round(config, before, timeline(), {}, games))}
     assert not met & found
     assert all(abs(points[one] - points[other]) <= 1 for one, other in found)
 
@@ -221,7 +223,7 @@ def test_games_of_two_players_beside_their_pairing_bring_no_points() -> None:
     assert pairs(before[0]) == [("a", "b"), ("a", "b"), ("c", "d")]
     ends = [Score(wins=50), Score(losses=2), Score(losses=2)]
     games = [{n: encounters((a,), (b,), ends[n]) for n, (a, b) in enumerate(pairs(before[0]))}]
-    made = next_round(config, before, Results(), {}, games)
+    made = next_round(config, before, timeline(), {}, games)
     assert made.pairings["matches[1].knockout"] == (("b", "d"),)
 
 
@@ -245,9 +247,9 @@ def test_order_needs_games_of_absent_players(generator: Any) -> None:
     results = Results()
     results.add_score(("b",), ("c",), Score(wins=400, losses=10))
     assert {*map(frozenset, pairs(first_round(config)))} == {frozenset("bc")}
-    assert not is_over(config, [first_round(config)], results)
+    assert not is_over(config, [first_round(config)], timeline(results))
     results.add_score(("a",), ("b",), Score(wins=400, losses=10))
-    assert is_over(config, [first_round(config)], results)
+    assert is_over(config, [first_round(config)], timeline(results))
 
 
 # What holds for all

@@ -24,7 +24,7 @@ from arena.league.rng import systematic
 from arena.league.rounds import Round
 from arena.league.snapshots import balanced, leaving
 from arena.records.formats import GateRecord
-from simulated_leagues import by_elo, encounters, entry, league, played
+from simulated_leagues import by_elo, encounters, entry, league, played, timeline
 
 DRAWS = 400_000  # from a posterior: a mean of numbers in [0, 1] is then known to 0.003, four standard errors
 
@@ -204,7 +204,7 @@ def test_exploiters_reset_after_their_time_and_leave_a_snapshot() -> None:
 def test_successful_exploiter_is_reset_with_its_games() -> None:
     config = league(exploiters(reset={"after": None, "share": 1.0}))
     results = results_of(a_b=(0, 0, 60), a_c=(0, 0, 60))
-    made = next_round(config, [first_round(config)], results, {})
+    made = next_round(config, [first_round(config)], timeline(results, learners=config.learners), {})
     assert made.resets == ("b",)  # the league exploiter has no snapshot to beat yet
     assert set(made.snapshots) == {"a@100", "b@100"}
 
@@ -213,10 +213,17 @@ def test_league_exploiter_must_beat_frozen_policies_too() -> None:
     lists = {"main": ["a"], "league_exploiters": ["c"], "reset": {"after": None, "share": 1.0}}
     config = league(entry("matchmaking", policies=["a", "c"], against=["random"], rule={"exploiters": lists}))
     before = [first_round(config)]
-    before += [next_round(config, before, Results(), {})]
+    before += [next_round(config, before, timeline(), {})]
     won = {"a@100_c": (0, 0, 60)}
-    assert next_round(config, before, results_of(**won, random_c=(60, 0, 0)), {}).resets == ()
-    assert next_round(config, before, results_of(**won, random_c=(0, 0, 60)), {}).resets == ("c",)
+    assert (
+        next_round(
+            config, before, timeline(results_of(**won, random_c=(60, 0, 0)), learners=config.learners), {}
+        ).resets
+        == ()
+    )
+    assert next_round(
+        config, before, timeline(results_of(**won, random_c=(0, 0, 60)), learners=config.learners), {}
+    ).resets == ("c",)
 
 
 # Uncertainty
@@ -310,13 +317,13 @@ def after_three_rounds(*games: tuple[str, str, Score]) -> Round:
     """The fourth round, when these games were played in the second one and in the third one; the fit knows of none."""
     config = league(TESTED, league=GATED)
     before = [first_round(config)]
-    before += [next_round(config, before, Results(), {})]
-    before += [next_round(config, before, Results(), {})]
+    before += [next_round(config, before, timeline(), {})]
+    before += [next_round(config, before, timeline(), {})]
     found: list[dict[int, list[Encounter]]] = [{}, {}, {}]
     for number, (first, second, score) in enumerate(games, start=1):
         at = next(at for at, match in enumerate(before[number].matches) if match.seats == (first, second))
         found[number][at] = encounters((first,), (second,), score)
-    return next_round(config, before, Results(), {}, found)
+    return next_round(config, before, timeline(), {}, found)
 
 
 def test_gate_counts_unrated_games() -> None:
@@ -365,9 +372,9 @@ def test_games_before_a_fork_do_not_count_for_the_gate() -> None:
     before = [first_round(config)]
     games: list[dict[int, list[Encounter]]] = [{}]
     for _ in range(4):
-        before += [next_round(config, before, Results(), {"a": [0.0], "b": [1.0]}, games)]
+        before += [next_round(config, before, timeline(), {"a": [0.0], "b": [1.0]}, games)]
         tested = [(at, match.seats) for at, match in enumerate(before[-1].matches) if len({*match.seats}) == 2]
         games += [{at: encounters((first,), (second,), Score(draws=9)) for at, (first, second) in tested}]
     assert [[*made.forks] for made in before] == [[], [], [], ["a"], []]
-    made = next_round(config, before, Results(), {}, games)
+    made = next_round(config, before, timeline(), {}, games)
     assert {gate.policy: gate.games for gate in made.gates} == {"a": 2 * 9, "b": 4 * 9}

@@ -17,7 +17,7 @@ from arena.errors import ConfigError
 from arena.league.next_round import Fork, first_round, next_round, round_config
 from arena.league.population import explored, forks
 from arena.league.results import Results, Score
-from simulated_leagues import entry, league
+from simulated_leagues import entry, league, timeline
 
 RETURNS = {"a": [1.0, 3.0], "b": [0.0], "c": [5.0, 7.0], "d": [4.0]}
 
@@ -88,7 +88,7 @@ def test_selection_that_leaves_no_source_or_no_copy_is_refused(keys: Any, key: s
 
 def test_the_worst_becomes_a_copy_of_the_best_with_another_option() -> None:
     config = evolving()
-    made = next_round(config, [first_round(config)], Results(), RETURNS)
+    made = next_round(config, [first_round(config)], timeline(), RETURNS)
     (option,) = made.forks["b"].options.values()
     assert made.forks == {"b": Fork("c", {"learning_rate": option})}
     assert option in (pytest.approx(0.8e-3), pytest.approx(1.25e-3))
@@ -98,7 +98,7 @@ def test_forked_options_are_inherited() -> None:
     config = evolving(perturb={"learning_rate": [2.0]})
     rounds = [first_round(config)]
     for best in ("c", "b", "a"):
-        rounds.append(next_round(config, rounds, Results(), returns_of("abcd", best=best)))
+        rounds.append(next_round(config, rounds, timeline(), returns_of("abcd", best=best)))
     rates = [{name: options["learning_rate"] for name, options in made.options.items()} for made in rounds]
     assert rates[1] == {"a": 2e-3}  # a took over from c, of equals the first in the alphabet
     assert rates[2] == {"a": 2e-3}
@@ -114,7 +114,7 @@ def test_a_snapshot_keeps_the_options_that_it_was_made_with() -> None:
     config = league(matchmaking, players="ab", league=evolution)
     rounds = [first_round(config)]
     for best in ("b", "b", "b"):
-        rounds.append(next_round(config, rounds, Results(), returns_of("ab", best=best)))
+        rounds.append(next_round(config, rounds, timeline(), returns_of("ab", best=best)))
     played = round_config(config, rounds[3], lambda name: Path("kept") / name).policies
     assert played["a@100"].options == {"learning_rate": 1e-3}
     assert played["a@200"].options == {"learning_rate": 2e-3}
@@ -139,7 +139,7 @@ def test_by_rating_the_weakest_takes_over() -> None:
     results = Results()
     for weaker, better in ("ab", "bc", "cd", "ad"):
         results.add_score((better,), (weaker,), Score(wins=30, losses=10))
-    made = next_round(config, [first_round(config)], results, RETURNS)
+    made = next_round(config, [first_round(config)], timeline(results, learners=config.learners), RETURNS)
     assert {policy: fork.source for policy, fork in made.forks.items()} == {"a": "d"}
 
 
@@ -149,13 +149,13 @@ def test_policies_take_over_within_their_algorithm_alone() -> None:
         policies={name: {"algorithm": "ppo" if name in "ab" else "a2c"} for name in "abcd"},
         league={"evolution": {"share": 0.5}},
     )
-    made = next_round(config, [first_round(config)], Results(), RETURNS)
+    made = next_round(config, [first_round(config)], timeline(), RETURNS)
     assert {policy: fork.source for policy, fork in made.forks.items()} == {"b": "a", "d": "c"}
 
 
 def test_policy_without_episodes_is_left_out() -> None:
     config = evolving(share=0.5)
-    made = next_round(config, [first_round(config)], Results(), {"a": [1.0], "b": [2.0], "c": []})
+    made = next_round(config, [first_round(config)], timeline(), {"a": [1.0], "b": [2.0], "c": []})
     assert {policy: fork.source for policy, fork in made.forks.items()} == {"a": "b"}
 
 
@@ -178,7 +178,7 @@ def test_evolution_starts_in_its_round() -> None:
     config = evolving(every=2)
     rounds = [first_round(config)]
     for _ in range(4):
-        rounds.append(next_round(config, rounds, Results(), RETURNS))
+        rounds.append(next_round(config, rounds, timeline(), RETURNS))
     assert [bool(made.forks) for made in rounds] == [False, False, True, False, True]
 
 

@@ -14,9 +14,10 @@ from arena.config.members import Sides, apart, later_matches, populations
 from arena.errors import ConfigError
 from arena.league.matchmaking import OpponentPool, draw
 from arena.league.next_round import first_round, next_round
-from arena.league.populations import every_meeting, populations_of, separate_rows
+from arena.league.populations import every_meeting, populations_of
 from arena.league.ratings.ratings import fit
 from arena.league.ratings.sprt import Test, Verdict
+from arena.league.ratings.standings import separate_tables
 from arena.league.results import Encounter, Results, Score
 from arena.league.snapshots import paired
 from arena.league.tournament import Rule, next_batch, table
@@ -170,7 +171,10 @@ def test_two_tables_have_one_scale() -> None:
     strengths = {"a": 100.0, "b": 0.0, "c": -50.0, "d": -250.0}
     sides = Sides(("a", "b"), ("c", "d"))
     results = games(strengths, sides, 20_000, np.random.default_rng(0))
-    rows = {row.player: row for row in separate_rows(fit(results), results, sides)}
+    rows = {
+        row.player: row
+        for row in [row for own in separate_tables(fit(results), results.tallies(), sides) for row in own]
+    }
     for one, other in every_meeting(sides):
         assert rows[one].elo - rows[other].elo == pytest.approx(strengths[one] - strengths[other], abs=12)
     assert [(row.rank, row.population) for row in rows.values()] == [
@@ -189,7 +193,7 @@ def test_intervals_within_a_population_hold_the_truth() -> None:
     held, widths = [], []
     for _ in range(100):
         results = games(strengths, sides, 100, rng)
-        rows = separate_rows(fit(results), results, sides)
+        rows = [row for own in separate_tables(fit(results), results.tallies(), sides) for row in own]
         means = [np.mean([row.elo for row in rows if row.player in side]) for side in sides]
         for row in rows:
             own = means[0] if row.player in sides.first else means[1]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from arena.league.ratings import davidson
+from arena.league.ratings import davidson, maximum
 from arena.league.ratings.ratings import fit
 from arena.league.results import Results, Score
 
@@ -78,7 +78,7 @@ def test_intervals_come_from_the_curvature_of_the_likelihood() -> None:
     for (first, second), score in FOUR.pairs().items():
         results.add_score(second, first, Score(2 + score.losses, score.draws, score.wins), sided=True)
     games = davidson.games_of(results, "abcd")
-    found = davidson.most_likely(games)
+    found = maximum.most_likely(games)
     step = 1e-3
 
     def value(free: np.ndarray) -> float:  # of three strengths, side and log nu; the fourth strength is minus their sum
@@ -130,11 +130,12 @@ def test_large_and_small_leagues_are_rated_alike(drawn: int, players: str, monke
     results = table(ab=(7, drawn, 3), ac=(5, drawn, 4), bd=(5, 0, 2))
     results.add_score(("a", "d"), ("b", "c", "c"), Score(2, drawn, 3), sided=True)
     results.add_score(("c",), ("c",), Score(5, 0, 3), sided=True)
-    small = davidson.most_likely(davidson.games_of(results, players))
+    small = maximum.most_likely(davidson.games_of(results, players))
     monkeypatch.setattr(davidson, "_DENSE", 0)
+    monkeypatch.setattr(maximum, "_DENSE", 0)
     games = davidson.games_of(results, players)
     assert not isinstance(games.design, np.ndarray)
-    large = davidson.most_likely(games)
+    large = maximum.most_likely(games)
     assert large.prior == small.prior == (players == "abcde")
     assert large.nu == pytest.approx(small.nu)
     assert large.parameters == pytest.approx(small.parameters, abs=1e-9)
@@ -327,8 +328,8 @@ def with_draws() -> Iterator[tuple[Results, bool]]:
 def _stops(results: Results) -> bool:
     """Newton's steps on the plain likelihood come to rest where it is curved in all directions."""
     games = davidson.games_of(results, "abc")
-    problem = davidson._Problem(games, prior=False)
-    at = problem.start
+    problem = maximum.Problem(games, np.zeros(games.players), prior=False)
+    at = np.zeros(problem.size)
     for _ in range(60):
         slope, curvature = problem.value_and_gradient(at)[1], problem.hessian(at)
         step = np.linalg.lstsq(curvature, slope, rcond=None)[0]

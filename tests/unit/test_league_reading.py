@@ -13,11 +13,12 @@ import pytest
 from arena.config import parse_config
 from arena.config.load import resolved_yaml
 from arena.errors import ConfigError
-from arena.league.read_results import read, read_results, read_returns
+from arena.league.read_results import read, read_returns
 from arena.league.results import Encounter, Score
 from arena.records.folder import RunFolder
 
 PAIR = [[0], [1]]
+TICKS = 100  # of a round
 OTHER = {"win": "loss", "draw": "draw", "loss": "win", None: None}
 
 
@@ -26,7 +27,7 @@ def config(**policies: dict[str, Any]) -> dict[str, Any]:
     usual: dict[str, dict[str, Any]] = {"a": {"algorithm": "ppo"}, "b": {"algorithm": "ppo"}}
     return {
         "name": "league",
-        "ticks": 100,
+        "ticks": TICKS,
         "envs": {"touchdown": {"make": "touchdown", "kwargs": {"team_size": 1}}},
         "policies": {**usual, "s": {"algorithm": "scripted"}, **policies},
         "matches": [{"env": "touchdown", "seats": ["a", "b"]}],
@@ -85,7 +86,7 @@ def test_finished_games_count_in_their_order(folder: RunFolder) -> None:
     assert found.results.between("a", "b") == Score(1, 1, 1)
     assert [encounter.outcome for encounter in found.encounters] == ["win", "win", "draw"]
     assert found.encounters[1] == Encounter(("b",), ("a",), "win")
-    assert (found.episodes, found.unrated, found.aborted, found.stale, found.unfinished) == (3, 0, 0, 0, 0)
+    assert (found.episodes, found.unrated, found.aborted, found.unfinished) == (3, 0, 0, 0)
 
 
 def test_cut_game_or_idle_seat_is_aborted(folder: RunFolder) -> None:
@@ -101,11 +102,8 @@ def test_cut_games_are_counted_per_player(folder: RunFolder) -> None:
     games = [("ab", 0), ("ab", 0), ("as", 0), ("as", 1), ("sa", 1), ("aa", 1), ("ab", 2)]
     write_episodes(folder, *(episode(pair, None, round=number, cut=True) for pair, number in games))
     found = read(folder)
-    assert found.cut == {"a": 3, "s": 3}, (
-        "b has begun anew since; a policy that meets itself, or no other, is not rated"
-    )
+    assert found.cut == {"a": 5, "b": 2, "s": 3}, "a policy that meets itself, or no other, is not rated"
     assert found.aborted == len(games)
-    assert read(folder, window=1).cut == {}
 
 
 def test_a_game_without_a_winner_or_without_two_sides_is_not_rated(folder: RunFolder) -> None:
@@ -121,7 +119,7 @@ def test_teams_are_the_sides_of_the_plan(folder: RunFolder) -> None:
     line = episode("ab", "win")
     line["seats"] = [{**line["seats"][seat % 2], "policy": name} for seat, name in enumerate("absb")]
     write_episodes(folder, line)
-    assert read_results(folder).pairs() == {(("a", "s"), ("b", "b")): Score(wins=1)}
+    assert read(folder).results.pairs() == {(("a", "s"), ("b", "b")): Score(wins=1)}
 
 
 def test_renumbered_match_keeps_its_sides(folder: RunFolder) -> None:
@@ -151,52 +149,49 @@ def test_a_run_without_episodes_has_no_games(folder: RunFolder) -> None:
 # --- rounds ---------------------------------------------------------------------------------------------------------
 
 
-def test_only_games_of_learners_leave_the_window(folder: RunFolder) -> None:
-    write_rounds(folder, {}, {}, {})
-    played = [episode(pair, "win", round=number) for number in range(3) for pair in (("a", "b@0"), ("s", "b@0"))]
-    write_episodes(folder, *played)
-    found = read(folder, window=2)
-    assert found.results.between("a", "b@0") == Score(wins=2)
-    assert found.results.between("s", "b@0") == Score(wins=3)
-    assert (found.stale, read(folder).stale) == (1, 0)
+def test_games_have_the_parts_of_rounds_in_which_they_ended(folder: RunFolder) -> None:
+    write_rounds(folder, {}, {})
+    ends = [(0, 1), (0, TICKS), (1, TICKS + 1), (1, TICKS + TICKS // 2 + 1)]
+    write_episodes(folder, *(episode("ab", "win", round=number, tick=tick) for number, tick in ends))
+    found = read(folder).timeline
+    assert [(one.start, one.results.games) for one in found.periods if one.results.games] == [
+        (0, 1),
+        (TICKS * 7 // 8, 1),
+        (TICKS, 1),
+        (TICKS + TICKS // 2, 1),
+    ]
+    assert (found.end, found.learners) == (TICKS + TICKS // 2 + 1, {"a", "b"}), "as far as games are on record"
+    assert read(folder, last=0).timeline.end == TICKS, "a round that is over ends with its last tick"
 
 
-def test_player_with_only_old_games_is_named(folder: RunFolder) -> None:
-    write_rounds(folder, {}, {}, {})
-    write_episodes(folder, episode(("a", "b"), "win"), episode(("a", "s"), "win", round=2))
-    assert read(folder, window=2).outdated == ["b"]
-    assert read(folder).outdated == []
-
-
-def test_games_of_a_frozen_policy_stay_in_the_window(folder: RunFolder) -> None:
-    frozen = parse_config(config(a={"algorithm": "ppo", "frozen": True}), source="league.yaml")
-    folder.write_config(resolved_yaml(frozen))
-    write_rounds(folder, {}, {}, {})
-    write_episodes(folder, *(episode(("a", "s"), "win", round=number) for number in range(3)))
-    assert read(folder, window=1).results.games == 3
+def test_games_after_a_tick_can_be_left_out(folder: RunFolder) -> None:
+    write_episodes(folder, *(episode("ab", "win", tick=tick) for tick in (3, 5, 9)))
+    assert [read(folder, until=tick).results.games for tick in (2, 3, 8, 9)] == [0, 1, 2, 3]
+    assert read(folder).first == 3
 
 
 @pytest.mark.parametrize("anew", [{"resets": ["a"]}, {"forks": {"a": {"from": "b", "options": {}}}}])
 def test_replaced_policy_starts_without_games(folder: RunFolder, anew: dict[str, Any]) -> None:
     write_rounds(folder, {}, anew, {})
     write_episodes(folder, *(episode(pair, "win", round=number) for number in range(3) for pair in ("as", "bs")))
-    found = read_results(folder)
-    assert found.between("a", "s") == Score(wins=2)
-    assert found.between("b", "s") == Score(wins=3)
+    found = read(folder)
+    assert found.results.between("a", "s") == Score(wins=3), "all games tell about the other players"
+    assert found.timeline.tallies()["a"] == Score(wins=2)
+    assert found.timeline.tallies()["b"] == Score(wins=3)
 
 
 def test_later_rounds_are_not_read(folder: RunFolder) -> None:
     write_rounds(folder, {}, {}, {"resets": ["a"]})
     write_episodes(folder, *(episode("as", "win", round=number) for number in range(3)))
-    assert read(folder, window=1, last=1).results.between("a", "s") == Score(wins=1)
+    assert read(folder, last=1).results.between("a", "s") == Score(wins=2)
     assert read(folder, last=1).episodes == 2
 
 
-def test_unplayed_round_does_not_move_the_window(folder: RunFolder) -> None:
+def test_unplayed_round_changes_no_player(folder: RunFolder) -> None:
     write_rounds(folder, {}, {"resets": ["a"]})
     write_episodes(folder, episode("ab", "win"))
-    assert read(folder, window=1).results.between("a", "b") == Score(wins=1)
-    assert read(folder, window=1, last=1).stale == 1
+    assert read(folder).timeline.players == ("a", "b")
+    assert read(folder, last=1).timeline.players == ("b",)
 
 
 def test_omitted_copies_have_the_sides_of_their_original(folder: RunFolder) -> None:

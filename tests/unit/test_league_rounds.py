@@ -258,7 +258,7 @@ def test_nothing_is_read_of_the_games_when_the_last_round_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = played(at(begun(tmp_path / "run", config(DUEL, count=2)), 1))
-    monkeypatch.setattr(rounds, "_reading", lambda *_: pytest.fail("the games were read"))
+    monkeypatch.setattr(rounds, "read", lambda *_, **__: pytest.fail("the games were read"))
     assert rounds.next_round(run, ProcessState()) is None
 
 

@@ -8,21 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from arena.config import parse_config
-from arena.config.schema import Config
+from arena.league.ratings.ranking import equals
 from arena.league.ratings.ratings import fit
-from arena.league.ratings.standings import ENOUGH, Caution, Curtailed, Row, caution, curtailed, league_table, rows
+from arena.league.ratings.standings import ENOUGH, Curtailed, Row, curtailed, league_table, rows, standings_at, tables
 from arena.league.results import Results, Score
-from arena.league.tournament import equals
+from arena.league.timeline import Period
 from arena.terminal.standings import (
-    caution_lines,
     curtailed_lines,
     equal_lines,
-    outdated_lines,
     prior_lines,
     standings_lines,
+    table_lines,
 )
-from simulated_leagues import league
+from simulated_leagues import league, timeline
 
 PAIR = {"env": "game", "seats": ["a", "b"]}
 
@@ -35,7 +33,7 @@ def test_rows_are_ranked_with_what_each_player_has_scored() -> None:
     results = Results()
     results.add(("b",), ("a",), "win", count=3)
     results.add(("a",), ("b",), "draw", count=2)
-    found = rows(fit(results), results)
+    found = rows(fit(results), results.tallies())
     assert [(one.rank, one.player, one.score, one.share) for one in found] == [
         (1, "b", Score(3, 2, 0), 0.8),
         (2, "a", Score(0, 2, 3), 0.2),
@@ -46,7 +44,10 @@ def test_rows_are_ranked_with_what_each_player_has_scored() -> None:
 def test_a_team_counts_once_for_each_of_its_players() -> None:
     results = Results()
     results.add(("a", "a"), ("a", "b"), "win")
-    assert {one.player: one.score for one in rows(fit(results), results)} == {"a": Score(1, 0, 1), "b": Score(0, 0, 1)}
+    assert {one.player: one.score for one in rows(fit(results), results.tallies())} == {
+        "a": Score(1, 0, 1),
+        "b": Score(0, 0, 1),
+    }
 
 
 def test_table_is_aligned_and_complete() -> None:
@@ -120,14 +121,14 @@ def test_enough_games_keep_equals_within_12_elo() -> None:
 
 
 def test_table_has_its_caveats_below() -> None:
-    found = league_table(met(a_b=14), {"a": 5, "b": 5}, league(PAIR))
-    assert [row.player for row in found.rows] == ["a", "b"]
+    found = league_table(timeline(met(a_b=14)), {"a": 5, "b": 5}, league(PAIR))
+    assert [[row.player for row in rows] for rows in found.tables] == [["a", "b"]]
     assert prior_lines(prior=found.prior) == []
     (said,) = curtailed_lines(found.curtailed)
     assert "with a a lane finishes about 2.8 games before the end of a round cuts one; set a larger `ticks`" in said
     won_all = Results()
     won_all.add(("a",), ("b",), "win", count=9)
-    found = league_table(won_all, {}, league(PAIR))
+    found = league_table(timeline(won_all), {}, league(PAIR))
     assert curtailed_lines(found.curtailed) == []
     assert ["a weak prior" in said for said in prior_lines(prior=found.prior)] == [True]
 
@@ -141,54 +142,33 @@ def test_mostly_drawn_pairs_are_called_equal() -> None:
     assert equal_lines(equals(Results(), ())) == []
 
 
-def test_players_outside_the_table_are_named() -> None:
-    assert outdated_lines(["r"]) == ["not rated: r (all its games are older than the window)"]
-
-
 def test_league_without_games_has_no_rows() -> None:
-    assert league_table(Results(), {"a": 9}, league(PAIR)) == ([], False, None, (), (), (), None)
+    assert league_table(timeline(Results()), {"a": 9}, league(PAIR)).tables == []
 
 
-def robin(**algorithms: str) -> Config:
-    given = {
-        "ticks": 10,
-        "rounds": 3,
-        "envs": {"game": {"make": "touchdown"}},
-        "policies": {name: {"algorithm": algorithm} for name, algorithm in algorithms.items()},
-        "matches": [{"round_robin": {"env": "game", "policies": [*algorithms]}}],
-    }
-    return parse_config(given, source="league.yaml")
+def test_players_that_nothing_connects_have_tables_of_their_own() -> None:
+    results = met(a_b=10, b_c=10, d_e=4)
+    found = tables(fit(results), results)
+    assert [{row.player for row in rows} for rows in found] == [{"a", "b", "c"}, {"d", "e"}]
+    for table in found:
+        assert math.isclose(sum(row.elo for row in table), 0.0, abs_tol=1e-9), "0 is the mean of each table"
+        assert sorted(row.rank for row in table) == list(range(1, 1 + len(table)))
+    (apart,) = (line for line in table_lines(found) if "cannot be compared" in line)
+    assert table_lines(found).index(apart) == 4
 
 
-def test_learners_and_single_opponent_players_are_named() -> None:
-    results = Results()
-    results.add(("a",), ("b",), "win")
-    results.add(("b",), ("c",), "win")
-    results.add(("c",), ("d",), "draw")
-    results.add(("a",), ("d@10",), "win")
-    found = caution(results, robin(a="ppo", b="random", c="random", d="ppo"), window=5)
-    assert found == Caution(["a", "d"], 5, {"d": "c", "d@10": "a"})
+def test_a_snapshot_connects_its_policy_with_those_that_it_has_met() -> None:
+    """`a` has met no one but `b`, its snapshot has met `c`: all three can be compared."""
+    later = Period(100, 200, met(**{"a@100_c": 10}), frozenset({"c"}))
+    found = timeline(met(a_b=10), later, learners="a", snapshots=("a@100",))
+    assert [len(rows) for rows in tables(fit(found), found)] == [4]
+    unrelated = timeline(met(a_b=10), later, snapshots=("a@100",))
+    assert [len(rows) for rows in tables(fit(unrelated), unrelated)] == [2, 2]
 
 
-def test_a_team_mate_is_no_opponent_unless_it_was_on_the_other_side() -> None:
-    results = Results()
-    results.add(("a", "b"), ("c",), "win")
-    assert caution(results, robin(a="random", b="random", c="random"), window=5).single == {"a": "c", "b": "c"}
-
-
-def test_two_players_have_no_single_opponent_note() -> None:
-    results = Results()
-    results.add(("a",), ("b",), "win")
-    assert caution(results, robin(a="random", b="random"), window=5) == Caution([], 5, {})
-
-
-def test_caveats_are_printed_where_they_apply() -> None:
-    assert caution_lines(Caution([], 5, {}), "runs/x") == []
-    learner, single = caution_lines(Caution(["a", "b"], 5, {"c": "b"}), "runs/x")
-    assert "a, b learn: each is rated as one player over its games of the newest 5 rounds" in learner
-    assert "`arena tournament runs/x`" in learner
-    assert single.endswith("c (only b)")
-    (learner,) = caution_lines(Caution(["a"], None, {}), "x")
-    assert "a learns: it is rated as one player over all of its games" in learner
-    (single,) = caution_lines(Caution([], None, {f"p{number}": "a" for number in range(8)}), "x")
-    assert single.endswith("p5 (only a), and 2 more")
+def test_table_of_an_earlier_tick_has_the_players_of_that_tick() -> None:
+    later = Period(100, 200, met(a_b=60, **{"b_a@100": 6}), frozenset("ab"))
+    whole = timeline(met(a_b=10), later, learners="ab", snapshots=("a@100",))
+    until = timeline(met(a_b=10), learners="ab", snapshots=("a@100",))
+    found = standings_at(whole, until, {}, league(PAIR), at=60)
+    assert [(row.player, row.score.games) for row in found.tables[0]] == [("a", 10), ("b", 10)]

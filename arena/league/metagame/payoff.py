@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betaincinv
 
+from arena.league.metagame.meetings import meetings
 from arena.league.results import Results
+from arena.league.timeline import Timeline
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -56,8 +58,8 @@ class Payoff(NamedTuple):
         return found
 
 
-def payoff(results: Results, players: Sequence[str]) -> Payoff:
-    """The payoff matrix of players.
+def payoff(results: Results | Timeline, players: Sequence[str]) -> Payoff:
+    """The payoff matrix of players; of policies that learn as they are at the end of the timeline, see `meetings`.
 
     A game counts for a pair if the one player alone filled a side, of whatever size, and the other one the other side.
     A pair without games has the prior, whose interval is nearly [0, 1].
@@ -75,12 +77,17 @@ def payoff(results: Results, players: Sequence[str]) -> Payoff:
     diagonal = np.arange(len(players))
     for matrix in (mean, low, high):
         matrix[diagonal, diagonal] = 0.5
-    return Payoff(tuple(players), mean, low, high, counts.sum(axis=-1).astype(np.int64), weights)
+    return Payoff(tuple(players), mean, low, high, counts.sum(axis=-1).round().astype(np.int64), weights)
 
 
-def posterior(results: Results, players: Sequence[str]) -> Array:
-    """The weights of a payoff matrix alone, float64 [P, P, 3]: its intervals are what takes time."""
-    return _weights(_counts(results, players))
+def posterior(results: Results | Timeline, player: str, others: Sequence[str]) -> Array:
+    """The weights of a player's row of a payoff matrix, float64 [others, 3]; no player meets itself."""
+    if isinstance(results, Timeline):
+        counts = meetings(results).counts_of(player, others)
+    else:
+        counts = _counts(results, [player, *others])[0, 1:]
+    counts[[name == player for name in others]] = 0
+    return _weights(counts)
 
 
 def _weights(counts: Array) -> Array:
@@ -90,8 +97,13 @@ def _weights(counts: Array) -> Array:
     return weights
 
 
-def _counts(results: Results, players: Sequence[str]) -> Array:
+def _counts(results: Results | Timeline, players: Sequence[str]) -> Array:
     """Games won, drawn and lost, float64 [P, P, 3]."""
+    if isinstance(results, Timeline) and results.learns:
+        found = meetings(results).counts(players)
+        found[np.arange(len(players)), np.arange(len(players))] = 0  # a policy and what it was
+        return found
+    results = results.results if isinstance(results, Timeline) else results
     index = {name: place for place, name in enumerate(players)}
     counts = np.zeros((len(players), len(players), 3))
     for (first, second), score in results.pairs().items():

@@ -20,22 +20,23 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, sparse, special
 
-from arena.league.results import Results, Team
+from arena.league.results import Results
 
 Array: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
+Nodes: TypeAlias = tuple[int, ...]
 Matrix: TypeAlias = Array | sparse.csr_array
 """Dense or sparse, by its size; used by what both can do alone: products, rows by a mask, `abs` and sums."""
 
 ELO = 400 / math.log(10)  # in a nat
 PRIOR_DEVIATION = 400 / ELO  # of a strength or a side, in nats; about as heavy as a single game
-_LOG_NU_DEVIATION = 2.0  # of log nu, if the prior is needed: draws are anything from rare to usual
+LOG_NU_DEVIATION = 2.0  # of log nu, if the prior is needed: draws are anything from rare to usual
 _MOVED = 1e-3  # by how much a direction of length 1 helps, at least, if it helps at all; the solver errs by far less
 _AT_ONCE = 2**20  # numbers of a temporary array
 _DENSE = 2**16  # numbers of a matrix, up to which a dense one is the faster
@@ -105,7 +106,20 @@ def games_of(results: Results, players: Sequence[str]) -> Games:
     return Games(design, counts, pairs[seen], scores[seen])
 
 
-def _differences(pairs: Sequence[tuple[Team, Team]], players: Sequence[str], *, sided: int = 0) -> Matrix:
+def of_nodes(pairs: Sequence[tuple[Nodes, Nodes]], counts: Array, *, sided: int, nodes: int) -> Games:
+    """The arrays of games between teams of nodes, which are numbers from 0; `pairs` and `scores` are empty.
+
+    Args:
+        pairs: distinct, those with sides first.
+        counts: float64 [M, 3], as in `Games`.
+        sided: how many of the pairs have sides.
+        nodes: how many there are.
+    """
+    none = np.zeros((0, nodes + 1))
+    return Games(_differences(pairs, range(nodes), sided=sided), counts, none, none[:, :3])
+
+
+def _differences(pairs: Sequence[tuple[Any, Any]], players: Sequence[Any], *, sided: int = 0) -> Matrix:
     """Of each pair the first team minus the second, [M, P + 1]; with the first side in so many of the first rows."""
     index = {name: place for place, name in enumerate(players)}
     unlike = [(row, *pair) for row, pair in enumerate(pairs) if pair[0] != pair[1]]  # else its players may be unrated
@@ -129,7 +143,7 @@ def _matrix(entries: Sequence[tuple[int, int, float]], shape: tuple[int, int]) -
     return found
 
 
-def _gram(design: Matrix, weights: Array) -> Array:
+def gram(design: Matrix, weights: Array) -> Array:
     """The products of a matrix' columns with each other, each row [M] with its weight; dense: there are few columns."""
     found = design.T @ (weights[:, None] * design)
     return np.asarray(found if isinstance(found, np.ndarray) else found.toarray())
@@ -183,73 +197,6 @@ def log_likelihood(games: Games, parameters: Array, fitted: Fit) -> Array:
     return total
 
 
-def most_likely(games: Games) -> Fit:
-    """The maximum of the likelihood, or of the posterior where the likelihood has none."""
-    count = games.players
-    if not count:
-        return Fit(np.zeros(1), np.zeros((1, 1)), 0.0, False)
-    prior = not has_maximum(games)
-    problem = _Problem(games, prior=prior)
-    near = optimize.minimize(
-        problem.value_and_gradient, problem.start, jac=True, hess=problem.hessian, method="trust-exact"
-    ).x
-    inverse = np.linalg.inv(problem.hessian(near))
-    found = near - inverse @ problem.value_and_gradient(near)[1]  # Newton's last step, beyond what values can resolve
-    nu = math.exp(found[-1]) if games.drawn else 0.0
-    parameters = np.array(found[: count + 1], np.float64)
-    covariance = np.array(inverse[: count + 1, : count + 1], np.float64)
-    for values in (parameters, covariance, covariance.T):  # takes out what all strengths share, pinned or a prior's
-        values[:count] -= values[:count].mean(axis=0)
-    return Fit(parameters, covariance, nu, prior)
-
-
-class _Problem:
-    """The function to minimize: minus the log-posterior of (strengths [P], side, log nu if drawn).
-
-    Half the square of the strengths' sum is added. It pins their common shift, about which games say nothing, and is
-    zero at the minimum.
-    """
-
-    def __init__(self, games: Games, *, prior: bool) -> None:
-        self._games = games
-        players = games.players
-        self._linear = players + 1  # parameters of d
-        self.start = np.zeros(self._linear + games.drawn)
-        precision = np.full_like(self.start, prior * PRIOR_DEVIATION**-2)
-        precision[players] = PRIOR_DEVIATION**-2
-        precision[self._linear :] = prior * _LOG_NU_DEVIATION**-2
-        self._quadratic = np.diag(precision)
-        self._quadratic[:players, :players] += 1.0
-
-    def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
-        counts, found = self._games.counts, self._chances(parameters)
-        pull = self._quadratic @ parameters
-        likelihood = special.xlogy(counts, found).sum()
-        surplus = counts - counts.sum(axis=1, keepdims=True) * found  # [M, 3], seen minus expected
-        gradient = pull.copy()
-        gradient[: self._linear] -= self._games.design.T @ (surplus[:, 0] - surplus[:, 2]) / 2
-        gradient[self._linear :] -= surplus[:, 1].sum()
-        return float(parameters @ pull / 2 - likelihood), gradient
-
-    def hessian(self, parameters: Array) -> Array:
-        """Of the parameters: the covariance of what a game shows, summed over the games."""
-        count, design = self._games.counts.sum(axis=1), self._games.design
-        won, drawn, lost = self._chances(parameters).T
-        own = count * (won + lost - (won - lost) ** 2) / 4
-        found = self._quadratic.copy()
-        found[: self._linear, : self._linear] += _gram(design, own)
-        if self._games.drawn:
-            cross = design.T @ (-count * (won - lost) * drawn / 2)
-            found[-1, :-1] += cross
-            found[:-1, -1] += cross
-            found[-1, -1] += (count * drawn * (1 - drawn)).sum()
-        return found
-
-    def _chances(self, parameters: Array) -> Array:
-        log_nu = float(parameters[-1]) if self._games.drawn else -np.inf
-        return chances(self._games.design @ parameters[: self._linear], log_nu)
-
-
 def has_maximum(games: Games) -> bool:
     """Whether the likelihood has one maximum: no way to move strengths and log nu for ever without making it smaller.
 
@@ -265,7 +212,7 @@ def has_maximum(games: Games) -> bool:
 
 
 def _rank(design: Matrix) -> int:
-    square = _gram(design, np.ones(design.shape[0]))  # there may be far more games than players
+    square = gram(design, np.ones(design.shape[0]))  # there may be far more games than players
     return int(np.linalg.matrix_rank(square, hermitian=True))
 
 

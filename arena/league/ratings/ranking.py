@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,12 +42,15 @@ from scipy.special import expit
 
 from arena.league.ratings import davidson
 from arena.league.ratings.contradictions import Contradiction, contradictions
+from arena.league.ratings.ratings import fitted
 from arena.league.results import Results
+from arena.league.timeline import Timeline
 
 Array: TypeAlias = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.intp]
 
 RESOLUTION = 20.0  # Elo
+_SAME = (0.1 / davidson.ELO) ** 2  # the least variance of a difference
 _WEIGHED = 2**26  # pairs to play, times neighbors that they tell of, of one choice
 _AT_ONCE = 2**20  # of them
 
@@ -92,11 +95,28 @@ def decided(results: Results, players: Sequence[str], error: float = 0.05, *, el
     return standings.wrong <= error and not standings.contradictions()
 
 
+class Doubt(NamedTuple):
+    """Two neighbors in the standings, and what may be wrong with what is said of them, see above.
+
+    Args:
+        upper: the one that stands higher.
+        lower: the other.
+        probability: that they stand in the wrong order; or where they look equal, that they are not.
+        equal: whether they look equal: whether that is surer than their order.
+    """
+
+    upper: str
+    lower: str
+    probability: float
+    equal: bool
+
+
 class Standings:
     """Players by strength, and how sure every two neighbors are.
 
     Args:
-        results: all games so far.
+        results: all games so far. In a timeline in which policies learn their games are those of several players, so
+            that no two count as equal, and the ratios of likelihoods are those of normal strengths.
         players: whom to look at, at least one; others who have played count for what they say about these.
         elo: the difference to resolve.
 
@@ -104,20 +124,24 @@ class Standings:
         order: the players, the best first.
     """
 
-    def __init__(self, results: Results, players: Sequence[str], *, elo: float = RESOLUTION) -> None:
-        everyone_rated = sorted({*players, *results.players})
-        games = davidson.games_of(results, everyone_rated)
-        fitted = davidson.most_likely(games)
+    def __init__(self, results: Results | Timeline, players: Sequence[str], *, elo: float = RESOLUTION) -> None:
+        rated = sorted({*players, *results.players})
+        found = fitted(results, rated, coarse=True)
         wanted = set(players)
-        at = [place for place in davidson.best_first(fitted.strengths) if everyone_rated[place] in wanted]
-        self.order = tuple(everyone_rated[place] for place in at)
+        at = [place for place in davidson.best_first(found.strengths) if rated[place] in wanted]
+        self.order = tuple(rated[place] for place in at)
         self._elo = elo / davidson.ELO
-        self._results, self._fitted = results, fitted
-        self._strengths = fitted.strengths[at]
-        self._covariance = fitted.covariance[np.ix_(at, at)]
-        self._nu = fitted.nu
-        self._ratios = _ratios_of_order(games, fitted, at, self._elo)  # [P - 1], logs
-        self._equal_ratios, self._growth = _ratios_of_equality(_between(results, self.order), self._elo)  # [3, P - 1]
+        self._strengths = found.strengths[at]
+        self._covariance = found.covariance[np.ix_(at, at)]
+        self._nu = found.nu
+        if isinstance(results, Timeline) and results.learns:
+            self._results, self._fitted = Results(), found
+            self._ratios = _normal_ratios_of_order(self._strengths, self._covariance, self._elo)  # [P - 1], logs
+        else:
+            self._results, self._fitted = results.results if isinstance(results, Timeline) else results, found
+            self._ratios = _ratios_of_order(davidson.games_of(self._results, rated), found, at, self._elo)
+        ends = _between(self._results, self.order)
+        self._equal_ratios, self._growth = _ratios_of_equality(ends, self._elo)  # [3, P - 1]
 
     @property
     def wrong(self) -> float:
@@ -188,8 +212,7 @@ class Standings:
         known, variance = self._told(first, second, games)
         shrinking = (known[:-1] - known[1:]) ** 2 / variance  # [P - 1, C]
         differences = np.maximum(-np.diff(self._strengths), self._elo)
-        variances = np.diag(self._covariance)
-        before = variances[:-1] + variances[1:] - 2 * np.diag(self._covariance, 1)
+        before = _variances(self._covariance)
         gained = 2 * self._elo * differences[:, None] * (1 / (before[:, None] - shrinking) - 1 / before[:, None])
         equal_ratios = np.repeat(self._equal_ratios.max(axis=0)[:, None], len(first), axis=1)
         neighbors = np.flatnonzero(second == first + 1)
@@ -198,9 +221,62 @@ class Standings:
         return self._ratios[:, None] + gained, equal_ratios
 
 
+def doubts(standings: Standings) -> list[Doubt]:
+    """What may be wrong with each two neighbors, the best ones first."""
+    neighbors = zip(standings.order, standings.order[1:], standings.doubts, standings.equal, strict=False)
+    return [Doubt(*found) for found in neighbors]
+
+
+def is_settled(found: Sequence[Doubt], error: float) -> bool:
+    """Whether all doubts together are no larger than the error."""
+    return sum(doubt.probability for doubt in found) <= error
+
+
+def open_doubts(found: Sequence[Doubt], error: float) -> list[Doubt]:
+    """The neighbors whose doubts are too large together, the best ones first; none if they are not.
+
+    Those that have more than their share of the error, and the next larger ones, until they are more than it.
+    """
+    if is_settled(found, error):
+        return []
+    share, together, chosen = error / len(found), 0.0, set[Doubt]()
+    for doubt in sorted(found, key=lambda doubt: -doubt.probability):
+        if doubt.probability > share or together <= error:
+            together += doubt.probability
+            chosen.add(doubt)
+    return [doubt for doubt in found if doubt in chosen]
+
+
+def equals(results: Results, players: Sequence[str], *, error: float = 0.05, elo: float = RESOLUTION) -> list[Doubt]:
+    """The neighbors in the standings that have proved to be as good as each other.
+
+    Args:
+        results: all games so far.
+        players: whose order it is.
+        error: how large all doubts together may be.
+        elo: the difference that the games are to resolve.
+    """
+    found = doubts(Standings(results, players, elo=elo)) if players else []
+    left_open = open_doubts(found, error)
+    return [doubt for doubt in found if doubt.equal and doubt not in left_open]
+
+
 def _doubts(ratios: Array, equal_ratios: Array) -> Array:
     """Of neighbors, by the logs of the ratios of their two tests."""
     found: Array = expit(-np.maximum(ratios, equal_ratios))
+    return found
+
+
+def _normal_ratios_of_order(strengths: Array, covariance: Array, elo: float) -> Array:
+    """As `_ratios_of_order`, of strengths [P] that are normal; the best one first."""
+    found: Array = -2 * elo * np.diff(strengths) / _variances(covariance)
+    return found
+
+
+def _variances(covariance: Array) -> Array:
+    """Of the differences between each two neighbors, float64 [P - 1]; a policy and its snapshot of now are the same."""
+    each = np.diag(covariance)
+    found: Array = np.maximum(each[:-1] + each[1:] - 2 * np.diag(covariance, 1), _SAME)
     return found
 
 

@@ -9,15 +9,17 @@ The mean of all players is 0, and an interval is of the distance from this mean:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from arena.league.ratings import davidson
+from arena.league.ratings import davidson, whole_history
+from arena.league.ratings.maximum import most_likely
 from arena.league.results import Results
+from arena.league.timeline import Timeline
 
 _WIDTH = float(ndtri(0.975))  # deviations from the middle to an end of a 95 % interval
 
@@ -68,8 +70,9 @@ class Ratings:
         self.players = players
         self.elo = davidson.ELO * fit.strengths
         self.covariance = davidson.ELO**2 * fit.covariance[:-1, :-1]
-        self.side = _interval(davidson.ELO * fit.parameters[-1], davidson.ELO**2 * fit.covariance[-1, -1])
+        self.side = interval(davidson.ELO * fit.parameters[-1], davidson.ELO**2 * fit.covariance[-1, -1])
         self.nu = fit.nu
+        self._fit = fit
         self.prior = fit.prior
         self._games = games
         self._index = {name: place for place, name in enumerate(players)}
@@ -81,36 +84,91 @@ class Ratings:
             KeyError: it has not played.
         """
         at = self._index[player]
-        found = _interval(self.elo[at], self.covariance[at, at])
+        found = interval(self.elo[at], self.covariance[at, at])
         return Rating(*found, int(self._games[at]))
 
     def order(self) -> tuple[str, ...]:
         """All players, the best first; who is equal, by name."""
         return tuple(self.players[at] for at in davidson.best_first(self.elo / davidson.ELO))
 
+    def among(self, players: Sequence[str]) -> Ratings:
+        """The ratings of some of the players, with 0 as their mean."""
+        rated = tuple(sorted(players))
+        at = [self._index[name] for name in rated]
+        centered = np.eye(len(at)) - 1 / max(1, len(at))
+        covariance = np.zeros((len(at) + 1, len(at) + 1))
+        covariance[:-1, :-1] = centered @ self._fit.covariance[np.ix_(at, at)] @ centered
+        covariance[-1, -1] = self._fit.covariance[-1, -1]
+        parameters = np.append(centered @ self._fit.strengths[at], self._fit.parameters[-1])
+        return Ratings(rated, self._fit._replace(parameters=parameters, covariance=covariance), self._games[at])
+
     def difference(self, first: str, second: str) -> Interval:
         """By how many Elo the first is better than the second."""
         a, b = self._index[first], self._index[second]
         covariance = self.covariance
-        return _interval(self.elo[a] - self.elo[b], covariance[a, a] + covariance[b, b] - 2 * covariance[a, b])
+        return interval(self.elo[a] - self.elo[b], covariance[a, a] + covariance[b, b] - 2 * covariance[a, b])
 
 
-def _interval(mean: float, variance: float) -> Interval:
+def interval(mean: float, variance: float) -> Interval:
+    """The 95 % interval of a normal distribution."""
     reach = _WIDTH * math.sqrt(max(0.0, variance))
     return Interval(float(mean), float(mean - reach), float(mean + reach))
 
 
-def fit(results: Results, *, players: Iterable[str] = ()) -> Ratings:
-    """The most likely strengths of all players that have played.
+def fit(
+    played: Results | Timeline,
+    *,
+    players: Iterable[str] = (),
+    coarse: bool = False,
+    now: Timeline | None = None,
+    at: int | None = None,
+) -> Ratings:
+    """The most likely strengths of all players that have played; of policies that learn, those at the end.
 
     Args:
-        results: games of teams of any size; the strength of a team is the mean of its members'.
+        played: games of teams of any size; the strength of a team is the mean of its members'. Of results alone every
+            player has one strength, whenever it has played.
         players: who is rated as well, even without a game.
+        coarse: whether rounds long ago may be merged, see `whole_history.history`.
+        now: the games up to a tick, whose players are rated; None: all.
+        at: the tick at which they are rated, by all games; None: the end.
     """
-    rated = tuple(sorted({*results.players, *players}))
-    games = dict.fromkeys(rated, 0)
-    for (first, second), score in results.pairs().items():
-        for name in {*first, *second}:
-            games[name] += score.games
-    found = davidson.most_likely(davidson.games_of(results, rated))
-    return Ratings(rated, found, np.array([*games.values()], np.int64))
+    rated = tuple(sorted({*(now or played).players, *players}))
+    found = fitted(played, rated, coarse=coarse, at=at)
+    games = (now or played).taken_part()
+    return Ratings(rated, found, np.array([games.get(name, 0) for name in rated], np.int64))
+
+
+def comparable(played: Results | Timeline, players: Sequence[str], *, at: int | None = None) -> list[list[str]]:
+    """The players in sets whose games connect them, so that their strengths can be compared; the largest set first.
+
+    Args:
+        played: all games.
+        players: sorted.
+        at: the tick at which they are looked at; None: the end.
+    """
+    if isinstance(played, Timeline) and played.learns:
+        marks = () if at is None else (at,)
+        found = whole_history.estimate(played, players=tuple(players), marks=marks).history
+        labels = found.components()[[found.node(name, at) for name in players]]
+    else:
+        results = played.results if isinstance(played, Timeline) else played
+        everyone = sorted({*players, *results.players})
+        places = [everyone.index(name) for name in players]
+        labels = whole_history.components(davidson.games_of(results, everyone))[places]
+    sets: dict[int, list[str]] = {}
+    for name, label in zip(players, labels.tolist(), strict=True):
+        sets.setdefault(label, []).append(name)
+    return sorted(sets.values(), key=lambda names: (-len(names), names))
+
+
+def fitted(
+    played: Results | Timeline, players: Sequence[str], *, coarse: bool = False, at: int | None = None
+) -> davidson.Fit:
+    """The strengths of these players in nats, in their order; as `fit`."""
+    if isinstance(played, Timeline) and played.learns:
+        marks = () if at is None else (at,)
+        found = whole_history.estimate(played, players=tuple(players), marks=marks, coarse=coarse)
+        return found.of_players(players, at=at)
+    results = played.results if isinstance(played, Timeline) else played
+    return most_likely(davidson.games_of(results, players))

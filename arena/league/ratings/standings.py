@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-import msgspec
+import numpy as np
+from scipy.special import ndtri
 
+from arena.config.members import Sides
 from arena.config.schema import Config
-from arena.league.ratings.ratings import Ratings, fit
+from arena.league.populations import populations_of
+from arena.league.ratings.ranking import Doubt, equals
+from arena.league.ratings.ratings import Ratings, comparable, fit
 from arena.league.results import Results, Score
-
-if TYPE_CHECKING:
-    from arena.league.tournament import Doubt  # which has tables of these rows
+from arena.league.timeline import Timeline
 
 ENOUGH = 30
 """Finished games for each that the end of a leg has cut, from which on a rating is taken for unbiased.
@@ -22,6 +24,10 @@ that were cut, which are long ones mostly. So where equals play, the share of po
 is too large, by at most half of cut / finished: 347 Elo times that, 12 Elo at 30. A game that ends with its leg is not
 cut, and biases nothing.
 """
+
+
+POPULATIONS = ("first side", "second side")
+_WIDTH = float(ndtri(0.975))
 
 
 class Row(NamedTuple):
@@ -55,36 +61,19 @@ class LeagueTable(NamedTuple):
     """What a league has found out.
 
     Args:
-        rows: of all players that are rated, the best first.
+        tables: of all players that are rated, the best first; players that cannot be compared with each other, as
+            nothing connects their games, stand in different tables, the largest one first.
         prior: whether the strengths have a weak prior: see `Ratings`.
         curtailed: who is rated worst because games were cut; None where that is too little to matter.
-        outdated: who is not rated, as all of its games are older than the window.
-        equal: the neighbors that have proved to be as good as each other.
+        equal: the neighbors that have proved to be as good as each other; none where policies learn.
         without_winner: why games are not rated that have no winners; a line for each.
-        caution: what the numbers do not tell.
     """
 
-    rows: list[Row]
+    tables: list[list[Row]]
     prior: bool
     curtailed: Curtailed | None
-    outdated: Sequence[str] = ()
     equal: Sequence[Doubt] = ()
     without_winner: Sequence[str] = ()
-    caution: Caution | None = None
-
-
-class Caution(msgspec.Struct, frozen=True):
-    """What a table of ratings does not tell.
-
-    Args:
-        learners: rated players that learn; each is rated as one player over the games of the window.
-        window: in rounds; None: all rounds, or there is one.
-        single: rated players that have met one opponent only, with that opponent; none where two players are rated.
-    """
-
-    learners: list[str]
-    window: int | None
-    single: dict[str, str]
 
 
 class Curtailed(NamedTuple):
@@ -103,41 +92,40 @@ class Curtailed(NamedTuple):
     key: str
 
 
-def league_table(results: Results, cut: Mapping[str, int], config: Config) -> LeagueTable:
-    """The standings of a league, in which ticks decide how much is played.
+def league_table(timeline: Timeline, cut: Mapping[str, int], config: Config) -> LeagueTable:
+    """The standings of a league at its end, see `standings_at`."""
+    return standings_at(timeline, timeline, cut, config)
+
+
+def standings_at(
+    timeline: Timeline, counted: Timeline, cut: Mapping[str, int], config: Config, *, at: int | None = None
+) -> LeagueTable:
+    """The standings of a run.
 
     Args:
-        results: of the games that count.
-        cut: per player the games that do not, as they were cut: see `ResultSet`.
-        config: of the league.
-    """
-    if not results.players:
-        return LeagueTable([], prior=False, curtailed=None)
-    ratings = fit(results)
-    return LeagueTable(rows(ratings, results), ratings.prior, curtailed(ratings, cut, config))
-
-
-def caution(results: Results, config: Config, *, window: int | None) -> Caution:
-    """What a table of these results does not tell.
-
-    Args:
-        results: of the games that count.
+        timeline: all games.
+        counted: those up to the tick: the players are who has played in them, and their games are shown.
+        cut: per player the games that do not count, as they were cut: see `ResultSet`.
         config: of the run.
-        window: of so many of the newest rounds the games of policies that learn count; None: of all.
+        at: the tick at which the players are rated, by all games; None: the end.
     """
-    rated, learners = results.players, config.learners
-    met: dict[str, set[str]] = {player: set() for player in rated}
-    for first, second in results.pairs():
-        for mine, theirs in ((first, second), (second, first)):
-            for player in mine:
-                met[player].update(theirs)
-    others = {player: opponents - {player} for player, opponents in met.items()}
-    single = {player: min(found) for player, found in others.items() if len(found) == 1 and len(rated) > 2}
-    return Caution([player for player in rated if player in learners], window, single)
+    now = counted if at is None else counted.until(at)
+    if not now.players:
+        return LeagueTable([], prior=False, curtailed=None)
+    ratings = fit(timeline, now=now, at=at)
+    sides = populations_of(config, now.players)
+    if sides is None:
+        found, together = tables(ratings, timeline, now=now, at=at), [now.players]
+    else:
+        found, together = separate_tables(ratings, now.tallies(), sides), [*sides]
+    equal = [] if timeline.learns else [one for players in together for one in equals(now.results, players)]
+    return LeagueTable(found, ratings.prior, curtailed(ratings, cut, config), equal)
 
 
 def curtailed(ratings: Ratings, cut: Mapping[str, int], config: Config) -> Curtailed | None:
     """The player whose rating is biased most by games that were cut; None where that is too little to matter.
+
+    Not for tournaments, where lanes play a number of games, whatever their length.
 
     Args:
         ratings: of the games that count.
@@ -153,25 +141,63 @@ def curtailed(ratings: Ratings, cut: Mapping[str, int], config: Config) -> Curta
     return Curtailed(fewest, found[fewest], "round" if config.rounds > 1 else "run", "ticks")
 
 
-def rows(ratings: Ratings, results: Results) -> list[Row]:
-    """All players that are rated, the best first.
+def tables(
+    ratings: Ratings, played: Results | Timeline, *, now: Timeline | None = None, at: int | None = None
+) -> list[list[Row]]:
+    """All players that are rated, the best first; a table for each set of players that can be compared.
 
     Args:
         ratings: fitted to the results.
-        results: the games.
+        played: the games.
+        now: those that count at a tick; None: all.
+        at: the tick.
     """
-    scores = tallies(results, ratings.players)
+    scores = (now or played).tallies()
+    return [
+        rows(ratings.among(players), {name: scores.get(name, Score()) for name in players})
+        for players in comparable(played, ratings.players, at=at)
+    ]
+
+
+def rows(ratings: Ratings, scores: Mapping[str, Score]) -> list[Row]:
+    """All players that are rated, the best first.
+
+    Args:
+        ratings: of the players.
+        scores: what they have scored.
+    """
     return [
         Row(rank, player, *ratings.of(player)[:3], scores[player])
         for rank, player in enumerate(ratings.order(), start=1)
     ]
 
 
-def tallies(results: Results, players: Iterable[str]) -> Mapping[str, Score]:
-    """The games of the sides on which each player sat; of a game between two sides of its own it has both."""
-    found = dict.fromkeys(players, Score())
-    for teams, score in results.pairs().items():
-        for team, seen in zip(teams, (score, score.reversed), strict=True):
-            for player in set(team):
-                found[player] = found[player].plus(seen)
-    return found
+def separate_tables(ratings: Ratings, scores: Mapping[str, Score], sides: Sides) -> list[list[Row]]:
+    """The players of two populations that only meet each other, see `arena.league.populations`: a table for each.
+
+    Args:
+        ratings: fitted to the results.
+        scores: what the players have scored.
+        sides: the players of each population.
+    """
+    places = {name: place for place, name in enumerate(ratings.players)}
+    members = [[name for name in side if name in places] for side in sides]
+    means = [float(np.mean([ratings.elo[places[name]] for name in names])) if names else 0.0 for names in members]
+    gap = means[0] - means[1] + ratings.side.value
+    found: list[list[Row]] = []
+    for names, mean, offset, title in zip(members, means, (gap / 2, -gap / 2), POPULATIONS, strict=True):
+        at = [places[name] for name in names]
+        within = ratings.covariance[np.ix_(at, at)]
+        centered = within - within.mean(axis=0) - within.mean(axis=1, keepdims=True) + within.mean()
+        reach = _WIDTH * np.sqrt(np.maximum(0.0, np.diag(centered)))
+        elo = ratings.elo[at] - mean + offset
+        order = sorted(range(len(names)), key=lambda k: (-elo[k], names[k]))
+        found.append(
+            [
+                Row(rank, name, value, value - half, value + half, scores.get(name, Score()), title)
+                for rank, (name, value, half) in enumerate(
+                    ((names[place], float(elo[place]), float(reach[place])) for place in order), start=1
+                )
+            ]
+        )
+    return [rows for rows in found if rows]

@@ -1,0 +1,187 @@
+"""Which games tell how players score against each other as they are now, and how much: policies that learn change.
+
+A game that a policy played d rounds ago counts as w^d games for the policy as it is now; a policy that is a copy of
+another one has the games of that one from before. w is estimated for each policy: of some values the one with which
+earlier results predict those of the next round best, opponent by opponent (the product of the predictive probabilities
+of the posterior that `payoff` uses, with a slight preference for 0.8, which remembers about five rounds). Unlike a
+rating this sees also changes that make a policy neither better nor worse, such as from rock to paper. Games of
+snapshots, and of other players that never change, count in full, and for these alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse, special
+
+from arena.league.timeline import Timeline
+
+Array: TypeAlias = NDArray[np.float64]
+
+RATES = np.array([0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 0.95, 1.0])
+_USUAL = 4  # the place of the rate that is preferred
+_PREFERENCE = 0.5  # nats, for each place
+_SWEEPS = 2  # over all policies, whose rates depend on those of their opponents
+_NEWEST = 32  # rounds from which rates are estimated
+_LEAST = 0.01  # games that count less do not count
+_SHOWN = 0.05  # games that count less are not meant where it is said from when games are
+_JEFFREYS = 0.5
+
+
+class Span(NamedTuple):
+    """The ticks from which the games of a player are."""
+
+    first: int
+    last: int
+
+
+class _Self(NamedTuple):
+    """Who has played: a policy that learns as it was in the round that begins at a tick; others as they always are."""
+
+    name: str
+    start: int | None = None
+
+
+class Meetings:
+    """The games of a timeline in which one player alone filled each side.
+
+    Args:
+        timeline: all games.
+    """
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+        scores = defaultdict[tuple[_Self, _Self], Array](lambda: np.zeros(3))
+        for period in timeline.periods:
+            start = period.start - period.start % timeline.round_ticks
+            for (first, second), score in period.results.pairs().items():
+                if len({*first}) == len({*second}) == 1 and first[0] != second[0]:
+                    mine, theirs = (
+                        _Self(name, start if name in timeline.learners else None) for name in (first[0], second[0])
+                    )
+                    scores[mine, theirs] += score
+        self._selves = list(dict.fromkeys(one for pair in scores for one in pair))
+        places = {one: place for place, one in enumerate(self._selves)}
+        self._first, self._second = (np.array([places[pair[side]] for pair in scores], np.intp) for side in (0, 1))
+        self._scores = np.array([*scores.values()]).reshape(-1, 3)
+
+    def counts(self, players: Sequence[str]) -> Array:
+        """Games won, drawn and lost by each player against each other one, each as far as it counts, [P, P, 3]."""
+        weights = self._weights(players)
+        return np.stack([self._joined(weights, weights, ending) for ending in range(3)], axis=-1)
+
+    def counts_of(self, player: str, others: Sequence[str]) -> Array:
+        """The same of one player, [others, 3]."""
+        mine, theirs = self._weights([player]), self._weights(others)
+        return np.stack([self._joined(mine, theirs, ending)[0] for ending in range(3)], axis=-1)
+
+    def spans(self, players: Sequence[str]) -> list[Span | None]:
+        """From which ticks the games of each player are, those apart that count for very little."""
+        weights = self._weights(players).toarray()
+        found: list[Span | None] = []
+        for place in range(len(players)):
+            starts = [
+                one.start for one, weight in zip(self._selves, weights[:, place], strict=True) if weight >= _SHOWN
+            ]
+            moving = [start for start in starts if start is not None]
+            last = min(self._timeline.end, max(moving, default=0) + self._timeline.round_ticks)
+            found.append(Span(min(moving), last) if moving else None)
+        return found
+
+    @cached_property
+    def rates(self) -> Mapping[str, float]:
+        """What is left of a game of each policy after a round."""
+        learners = sorted({one.name for one in self._selves} & self._timeline.learners)
+        places = dict.fromkeys(learners, _USUAL)
+        histories = self._histories(learners)
+        for _ in range(_SWEEPS):
+            for name, (opponents, counts) in histories.items():
+                theirs = np.array([RATES[places[one]] if one in places else 1.0 for one in opponents])
+                fits = _predicted(counts, np.outer(RATES, theirs)) - _PREFERENCE * abs(np.arange(len(RATES)) - _USUAL)
+                places[name] = int(np.argmax(fits))
+        return {name: float(RATES[place]) for name, place in places.items()}
+
+    def _histories(self, policies: Sequence[str]) -> dict[str, tuple[list[str], Array]]:
+        """Per policy its opponents since it began anew, and its games against each of them, [opponents, rounds, 3]."""
+        length, newest = self._timeline.round_ticks, self._timeline.end - _NEWEST * self._timeline.round_ticks
+        since = {name: max(next(self._lineage(name))[1], newest) for name in policies}
+        rounds = 1 + max(0, self._timeline.end - 1 - max(0, newest)) // length
+        found: dict[str, dict[str, Array]] = {name: {} for name in policies}
+        for first, second, score in zip(self._first, self._second, self._scores, strict=True):
+            one, other = self._selves[first], self._selves[second]
+            for mine, theirs, seen in ((one, other, score), (other, one, score[::-1])):
+                if mine.start is not None and mine.start >= since[mine.name]:
+                    counts = found[mine.name].setdefault(theirs.name, np.zeros((rounds, 3)))
+                    counts[(mine.start - max(0, newest)) // length] += seen
+        return {name: ([*games], np.array([*games.values()]).reshape(-1, rounds, 3)) for name, games in found.items()}
+
+    def _weights(self, players: Sequence[str]) -> sparse.csr_array:
+        """How much the games of each self count for each player, [selves, players]."""
+        places = defaultdict[str, list[int]](list)
+        for place, one in enumerate(self._selves):
+            places[one.name].append(place)
+        found: list[tuple[int, int, float]] = []
+        for column, player in enumerate(players):
+            if player not in self._timeline.learners:
+                found += [(place, column, 1.0) for place in places[player]]
+                continue
+            last, rate = self._timeline.end - self._timeline.round_ticks, self.rates.get(player, 1.0)
+            for name, since, until in self._lineage(player):
+                for place in places[name]:
+                    start = self._selves[place].start
+                    assert start is not None, self._selves[place]
+                    weight = rate ** max(0.0, (last - start) / self._timeline.round_ticks)
+                    if since <= start < until and weight >= _LEAST:
+                        found.append((place, column, weight))
+        rows, columns, values = zip(*found, strict=True) if found else ((), (), ())
+        return sparse.csr_array((values, (rows, columns)), shape=(len(self._selves), len(players)))
+
+    def _lineage(self, policy: str) -> Iterator[tuple[str, int, int]]:
+        """Who a policy has been, from which tick to which: itself, and before it became a copy its source."""
+        until = self._timeline.end + 1
+        while True:
+            begun = [one for one in self._timeline.beginnings.get(policy, ()) if one.tick < until]
+            yield policy, begun[-1].tick if begun else 0, until
+            if not begun or begun[-1].source is None:
+                return
+            policy, until = begun[-1].source, begun[-1].tick
+
+    def _joined(self, mine: sparse.csr_array, theirs: sparse.csr_array, ending: int) -> Array:
+        forward = sparse.diags_array(self._scores[:, ending])
+        backward = sparse.diags_array(self._scores[:, 2 - ending])
+        found = mine[self._first].T @ forward @ theirs[self._second]
+        found = found + mine[self._second].T @ backward @ theirs[self._first]
+        dense: Array = found.toarray()
+        return dense
+
+
+@lru_cache(maxsize=1)
+def meetings(timeline: Timeline) -> Meetings:
+    """The meetings of a timeline; of the newest one they are kept."""
+    return Meetings(timeline)
+
+
+def _predicted(counts: Array, rates: Array) -> Array:
+    """The log of how probable each round's results are by those before them, for each of several rates [K].
+
+    Args:
+        counts: float64 [opponents, rounds, 3].
+        rates: float64 [K, opponents], what is left of a game after a round.
+    """
+    kinds = [0, 1, 2] if counts[..., 1].any() else [0, 2]
+    counts = counts[..., kinds]
+    before = np.full((*rates.shape, len(kinds)), 0.0)
+    found = np.zeros(len(rates))
+    for number in range(counts.shape[1]):
+        now = counts[:, number]
+        alpha = before + _JEFFREYS
+        found += (special.gammaln(alpha + now) - special.gammaln(alpha)).sum(axis=(1, 2))
+        total = alpha.sum(axis=-1)
+        found += (special.gammaln(total) - special.gammaln(total + now.sum(axis=-1))).sum(axis=1)
+        before = (before + now) * rates[..., None]
+    return found

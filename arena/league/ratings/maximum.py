@@ -1,0 +1,231 @@
+"""The most likely strengths by Newton's method, and how sure they are; dense or sparse, by the number of strengths.
+
+What is minimized is minus the log-posterior of (strengths [P], side, log nu if there are draws), which is convex. With
+very many strengths, of which few are tied to each other, its Hessian is sparse. It is factored in the order in which
+the nodes were made, that of their ticks, so that the factor is narrow. Nodes that are tied to others far away, such as
+snapshots that stay in the league for long, come last.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, sparse, special
+from scipy.sparse.linalg import splu
+
+from arena.league.ratings.davidson import (
+    LOG_NU_DEVIATION,
+    PRIOR_DEVIATION,
+    Array,
+    Fit,
+    Games,
+    chances,
+    gram,
+    has_maximum,
+)
+
+_DENSE = 500  # parameters, up to which dense matrices are the faster
+_STEPS = 100
+_SUFFICIENT = 1e-4  # of what a step promises, which it has to bring at least
+_NEAR = 1e-6  # what a step promises where values cannot resolve any more whether it keeps that
+EXACT = 1e-12  # what the last step promises; it squares the error once more
+
+Places = NDArray[np.intp]
+
+
+class Factor(Protocol):
+    """A factored Hessian."""
+
+    def solve(self, right: Array) -> Array:
+        """The product of its inverse with a vector [n] or matrix [n, K]."""
+
+
+class Minimum(NamedTuple):
+    """Where the function is least.
+
+    Args:
+        parameters: float64 [n], strengths, side, and log nu if there are draws.
+        factor: of the Hessian there.
+    """
+
+    parameters: Array
+    factor: Factor
+
+
+class Problem:
+    """The function to minimize: minus the log-likelihood of games, and half of a quadratic form in the strengths.
+
+    Args:
+        games: of P players.
+        precision: of the strengths: float64 [P] for independent ones, or sparse [P, P] for such that are tied.
+        prior: whether it says where the strengths are. Otherwise what they all share is pinned, about which games say
+            nothing; with `prior` draws have a prior as well.
+    """
+
+    def __init__(self, games: Games, precision: Array | sparse.csr_array, *, prior: bool) -> None:
+        self.games = games
+        players = games.players
+        self._linear = players + 1  # parameters of d
+        self.size = self._linear + games.drawn
+        rest = np.full(self.size - players, prior * LOG_NU_DEVIATION**-2)
+        rest[0] = PRIOR_DEVIATION**-2
+        own = sparse.diags_array(precision) if isinstance(precision, np.ndarray) else precision
+        quadratic = sparse.block_diag([own, sparse.diags_array(rest)], format="csr")
+        self._dense = self.size <= _DENSE
+        pinned = np.zeros(self.size)
+        pinned[: players if self._dense else 1] = float(not prior)  # the sum, or to keep it sparse the first one
+        pins = sparse.csr_array(pinned[None])
+        quadratic = sparse.csr_array(quadratic + pins.T @ pins)
+        self._quadratic = quadratic.toarray() if self._dense else quadratic
+        self._design = games.design if self._dense else sparse.csr_array(games.design)
+        self.order: Places | None = None
+
+    def minimum(self, start: Array | None = None, *, done: float = EXACT) -> Minimum:
+        """The minimum.
+
+        Args:
+            start: from where it is looked for.
+            done: what the last step promises at most.
+        """
+        found = np.zeros(self.size) if start is None else start
+        value, gradient = self.value_and_gradient(found)
+        for _ in range(_STEPS):
+            factor = self._factor(found)
+            step = factor.solve(gradient)
+            promised = float(gradient @ step)
+            length = 1.0
+            while True:
+                after = found - length * step
+                reached, slope = self.value_and_gradient(after)
+                if promised < _NEAR or reached <= value - _SUFFICIENT * length * promised:
+                    break
+                length /= 2
+            found, value, gradient = after, reached, slope
+            if promised < done:
+                return Minimum(found, factor)
+        raise ArithmeticError(f"Newton's method has not converged in {_STEPS} steps")
+
+    def fit(self, minimum: Minimum, at: Places, zero: Places, *, prior: bool) -> Fit:
+        """Some of the strengths at the minimum.
+
+        Args:
+            minimum: of this function.
+            at: the places of the strengths.
+            zero: the places of those whose mean is 0.
+            prior: what the fit says of it.
+        """
+        found = minimum.parameters
+        rows = np.append(at, self.games.players)  # the last one is the side
+        units = np.zeros((self.size, len(rows) + 1))
+        units[rows, np.arange(len(rows))] = 1.0
+        units[zero, -1] = 1 / len(zero)
+        columns = minimum.factor.solve(units)
+        strength = np.append(np.ones(len(at)), 0.0)
+        shared = np.outer(strength, columns[rows, -1])  # covariances with the mean, which is taken out
+        variance = float(units[:, -1] @ columns[:, -1]) * np.outer(strength, strength)
+        return Fit(
+            found[rows] - strength * found[zero].mean(),
+            columns[rows, :-1] - shared - shared.T + variance,
+            math.exp(found[-1]) if self.games.drawn else 0.0,
+            prior,
+        )
+
+    def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
+        """The function and its slope [n]."""
+        counts, found = self.games.counts, self._chances(parameters)
+        pull = self._quadratic @ parameters
+        likelihood = special.xlogy(counts, found).sum()
+        surplus = counts - counts.sum(axis=1, keepdims=True) * found  # [M, 3], seen minus expected
+        gradient = pull.copy()
+        gradient[: self._linear] -= self._design.T @ (surplus[:, 0] - surplus[:, 2]) / 2
+        gradient[self._linear :] -= surplus[:, 1].sum()
+        return float(parameters @ pull / 2 - likelihood), gradient
+
+    def hessian(self, parameters: Array) -> Array | sparse.csc_array:
+        """The curvature [n, n]: the covariance of what a game shows, summed over the games, and the quadratic form."""
+        count, design = self.games.counts.sum(axis=1), self._design
+        won, drawn, lost = self._chances(parameters).T
+        own = count * (won + lost - (won - lost) ** 2) / 4
+        cross = design.T @ (-count * (won - lost) * drawn / 2)
+        last = (count * drawn * (1 - drawn)).sum()
+        if self._dense:
+            found = self._quadratic.copy()
+            found[: self._linear, : self._linear] += gram(design, own)
+            if self.games.drawn:
+                found[-1, :-1] += cross
+                found[:-1, -1] += cross
+                found[-1, -1] += last
+            return found
+        square = design.T @ (sparse.diags_array(own) @ design)
+        if self.games.drawn:
+            column = sparse.csr_array(cross[:, None])
+            square = sparse.block_array([[square, column], [column.T, sparse.csr_array([[last]])]])
+        return sparse.csc_array(square + self._quadratic)
+
+    def _factor(self, parameters: Array) -> Factor:
+        hessian = self.hessian(parameters)
+        if isinstance(hessian, np.ndarray):
+            return _Dense(hessian)
+        if self.order is None:
+            self.order = _elimination_order(hessian, last=self.size - self.games.players)
+        return _Sparse(hessian, self.order)
+
+    def _chances(self, parameters: Array) -> Array:
+        log_nu = float(parameters[-1]) if self.games.drawn else -np.inf
+        return chances(self._design @ parameters[: self._linear], log_nu)
+
+
+class _Dense:
+    def __init__(self, matrix: Array) -> None:
+        self._factor = linalg.cho_factor(matrix, lower=True)
+
+    def solve(self, right: Array) -> Array:
+        found: Array = linalg.cho_solve(self._factor, right)
+        return found
+
+
+class _Sparse:
+    def __init__(self, matrix: sparse.csc_array, order: Places) -> None:
+        permuted = sparse.csc_array(matrix[order][:, order])
+        symmetric = {"SymmetricMode": True}
+        self._factor = splu(permuted, permc_spec="NATURAL", diag_pivot_thresh=0.0, options=symmetric)
+        self._order = order
+
+    def solve(self, right: Array) -> Array:
+        found = np.empty_like(right)
+        found[self._order] = self._factor.solve(right[self._order])
+        return found
+
+
+def _elimination_order(matrix: sparse.csc_array, *, last: int) -> Places:
+    """The order of elimination: that of the parameters, but those that are tied to others far away come last.
+
+    How far is chosen so that the factor, a band and full rows below it, has the fewest entries.
+
+    Args:
+        matrix: sparse [n, n].
+        last: how many parameters come last in any case.
+    """
+    size = matrix.shape[0] - last
+    found = matrix.tocoo()
+    inside = (found.row < size) & (found.col < size)
+    reach = np.zeros(size, np.intp)
+    np.maximum.at(reach, found.col[inside], found.row[inside] - found.col[inside])
+    bands = 2 ** np.arange(1, 1 + size.bit_length())
+    entries = [band + int((reach > band).sum()) for band in bands.tolist()]
+    far = reach > bands[int(np.argmin(entries))]
+    return np.concatenate([np.flatnonzero(~far), np.flatnonzero(far), np.arange(size, size + last)])
+
+
+def most_likely(games: Games) -> Fit:
+    """The maximum of the likelihood, or of the posterior where the likelihood has none."""
+    count = games.players
+    if not count:
+        return Fit(np.zeros(1), np.zeros((1, 1)), 0.0, False)
+    prior = not has_maximum(games)
+    problem = Problem(games, np.full(count, prior * PRIOR_DEVIATION**-2), prior=prior)
+    everyone = np.arange(count)
+    return problem.fit(problem.minimum(), everyone, everyone, prior=prior)

@@ -1,0 +1,412 @@
+"""Strengths of players that learn: whole-history ratings with draws and sides.
+
+The strength of a policy that learns is a function of the ticks that it has played. It is estimated at nodes, one at the
+end of each period (see `arena.league.timeline`), and moves between two of them like a Wiener process (Coulom 2008,
+"Whole-History Rating: A Bayesian Rating System for Players of Time-Varying Strength"):
+
+    s(t2) - s(t1)  ~  Normal(0, w^2 (t2 - t1))
+
+Games of a period are of the mean of the nodes at its two ends. A player that does not learn is one node. A snapshot
+`p@t` is the node of `p` at tick t: the same weights, the same strength. A policy that is reset begins a new curve; the
+first node of a copy is the node of its source. Results follow Davidson's model as elsewhere, see `davidson`.
+
+w, the movement of a policy in a round's ticks, is estimated: it maximizes the marginal likelihood of all games in
+Laplace's approximation, in which the curvature of the likelihood is held fixed while w varies, times a gamma density
+of shape 2. That density keeps w from 0, where the maximum lies by chance if there are few games, and from infinity
+(Chung et al. 2013, "A nondegenerate penalized likelihood estimator for variance parameters in multilevel models").
+Strengths and intervals use the mean of the variance w^2 where its logarithm is normal around the maximum, as the
+curvature there says: intervals at the maximum itself are too narrow if there are few rounds (in simulated leagues of 12
+rounds they hold the truth in 90 % rather than in 95 %).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse import csgraph
+
+from arena.league.ratings import davidson
+from arena.league.ratings.davidson import ELO, PRIOR_DEVIATION, Array, Games
+from arena.league.ratings.maximum import EXACT, Minimum, Problem
+from arena.league.results import Results, Score, Team
+from arena.league.timeline import Period, Timeline
+
+_NODES = 32  # that a curve has at least, if the periods are short enough
+_MANY = 2000  # nodes, from which on movements are estimated with merged rounds
+_SINGLE = 16  # newest rounds with nodes of their own, where older ones are merged
+_USUAL = 35 / ELO  # movement in a round's ticks, in nats: the mode of its gamma density, half of its mean
+_BOUNDS = 2 * math.log(1 / ELO), 2 * math.log(400 / ELO)  # of the logarithm of its square
+_TURNS = 100  # of its estimation
+_LONGEST = 1.5  # step of the logarithm of the variance
+_SETTLED = 0.04  # longest such step of the last turn: 2 % of the movement
+_ROUGH = 0.1  # nats that strengths may be below their maximum while movements are estimated
+_ALL = 400  # links, up to which all are looked at; of more as many random combinations as there are
+_PROBES = 32
+
+Places: TypeAlias = NDArray[np.intp]
+
+
+class Point(NamedTuple):
+    """A node of a policy's curve.
+
+    Args:
+        tick: of the node.
+        node: its number.
+        curve: the number of the curve: it grows whenever the policy begins anew.
+    """
+
+    tick: int
+    node: int
+    curve: int
+
+
+class Walk(NamedTuple):
+    """Which nodes are tied.
+
+    Args:
+        first: int [L], nodes from which policies have moved.
+        second: int [L], to which.
+        rounds: float64 [L], for how many rounds' ticks.
+        policy: int [L], the number of the policy.
+        policies: the names by these numbers.
+        anchors: int [C], a node of each set of nodes that are tied with each other.
+        levels: games between these sets, which decide whether there are most likely strengths.
+    """
+
+    first: Places
+    second: Places
+    rounds: Array
+    policy: Places
+    policies: Sequence[str]
+    anchors: Places
+    levels: Games
+
+
+class History(NamedTuple):
+    """A timeline as arrays.
+
+    Args:
+        games: over the nodes.
+        walk: how the nodes are tied.
+        nodes: the node of every player as it is at the end, and of every snapshot.
+        curves: the nodes of each policy that learns, in the order of their ticks.
+    """
+
+    games: Games
+    walk: Walk
+    nodes: Mapping[str, int]
+    curves: Mapping[str, Sequence[Point]]
+
+    def node(self, player: str, at: int | None = None) -> int:
+        """The node of a player at the end, or at a tick; where it begins anew at that tick the one from before."""
+        points = self.curves.get(player)
+        if at is None or points is None:
+            return self.nodes[player]
+        last = max((point.tick for point in points if point.tick <= at), default=points[0].tick)
+        return next(point.node for point in points if point.tick == last)
+
+    def components(self) -> Places:
+        """Per node the number of the set of nodes that it can be compared with, by games or as it is tied to them."""
+        return components(self.games, [*zip(self.walk.first.tolist(), self.walk.second.tolist(), strict=True)])
+
+
+class Estimate(NamedTuple):
+    """What a history says.
+
+    Args:
+        history: the nodes.
+        problem: whose minimum is the most likely strengths.
+        minimum: the same.
+        prior: whether the sets of tied nodes have a prior.
+        movement: per policy that learns, how far it moves in the ticks of a round: a standard deviation, in nats.
+    """
+
+    history: History
+    problem: Problem
+    minimum: Minimum
+    prior: bool
+    movement: Mapping[str, float]
+
+    def of_players(self, players: Sequence[str], *, at: int | None = None) -> davidson.Fit:
+        """The strengths of players at the end, or at a tick, above their mean."""
+        nodes = [self.history.node(name, at) for name in players]
+        return self.fit(nodes, nodes)
+
+    def fit(self, at: Sequence[int], zero: Sequence[int]) -> davidson.Fit:
+        """The strengths of some nodes, above the mean of the others."""
+        return self.problem.fit(self.minimum, np.array(at, np.intp), np.array(zero, np.intp), prior=self.prior)
+
+
+@lru_cache(maxsize=1)
+def estimate(
+    timeline: Timeline, *, players: tuple[str, ...] = (), marks: tuple[int, ...] = (), coarse: bool = False
+) -> Estimate:
+    """The most likely strengths of a timeline; arguments as of `history`. The newest ones are kept."""
+    made = history(timeline, players=players, marks=marks, coarse=coarse)
+    games, walk = made.games, made.walk
+    prior = not davidson.has_maximum(walk.levels)
+    anchored = np.zeros(games.players)
+    anchored[walk.anchors] = prior * PRIOR_DEVIATION**-2
+    count = len(walk.rounds)
+    each = np.arange(count)
+    steps = sparse.csr_array(
+        (np.repeat([1.0, -1.0], count), (np.tile(each, 2), np.concatenate([walk.second, walk.first]))),
+        shape=(count, games.players),
+    )
+    looks = np.eye(count) if count <= _ALL else np.random.default_rng(0).choice([-1.0, 1.0], (count, _PROBES))
+    logs = np.full(len(walk.policies), 2 * math.log(_USUAL))  # of the variances
+    settled, order, start = False, None, None
+    if games.players > _MANY and not coarse:
+        rough = estimate.__wrapped__(timeline, players=players, coarse=True)
+        logs = 2 * np.log([rough.movement[name] for name in walk.policies])
+        settled, start = True, _interpolated(rough, made)
+    for _ in range(_TURNS):
+        scaled = sparse.diags_array((walk.rounds * np.exp(logs[walk.policy])) ** -0.5) @ steps
+        problem = Problem(games, sparse.csr_array(scaled.T @ scaled + sparse.diags_array(anchored)), prior=prior)
+        problem.order = order
+        minimum = problem.minimum(start, done=EXACT if settled or not count else _ROUGH)
+        order, start = problem.order, minimum.parameters
+        if settled or not count:
+            return Estimate(made, problem, minimum, prior, dict(zip(walk.policies, np.exp(logs / 2), strict=True)))
+        slope, information = _slope(scaled, minimum, looks, walk, logs)
+        change = np.clip(slope / information, -_LONGEST, _LONGEST)
+        after = np.clip(logs + change, *_BOUNDS)
+        settled = bool((abs(after - logs) < _SETTLED).all())
+        logs = np.clip(after + 1 / (2 * information), *_BOUNDS) if settled else after
+    raise ArithmeticError(f"the movements of {[*walk.policies]} have not settled in {_TURNS} turns")
+
+
+def _interpolated(rough: Estimate, made: History) -> Array:
+    """The most likely strengths at fewer nodes, as parameters of more of them."""
+    known, players = rough.minimum.parameters, made.games.players
+    found = np.concatenate([np.zeros(players), known[rough.history.games.players :]])
+    for name, node in made.nodes.items():
+        found[node] = known[rough.history.nodes[name]]
+    for name, points in made.curves.items():
+        ticks, nodes = zip(*((point.tick, point.node) for point in rough.history.curves[name]), strict=True)
+        found[[point.node for point in points]] = np.interp([point.tick for point in points], ticks, known[[*nodes]])
+    return found
+
+
+def _slope(scaled: sparse.csr_array, minimum: Minimum, looks: Array, walk: Walk, logs: Array) -> tuple[Array, Array]:
+    """The slope of the log of the marginal likelihood by the logs of the variances, and its information, [policies].
+
+    With the strengths' covariance V and the differences C of nodes that are tied, scaled to variance 1, the matrix
+    M = I - C V C' says how much of each step is known. The slope is half of what the squares of the steps exceed the
+    trace of M by; the information is at most half the sum of the squares of M.
+    """
+    count, strengths = len(walk.policies), scaled.shape[1]
+    units = np.zeros((len(minimum.parameters), looks.shape[1]))
+    units[:strengths] = scaled.T @ looks
+    seen = looks - scaled @ minimum.factor.solve(units)[:strengths]  # M times the looks
+    known, squares = (seen * looks).sum(axis=1), (seen**2).sum(axis=1)
+    if looks.shape[0] != looks.shape[1]:  # random looks, each of which sees all links
+        known, squares = known / looks.shape[1], squares / looks.shape[1]
+    moved = (scaled @ minimum.parameters[:strengths]) ** 2
+    movement = np.exp(logs / 2)
+    slope = np.bincount(walk.policy, moved - known, count) / 2 + 0.5 - movement / (2 * _USUAL)
+    information = np.bincount(walk.policy, squares, count) / 2 + movement / (4 * _USUAL)
+    return slope, information
+
+
+def history(
+    timeline: Timeline, *, players: Iterable[str] = (), marks: Sequence[int] = (), coarse: bool = False
+) -> History:
+    """The arrays of a timeline.
+
+    Args:
+        timeline: the games.
+        players: who has a node as well, even without a game.
+        marks: ticks at which every policy has a node.
+        coarse: whether rounds long ago are merged where there are very many.
+    """
+    chains, rows = _Chains(timeline, marks), _Rows()
+    for group in _groups(timeline, coarse=coarse):
+        chains.play(group)
+        scores = defaultdict[tuple[Team, Team, bool], Score](Score)
+        for period in group:
+            for first, second, score, sided in period.results.scores():
+                scores[first, second, sided] = scores[first, second, sided].plus(score)
+        for first, second, sided in sorted(scores):
+            mine, theirs = (tuple(sorted(n for name in team for n in chains.ends(name))) for team in (first, second))
+            rows.add(mine, theirs, scores[first, second, sided], sided=sided)
+    chains.begin(timeline.end)
+    for name in players:
+        chains.ends(name)
+    return History(rows.games(chains.count), chains.walk(rows), chains.nodes(), chains.points)
+
+
+def components(games: Games, ties: Sequence[tuple[int, int]] = ()) -> Places:
+    """Per player or node the number of the set of those that it can be compared with, int [P]."""
+    players = games.players
+    design = sparse.csr_array(games.design)[:, :players]
+    tied = sparse.csr_array(
+        (np.ones(2 * len(ties)), (np.repeat(np.arange(len(ties)), 2), np.array(ties, np.intp).reshape(-1))),
+        shape=(len(ties), players),
+    )
+    rows = abs(sparse.vstack([design, tied], format="csr"))
+    graph = sparse.block_array([[None, rows], [rows.T, None]], format="csr")
+    _, labels = csgraph.connected_components(graph, directed=False)
+    found: Places = labels[rows.shape[0] :].astype(np.intp)
+    return found
+
+
+def _groups(timeline: Timeline, *, coarse: bool) -> Iterator[list[Period]]:
+    """The periods between which there are nodes, each as the periods of the timeline that it consists of."""
+    starts = sorted({_round(timeline, period) for period in timeline.periods})
+    parts = 2 ** int(math.log2(max(1.0, _NODES / max(1, len(starts)))))
+    old = len(starts) - _SINGLE if coarse and len(starts) > _NODES else 0
+    merged = {start: place * _SINGLE // old for place, start in enumerate(starts[:old])}
+    begun = {one.tick for times in timeline.beginnings.values() for one in times}
+    group: list[Period] = []
+    before: object = None
+    for period in timeline.periods:
+        start = _round(timeline, period)
+        key = merged.get(start, (start, (period.start - start) * parts // timeline.round_ticks))
+        if group and (key != before or period.start in begun):
+            yield group
+            group = []
+        group.append(period)
+        before = key
+    if group:
+        yield group
+
+
+def _round(timeline: Timeline, period: Period) -> int:
+    """The tick at which the round of a period begins."""
+    return period.start - period.start % timeline.round_ticks
+
+
+class _Chains:
+    """The nodes of all players, made in the order of their ticks."""
+
+    def __init__(self, timeline: Timeline, marks: Sequence[int]) -> None:
+        self._timeline = timeline
+        self.count = 0
+        self.points: dict[str, list[Point]] = {}
+        self._current: dict[str, int] = {}  # the newest node of each policy that learns
+        self._before: dict[str, int] = {}  # the one before the periods that were played last
+        self._fixed: dict[str, int] = {}  # of other players
+        self._links: list[tuple[int, int, float, str]] = []
+        self._begun = dict.fromkeys(timeline.beginnings, 0)
+        self._joining = defaultdict[tuple[str, int], list[str]](list)
+        self._marks: dict[str, set[int]] = {name: {*marks} for name in timeline.learners}
+        for name in timeline.snapshots:
+            policy, _, tick = name.rpartition("@")
+            if policy in timeline.learners:
+                self._joining[policy, int(tick)].append(name)
+                self._marks[policy].add(int(tick))
+
+    def begin(self, tick: int) -> None:
+        """Makes the policies begin anew that do so at a tick; copies begin where their sources are before that."""
+        before = dict(self._current)
+        for name, times in sorted(self._timeline.beginnings.items()):
+            for one in times[self._begun[name] :]:
+                if one.tick <= tick:
+                    self._begun[name] += 1
+                    source = None if one.source is None else before.get(one.source)
+                    self._put(name, one.tick, self._new() if source is None else source)
+
+    def play(self, group: Sequence[Period]) -> None:
+        """Appends the nodes of periods to the curves of all policies that have played in them."""
+        self.begin(group[0].start)
+        for name in sorted({name for period in group for name in period.playing} & self._timeline.learners):
+            if name not in self._current:
+                self._put(name, group[0].start, self._new())
+        self._before = dict(self._current)
+        for name in sorted(self._current):
+            ticks = 0
+            for period in group:
+                inside = sorted(tick for tick in self._marks[name] if period.start < tick < period.end)
+                for begin, end in zip((period.start, *inside), (*inside, period.end), strict=True):
+                    ticks += (end - begin) * (name in period.playing)
+                    if ticks and (end in self._marks[name] or period is group[-1]):
+                        self._step(name, end, ticks)
+                        ticks = 0
+                    self._join(name, end)
+
+    def ends(self, name: str) -> tuple[int, int]:
+        """The nodes between which a player was in the periods that were played last."""
+        if name in self._current:
+            return self._before.get(name, self._current[name]), self._current[name]
+        if name not in self._fixed:
+            self._fixed[name] = self._new()
+        return self._fixed[name], self._fixed[name]
+
+    def nodes(self) -> dict[str, int]:
+        """The node of every player at the end."""
+        return {**self._fixed, **self._current}
+
+    def walk(self, rows: _Rows) -> Walk:
+        """How the nodes are tied."""
+        first, second, rounds, policy = zip(*self._links, strict=True) if self._links else ((), (), (), ())
+        policies = sorted({*policy})
+        level = list(range(self.count))
+        for one, other in zip(first, second, strict=True):
+            level[other] = level[one]  # in the order of their ticks: the first one of a link has its level
+        anchors, levels = np.unique(np.array(level, np.intp), return_inverse=True)
+        return Walk(
+            np.array(first, np.intp),
+            np.array(second, np.intp),
+            np.array(rounds, np.float64),
+            np.array([policies.index(name) for name in policy], np.intp),
+            policies,
+            anchors.astype(np.intp),
+            rows.between(levels.tolist(), len(anchors)),
+        )
+
+    def _new(self) -> int:
+        self.count += 1
+        return self.count - 1
+
+    def _put(self, name: str, tick: int, node: int) -> None:
+        points = self.points.setdefault(name, [])
+        points.append(Point(tick, node, points[-1].curve + 1 if points else 0))
+        self._current[name] = node
+
+    def _step(self, name: str, tick: int, ticks: int) -> None:
+        node = self._new()
+        self._links.append((self._current[name], node, ticks / self._timeline.round_ticks, name))
+        self.points[name].append(Point(tick, node, self.points[name][-1].curve))
+        self._current[name] = node
+
+    def _join(self, policy: str, tick: int) -> None:
+        """Gives the snapshots of a policy that join at a tick their node."""
+        for snapshot in self._joining.get((policy, tick), ()):
+            self._fixed.setdefault(snapshot, self._current[policy])
+
+
+class _Rows:
+    """Games between teams of nodes; the strength of a team is the mean of its nodes'."""
+
+    def __init__(self) -> None:
+        self._scores: dict[tuple[bool, davidson.Nodes, davidson.Nodes], Score] = {}
+
+    def add(self, first: davidson.Nodes, second: davidson.Nodes, score: Score, *, sided: bool) -> None:
+        """Takes games; unless they are `sided` neither team has had the first side."""
+        if not sided and second < first:
+            first, second, score = second, first, score.reversed
+        key = (not sided, first, second)
+        self._scores[key] = self._scores.get(key, Score()).plus(score)
+
+    def games(self, nodes: int) -> Games:
+        """The games as arrays."""
+        keys = sorted(self._scores)
+        counts = np.array([self._scores[key] for key in keys], np.float64).reshape(-1, 3)
+        sided = sum(not key[0] for key in keys)
+        return davidson.of_nodes([(first, second) for _, first, second in keys], counts, sided=sided, nodes=nodes)
+
+    def between(self, levels: Sequence[int], count: int) -> Games:
+        """The games between sets of nodes, by the numbers of these sets."""
+        results, names = Results(), [f"{level:09d}" for level in range(count)]
+        for (_, first, second), score in self._scores.items():
+            mine, theirs = (tuple(names[levels[node]] for node in team) for team in (first, second))
+            results.add_score(mine, theirs, score)
+        return davidson.games_of(results, names)

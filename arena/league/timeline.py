@@ -1,0 +1,141 @@
+"""The games of a league with the ticks at which they were played: what is needed where policies learn meanwhile.
+
+A period is a stretch of ticks in which it is known who has played whom, not when exactly. Periods never cross the
+border of two rounds, at which snapshots join and policies begin anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple
+
+from arena.league.results import Results, Score
+
+
+class Period(NamedTuple):
+    """The games that ended within some ticks.
+
+    Args:
+        start: the tick after which they ended.
+        end: the tick at which the last of them may have ended.
+        results: how they ended.
+        playing: policies and snapshots in the matches of its round; those of them that learn have changed.
+    """
+
+    start: int
+    end: int
+    results: Results
+    playing: frozenset[str]
+
+    @property
+    def ticks(self) -> int:
+        """How long it is."""
+        return self.end - self.start
+
+
+class Beginning(NamedTuple):
+    """A policy begins anew.
+
+    Args:
+        tick: at which.
+        source: the policy of which it becomes a copy; None: it is reset to its first weights.
+    """
+
+    tick: int
+    source: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """The games of a run, period by period.
+
+    Args:
+        periods: in the order of their ticks.
+        round_ticks: how long a round is.
+        learners: the policies that learn; the strength of each other player never changes.
+        beginnings: when policies that learn have begun anew, the earliest first.
+        snapshots: that have joined; `p@t` is the policy `p` as it was at tick `t`.
+    """
+
+    periods: Sequence[Period]
+    round_ticks: int
+    learners: frozenset[str]
+    beginnings: Mapping[str, Sequence[Beginning]] = field(default_factory=dict)
+    snapshots: Sequence[str] = ()
+
+    @cached_property
+    def results(self) -> Results:
+        """All games, whenever they were played."""
+        return together(period.results for period in self.periods)
+
+    def tallies(self) -> Mapping[str, Score]:
+        """The games of the sides on which each player sat, as it is now: of a policy those since it began anew."""
+        found: dict[str, Score] = {}
+        for period in self.periods:
+            for player, score in period.results.tallies().items():
+                if self._is_now(player, period):
+                    found[player] = found.get(player, Score()).plus(score)
+        return found
+
+    def taken_part(self) -> Mapping[str, int]:
+        """In how many games each player took part, as it is now."""
+        found: dict[str, int] = {}
+        for period in self.periods:
+            for player, games in period.results.taken_part().items():
+                if self._is_now(player, period):
+                    found[player] = found.get(player, 0) + games
+        return found
+
+    def _is_now(self, player: str, period: Period) -> bool:
+        """Whether a player is still what it was in a period, or has learned since, but not begun anew."""
+        times = self.beginnings.get(player)
+        return not times or times[-1].tick <= period.start
+
+    @property
+    def players(self) -> tuple[str, ...]:
+        """All players that have played as they are now, sorted."""
+        return tuple(sorted(self.taken_part()))
+
+    @property
+    def learns(self) -> bool:
+        """Whether a player that has played learns."""
+        return not self.learners.isdisjoint(self.results.players)
+
+    @property
+    def end(self) -> int:
+        """The tick at which the last period ends."""
+        return self.periods[-1].end if self.periods else 0
+
+    def begun(self, snapshots: Iterable[str], forks: Mapping[str, str], resets: Iterable[str]) -> Timeline:
+        """The players with whom the next round begins.
+
+        Args:
+            snapshots: that join.
+            forks: the policies that become copies, with their sources.
+            resets: the policies that are reset.
+        """
+        beginnings = {name: [*times] for name, times in self.beginnings.items()}
+        for name, source in [*dict.fromkeys(resets).items(), *forks.items()]:
+            beginnings.setdefault(name, []).append(Beginning(self.end, source))
+        return replace(self, beginnings=beginnings, snapshots=[*self.snapshots, *snapshots])
+
+    def until(self, tick: int) -> Timeline:
+        """The players as they were at a tick: what has begun or joined later has not."""
+        beginnings = {
+            name: found
+            for name, times in self.beginnings.items()
+            if (found := [one for one in times if one.tick < tick])
+        }
+        snapshots = [name for name in self.snapshots if int(name.rpartition("@")[2]) <= tick]
+        periods = [period for period in self.periods if period.start < tick]
+        return Timeline(periods, self.round_ticks, self.learners, beginnings, snapshots)
+
+
+def together(results: Iterable[Results]) -> Results:
+    """The games of several results."""
+    found = Results()
+    for one in results:
+        found.update(one)
+    return found

@@ -1,0 +1,61 @@
+"""Payoffs of policies as they are now: how much older games count."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from arena.league.metagame.meetings import RATES, meetings
+from arena.league.metagame.payoff import payoff
+from arena.league.results import Results, Score
+from arena.league.timeline import Beginning, Timeline
+from simulated_leagues import timeline
+
+
+def games(**scores: tuple[int, int, int]) -> Results:
+    found = Results()
+    for pair, score in scores.items():
+        first, second = pair.split("_")
+        found.add_score((first,), (second,), Score(*score))
+    return found
+
+
+def test_games_count_less_the_older_they_are() -> None:
+    found = timeline(games(a_s=(8, 0, 0)), games(a_s=(0, 4, 0)), games(a_s=(0, 0, 2)), learners="a")
+    rate = meetings(found).rates["a"]
+    assert rate in RATES
+    assert meetings(found).counts(["a", "s"])[0, 1] == pytest.approx([8 * rate**2, 4 * rate, 2])
+    assert meetings(found).counts_of("s", ["a"])[0] == pytest.approx([2, 4 * rate, 8 * rate**2])
+
+
+def test_games_of_players_that_never_change_count_in_full() -> None:
+    found = timeline(games(s_t=(3, 0, 1), a_s=(1, 0, 1)), games(s_t=(2, 0, 0)), learners="a")
+    assert meetings(found).counts(["s", "t"])[0, 1].tolist() == [5, 0, 1]
+    assert meetings(found).spans(["s", "a"])[0] is None
+
+
+def test_policies_that_change_forget_and_those_that_do_not_remember() -> None:
+    circle = [(38, 0, 2), (2, 0, 38)] * 6
+    changing = timeline(*(games(a_s=one) for one in circle), learners="a")
+    steady = timeline(*([games(a_s=(20, 0, 20), a_t=(30, 0, 10), a_u=(10, 0, 30))] * 12), learners="a")
+    assert meetings(changing).rates["a"] <= 0.4
+    assert meetings(steady).rates["a"] >= 0.95
+    assert payoff(changing, ["a", "s"]).mean[0, 1] < 0.35, "the newest round counts most"
+    assert payoff(steady, ["a", "s"]).games[0, 1] > 250
+
+
+def test_copy_has_the_games_of_its_source_and_a_reset_policy_none() -> None:
+    periods = timeline(games(a_s=(9, 0, 1), b_s=(1, 0, 9)), learners="ab").periods
+    copied = Timeline(periods, 100, frozenset("ab"), {"b": [Beginning(100, "a")]})
+    assert np.argmax(meetings(copied).counts_of("b", ["s"])[0]) == 0
+    reset = Timeline(periods, 100, frozenset("ab"), {"b": [Beginning(100, None)]})
+    assert meetings(reset).counts_of("b", ["s"])[0].tolist() == [0, 0, 0]
+
+
+def test_spans_say_from_which_ticks_games_are() -> None:
+    parts = [games(a_s=(38, 0, 2) if number % 2 else (2, 0, 38)) for number in range(12)]
+    found = meetings(timeline(*parts, learners="a"))
+    span = found.spans(["a"])[0]
+    assert span is not None
+    assert span.last == 1200
+    assert found.rates["a"] ** ((1100 - span.first) / 100) >= 0.05 > found.rates["a"] ** ((1200 - span.first) / 100)

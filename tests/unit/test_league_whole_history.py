@@ -1,0 +1,157 @@
+"""Whole-history ratings: strengths of policies that learn, against slow formulas and known truth."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+from arena.league.ratings import davidson, maximum, whole_history
+from arena.league.ratings.curves import curves
+from arena.league.ratings.davidson import ELO
+from arena.league.ratings.ratings import fit
+from arena.league.results import Results, Score
+from arena.league.timeline import Beginning, Period, Timeline
+from simulated_leagues import timeline
+
+TICKS = 100
+
+
+def games(**scores: tuple[int, int, int]) -> Results:
+    """`a_b=(3, 1, 2)`: won, drawn and lost by `a`, without sides."""
+    found = Results()
+    for pair, score in scores.items():
+        first, second = pair.split("_")
+        found.add_score((first,), (second,), Score(*score))
+    return found
+
+
+def moving(rounds: int, rng: np.random.Generator, *, deviation: float, played: int = 200) -> tuple[Timeline, float]:
+    """A policy `a` that moves by so many Elo a round, against `s`, which never does; and where it ends."""
+    elo, parts = 0.0, []
+    for _ in range(rounds):
+        elo += rng.normal(0, deviation)
+        won = int(rng.binomial(played, 1 / (1 + 10 ** (-elo / 400))))
+        parts.append(games(a_s=(won, 0, played - won)))
+    return timeline(*parts, learners="a"), elo
+
+
+def test_players_that_do_not_learn_are_rated_as_one_player_each() -> None:
+    early, late = games(a_b=(5, 2, 3), b_c=(4, 0, 4)), games(a_b=(1, 1, 6), a_c=(5, 1, 3))
+    found, whole = fit(timeline(early, late)), Results()
+    for part in (early, late):
+        whole.update(part)
+    known = fit(whole)
+    assert found.elo == pytest.approx(known.elo, abs=1e-9)
+    assert found.covariance == pytest.approx(known.covariance, abs=1e-9)
+
+
+def test_strengths_are_the_maximum_of_the_posterior() -> None:
+    """Against a general optimizer on the posterior, written out: Davidson's likelihood, and the steps of the walk."""
+    played = [(12, 4, 6), (9, 3, 9), (4, 2, 16)]
+    found = timeline(*(games(a_s=one) for one in played), learners="a")
+    made = whole_history.estimate(found)
+    points, fixed = made.history.curves["a"], made.history.nodes["s"]
+    assert len(points) == 1 + len(played)
+
+    def minus_log_posterior(at: np.ndarray) -> float:
+        steps = np.diff(at[:4]) / made.movement["a"]
+        middle = (at[:3] + at[1:4]) / 2
+        chances = davidson.chances(middle, at[4])
+        return float((steps**2).sum() / 2 - (np.array(played) * np.log(chances)).sum())
+
+    best = optimize.minimize(minus_log_posterior, np.zeros(5), method="BFGS", options={"gtol": 1e-9}).x
+    at = made.minimum.parameters
+    assert [at[point.node] - at[fixed] for point in points] == pytest.approx(best[:4], abs=1e-5)
+
+
+def test_dense_and_sparse_systems_give_the_same_ratings(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    found, _ = moving(12, rng, deviation=60)
+    dense = fit(found)
+    whole_history.estimate.cache_clear()
+    monkeypatch.setattr(maximum, "_DENSE", 0)
+    sparse = fit(found)
+    assert sparse.elo == pytest.approx(dense.elo, abs=1e-6)
+    assert sparse.covariance == pytest.approx(dense.covariance, rel=1e-6)
+
+
+@pytest.mark.parametrize("deviation", [10.0, 80.0])
+def test_movement_is_estimated_from_the_games(deviation: float) -> None:
+    rng = np.random.default_rng(2)
+    found = [whole_history.estimate(moving(30, rng, deviation=deviation)[0]).movement["a"] * ELO for _ in range(8)]
+    assert deviation * 0.7 < np.median(found) < deviation * 2
+
+
+def test_snapshot_is_its_policy_at_its_tick() -> None:
+    """The snapshot has met `s` alone, its policy `t`; both follow from either."""
+    early, late = games(a_t=(10, 0, 10), s_t=(10, 0, 10)), games(**{"a@100_s": (30, 0, 10), "a_t": (10, 0, 10)})
+    found = timeline(early, late, learners="a", snapshots=("a@100",))
+    made = whole_history.estimate(found)
+    at_tick = next(point for point in made.history.curves["a"] if point.tick == TICKS)
+    assert made.history.nodes["a@100"] == at_tick.node
+    alone = fit(timeline(early, games(a_t=(10, 0, 10)), learners="a"))
+    assert fit(found).of("a@100").elo - fit(found).of("t").elo > alone.of("a").elo - alone.of("t").elo + 20
+
+
+def test_policy_is_rated_as_it_is_at_the_end() -> None:
+    parts = [games(a_s=(2, 0, 18))] * 4 + [games(a_s=(18, 0, 2))] * 4
+    found = fit(timeline(*parts, learners="a"))
+    together = fit(timeline(*parts))
+    assert together.difference("a", "s").value == pytest.approx(0, abs=1e-6)
+    assert found.difference("a", "s").low > 50
+
+
+def test_copy_begins_where_its_source_is() -> None:
+    parts = [games(a_s=(15, 0, 5), b_s=(2, 0, 18)), games(a_s=(15, 0, 5))]
+    periods = timeline(*parts, learners="ab").periods
+    found = Timeline(periods, TICKS, frozenset("ab"), {"b": [Beginning(200, "a")]})
+    rated = fit(found, players=["b"])
+    difference = rated.difference("a", "b")
+    assert (difference.value, difference.low, difference.high) == (0, 0, 0)
+    assert whole_history.estimate(found, players=rated.players).history.nodes["b"] != 0
+
+
+def test_reset_policy_begins_a_curve_that_its_old_games_say_nothing_of() -> None:
+    old, new = games(a_s=(19, 0, 1)), games(a_s=(8, 0, 12))
+    found = timeline(*[old] * 4, *[new] * 4, learners="a")
+    again = Timeline(found.periods, TICKS, frozenset("a"), {"a": [Beginning(400, None)]})
+    alone = fit(timeline(*[new] * 4, learners="a")).difference("a", "s")
+    assert fit(again).difference("a", "s").value == pytest.approx(alone.value, abs=10)
+    assert fit(again).of("a").games == 80
+    assert {point.curve for point in curves(again)["a"]} == {0, 1}
+
+
+def test_resting_policy_does_not_move() -> None:
+    playing, resting = frozenset("as"), frozenset("s")
+    periods = [Period(0, 100, games(a_s=(10, 0, 10)), playing)]
+    periods += [Period(100 * at, 100 * at + 100, Results(), resting) for at in range(1, 6)]
+    found = whole_history.estimate(Timeline(periods, TICKS, frozenset("a")))
+    assert [point.tick for point in found.history.curves["a"]] == [0, 100]
+
+
+def test_curve_ends_at_the_rating_of_the_table() -> None:
+    found, _ = moving(10, np.random.default_rng(4), deviation=60)
+    last = curves(found)["a"][-1]
+    rating = fit(found).of("a")
+    assert (last.elo, last.low, last.high) == pytest.approx(rating[:3], abs=1e-6)
+
+
+def test_merged_rounds_change_ratings_little() -> None:
+    found, _ = moving(100, np.random.default_rng(5), deviation=20)
+    fine, coarse = fit(found), fit(found, coarse=True)
+    made = [len(whole_history.history(found, coarse=one).curves["a"]) for one in (False, True)]
+    assert made[0] == 101 > 40 > made[1]
+    assert coarse.of("a").elo == pytest.approx(fine.of("a").elo, abs=5)
+
+
+def test_intervals_hold_where_those_of_one_strength_for_all_rounds_do_not() -> None:
+    rng = np.random.default_rng(6)
+    held, before = [], []
+    for _ in range(40):
+        found, elo = moving(12, rng, deviation=60, played=40)
+        for into, rated in ((held, fit(found)), (before, fit(timeline(*(one.results for one in found.periods[-5:]))))):
+            difference = rated.difference("a", "s")
+            into.append(difference.low <= elo <= difference.high)
+    assert np.mean(held) >= 0.88
+    assert np.mean(before) <= 0.75
