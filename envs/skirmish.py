@@ -144,7 +144,7 @@ class Skirmish:
         self.health = self.health - taken
 
         self.ticks += played
-        lost: Flags = (self.health <= 0).all(axis=2)  # [team, L]
+        lost: Flags = np.all(self.health <= 0, axis=2)  # [team, L]
         over = played & lost.any(axis=0)
         late = played & ~over & (self.ticks >= self.max_steps)
         self._playing = played & ~over & ~late

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from arena.errors import ConfigError
+from arena.game.units import UnitSpace
 from policies.common.adam import Adam
 from policies.common.algorithm import Algorithm, Metrics
 from policies.common.columns import per_transition, to_leaves, to_mask
@@ -125,7 +126,8 @@ class Actor(nn.Module):
 
     def forward(self, leaves: Sequence[Tensor], mask: Tensor | None = None) -> Distribution:
         """The distribution of actions for leaves [N, ...]; mask bool [N, mask_size]."""
-        return self.head.distribution(self.actor(self.encoder(leaves)), mask)
+        policy: Distribution = self.head.distribution(self.actor(self.encoder(leaves)), mask)
+        return policy
 
 
 class BehaviorCloning(Algorithm):
@@ -151,6 +153,7 @@ class BehaviorCloning(Algorithm):
         parts = ["network", "optimizer"]
         self.network: Any
         if isinstance(self.head, UnitHead):
+            assert isinstance(space, UnitSpace), "a `UnitHead` belongs to one"
             given = self.options.transformer or Transformer()
             idle = ("hidden_sizes", "activation", "encoder", "extra_loss")
             check_idle(self.options, *idle, where="the seat sees units")

@@ -385,7 +385,8 @@ class HPPO(PPO):
             )
             active = np.broadcast_to(infos.get("active", True), rows)
             course = course.after(options, active, self.options.option_ticks)
-            return self.head.to_env(decide(policy, self.head, rows).numpy())
+            actions: NDArray[Any] = self.head.to_env(decide(policy, self.head, rows).numpy())
+            return actions
 
         return act
 

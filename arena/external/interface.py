@@ -103,7 +103,9 @@ class ExternalGames(Protocol):
     """
 
     interface: Interface
-    address: str
+
+    @property
+    def address(self) -> str: ...
 
     @property
     def exhausted(self) -> bool: ...

@@ -328,7 +328,7 @@ class OnPolicy(Algorithm):
         self.rollout = self.make_rollout()
         self.updates = 0
         self.parts = ["network", "optimizer", "normalization"]  # of the state
-        if self.head.decides:
+        if isinstance(env.single_observation_space, UnitSpace):
             self.units = Schema(env.single_observation_space, o.transformer or Transformer())
             self.parts.insert(0, "units")  # checked before the others are loaded
         self.group_learner = RolloutLearner(
@@ -348,6 +348,7 @@ class OnPolicy(Algorithm):
         """Actor and critic, with the same initial weights at every worker: an `ActorCritic`, or what answers as it."""
         space, o = self.env.single_observation_space, self.options
         if isinstance(self.head, UnitHead):
+            assert isinstance(space, UnitSpace), "a `UnitHead` belongs to one"
             return UnitActorCritic(space, self.head, o.transformer or Transformer(), generator)
         encoder: Encoder
         if o.recurrent is None:
@@ -374,7 +375,8 @@ class OnPolicy(Algorithm):
 
     def units_seen(self, leaves: Sequence[Any]) -> Tensor | None:
         """How many units transitions [N] saw, given as leaves; None in games without."""
-        return units_of(self.env.single_observation_space, leaves) if self.head.decides else None
+        space = self.env.single_observation_space
+        return units_of(space, leaves) if isinstance(space, UnitSpace) else None
 
     def inputs(self) -> StateInputs:
         """What the network is asked about the rollout."""

@@ -121,7 +121,7 @@ Column: TypeAlias = Tensor | RaggedTensor
 
 def cat(parts: Sequence[Any]) -> Any:
     """The rows of all parts of a column, in order."""
-    return RaggedTensor.cat(parts) if isinstance(parts[0], RaggedTensor) else torch.cat(parts)
+    return RaggedTensor.cat(parts) if isinstance(parts[0], RaggedTensor) else torch.cat(list(parts))
 
 
 def row_order(counts: Integers) -> Integers:

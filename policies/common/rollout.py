@@ -258,7 +258,7 @@ class Rollout:
             if head.decides
             else torch.zeros(ticks, rows, *head.shape, dtype=head.dtype)
         )
-        self._action_array = self._actions if head.decides else self._actions.numpy()
+        self._action_array: Any = self._actions.numpy() if isinstance(self._actions, Tensor) else self._actions
         self.active = np.ones((ticks + 1, rows), np.bool_)
         self.rewards = np.zeros((ticks, rows), np.float64)
         self._terminated = np.zeros((ticks, rows), np.bool_)

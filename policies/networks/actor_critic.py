@@ -273,7 +273,8 @@ class ActorCritic(nn.Module):
         return self._policy(features, mask), self._value(features)
 
     def _policy(self, features: Tensor, mask: Tensor | None) -> Distribution:
-        return self.head.distribution(self.actor(self.encoder.parted(features).actor), mask)
+        policy: Distribution = self.head.distribution(self.actor(self.encoder.parted(features).actor), mask)
+        return policy
 
     def _value(self, features: Tensor) -> Tensor:
         return self.critic(self.encoder.parted(features).critic).squeeze(-1)  # type: ignore[no-any-return]

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
-from arena.errors import ConfigError
+from arena.cli.main import main
+from arena.records import checkpoint
 from arena.serving import load_policy
 from in_process import play
 
@@ -75,14 +77,23 @@ def test_a_loaded_policy_answers_as_it_has_learned(tmp_path: Path) -> None:
             assert ((action[name] >= 0) & (action[name] < limit)).all()
 
 
-def test_a_checkpoint_of_another_game_is_refused_with_what_differs(tmp_path: Path) -> None:
-    first = play(duel(ppo(), RANDOM, ticks=15), tmp_path)
-    wider = ppo(load=str(first.folder.path))
-    wider["options"] = {**wider["options"], "transformer": {**SMALL, "d_model": 32}}
-    with pytest.raises(ConfigError, match=r"options.transformer.d_model: 16, here it is 32"):
-        play(duel(wider, RANDOM, ticks=15), tmp_path)
-    other = {**duel(ppo(load=str(first.folder.path)), RANDOM), "envs": {"game": {"make": "minesweeper"}}}
-    other["policies"].pop("red")
-    other["matches"] = [{"env": "game", "seats": ["blue"]}]
-    with pytest.raises(ConfigError, match=r"number 0 of types was 'Own', here it is 'Mine'"):
-        play(other, tmp_path)
+@pytest.mark.parametrize(
+    ("game", "width", "message"),
+    [
+        (SKIRMISH, 32, "policies.blue.load: {path}: the stored weights do not fit this network: they were learned with "
+         "options.transformer.d_model: 16, here it is 32"),
+        ({"make": "minesweeper"}, 16, "number 0 of types was 'Own', here it is 'Mine'"),
+    ],
+)  # fmt: skip
+def test_a_checkpoint_that_does_not_fit_is_refused_before_the_run(
+    game: Any, width: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = play(duel(ppo(), RANDOM, ticks=15), tmp_path).folder
+    policy = ppo(load=str(run.path))
+    policy["options"]["transformer"] = {**SMALL, "d_model": width}
+    seats = ["blue", "blue"] if game is SKIRMISH else ["blue"]
+    config = {"envs": {"game": game}, "policies": {"blue": policy}, "matches": [{"env": "game", "seats": seats}]}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"name": "test", "ticks": 15, "seed": 1, **config}))
+    assert main(["check", str(tmp_path / "config.yaml")]) == 2
+    found = checkpoint.find(str(run.path), "blue")
+    assert message.format(path=found) in capsys.readouterr().err

@@ -54,10 +54,10 @@ def curves(timeline: Timeline) -> dict[str, list[CurvePoint]]:
             if own in tables and labels[point.node] == own:
                 chosen.setdefault(own, []).append((name, point))
     curves: dict[str, list[CurvePoint]] = {}
-    for label, points in chosen.items():
-        fit = found.fit([point.node for _, point in points], [nodes[name] for name in tables[label]])
+    for label, named in chosen.items():
+        fit = found.fit([point.node for _, point in named], [nodes[name] for name in tables[label]])
         spread = np.diag(fit.covariance)[:-1]
-        for (name, point), strength, variance in zip(points, fit.strengths, spread, strict=True):
+        for (name, point), strength, variance in zip(named, fit.strengths, spread, strict=True):
             strip = interval(ELO * strength, ELO**2 * variance)
             curves.setdefault(name, []).append(CurvePoint(point.tick, *strip, point.curve))
     return dict(sorted(curves.items()))

@@ -77,7 +77,7 @@ class Decisions:
         parts = (
             torch.empty_like(chosen)
             .index_copy_(0, self._order, chosen)
-            .split([len(one.logits) for one in self.offered])
+            .split([len(one.logits) for one in self.offered])  # type: ignore[no-untyped-call]
         )
         pairs = zip(self._choices, parts, strict=True)
         return self._in_rows([choice.log_prob(part) for choice, part in pairs])

@@ -22,7 +22,7 @@ Integers = NDArray[np.int64]
 class Packing(NamedTuple):
     """Where the M items of all rows stand in R packed rows of W places."""
 
-    index: Tensor  # int64 [R, W] the item at each place; 0 at pads
+    index: Tensor  # type: ignore[assignment]  # a tuple has a method of this name; int64 [R, W] the item at each place; 0 at pads
     batch: Tensor  # float32 [R, W] the row of the item at each place; nan at pads
     inverse: Tensor  # int64 [M] the place of each item, counted through all packed rows
 
@@ -95,7 +95,7 @@ class Layout:
         """[R, W, ...] of tokens [M, ...]."""
         if self._index is None or self._inverse is None:
             return tokens.view(*self.shape, *tokens.shape[1:])
-        packed: Tensor = Gather.apply(tokens, self._index, self._inverse)
+        packed: Tensor = Gather.apply(tokens, self._index, self._inverse)  # type: ignore[no-untyped-call]
         return packed.view(*self.shape, *tokens.shape[1:])
 
     def unpack(self, packed: Tensor) -> Tensor:
@@ -103,7 +103,7 @@ class Layout:
         flat = packed.reshape(-1, *packed.shape[2:])
         if self._inverse is None:
             return flat
-        tokens: Tensor = _Scatter.apply(flat, self._inverse)
+        tokens: Tensor = _Scatter.apply(flat, self._inverse)  # type: ignore[no-untyped-call]
         return tokens
 
 
@@ -119,7 +119,7 @@ class Gather(torch.autograd.Function):
         return items.index_select(0, index)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         (inverse,) = ctx.saved_tensors
         return gradient.index_select(0, inverse), None, None
 
@@ -134,7 +134,7 @@ class _Scatter(torch.autograd.Function):
         return placed.index_select(0, inverse)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (inverse,) = ctx.saved_tensors
         placed = gradient.new_zeros(ctx.places, *gradient.shape[1:])
         return placed.index_copy_(0, inverse, gradient), None

@@ -72,7 +72,7 @@ class RelativePlaces(nn.Module):
         described = torch.cat([torch.cat(columns), torch.cat(kinds).unsqueeze(1)], 1)
         described = layout.pack(tokens.in_rows(described))
         axes = len(self._options.position)
-        place, known, turn, kind = described.split([axes, 1, 2, 1], -1)
+        place, known, turn, kind = described.split([axes, 1, 2, 1], -1)  # type: ignore[no-untyped-call]
         apart = (place.unsqueeze(1) - place.unsqueeze(2)) / self._options.scale  # [R, W, W, axes]: asking, other
         if self._angles:
             cosine, sine = turn.unsqueeze(2).unbind(-1)

@@ -55,11 +55,11 @@ class Schema:
                     "game's configuration that it was learned with"
                 )
         for key in {**self._options, **options}:
-            stored, here = options.get(key), self._options.get(key)
-            if stored != here:
+            given, own = options.get(key), self._options.get(key)
+            if given != own:
                 raise ConfigError(
-                    f"the stored weights do not fit this network: they were learned with {key}: {_shown(stored)}, here "
-                    f"it is {_shown(here)}"
+                    f"the stored weights do not fit this network: they were learned with {key}: {_shown(given)}, here "
+                    f"it is {_shown(own)}"
                 )
 
 

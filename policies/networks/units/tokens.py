@@ -104,7 +104,8 @@ class Tokens:
         inverse = np.empty_like(self._order)
         inverse[self._order] = np.arange(len(inverse))
         index, back = (torch.from_numpy(one).to(by_type.device) for one in (self._order, inverse))
-        return Gather.apply(by_type, index, back)  # type: ignore[no-any-return]
+        gathered: Tensor = Gather.apply(by_type, index, back)  # type: ignore[no-untyped-call]
+        return gathered
 
     def places(self, units: RaggedTensor) -> Tensor:
         """int64: of units by their indices [B], where they are among all tokens; on the device of the indices."""
@@ -138,4 +139,5 @@ def allowed_rows(space: UnitSpace, leaves: Sequence[Tensor | RaggedTensor], acti
             counts = np.repeat(shown.actees.lengths, shown.actors.lengths)
             begins = np.cumsum(counts) - counts
         forbidden[own] = mask.ravel()[begins + pairs[own, 1]] == 0
-    return np.bincount(rows[forbidden], minlength=len(actions)) == 0
+    allowed: NDArray[np.bool_] = np.bincount(rows[forbidden], minlength=len(actions)) == 0
+    return allowed
