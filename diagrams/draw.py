@@ -32,7 +32,7 @@ from arena.game.ragged import Ragged
 from arena.game.spaces import Leaf, flatten, leaves_of
 from arena.league import next_round
 from arena.league.next_round import Round
-from arena.league.results import Results
+from arena.league.timeline import Timeline
 from arena.plan.build import make_plan
 from arena.plan.plan import MatchPlan, Plan, PolicyPlan, Role, RoleKind
 from arena.plan.rehosting import rehosted
@@ -527,7 +527,7 @@ def rounds() -> str:
     config = load_config(CONFIGS / name)
     played = [next_round.first_round(config)]
     while len(played) < SHOWN_ROUNDS:
-        played.append(next_round.next_round(config, played, Results(), {}))
+        played.append(next_round.next_round(config, played, Timeline((), config.ticks, config.learners), {}))
     height = 44 + 30 * len(_meetings(config, played[0]))  # of a column
     below = 98 + height
     sheet = Sheet(

@@ -38,7 +38,6 @@ from policies.common.adam import Adam
 from policies.common.algorithm import Algorithm, Metrics
 from policies.common.columns import per_transition, to_leaves, to_mask
 from policies.common.devices import moved
-from policies.common.extensions import Extension
 from policies.common.group_learner import GroupLearner
 from policies.common.options import (
     Activation,
@@ -56,11 +55,12 @@ from policies.common.rng import ACTING, EXPLORING, REPLAYING, stream
 from policies.common.serving import Random, Served, torch_generators
 from policies.common.tensors import load_weights, to_arrays
 from policies.exporting.network import Exported, decoding_of, exported
+from policies.extensions.encoder import make_encoder
+from policies.extensions.option import Extension
 from policies.networks.actor_critic import mlp
 from policies.networks.distributions import Distribution
 from policies.networks.heads import ActionHead, UnitHead, action_head
 from policies.networks.mlp import BufferPool
-from policies.networks.own_encoder import make_encoder
 from policies.networks.units.inputs import unit_inputs
 from policies.networks.units.network import UnitActor
 from policies.networks.units.options import Transformer, check_no_transformer

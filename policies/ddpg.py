@@ -39,10 +39,10 @@ from policies.common.options import (
 from policies.common.replay import Transitions
 from policies.common.target import Target
 from policies.exporting.network import Exported, decoding_of, exported
+from policies.extensions.encoder import make_encoder
 from policies.networks.box import ActionNoise, UnitBox, noisy
 from policies.networks.critics import ActorAndCritics, Critics, frozen
 from policies.networks.distributions import normal
-from policies.networks.own_encoder import make_encoder
 
 if TYPE_CHECKING:
     from arena.group.group import Group

@@ -27,7 +27,6 @@ from arena.errors import ConfigError
 from policies import closed_form
 from policies.closed_form import q_learning
 from policies.common.algorithm import Metrics
-from policies.common.extensions import Extension
 from policies.common.off_policy import OffPolicy, OffPolicyOptions
 from policies.common.options import (
     AUTO,
@@ -43,11 +42,12 @@ from policies.common.options import (
 from policies.common.replay import Transitions
 from policies.common.target import Target
 from policies.exporting.network import Exported, decoding_of, exported
+from policies.extensions.encoder import make_encoder
+from policies.extensions.option import Extension
 from policies.networks.actor_critic import mlp
 from policies.networks.distributions import allow, gumbel
 from policies.networks.heads import DiscreteHead
 from policies.networks.mlp import BufferPool
-from policies.networks.own_encoder import make_encoder
 
 if TYPE_CHECKING:
     from arena.group.group import Group

@@ -37,8 +37,8 @@ from policies.common.options import (
 from policies.common.replay import Transitions
 from policies.common.target import Target
 from policies.exporting.network import Exported, decoding_of, exported
+from policies.extensions.encoder import make_encoder
 from policies.networks.critics import Critics, frozen
-from policies.networks.own_encoder import make_encoder
 from policies.networks.soft_actions import (
     SoftActions,
     SoftActorCritic,

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 class Ready:
     role: Role
     resumable: bool = True  # whether the role's state can be saved and loaded, so that a leg may end within the run
-    acts: bool = True  # of a worker: whether its algorithm can play without learning
     schedule: str = ""  # of a worker: when its algorithm synchronizes with its group, see `arena.plan.deadlock`
+    acts: bool = True  # of a worker: whether its algorithm can play without learning
 
 
 @dataclass(frozen=True)

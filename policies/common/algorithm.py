@@ -17,8 +17,8 @@ from arena.errors import ConfigError
 from arena.game.spaces import leaves_of
 from arena.game.units import UnitActions, UnitSpace
 from policies.common.devices import device_of
-from policies.common.extra_loss import ExtraLoss
 from policies.common.tensors import load_weights, to_arrays
+from policies.extensions.extra_loss import ExtraLoss
 from policies.networks.heads import action_head
 
 if TYPE_CHECKING:

@@ -22,7 +22,6 @@ from torch import Tensor, nn
 from arena.group.group import Moments
 from policies.common.adam import Adam
 from policies.common.algorithm import Metrics
-from policies.common.extra_loss import ExtraLoss
 from policies.common.normalization import Normalization, ObservationNormalizer, joined, pooled
 from policies.common.nstep import NStepBatch, NStepBuilder
 from policies.common.replay import Replay, Transitions
@@ -31,6 +30,7 @@ from policies.common.rng import REPLAYING, stream
 from policies.common.rollout import COUNTS, Batch, Evaluation, Rollout
 from policies.common.target import Target
 from policies.common.tensors import load_weights, to_arrays
+from policies.extensions.extra_loss import ExtraLoss
 
 if TYPE_CHECKING:
     from arena.group.async_samples import AsyncSamples

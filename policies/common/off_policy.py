@@ -25,7 +25,6 @@ from policies.common.adam import Adam
 from policies.common.algorithm import Algorithm, check_autoreset
 from policies.common.columns import to_leaves, to_mask
 from policies.common.devices import moved
-from policies.common.extensions import Extension
 from policies.common.group_learner import ReplayLearner
 from policies.common.normalization import ObservationNormalizer, check_normalization
 from policies.common.nstep import NStepBuilder
@@ -52,6 +51,7 @@ from policies.common.replay_ratio import ReplayRatio
 from policies.common.rng import ACTING, EXPLORING, stream
 from policies.common.serving import Random, Served, torch_generators
 from policies.common.target import Target
+from policies.extensions.option import Extension
 from policies.networks.box import ActionNoise
 
 if TYPE_CHECKING:

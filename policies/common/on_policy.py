@@ -25,7 +25,6 @@ from policies.common.adam import Adam
 from policies.common.algorithm import Algorithm
 from policies.common.columns import to_leaves, to_mask
 from policies.common.devices import moved
-from policies.common.extensions import Extension
 from policies.common.group_learner import RolloutLearner
 from policies.common.normalization import Normalization, check_normalization
 from policies.common.options import (
@@ -52,9 +51,10 @@ from policies.common.rng import ACTING, EXPLORING, stream
 from policies.common.rollout import Rollout, Rows
 from policies.common.serving import Random, Served, torch_generators
 from policies.exporting.network import Exported, decoding_of, exported, numbers
+from policies.extensions.encoder import make_encoder
+from policies.extensions.option import Extension
 from policies.networks.actor_critic import ActorCritic, Encoder
 from policies.networks.heads import ActionHead, BoxHead, UnitHead, action_head
-from policies.networks.own_encoder import make_encoder
 from policies.networks.recurrent import RecurrentEncoder, RecurrentState
 from policies.networks.units.network import UnitActorCritic
 from policies.networks.units.options import Transformer, check_no_transformer

@@ -217,7 +217,7 @@ def _closed_descriptors() -> Iterator[None]:
 class StartsEarly(FakeGames):
     def __init__(self) -> None:
         super().__init__()
-        threading.Thread(target=time.sleep, args=(1.0,), name="too early", daemon=True).start()
+        threading.Thread(target=time.sleep, args=(60.0,), name="too early", daemon=True).start()
 
 
 class KnowsNothing(FakeGames):

@@ -174,7 +174,7 @@ class Worker:
             self._was_ready = True
             resumable = not self._learns or self._spec.resumable  # the next leg can continue from its state
             acts = hasattr(self._algorithm_class, "actor")
-            self._endpoint.send(0, Tag.TO_ROOT, pack(Ready(self._role, resumable, acts, self._spec.sync_on)))
+            self._endpoint.send(0, Tag.TO_ROOT, pack(Ready(self._role, resumable, self._spec.sync_on, acts)))
 
     def work(self) -> None:
         """Runs the algorithm until its `run` returns or the leg is over, then leaves seats and group."""

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from arena.errors import ConfigError
 from arena.game.spaces import leaves_of
-from policies.common.extensions import load_extension
 from policies.common.tensors import to_tensors
+from policies.extensions.option import load_extension
 from policies.networks.actor_critic import Encoder
 
 _OPTION = "encoder"

@@ -20,7 +20,7 @@ from gymnasium.spaces import Space
 from torch import Tensor, nn
 
 from arena.errors import ConfigError
-from policies.common.extensions import load_extension
+from policies.extensions.option import load_extension
 
 OPTION = "extra_loss"
 
