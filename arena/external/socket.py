@@ -22,7 +22,7 @@ from arena.external.access import Access, Ends
 from arena.external.codec import MAX_BODY, EntityCodec, FrameReader, framed, info_of, match_to_wire, names_of
 from arena.external.declaration import declared_interface
 from arena.external.desk import Desk, DeskGame, entity_index
-from arena.external.interface import Answers, ExternalError
+from arena.external.interface import Answers, ExternalError, check_outcome
 from arena.external.slots import Slots
 from arena.game.api import Interface
 
@@ -364,6 +364,7 @@ class SocketGames:
             return
         info = info_of(frame.info)
         if isinstance(frame, codec.End):
+            check_outcome((info or {}).get("outcome"))
             index = None if frame.entity is None else entity_index(self.interface, desk.entities, frame.entity)
             observation = None
             if frame.observation is not None:
