@@ -302,8 +302,9 @@ class SocketGames:
     def _greet(self, connection: _Connection, frame: codec.FromClient) -> None:
         if not isinstance(frame, codec.Hello) or frame.version != codec.VERSION:
             raise ExternalError("bad_frame", f'the first frame is ["hello", {codec.VERSION}, token or nil, name]')
-        if not self._access.allows((frame.token or "").encode()):
-            raise ExternalError("unauthorized", "this server needs another token")
+        token = (frame.token or "").encode()
+        if not self._access.allows(token):
+            raise ExternalError("unauthorized", self._access.refusal(token))
         connection.welcome = True
         connection.reader.max_body = self._max_body
         free = max(0, self._slots - len(self._games))
