@@ -113,7 +113,9 @@ class ExternalGames(Protocol):
     """
 
     interface: Interface
-    address: str
+
+    @property
+    def address(self) -> str: ...
 
     @property
     def exhausted(self) -> bool: ...

@@ -714,6 +714,22 @@ def test_an_unknown_outcome_is_refused_and_the_game_goes_on(playing: Playing) ->
     assert playing.account().outcomes == {0: "loss"}
 
 
+def test_a_client_at_a_server_of_http_is_told_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1024)
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(ExternalError, match="speaks HTTP; `make: socket` is expected"):
+            PolicyClient(f"127.0.0.1:{listener.getsockname()[1]}")
+        thread.join()
+
+
 def test_a_client_that_is_one_too_many_is_told_so(tmp_path: Path) -> None:
     with Playing(served(address=f"unix:{tmp_path}/s"), 1) as playing:
         clients = [PolicyClient(playing.games.address) for _ in range(4)]
