@@ -229,7 +229,7 @@ def _upgrade(player: Player, model: Model, exporter: Exporter | None, swap: Call
 
 
 def _serving_words(name: str, model: Model) -> str:
-    at = f" at tick {model.version}" if model.version >= 0 else ""
+    at = f" at tick {model.version}" if model.version >= 0 else " as configured"
     return f"serving {name}{at} ({model.engine})"
 
 
@@ -275,7 +275,11 @@ def _match(config: Config, arguments: argparse.Namespace) -> tuple[MatchPlan, Ca
         make = registry.environment_factory(match.make)
         return match, lambda: make(**{**match.env_kwargs, **given})
     if given:
-        raise ConfigError(f"the games of match {match.match} ({match.make}) take no {', '.join(given)}", path="--match")
+        raise ConfigError(
+            f"the games of match {match.match} ({match.make}) take no {', '.join(given)}; "
+            "`--policy P` serves a policy to other games",
+            path="--match",
+        )
     return match, lambda: external_games(match)
 
 
@@ -381,7 +385,10 @@ def _tick(folder: RunFolder | None, name: str, label: str | None) -> int | None:
     if label == "first":
         return checkpoint.ticks_of(files[0])
     if label not in named:
-        raise ConfigError(f"there is no checkpoint {label!r}; {nearest(label, [*named, 'last'])}", path="--checkpoint")
+        raise ConfigError(
+            f"there is no checkpoint {label!r}; {nearest(label, [*named, 'first', 'last', 'follow'])}",
+            path="--checkpoint",
+        )
     return named[label]
 
 

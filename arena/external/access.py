@@ -40,6 +40,10 @@ class Access:
                 path=path,
             )
 
+    def refusal(self, token: bytes) -> str:
+        """Why a token is not allowed, for its sender."""
+        return "this server needs another token" if token else "no token was sent, and this server needs one"
+
     @property
     def is_open(self) -> bool:
         """Whether no token is needed."""

@@ -18,7 +18,7 @@ import numpy as np
 from gymnasium.spaces import Space
 
 from arena.external.desk import Desk, DeskGame, Told
-from arena.external.interface import ExternalError
+from arena.external.interface import ExternalError, check_outcome
 from arena.external.samples import fitted
 from arena.game.api import Info
 
@@ -436,9 +436,10 @@ class RemoteBuffer:
             info: for the algorithm.
 
         Raises:
-            ExternalError: `bad_observation`, `ended`, `already_asking`, `unknown_entity`.
+            ExternalError: `bad_observation`, `bad_body`, `ended`, `already_asking`, `unknown_entity`.
         """
         self._link.check()
+        check_outcome(outcome)
         seen = None if observation is None else self._link.fitted_observation(observation)
         said = dict(info or {}) if outcome is None else {**(info or {}), "outcome": outcome}
         self._link.end(seen, truncated=truncated, info=said)

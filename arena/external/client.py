@@ -22,7 +22,7 @@ from typing import Any
 
 from arena.external import codec
 from arena.external.codec import EntityCodec, FrameReader, framed, raw
-from arena.external.interface import CODES, Code, ExternalClosed, ExternalError
+from arena.external.interface import CODES, Code, ExternalClosed, ExternalError, check_outcome
 from arena.game.api import Info, Interface
 
 _MOST_DROPPED = 10_000  # episodes that the arena has given up, of which the reason is remembered
@@ -40,7 +40,8 @@ class PolicyClient:
     Args:
         address: `host:port` or `unix:PATH`, as the run says it in `external.json`.
         token: where the server wants one.
-        timeout_s: for connecting, for a free slot, and for the server to say anything while it is waited for.
+        timeout_s: for connecting, which is tried again meanwhile, for a free slot, and for the server to say anything
+            while it is waited for.
 
     Attributes:
         interface: entities, spaces and sizes of masks of the match.
@@ -61,7 +62,7 @@ class PolicyClient:
         self._episodes: dict[str, _Episode] = {}
         self._dropped: OrderedDict[str, str] = OrderedDict()
         self._gone: str | None = None  # why there is no connection
-        self._connect()
+        self._connect_in_time()
 
     def __enter__(self) -> PolicyClient:
         return self
@@ -88,6 +89,10 @@ class PolicyClient:
             ExternalClosed: no server can be reached.
         """
         self.close()
+        self._connect_in_time()
+
+    def _connect_in_time(self) -> None:
+        """Connects; a server that does not listen yet is tried again."""
         deadline, pause = time.monotonic() + self._timeout_s, _FIRST_PAUSE_S
         while True:
             try:
@@ -199,6 +204,7 @@ class PolicyClient:
             raise ExternalError("bad_observation", f"say of which entity it is: {', '.join(sorted(episode.playing))}")
         if entity is not None:
             episode.check_plays(self._codec(entity).name)
+        check_outcome((info or {}).get("outcome"))
         ending = set(episode.playing) if entity is None else {entity}
         packed = None
         if observation is not None:

@@ -247,6 +247,8 @@ class FrameReader:
         at = 0
         while len(self._buffer) - at >= _LENGTH.size:
             (size,) = _LENGTH.unpack_from(self._buffer, at)
+            if size > self.max_body and self._buffer[at : at + _LENGTH.size] == b"HTTP":
+                raise ExternalError("bad_frame", "the other side speaks HTTP; `make: socket` is expected")
             if size > self.max_body:
                 raise ExternalError("too_large", f"a frame of {size} bytes; at most {self.max_body} are taken")
             if size == 0:

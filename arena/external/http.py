@@ -463,12 +463,18 @@ class HttpGames:
     def _check_token(self, scope: Any) -> None:
         if self._access.is_open:
             return
+        sent = b""
         for key, value in scope["headers"]:
-            if key == b"authorization" and value[:7].lower() == b"bearer " and self._access.allows(value[7:].strip()):
+            if key == b"authorization" and value[:7].lower() == b"bearer ":
+                sent = value[7:].strip()
+            elif key == b"token":
+                sent = value.strip()
+            else:
+                continue
+            if self._access.allows(sent):
                 return
-            if key == b"token" and self._access.allows(value.strip()):
-                return
-        raise _Refused("unauthorized", "this server needs another token")
+        where = "" if sent else "; send the header `token`, or `authorization: Bearer`"
+        raise _Refused("unauthorized", self._access.refusal(sent) + where)
 
     def _step_headers(self, scope: Any) -> tuple[str, str, int]:
         """What a request is, of which game (an empty name for `auto`), and the size of its body if it says one."""

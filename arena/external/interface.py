@@ -66,6 +66,16 @@ class ExternalError(Exception):
         return ExternalError, (self.code, self.message)
 
 
+def check_outcome(outcome: Any) -> None:
+    """Checks what a game says of who has won; None: nothing.
+
+    Raises:
+        ExternalError: `bad_body`: it is neither `win` nor `loss` nor `draw`.
+    """
+    if outcome not in (None, "win", "loss", "draw"):
+        raise ExternalError("bad_body", f"outcome: {outcome!r}; expected win, loss or draw")
+
+
 class ExternalClosed(Exception):
     """The run is over, or the connection to it is lost; its argument says why."""
 

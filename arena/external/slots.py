@@ -119,6 +119,7 @@ class Counts:
     void: int = 0
     ticks: int = 0
     empty_ticks: int = 0
+    asking: int = 0  # slots that have asked, over all ticks
 
 
 class Slots:
@@ -579,6 +580,7 @@ class Slots:
         counts.empty_ticks += not (asks.any() or ended.any())
         counts.asks += int(np.count_nonzero(asks))
         counts.given += int(np.count_nonzero(given))
+        counts.asking += int(np.count_nonzero(asks.any(axis=1)))
         observations, final_masks = [], None
         if ended.any():
             for entity, last in enumerate(self._last):
@@ -656,6 +658,7 @@ class Slots:
         self._infos.update({row: info for row, info in self._shown_infos.items() if again[row]})
         self.counts.asks -= int(np.count_nonzero(again))
         self.counts.given -= int(np.count_nonzero(again & self._given))
+        self.counts.asking -= int(np.count_nonzero(again.any(axis=1)))
         self._given &= self._asks
         self._later[self._given] += self._rewards[self._given]  # these actions are shown once more
         self._rewards[...] = 0.0

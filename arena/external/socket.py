@@ -22,7 +22,7 @@ from arena.external.access import Access, Ends
 from arena.external.codec import MAX_BODY, EntityCodec, FrameReader, framed, info_of, match_to_wire, names_of
 from arena.external.declaration import declared_interface
 from arena.external.desk import Desk, DeskGame, entity_index
-from arena.external.interface import Answers, ExternalError
+from arena.external.interface import Answers, ExternalError, check_outcome
 from arena.external.slots import Slots
 from arena.game.api import Interface
 
@@ -302,8 +302,9 @@ class SocketGames:
     def _greet(self, connection: _Connection, frame: codec.FromClient) -> None:
         if not isinstance(frame, codec.Hello) or frame.version != codec.VERSION:
             raise ExternalError("bad_frame", f'the first frame is ["hello", {codec.VERSION}, token or nil, name]')
-        if not self._access.allows((frame.token or "").encode()):
-            raise ExternalError("unauthorized", "this server needs another token")
+        token = (frame.token or "").encode()
+        if not self._access.allows(token):
+            raise ExternalError("unauthorized", self._access.refusal(token))
         connection.welcome = True
         connection.reader.max_body = self._max_body
         free = max(0, self._slots - len(self._games))
@@ -364,6 +365,7 @@ class SocketGames:
             return
         info = info_of(frame.info)
         if isinstance(frame, codec.End):
+            check_outcome((info or {}).get("outcome"))
             index = None if frame.entity is None else entity_index(self.interface, desk.entities, frame.entity)
             observation = None
             if frame.observation is not None:

@@ -12,7 +12,7 @@ from gymnasium.spaces import Space
 
 from arena.errors import ConfigError
 from arena.external.desk import Desk, DeskGame, entity_index
-from arena.external.interface import Answers, ExternalClosed, ExternalError
+from arena.external.interface import Answers, ExternalClosed, ExternalError, check_outcome
 from arena.external.slots import Ask, Slots
 from arena.game.api import Info, Interface
 from arena.plan.plan import TickRules
@@ -143,7 +143,7 @@ class ExternalEnv(ABC):
             observation: the last one; None: the last one that was shown stands for it.
             entity: its name.
             truncated: whether it ends from outside rather than by the game's rules.
-            info: a text under `outcome` (`win`, `loss`, `draw`) says who has won.
+            info: `outcome` in it (`win`, `loss` or `draw`) says who has won; told from the returns if it is left out.
 
         Raises:
             ExternalError, ExternalClosed: as `get_action`.
@@ -151,6 +151,8 @@ class ExternalEnv(ABC):
         table = self._table
         game = table.game(episode_id)
         index = None if entity is None else entity_index(table.interface, game.entities, entity)
+        if isinstance(info, dict):  # else refused by the table
+            check_outcome(info.get("outcome"))
         waiter = Waiter()
         table.desk.end(game, index, observation, truncated=truncated, info=info, told=waiter.told)
         table.wait(waiter)

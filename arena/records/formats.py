@@ -290,6 +290,7 @@ class GamesLine(msgspec.Struct, frozen=True, kw_only=True):
     void: int
     ticks: int
     empty_ticks: int
+    asking: int = 0
     rows_per_tick: float
     wait_ms: Waits | None = None
     links: list[LinkLine] | msgspec.UnsetType = msgspec.UNSET
@@ -297,7 +298,7 @@ class GamesLine(msgspec.Struct, frozen=True, kw_only=True):
 
     def words(self, slots: int) -> str:
         """The line about the games in the display of a run and in `arena watch`."""
-        share = 100 * self.rows_per_tick / slots
+        share = 100 * self.asking / max(1, self.ticks) / slots
         words = (
             f"games of match {self.match}: {self.held} of {slots} slots, {self.begun} begun, {self.lost} lost; "
             f"{share:.0f} % of the slots ask per tick"

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from arena.errors import pluralize
 from arena.external.connection import Connection
 from arena.external.slots import Game, Slots, Tick
 from arena.game.spaces import empty_batch
@@ -68,7 +69,7 @@ class Server:
         self.table.most = games
         self.tick: Tick
         self.episodes: list[EpisodeRow] = []
-        self._ticks = 0
+        self._ticks = self._batches = 0
         self._finished: list[Game] = []
         entities = {entity: number for number, entity in enumerate(self.interface.entities)}
         seats = [tuple(entities[str(entity)] for entity in seat.entities) for seat in match.seats]
@@ -184,6 +185,7 @@ class Server:
         table, games, frame = self.table, self._connection.games, tick.begun
         assert frame.outside is not None, "external games have it"
         asks = frame.active & ~frame.outside.given
+        self._batches += bool(asks.any())
         for slot in np.flatnonzero(asks.any(axis=1)).tolist():
             game = table.game(slot)
             if game is not self._held[slot]:
@@ -224,5 +226,5 @@ class Server:
         counts = self.table.counts
         self._say(
             f"{self.table.held} of {self.table.size} slots, {counts.begun} games begun, {counts.ended} ended, "
-            f"{counts.lost} lost; {counts.asks} actions in {self._ticks} batches"
+            f"{counts.lost} lost; {pluralize(counts.asks, 'action')} in {pluralize(self._batches, 'batch', 'batches')}"
         )

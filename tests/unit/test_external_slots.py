@@ -595,6 +595,20 @@ def test_an_empty_tick_is_formed_after_idle_tick_s_and_at_the_end_of_a_leg() -> 
     assert (table.counts.ticks, table.counts.empty_ticks) == (2, 2)
 
 
+def test_the_slots_that_ask_are_counted_not_their_rows() -> None:
+    table = Slots(TWO, 2)
+    for name in "ab":
+        table.begin(name)
+    for slot, entity in ((0, 0), (0, 1), (1, 1)):
+        table.ask(slot, entity, seen(1, 1))
+    played(table)
+    assert (table.counts.asks, table.counts.asking) == (3, 2)
+    table.ask(0, 1, seen(2, 1))
+    table.form()
+    table.cut()  # what it shows is told again in the next leg
+    assert (table.counts.asks, table.counts.asking) == (3, 2)
+
+
 def test_a_silent_game_expires_and_one_without_an_answer_times_out() -> None:
     table, clock = timed(idle_s=10.0, answer_s=4.0)
     for name in "abc":

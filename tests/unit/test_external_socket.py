@@ -31,7 +31,7 @@ from arena.external.socket import SocketGames
 from arena.game.api import Interface
 from arena.plan.plan import MatchPlan, SeatPlan, TickRules
 from arena.testing import check_external_games
-from external_connections import INTERFACE, Playing, entities_of, play_episode, play_socket
+from external_connections import INTERFACE, Playing, entities_of, free_port, play_episode, play_socket
 
 ONE = Interface(("hero",), (Box(-np.inf, np.inf, (2,), np.float32),), (Discrete(3),), (3,))
 TWO = Interface(("hero", "rival"), ONE.observation_spaces * 2, ONE.action_spaces * 2, (0, 0))
@@ -575,11 +575,21 @@ def test_a_lost_connection_is_closed_and_can_be_made_again() -> None:
     begun[0].__exit__()
 
 
+def test_a_client_waits_for_a_server_that_does_not_listen_yet() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    later = threading.Timer(0.2, lambda: begun.append(Playing(served(address=address), 1).__enter__()))
+    begun: list[Playing] = []
+    later.start()
+    with PolicyClient(address) as client:
+        play_episode(client, client.interface, "a", 2)
+    begun[0].__exit__()
+
+
 def test_a_client_without_a_server_says_so() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(ExternalClosed, match=f"no server at 127.0.0.1:{port}"):
-        PolicyClient(f"127.0.0.1:{port}")
+        PolicyClient(f"127.0.0.1:{port}", timeout_s=0.2)
     with pytest.raises(ValueError, match="no address"):
         PolicyClient("nowhere")
 
@@ -597,6 +607,7 @@ def test_the_client_refuses_before_it_sends(playing: Playing) -> None:
             "unknown_game": lambda: client.get_action("b", seen),
             "already_started": lambda: client.start_episode("a"),
             "bad_frame": lambda: client.start_episode("a b"),
+            "bad_body": lambda: client.end_episode("a", info={"outcome": "won"}),
         }
         for code, call in wrong.items():
             with pytest.raises(ExternalError) as raised:
@@ -690,6 +701,33 @@ def test_a_client_is_told_that_no_episode_may_begin_and_plays_on() -> None:
         client.get_action("a", np.zeros(2, np.float32))
         client.end_episode("a")
         assert playing.account().name == "a"
+
+
+def test_an_unknown_outcome_is_refused_and_the_game_goes_on(playing: Playing) -> None:
+    wire = Wire(playing.games.address)
+    wire.start()
+    wire.say("end", "a", None, 0.0, None, False, {"outcome": "won"})
+    assert wire.hear() == ["error", "a", "bad_body", "outcome: 'won'; expected win, loss or draw"]
+    wire.say("end", "a", None, 0.0, None, False, {"outcome": "loss"})
+    assert wire.hear() == ["ended", "a"]
+    wire.close()
+    assert playing.account().outcomes == {0: "loss"}
+
+
+def test_a_client_at_a_server_of_http_is_told_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1024)
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(ExternalError, match="speaks HTTP; `make: socket` is expected"):
+            PolicyClient(f"127.0.0.1:{listener.getsockname()[1]}")
+        thread.join()
 
 
 def test_a_client_that_is_one_too_many_is_told_so(tmp_path: Path) -> None:

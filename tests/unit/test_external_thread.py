@@ -30,6 +30,17 @@ def test_a_refused_observation_leaves_no_request_of_another_entity() -> None:
         env.end_episode("a")
 
 
+def test_an_unknown_outcome_is_refused_and_the_episode_goes_on() -> None:
+    env = ThreadsFromOutside(TWO)
+    with Playing(ThreadGames(env), 1) as playing:
+        env.start_episode("a")
+        with pytest.raises(ExternalError, match="bad_body: outcome: 'won'; expected win, loss or draw"):
+            env.end_episode("a", info={"outcome": "won"})
+        env.end_episode("a", entity="hero", info={"outcome": "win"})
+        env.end_episode("a", info={"outcome": "loss"})
+        assert playing.account().outcomes == {0: "win", 1: "loss"}
+
+
 class Plays(ThreadsFromOutside):
     """Plays episodes of one step; what a call raises passes."""
 

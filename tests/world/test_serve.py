@@ -355,7 +355,8 @@ def test_sigterm_lets_running_games_end_and_exits_with_0(pole: Path) -> None:
         assert reply.error == "draining"
         assert wire.step("tick", "a", tick(0, 0, 0, 0)).status == 200
         assert wire.step("end", "a").status == 200
-    process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=60)
+    assert "; 1 action in 1 batch" in output, "ends of games are no batches"
     assert process.returncode == 0
 
 

@@ -143,7 +143,7 @@ def test_the_plan_says_how_many_simulators_and_slots(
     assert main(["plan", str(file)]) == 0
     said = capsys.readouterr().out
     assert "match 0: square (shared_memory, 2 simulators), 8 slots, 600 ticks: chaser runner\n" in said
-    assert "\n32 agents may ask at once, and there are 8 slots: `lanes: 32` is enough for them\n" in said
+    assert "\nup to 32 rows may come at once, and there are 8 slots: `lanes: 32` is enough; fewer are if" in said
 
 
 def test_check_plays_some_hand_overs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

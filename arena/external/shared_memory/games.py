@@ -136,7 +136,10 @@ class SharedMemoryGames:
         most = sum(spec.agents for spec in self._groups.values()) * self.settings.simulators
         if most <= slots:
             return ""
-        return f"{most} agents may ask at once, and there are {slots} slots: `lanes: {most}` is enough for them"
+        return (
+            f"up to {most} rows may come at once, and there are {slots} slots: `lanes: {most}` is enough; fewer are if "
+            "the last row of one life and the first row of the next one come together"
+        )
 
     def poll(self, table: Slots) -> float | None:
         """Tells the table what has been handed over.

@@ -1,25 +1,14 @@
 """Plays CartPole for `socket.yaml`, over a socket: python socket_client.py [ADDRESS]"""
 
 import sys
-import time
 
 import gymnasium
 
 from arena.external import ExternalClosed, PolicyClient
 
-
-def connected(address):
-    """Waits until the run listens."""
-    while True:
-        try:
-            return PolicyClient(address)
-        except ExternalClosed:
-            time.sleep(0.2)
-
-
 address = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:8001"
 env, games = gymnasium.make("CartPole-v1"), 0
-with connected(address) as client:
+with PolicyClient(address) as client:  # waits until the run listens, for a minute at most
     try:
         while True:
             observation, _ = env.reset()
