@@ -19,7 +19,7 @@ from arena.plan.build import make_plan
 from arena.run.later_seats import later_plans
 from arena.testing import ContractBroken, check_pairings, check_rule
 from own_leagues import Above, Ladder
-from simulated_leagues import entry, league, played
+from simulated_leagues import entry, league, played, timeline
 
 HERE = "test_league_own"
 
@@ -76,7 +76,7 @@ def own_pairings(generator: str = "own_leagues:Ladder", **more: Any) -> dict[str
 
 
 def again(config: Config, rounds: Sequence[Round], number: int, results: Results) -> Round:
-    return next_round(config, rounds[:number], results, {})
+    return next_round(config, rounds[:number], timeline(results, learners=config.learners), {})
 
 
 # ------------------------------------------------------------------------------------------------- rules and generators
@@ -106,7 +106,7 @@ def test_round_planned_again_is_the_same_round() -> None:
     for first, second in (("a", "b"), ("b", "c"), ("c", "d")):
         results.add((first,), (second,), "loss", count=3)
     first = first_round(config)
-    made = [next_round(config, [first], results, {}) for _ in range(2)]
+    made = [next_round(config, [first], timeline(results, learners=config.learners), {}) for _ in range(2)]
     assert made[0] == made[1]
 
 
@@ -156,7 +156,7 @@ def test_wrong_class_or_options_are_refused_at_their_place(rule: Any, path: str,
 def test_wrong_answers_of_a_rule_are_refused(answer: Any, words: str) -> None:
     config = league(own_rule({f"{HERE}:Answers": {"answer": answer}}), rounds=3)
     with pytest.raises(ConfigError, match=words) as caught:
-        next_round(config, [first_round(config)], Results(), {})
+        next_round(config, [first_round(config)], timeline(), {})
     assert caught.value.path == "matches[0].matchmaking.rule"
 
 
@@ -173,13 +173,13 @@ def test_wrong_answers_of_a_rule_are_refused(answer: Any, words: str) -> None:
 def test_wrong_answers_of_a_generator_are_refused(answer: Any, words: str) -> None:
     config = league(own_pairings(f"{HERE}:Answers", options={"answer": answer}), rounds=3)
     with pytest.raises(ConfigError, match=words):
-        next_round(config, [first_round(config)], Results(), {})
+        next_round(config, [first_round(config)], timeline(), {})
 
 
 def test_error_in_a_rule_names_rule_and_line() -> None:
     config = league(own_rule(f"{HERE}:Failing"), rounds=3)
     with pytest.raises(ConfigError, match=r"Failing.opponents\(\) raised KeyError: 'what I looked for' .*line"):
-        next_round(config, [first_round(config)], Results(), {})
+        next_round(config, [first_round(config)], timeline(), {})
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_listed_rounds_are_played_in_their_order() -> None:
     config = curriculum([duel("a", "b")], [{"gauntlet": {"env": "game", "policies": ["a"], "against": ["b", "c"]}}])
     assert config.rounds == 2
     first = first_round(config)
-    second = next_round(config, [first], Results(), {})
+    second = next_round(config, [first], timeline(), {})
     assert [match.names for match in first.matches] == [("a", "b")]
     assert [match.names for match in second.matches] == [("a", "b"), ("a", "c")]
     assert second.places == ("rounds[1][0].gauntlet",) * 2
@@ -273,7 +273,7 @@ def test_wrong_lists_of_rounds_are_refused(rounds: Any, more: Any, path: str, wo
 
 def test_later_round_names_the_entry_of_the_configuration() -> None:
     config = league(own_rule(), rounds=3)
-    made = next_round(config, [first_round(config)], Results(), {})
+    made = next_round(config, [first_round(config)], timeline(), {})
     assert {match.path for match in make_plan(config).matches} == {"matches[0].matchmaking"}
     assert {*made.places} == {"matches[0].matchmaking"}
 

@@ -58,7 +58,7 @@ def test_copies_of_the_best_are_perturbed_each_by_itself() -> None:
     rates = set[tuple[float, ...]]()
     for seed in range(8):
         seeded = msgspec.structs.replace(config, seed=seed)
-        made = next_round(seeded, [first_round(seeded)], Results(), RETURNS)
+        made = next_round(seeded, [first_round(seeded)], timeline(), RETURNS)
         assert {policy: fork.source for policy, fork in made.forks.items()} == dict.fromkeys("abd", "c")
         rates |= {tuple(fork.options["learning_rate"] for fork in made.forks.values())}
     assert len(rates) > 4

@@ -22,7 +22,7 @@ from arena.league.results import Encounter, Results, Score
 from arena.league.snapshots import paired
 from arena.league.tournament import Rule, next_batch, table
 from arena.plan.build import make_plan
-from simulated_leagues import entry, league, played
+from simulated_leagues import entry, league, played, timeline
 
 HUNT = {"policies": ["a", "b"], "versus": ["c", "d"], "rule": "fictitious", "sides": [3, 1], "copies": 3}
 
@@ -253,8 +253,8 @@ def test_gate_lets_policy_and_snapshot_meet_the_same_rival() -> None:
     config = hunt(league={"snapshots": {"gate": {"elo": 200}}}, rounds=5)
     results = Results()
     before = [first_round(config)]
-    before.append(next_round(config, before, results, {}, [{}]))
-    made = next_round(config, before, results, {}, [{}, {}])
+    before.append(next_round(config, before, timeline(results, learners=config.learners), {}, [{}]))
+    made = next_round(config, before, timeline(results, learners=config.learners), {}, [{}, {}])
     assert {gate.verdict for gate in made.gates} == {"open"}
     for learner in "abcd":
         tests = [match for match in made.matches if f"{learner}@100" in match.names and match.copies == 1]

@@ -24,7 +24,7 @@ from arena.league import tournament_file
 from arena.league.ratings.intervals import of_share
 from arena.league.ratings.ranking import decided
 from arena.league.ratings.ratings import fit
-from arena.league.read_results import read_results
+from arena.league.read_results import read
 from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.records.formats import Boundary, Terms
@@ -164,7 +164,7 @@ def test_a_policy_on_both_sides_wins_and_loses_half_a_game(own: RunFolder) -> No
 
 
 def test_the_standings_count_the_games_of_the_results(league: RunFolder, told: Any) -> None:
-    results = read_results(league, window=5)
+    results = read(league).timeline
     told = told["standings"]
     assert told["games"] == results.games
     ratings = fit(results)
@@ -235,7 +235,7 @@ def test_a_page_has_no_wins_of_a_game_that_is_not_zero_sum(own: RunFolder) -> No
 
 @pytest.mark.slow
 def test_page_notes_the_prior(own: RunFolder) -> None:
-    assert fit(read_results(own, window=5)).prior == numbers(own)["standings"]["prior"]
+    assert fit(read(own).timeline).prior == numbers(own)["standings"]["prior"]
     one = next(line for line in reversed(lines(own.episodes)) if line["seats"][0]["outcome"] == "win")
     own.episodes.write_text(json.dumps(one) + "\n")
     assert numbers(own)["standings"]["prior"]
@@ -249,7 +249,7 @@ def test_page_reports_too_many_cut_games(own: RunFolder) -> None:
     assert numbers(own)["standings"]["curtailed"] is None
     cut = [{**whole[-1], "episode": 1000 + number, "cut": True} for number in range(30)]
     own.episodes.write_text("".join(json.dumps(line) + "\n" for line in [*whole, *cut]))
-    ratings = fit(read_results(own, window=5))
+    ratings = fit(read(own).timeline)
     games, player = min((ratings.of(seat["policy"]).games, seat["policy"]) for seat in cut[0]["seats"])
     assert numbers(own)["standings"]["curtailed"] == (player, games / 30, "round", "ticks")
     assert f"with {player} a lane finishes about" in page(read_run(own.path))
@@ -262,7 +262,7 @@ def test_page_reports_too_many_cut_games(own: RunFolder) -> None:
 def test_page_shows_whether_a_tournaments_order_is_decided(own: RunFolder, elo: float, words: str) -> None:
     assert (numbers(own)["standings"]["order"], "order of all players" in page(read_run(own.path))) == (None, False)
     tournament_file.write(own, Terms(greedy=True, error=0.1, elo=elo))
-    found = decided(read_results(own), ["p0", "p1", "p2"], 0.1, elo=elo)
+    found = decided(read(own).results, ["p0", "p1", "p2"], 0.1, elo=elo)
     order = numbers(own)["standings"]["order"]
     assert order == {
         "decided": found,
@@ -287,13 +287,13 @@ def test_page_shows_whether_a_leagues_order_is_decided(own: RunFolder) -> None:
 @pytest.mark.slow
 def test_the_batch_that_a_tournament_is_playing_does_not_count_in_its_standings(own: RunFolder) -> None:
     tournament_file.write(own, Terms(greedy=True, error=0.05, elo=20))
-    assert numbers(own)["standings"]["games"] == read_results(own, last=2).games
+    assert numbers(own)["standings"]["games"] == read(own, last=2).results.games
     (own.boundaries / "000000003000.json").rename(own.boundaries / "000000002000.json")
-    assert numbers(own)["standings"]["games"] == read_results(own, last=1).games
+    assert numbers(own)["standings"]["games"] == read(own, last=1).results.games
 
 
 def test_the_payoffs_are_those_of_the_pairs(league: RunFolder, told: Any) -> None:
-    results, matrix = read_results(league, window=5), told["standings"]["matrix"]
+    results, matrix = read(league).timeline, told["standings"]["matrix"]
     for i, row in enumerate(matrix["players"]):
         for j, column in enumerate(matrix["players"]):
             if i != j:

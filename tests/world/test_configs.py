@@ -29,6 +29,7 @@ LEARNT = {
     "parallel": ("team", 7.4),
     "list_game": ("hunter", 0.8),
     "own_loss": ("learner", 150.0),
+    "units": ("pickers", 1.1),
 }
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:pygame", "ignore::UserWarning:pygame")

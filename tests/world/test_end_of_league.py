@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from arena.cli.main import main
-from arena.league.read_results import read_results
+from arena.league.read_results import read
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.report.page import page
@@ -42,7 +42,7 @@ def test_a_league_ends_with_its_standings_and_a_run_of_one_round_does_not(
     if rounds == 1:
         assert rows == []
         return
-    games = str(read_results(RunFolder(run)).games)
+    games = str(read(RunFolder(run)).results.games)
     assert [(row[0], row[1], row[-4], row[-3]) for row in rows if row[1] in CONFIG["policies"]] == [
         ("1", "strong", games, "100.0%"),
         ("2", "weak", games, "0.0%"),

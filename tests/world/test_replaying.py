@@ -415,6 +415,7 @@ def test_missing_replays_of_a_finished_run_fail_verification(
     assert said(capsys, run, "--verify").splitlines() == told
     Path(run, "faults.jsonl").unlink()
     max(Path(run, "boundaries").iterdir()).unlink()  # as if its end were to come
+    Path(run, "result.json").unlink()
     assert said(capsys, run, "--verify").splitlines() == told
 
 

@@ -293,6 +293,8 @@ class LaneBlock:
             self._stopwatch.switch(Activity.WAITING_FOR_ACTIONS)
             for server in self._seats:
                 server.link.wait()
+                if server.ragged and server.request.kind is RequestKind.ACT:
+                    server.read_actions()
             idle = frozenset(n for n, server in enumerate(self._seats) if server.request.kind is not RequestKind.ACT)
             self._stopwatch.switch(Activity.ENVIRONMENT)
             moved = cut.move(self._joint_actions(idle), tick)
