@@ -164,60 +164,15 @@ def test_a_policy_on_both_sides_wins_and_loses_half_a_game(own: RunFolder) -> No
 
 
 def test_the_standings_count_the_games_of_the_results(league: RunFolder, told: Any) -> None:
-    results = read(league).timeline
-    told = told["standings"]
-    assert told["games"] == results.games
-    ratings = fit(results)
+    found, told = read(league), told["standings"]
+    assert told["games"] == found.results.games
+    ratings = fit(found.timeline)
     assert {row["player"]: row["games"] for row in told["rows"]} == {
-        player: ratings.of(player).games for player in results.players
+        player: ratings.of(player).games for player in found.timeline.players
     }
     elos = [row["elo"] for row in told["rows"]]
     assert elos == sorted(elos, reverse=True)
     assert all(row["low"] < row["elo"] < row["high"] for row in told["rows"])
-
-
-@pytest.mark.parametrize(("window", "words"), [(1, "newest round, and"), (2, "newest 2 rounds, and")])
-def test_window_of_one_round_is_singular(own: RunFolder, window: int, words: str) -> None:
-    text = own.config.read_text()
-    assert "league: null" in text
-    text = text.replace("algorithm: random", "algorithm: ppo")
-    own.config.write_text(text.replace("league: null", f"league: {{window: {window}}}"))
-    assert f"count for the {words}" in page(read_run(own.path))
-
-
-@pytest.mark.slow
-def test_page_names_policies_with_only_old_games(own: RunFolder) -> None:
-    text = own.config.read_text().replace("algorithm: random", "algorithm: ppo")
-    own.config.write_text(text.replace("league: null", "league: {window: 1}"))
-    newest = max(line["round"] for line in lines(own.episodes))
-
-    def counts(line: dict[str, Any]) -> bool:
-        return line["round"] < newest or all(not seat["policy"].startswith("p2") for seat in line["seats"])
-
-    own.episodes.write_text("".join(json.dumps(line) + "\n" for line in lines(own.episodes) if counts(line)))
-    assert "p2" in numbers(own)["standings"]["outdated"]
-    assert "Not rated: p2 (all its games are older than the window)." in page(read_run(own.path))
-
-
-@pytest.mark.slow
-def test_page_explains_learners_and_single_opponents(own: RunFolder) -> None:
-    before = numbers(own)["standings"]["caution"]
-    assert (before["learners"], before["window"]) == ([], 5)
-    assert "p2" not in before["single"]
-    text = own.config.read_text().replace("algorithm: random", "algorithm: ppo")
-    own.config.write_text(text)
-
-    def counts(line: dict[str, Any]) -> bool:
-        names = {seat["policy"] for seat in line["seats"]}
-        return "p2" not in names or "p1" in names
-
-    own.episodes.write_text("".join(json.dumps(line) + "\n" for line in lines(own.episodes) if counts(line)))
-    found = numbers(own)["standings"]["caution"]
-    assert (found["learners"], found["single"]["p2"]) == (["p0", "p1", "p2"], "p1")
-    said = page(read_run(own.path))
-    assert "p0, p1, p2 learn: each is rated as one player over its games of the newest 5 rounds" in said
-    assert "<code>arena tournament</code>" in said
-    assert "Met a single opponent" in said
 
 
 def test_a_page_has_no_wins_of_a_game_that_is_not_zero_sum(own: RunFolder) -> None:
@@ -258,7 +213,7 @@ def test_page_reports_too_many_cut_games(own: RunFolder) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("elo", "words"), [(20, "is not decided"), (1000, "is decided")])
+@pytest.mark.parametrize(("elo", "words"), [(20, "is not decided"), (3000, "is decided")])
 def test_page_shows_whether_a_tournaments_order_is_decided(own: RunFolder, elo: float, words: str) -> None:
     assert (numbers(own)["standings"]["order"], "order of all players" in page(read_run(own.path))) == (None, False)
     tournament_file.write(own, Terms(greedy=True, error=0.1, elo=elo))
@@ -279,9 +234,9 @@ def test_page_shows_whether_a_tournaments_order_is_decided(own: RunFolder, elo: 
 
 def test_page_shows_whether_a_leagues_order_is_decided(own: RunFolder) -> None:
     frozen = own.config.read_text().replace("frozen: false", "frozen: true")
-    own.config.write_text(frozen.replace("league: null", "league: {decided: {elo: 1000}}"))
+    own.config.write_text(frozen.replace("league: null", "league: {decided: {elo: 3000}}"))
     order = numbers(own)["standings"]["order"]
-    assert (order["decided"], order["error"], order["elo"]) == (True, 0.05, 1000)
+    assert (order["decided"], order["error"], order["elo"]) == (True, 0.05, 3000)
 
 
 @pytest.mark.slow
@@ -293,7 +248,7 @@ def test_the_batch_that_a_tournament_is_playing_does_not_count_in_its_standings(
 
 
 def test_the_payoffs_are_those_of_the_pairs(league: RunFolder, told: Any) -> None:
-    results, matrix = read(league).timeline, told["standings"]["matrix"]
+    results, matrix = read(league).results, told["standings"]["matrix"]
     for i, row in enumerate(matrix["players"]):
         for j, column in enumerate(matrix["players"]):
             if i != j:
