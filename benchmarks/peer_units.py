@@ -73,14 +73,14 @@ def given(rows: int) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     place = np.arange(len(board.robots)) - np.repeat(np.cumsum(board.counts) - board.counts, board.counts)
     actors = RaggedBufferI64.from_flattened((MINES + place).reshape(-1, 1), board.counts)
     allowed = RaggedBufferBool.from_flattened(np.ones((len(place), LABELS), np.bool_), board.counts)
-    nobody = RaggedBufferI64.from_flattened(np.zeros((0, 1), np.int64), none)
+    empty = RaggedBufferI64.from_flattened(np.zeros((0, 1), np.int64), none)
     masks = {
         "Move": VecCategoricalActionMask(actors, allowed),
-        "Fire Orbital Cannon": VecSelectEntityActionMask(nobody, nobody),
+        "Fire Orbital Cannon": VecSelectEntityActionMask(empty, empty),
     }
     made = {
         "Move": RaggedBufferI64.from_flattened(board.moves.reshape(-1, 1), board.counts),
-        "Fire Orbital Cannon": nobody,
+        "Fire Orbital Cannon": empty,
     }
     return features, masks, made
 

@@ -55,7 +55,7 @@ def by_elo(strengths: Mapping[str, float], rng: np.random.Generator, *, games: i
 
 
 def timeline(*parts: Results | Period, learners: str = "", snapshots: Sequence[str] = (), ticks: int = 100) -> Timeline:
-    """Periods, or games of whole rounds one after the other; whoever has played in one learns in it, if it learns."""
+    """Periods, or games of whole rounds one after the other; players of a period learn in it if they are `learners`."""
     periods = [
         part
         if isinstance(part, Period)
