@@ -113,7 +113,7 @@ def read(
                 results.add(*one)
         if episode.cut:
             cut.update(referee.missed_by(episode))
-    reached = rounds[-1].start + config.ticks
+    reached = rounds[-1].start + config.ticks if rounds else 0
     if last is None:  # the newest round may be under way
         reached = min(reached, max(games.reached, boundary.newest_tick(folder) or 0))
     return ResultSet(
