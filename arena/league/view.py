@@ -46,12 +46,15 @@ class LeagueView:
 
     @cached_property
     def ratings(self) -> Mapping[str, Rating]:
-        """The rating of each player that has won, drawn or lost a game: `elo`, `low` and `high` (95 %), `games`."""
+        """The rating of each player that has played as it is now: `elo`, `low` and `high` (95 %), `games`.
+
+        Of a policy that learns it is that of now; one that has begun anew and not played since has none.
+        """
         if not self.results.players:
             return MappingProxyType({})
         from arena.league.ratings.ratings import fit  # imports scipy
 
-        fitted = fit(self.timeline or self.results)
+        fitted = fit(self.results if self.timeline is None else self.timeline, coarse=True)  # as built-in rules do
         return MappingProxyType({name: fitted.of(name) for name in fitted.players})
 
     def elo(self, player: str) -> float:

@@ -12,6 +12,7 @@ from arena.league.ratings.davidson import ELO
 from arena.league.ratings.ratings import fit
 from arena.league.results import Results, Score
 from arena.league.timeline import Beginning, Period, Timeline
+from arena.league.view import LeagueView
 from simulated_leagues import timeline
 
 TICKS = 100
@@ -155,3 +156,17 @@ def test_intervals_hold_where_those_of_one_strength_for_all_rounds_do_not() -> N
             into.append(difference.low <= elo <= difference.high)
     assert np.mean(held) >= 0.88
     assert np.mean(before) <= 0.75
+
+
+def test_players_that_have_all_begun_anew_have_no_ratings() -> None:
+    played = timeline(games(a_b=(6, 2, 4)), learners="ab").begun((), {}, "ab")
+    assert fit(played).players == fit(played, coarse=True).players == ()
+    assert not LeagueView(1, ("a", "b"), ("a", "b"), results=played.results, timeline=played).ratings
+
+
+def test_view_of_a_rule_rates_policies_as_they_are_now() -> None:
+    played = timeline(games(a_b=(30, 0, 3), b_c=(9, 0, 9)), games(a_b=(3, 0, 30), b_c=(9, 0, 9)), learners="a")
+    view = LeagueView(2, tuple("abc"), tuple("abc"), results=played.results, timeline=played)
+    assert [view.elo(name) for name in "abc"] == fit(played, coarse=True).elo.tolist()
+    assert view.elo("a") < view.elo("b") - 100, "it has won as many games as it has lost, but lost the newer ones"
+    assert fit(played.results).difference("a", "b").value == pytest.approx(0.0, abs=1.0)

@@ -166,6 +166,8 @@ def fitted(
     played: Results | Timeline, players: Sequence[str], *, coarse: bool = False, at: int | None = None
 ) -> davidson.Fit:
     """The strengths of these players in nats, in their order; as `fit`."""
+    if not players:  # also where all that have played have begun anew
+        return most_likely(davidson.games_of(Results(), ()))
     if isinstance(played, Timeline) and played.learns:
         marks = () if at is None else (at,)
         found = whole_history.estimate(played, players=tuple(players), marks=marks, coarse=coarse)
