@@ -1,7 +1,8 @@
 """Learning: does every algorithm reach the results known for it, and in how much time?
 
 Every row of `learning_rows.py` learns with three seeds, each in one process and one leg (`arena train --ranks 1`). Then
-`arena evaluate` plays the learned weights greedily, in games of other seeds. The median over the seeds decides;
+`arena evaluate` plays the learned weights greedily, in games of other seeds; goals that say so are of the last fifth of
+the training, as a policy without memory that is greedy may go in circles. The median over the seeds decides;
 results in other numbers of steps than the newest result are kept, and do not count.
 
 CPU seconds are of the whole training command, imports included, without the evaluation. Stable-Baselines3 learns the
@@ -64,9 +65,10 @@ def measure(row: Row, seed: int, *, peers: bool = True) -> Result:
     check_needs(row)
     begun, load = time.time(), machine.load()
     with runs.arena(row.training(seed), ranks=1, timeout=TIMEOUT) as run:
-        played = evaluated(row, run.folder, seed)
-        curve = curve_of(row, runs.lines_of(run.folder / "episodes.jsonl"))
-        figures = {goal.claim: figure(goal, played) for goal in row.goals}
+        played, training = evaluated(row, run.folder, seed), runs.lines_of(run.folder / "episodes.jsonl")
+        curve = curve_of(row, training)
+        late = [line for line in training if line["tick"] > 0.8 * row.ticks and not line.get("cut")]
+        figures = {goal.claim: figure(goal, late if goal.in_training else played) for goal in row.goals}
         figures |= {"episodes": float(len(played)), CPU: run.finished.cpu}
     theirs = peer(row, seed) if peers and row.peer is not None else None
     described = machine.describe()

@@ -24,12 +24,13 @@ Value = Callable[[Line], "float | None"]
 
 
 class Goal(NamedTuple):
-    """The result that the learned weights must reach: the mean of a value over the episodes of the evaluation."""
+    """The result that must be reached: the mean of a value over the episodes of the evaluation, or late in training."""
 
     claim: str
     limit: float
     value: Value
     at_most: bool = False
+    in_training: bool = False  # over the episodes that end in the last fifth of the training, with sampled actions
 
 
 class Peer(NamedTuple):
@@ -342,4 +343,49 @@ def rock(name: str, against: str, limit: float, function: str) -> Row:
     )
 
 
-ROWS: Mapping[str, Row] = {row.name: row for row in (*cartpoles(), *other_single_games(), *teams(), *duels())}
+def units() -> list[Row]:
+    """Games with units."""
+    mines = [Goal("wins in the last fifth of training", 0.88, returns("p"), in_training=True)]
+    cannon = [Goal("wins in the last fifth of training", 0.97, returns("p"), in_training=True)]
+    tie = [Goal("return", 0.8, returns("p")), Goal("return of hidden throws", 1.2, returns("p"), at_most=True)]
+
+    def task(name: str, steps: int, limit: float, *, at_most: bool = False, **changes: Any) -> Row:
+        return unit_row(name, "unit_task", steps, [Goal("return", limit, returns("p"), at_most)], **changes)
+
+    return [
+        unit_row("minesweeper-ppo", "minesweeper", 98_304, mines, lanes=64),
+        unit_row("cannon-ppo", "minesweeper", 49_152, cannon, lanes=64, kwargs={"orbital_cannon": True, "cooldown": 0}),
+        unit_row(
+            "snake-ppo", "multi_snake", 98_304, [Goal("return", 0.30, returns("p"))], lanes=64, kwargs={"snakes": 1}
+        ),
+        task("hotdog-ppo", 32_768, 0.99, kwargs={"task": "not_hotdog"}),
+        task("count-ppo", 8_192, 0.99, kwargs={"task": "count", "masked_choices": 2}),
+        task("bandit-ppo", 8_192, 0.95, kwargs={"task": "armed_bandit"}),
+        task("xor-ppo", 500_000, 0.95, kwargs={"task": "xor"}),
+        task("cherries-ppo", 250_000, 0.95, kwargs={"task": "cherry_pick"}),
+        task("lava-ppo-relative", 10_240, 0.95, kwargs={"task": "floor_is_lava"}),
+        task("lava-ppo-absolute", 10_240, 0.3, at_most=True, kwargs={"task": "floor_is_lava"}),
+        unit_row("hidden-ppo", "unit_task", 8_192, tie, kwargs={"task": "rock_paper_scissors"}, episodes=1000),
+        task("hidden-ppo-cheat", 8_192, 1.9, kwargs={"task": "rock_paper_scissors", "cheat": True}),
+        Row(
+            name="skirmish-ppo",
+            make="skirmish",
+            steps=500_000,
+            policies={"p": learner("ppo", "skirmish-ppo"), "random": {"algorithm": "random"}},
+            seats=["p", "random"],
+            goals=[Goal("wins against random", 0.85, wins("p", seat=0))],
+            lanes=32,
+            episodes=200,
+        ),
+    ]
+
+
+def unit_row(name: str, game: str, steps: int, goals: Sequence[Goal], **changes: Any) -> Row:
+    """One policy alone in a game with units."""
+    given = {"lanes": 32, "episodes": 200, **changes}
+    return Row(
+        name=name, make=game, steps=steps, policies={"p": learner("ppo", name)}, seats=["p"], goals=goals, **given
+    )
+
+
+ROWS: Mapping[str, Row] = {row.name: row for row in (*cartpoles(), *other_single_games(), *teams(), *duels(), *units())}
