@@ -94,7 +94,8 @@ def test_a_requeued_experiment_plays_on_and_every_tick_once(home: Path, cluster:
     asked(home, cluster, "scancel", "--signal=USR1", "--batch", job)
     wait_for(lambda: "PENDING" in asked(home, cluster, "squeue", "--noheader", "--format=%T", "--jobs", job))
     assert "paused" in {record.state.value for record in records(home)}
-    asked(home, cluster, "scontrol", "update", f"jobid={job}", "StartTime=now")
+    # Not `now`: a job that starts in the second of its requeue is refused by slurmd ("Job credential revoked").
+    asked(home, cluster, "scontrol", "update", f"jobid={job}", "StartTime=now+3")
     wait_for(lambda: is_gone(home, cluster, job))
     assert {record.state.value for record in records(home)} == {"terminated"}, (home / f"slurm-{job}.out").read_text()
     for path in trials_of(home / "e").values():
