@@ -11,6 +11,7 @@ from arena.entity_env.calls import is_entity_env
 from arena.errors import ConfigError
 from arena.game.api import BatchedEnv
 from envs.adapters.batch import BatchedLanes
+from envs.adapters.dict_env import DictGame, is_dict_env
 from envs.adapters.entity_env import EntityGames
 from envs.adapters.gymnasium_env import GymnasiumGame
 from envs.adapters.lane import LaneGame
@@ -30,7 +31,8 @@ def adapt(
     Args:
         factory: a natively batched class (attribute `batched` true; called once, with `lanes=`), or a callable that
             makes single instances (called `lanes` times) of a `gymnasium.Env`, a PettingZoo `ParallelEnv` or
-            `AECEnv`, of an environment of the list interface, or of an `arena.entity_env.Environment`.
+            `AECEnv`, of an environment of the interface of lists or dictionaries, or of an
+            `arena.entity_env.Environment`.
         kwargs: passed to the factory at each call.
         lanes: number of instances that step together, at least 1.
         wrappers: name and argument of each wrapper, the innermost first; see `envs.adapters.wrappers`.
@@ -51,7 +53,7 @@ def adapt(
     instances = [first, *(factory(**kwargs) for _ in range(lanes - 1))]
     if is_entity_env(first):
         return wrap_batched(EntityGames(instances), around)
-    if isinstance(first, gymnasium.Env):
+    if isinstance(first, gymnasium.Env) and not is_dict_env(first):  # RLlib's MultiAgentEnv is one too
         return BatchedLanes([translated(GymnasiumGame(wrap_gymnasium(env, around))) for env in instances])
     return wrap_batched(BatchedLanes([translated(_game(env)) for env in instances]), around)
 
@@ -62,12 +64,14 @@ def _game(env: Any) -> LaneGame:
         return ParallelGame(env)
     if _is_pettingzoo(env, "AECEnv"):
         return AECGame(env)
+    if is_dict_env(env):
+        return DictGame(env)
     if _is_list_env(env):
         return ListGame(env)
     raise ConfigError(
         f"the environment is a {type(env).__module__}.{type(env).__qualname__}; expected a gymnasium.Env, a PettingZoo "
-        "ParallelEnv or AECEnv, an arena.entity_env.Environment, or the list interface (reset, step, and lists "
-        "observation_spaces and action_spaces with one space per entity)"
+        "ParallelEnv or AECEnv, an arena.entity_env.Environment, or the interface of lists or dictionaries (reset, "
+        "step, and observation_spaces and action_spaces as lists with one space per entity, or as mappings by agent)"
     )
 
 

@@ -363,6 +363,7 @@ class LaneBlock:
 
     def _begin_episodes(self, frame: Frame, lanes: NDArray[np.bool_]) -> None:
         """Writes and records the first observations of the lanes [L] in which an episode begins."""
+        self._tracker.begin(frame, lanes)
         for server in self._seats:
             server.write_begin(frame, lanes)
         if self._recording is not None:
