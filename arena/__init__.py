@@ -20,6 +20,7 @@ from arena.errors import (
 if TYPE_CHECKING:
     from arena.callbacks import Callback
     from arena.game.api import BatchedEnv, Frame, Interface, Step
+    from arena.game.context import EnvContext
     from arena.game.ragged import Ragged
     from arena.game.units import Choice, GlobalChoice, Select, UnitActions, UnitSpace
     from arena.launch.api import RunResult, train
@@ -36,6 +37,7 @@ __all__ = [
     "Choice",
     "ConfigError",
     "Deadlock",
+    "EnvContext",
     "Event",
     "Frame",
     "GlobalChoice",
@@ -59,6 +61,7 @@ __all__ = [
 _MODULES = {
     "Callback": "arena.callbacks",
     **dict.fromkeys(("BatchedEnv", "Frame", "Interface", "Step"), "arena.game.api"),
+    "EnvContext": "arena.game.context",
     "Ragged": "arena.game.ragged",
     **dict.fromkeys(("Choice", "GlobalChoice", "Select", "UnitActions", "UnitSpace"), "arena.game.units"),
     **dict.fromkeys(("RunResult", "train"), "arena.launch.api"),

@@ -24,6 +24,7 @@ from arena.plan.deadlock import EPISODES, SCHEDULES, TICKS
 
 if TYPE_CHECKING:
     from arena.game.api import BatchedEnv
+    from arena.game.context import EnvContext
 
 
 class Entry(NamedTuple):
@@ -222,7 +223,11 @@ def external_kind(make: str) -> str | None:
 
 
 def adapt_environment(
-    make: str, kwargs: Mapping[str, Any], lanes: int, wrappers: Sequence[tuple[str, Any]] = ()
+    make: str,
+    kwargs: Mapping[str, Any],
+    lanes: int,
+    wrappers: Sequence[tuple[str, Any]] = (),
+    contexts: Sequence[EnvContext] | None = None,
 ) -> BatchedEnv:
     """Creates an environment of `lanes` lanes. Errors of its constructor pass through unchanged.
 
@@ -231,9 +236,10 @@ def adapt_environment(
         kwargs: arguments of the environment.
         lanes: the number of copies that step together.
         wrappers: name and argument of each, the innermost first.
+        contexts: per lane its place in the run; None: outside of a run.
     """
     adapt = load_object("envs.adapters:adapt")
-    return cast("BatchedEnv", adapt(environment_factory(make), dict(kwargs), lanes, wrappers))
+    return cast("BatchedEnv", adapt(environment_factory(make), dict(kwargs), lanes, wrappers, contexts))
 
 
 def wrapper(name: str) -> Callable[..., Any]:

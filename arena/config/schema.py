@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from arena.config.fields import Color, Count, Natural, Seconds, Text
 from arena.config.league import LeagueConfig
-from arena.config.matches import GeneratorEntry, MatchConfig, SeatEntry, generator_of
+from arena.config.matches import GeneratorEntry, MatchConfig, SeatEntry, Seated, generator_of
 from arena.config.members import may_be_frozen
 from arena.config.result_keys import stop_rules
 from arena.plan.plan import ONLY_ACT, OutcomeRule, StopRule
@@ -70,7 +70,7 @@ class PolicyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return not self.frozen and self.algorithm not in ONLY_ACT
 
 
-class EvaluationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class EvaluationConfig(Seated, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the policies are evaluated while they learn: frozen copies of them play matches of their own."""
 
     every: Count  # ticks; a multiple of checkpoint_every

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from arena.external.interface import ExternalGames
     from arena.game.api import BatchedEnv
+    from arena.game.context import EnvContext
     from arena.records.checkpoint import Checkpoint
 
 _PROBE_LANES = 1
@@ -310,15 +311,20 @@ def constructor_errors_reported(match: MatchPlan) -> Iterator[None]:
         ) from error
 
 
-def adapted_game(match: MatchPlan, lanes: int) -> BatchedEnv:
+def adapted_game(match: MatchPlan, lanes: int, contexts: Sequence[EnvContext] | None = None) -> BatchedEnv:
     """The environment of a match; what its constructor raises passes through.
+
+    Args:
+        match: the match.
+        lanes: how many.
+        contexts: per lane its place in the run; None: outside of a run.
 
     Raises:
         ConfigError: an argument that the environment does not take, or not with this value; or units whose actions are
             not those of their space.
     """
     try:
-        game = registry.adapt_environment(match.make, match.env_kwargs, lanes, match.wrappers)
+        game = registry.adapt_environment(match.make, match.env_kwargs, lanes, match.wrappers, contexts)
         check_unit_spaces(game.interface)
         return game
     except ConfigError as error:

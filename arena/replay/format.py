@@ -68,6 +68,9 @@ class Manifest(NamedTuple):
     wrappers: tuple[tuple[str, Any], ...]  # name and argument of each wrapper, the innermost first
     entities: tuple[EntityReplays, ...]
     version: int = 1
+    entry: int = 0  # number of the match's description
+    copy: int = 0
+    lanes: int = 0  # of the match; 0 in older files
 
     def columns(self) -> tuple[tuple[Column, ...], ...]:
         """Per entity the columns of the leaves of its actions."""
@@ -275,7 +278,8 @@ def manifest_of(path: Path) -> Manifest:
 
 
 def _checked(manifest: Manifest) -> Manifest:
-    kinds = {"version": int, "round": int, "match": int, "env": str, "make": str, "kwargs": dict}
+    numbers = dict.fromkeys(("version", "round", "match", "entry", "copy", "lanes"), int)
+    kinds = {**numbers, "env": str, "make": str, "kwargs": dict}
     wrong = [name for name, kind in kinds.items() if type(getattr(manifest, name)) is not kind]
     for entity in manifest.entities:
         fits = zip((entity.name, entity.policy, entity.seat), (str, str, int), strict=True)

@@ -18,7 +18,7 @@ from arena.errors import ConfigError, nearest
 
 _FIELD = re.compile(r"    (\w+): .*?  # (.+)")
 _ARGUMENT = re.compile(r"^    (\w+): (.+(?:\n {6,}.+)*)", re.MULTILINE)  # of a docstring's section `Args:`
-_GIVEN = {"lanes", "env"}  # to a game or a wrapper, by the arena itself
+_GIVEN = {"lanes", "env", "context"}  # to a game or a wrapper, by the arena itself
 _PARTS_OF_MATCHES = {**GENERATORS, **RULES}
 
 

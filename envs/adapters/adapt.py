@@ -10,6 +10,7 @@ import gymnasium
 from arena.entity_env.calls import is_entity_env
 from arena.errors import ConfigError
 from arena.game.api import BatchedEnv
+from arena.game.context import EnvContext, with_context
 from envs.adapters.batch import BatchedLanes
 from envs.adapters.dict_env import DictGame, is_dict_env
 from envs.adapters.entity_env import EntityGames
@@ -24,7 +25,11 @@ from envs.adapters.wrappers import wrap_batched, wrap_gymnasium, wrapper_specs
 
 
 def adapt(
-    factory: Callable[..., Any], kwargs: Mapping[str, Any], lanes: int, wrappers: Sequence[tuple[str, Any]] = ()
+    factory: Callable[..., Any],
+    kwargs: Mapping[str, Any],
+    lanes: int,
+    wrappers: Sequence[tuple[str, Any]] = (),
+    contexts: Sequence[EnvContext] | None = None,
 ) -> BatchedEnv:
     """A game of `lanes` lanes from a factory of any supported interface.
 
@@ -36,6 +41,7 @@ def adapt(
         kwargs: passed to the factory at each call.
         lanes: number of instances that step together, at least 1.
         wrappers: name and argument of each wrapper, the innermost first; see `envs.adapters.wrappers`.
+        contexts: per lane what a factory with a parameter `context` gets; None: those outside of a run.
 
     Raises:
         ConfigError: the factory does not take these kwargs, or makes an object of no supported interface; a wrapper
@@ -45,12 +51,14 @@ def adapt(
     if lanes < 1:
         raise ConfigError(f"got {lanes}, expected at least 1", path="lanes")
     around = wrapper_specs(wrappers)
+    places = contexts or [EnvContext(lane=lane, lanes=lanes) for lane in range(lanes)]
+    arguments = [with_context(factory, kwargs, place) for place in places]
     if getattr(factory, "batched", False):
-        check_call(factory, {**kwargs, "lanes": lanes}, path="kwargs")
-        return wrap_batched(factory(lanes=lanes, **kwargs), around)
-    check_call(factory, kwargs, path="kwargs")
-    first = factory(**kwargs)
-    instances = [first, *(factory(**kwargs) for _ in range(lanes - 1))]
+        check_call(factory, {**arguments[0], "lanes": lanes}, path="kwargs")
+        return wrap_batched(factory(lanes=lanes, **arguments[0]), around)
+    check_call(factory, arguments[0], path="kwargs")
+    instances = [factory(**given) for given in arguments]
+    first = instances[0]
     if is_entity_env(first):
         return wrap_batched(EntityGames(instances), around)
     if isinstance(first, gymnasium.Env) and not is_dict_env(first):  # RLlib's MultiAgentEnv is one too

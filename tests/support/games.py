@@ -265,3 +265,20 @@ class Metered(Countdown):
             elif self.episodes % 3 == 0:
                 info["metrics"] = "as the game has always said"
         return observation, reward, terminated, truncated, info
+
+
+class Placed(Countdown):
+    """Observes its place in the run: match, entry, copy, lane, lanes, round, and the end of its seed."""
+
+    def __init__(self, context: Any, length: int = 5) -> None:
+        super().__init__(length)
+        self.observation_space = spaces.Box(0, 1000, (7,), np.float32)
+        numbers = (context.match, context.entry, context.copy, context.lane, context.lanes, context.round)
+        self.place = np.array([*numbers, context.seed % 1000], np.float32)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        assert seed is None or seed % 1000 == self.place[-1], "the first reset has the seed"
+        return self.place, super().reset(seed=seed)[1]
+
+    def step(self, action: Any) -> Any:
+        return self.place, *super().step(action)[1:]

@@ -131,6 +131,9 @@ def _replay_writer(
         match.wrappers,
         entities,
         version=VERSION if ragged else 1,
+        entry=match.entry,
+        copy=match.copy,
+        lanes=match.lanes,
     )
     return ReplayWriter(run.folder.replays, manifest, interface, lanes=lanes, start=run.leg.start)
 
