@@ -85,6 +85,10 @@ WRAPPERS: dict[str, Entry] = {
     "resize": Entry("envs.adapters.wrappers:Resize", "pictures of another height and width"),
     "clip_reward": Entry("envs.adapters.wrappers:ClipReward", "rewards within a bound, or their sign"),
     "time_limit": Entry("envs.adapters.wrappers:TimeLimit", "episodes are truncated after N ticks"),
+    "soft_time_limit": Entry(
+        "envs.adapters.wrappers:SoftTimeLimit", "truncated after N ticks; the next episode goes on where the game is"
+    ),
+    "no_termination": Entry("envs.adapters.wrappers:NoTermination", "what terminates is truncated"),
 }
 
 LOGGERS: dict[str, Entry] = {

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from arena.config.fields import Color, Count, Natural, Seconds, Text
 from arena.config.league import LeagueConfig
-from arena.config.matches import GeneratorEntry, MatchConfig, SeatEntry, Seated, generator_of
+from arena.config.matches import GeneratorEntry, MatchConfig, Seated, SeatEntry, generator_of
 from arena.config.members import may_be_frozen
 from arena.config.result_keys import stop_rules
 from arena.plan.plan import ONLY_ACT, OutcomeRule, StopRule

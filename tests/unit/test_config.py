@@ -704,15 +704,15 @@ def test_repeated_seats_are_written_out() -> None:
     data = copy.deepcopy(VALID)
     data["matches"] = [
         {"env": "game", "seats": ["blue*2", ["red*3"]], "sides": [[0, 1], [2]]},
-        {"env": "game", "seats": [["blue", "blue * 2"]], "entities": [0, 1, 2]},
+        {"env": "game", "seats": [["blue", "blue * 2"], "red*2"], "entities": [0, 1, 2, 3, 4]},
     ]
-    data["checkpoint_every"], data["evaluation"] = 50, {"every": 50, "seats": ["blue", "red*2"]}
+    data["checkpoint_every"], data["evaluation"] = 50, {"every": 50, "seats": ["blue", "red*4"]}
     config = parse(data)
     assert [match.seats for _, match in config.entries()] == [
         ("blue", "blue", ("red", "red", "red")),
-        (("blue", "blue", "blue"),),
+        (("blue", "blue", "blue"), "red", "red"),
     ]
-    assert config.evaluation is not None and config.evaluation.seats == ("blue", "red", "red")
+    assert config.evaluation is not None and config.evaluation.seats == ("blue", "red", "red", "red", "red")
     assert parse(yaml.load(resolved_yaml(config), source="")) == config
     plan = make_plan(config)
     assert [seat.entities for seat in plan.matches[0].seats] == [(0,), (1,), (2, 3, 4)]
