@@ -25,6 +25,13 @@ if TYPE_CHECKING:
     from arena.game.units import Choice, GlobalChoice, Select, UnitActions, UnitSpace
     from arena.launch.api import RunResult, train
     from arena.launch.events import Event, PolicyScore
+    from arena.registry import (
+        register_algorithm,
+        register_callback,
+        register_environment,
+        register_logger,
+        register_wrapper,
+    )
     from arena.trainer import Trainer
 
 __version__ = "0.1.0"
@@ -55,6 +62,11 @@ __all__ = [
     "UnitActions",
     "UnitSpace",
     "__version__",
+    "register_algorithm",
+    "register_callback",
+    "register_environment",
+    "register_logger",
+    "register_wrapper",
     "train",
 ]
 
@@ -67,6 +79,9 @@ _MODULES = {
     **dict.fromkeys(("RunResult", "train"), "arena.launch.api"),
     **dict.fromkeys(("Event", "PolicyScore"), "arena.launch.events"),
     "Trainer": "arena.trainer",
+    **dict.fromkeys(
+        (f"register_{kind}" for kind in ("algorithm", "callback", "environment", "logger", "wrapper")), "arena.registry"
+    ),
 }
 
 

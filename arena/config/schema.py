@@ -121,6 +121,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     best: BestConfig | None = None  # keeps the checkpoints of the boundary with the best result; null: none
     curriculum: CallbackConfig | None = None  # changes between two legs; null: none
     evaluation: EvaluationConfig | None = None  # while they learn; null: none
+    imports: tuple[Text, ...] = ()  # modules that every process imports before names are looked up: they register some
     callbacks: tuple[Text | CallbackConfig, ...] = ()  # classes that are told what happens; or "package.module:Class"
     loggers: tuple[Text | CallbackConfig, ...] = ("csv", "tensorboard")  # where results go beside result.json
     record: Literal["nothing", "samples", "replays"] = "nothing"  # of all that is played: columns, or what replays it

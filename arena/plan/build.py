@@ -71,6 +71,7 @@ def make_plan(config: Config, *, ranks: int | None = None, number: int = 0, plac
         spares=config.spares,
         record=config.record,
         evaluate_every=None if config.evaluation is None else config.evaluation.every,
+        imports=config.imports,
         callbacks=_listeners(config.callbacks),
         loggers=_listeners(config.loggers),
         stop=config.stop_rules,

@@ -212,6 +212,7 @@ class Plan:
     spares: int = 0
     record: str = "nothing"
     evaluate_every: int | None = None  # ticks
+    imports: tuple[str, ...] = ()  # modules that register names
     callbacks: tuple[CallbackPlan, ...] = ()
     loggers: tuple[CallbackPlan, ...] = ()
     stop: tuple[StopRule, ...] = ()

@@ -71,6 +71,7 @@ class Manifest(NamedTuple):
     entry: int = 0  # number of the match's description
     copy: int = 0
     lanes: int = 0  # of the match; 0 in older files
+    imports: tuple[str, ...] = ()  # modules that register the names above
 
     def columns(self) -> tuple[tuple[Column, ...], ...]:
         """Per entity the columns of the leaves of its actions."""
@@ -270,6 +271,7 @@ def manifest_of(path: Path) -> Manifest:
             for entity in written["entities"]
         )
         written["wrappers"] = tuple((name, argument) for name, argument in written["wrappers"])
+        written["imports"] = tuple(written.get("imports", ()))
         return _checked(Manifest(**written))
     except ConfigError:
         raise
@@ -284,6 +286,7 @@ def _checked(manifest: Manifest) -> Manifest:
     for entity in manifest.entities:
         fits = zip((entity.name, entity.policy, entity.seat), (str, str, int), strict=True)
         wrong += [f"entities: {entity.name!r}"] if not all(type(value) is kind for value, kind in fits) else []
+    wrong += [] if all(type(module) is str for module in manifest.imports) else ["imports"]
     if wrong or not manifest.entities:
         raise ValueError(f"invalid: {', '.join(wrong) or 'no entities'}")
     return manifest

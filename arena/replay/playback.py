@@ -239,6 +239,7 @@ def made(
     Raises:
         ConfigError: its constructor has raised an exception, which is the cause.
     """
+    registry.import_plugins(manifest.imports)
     try:
         return registry.adapt_environment(manifest.make, kwargs, lanes, manifest.wrappers, contexts)
     except Exception as error:

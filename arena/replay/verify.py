@@ -143,6 +143,7 @@ def rendering(manifest: Manifest) -> Rendering:
     Raises:
         ConfigError: it cannot be made.
     """
+    registry.import_plugins(manifest.imports)
     factory = registry.environment_factory(manifest.make)
     if getattr(factory, "batched", False):
         return Rendering((), _PER_SECOND)

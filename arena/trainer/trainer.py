@@ -148,6 +148,7 @@ class Trainer:
     def _open(self, run_dir: str | None, *, resume: bool) -> None:
         """Prepares the run and locks its folder."""
         with untouched_process(), self._origin.located():
+            registry.import_plugins(self._config.imports)
             _check_held(self._config)
             run = prepare(self._config, ranks=1, run_dir=run_dir, resume=resume)
         run = replace(run, source=self._origin.source, overridden=self._origin.overridden, held=True)

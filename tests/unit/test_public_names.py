@@ -15,6 +15,7 @@ PUBLIC = {
         "Frame",
         *("GroupError", "Interface", "PolicyScore", "ProtocolError", "RunFailed", "RunResult", "RunStopped", "Step"),
         *("Choice", "GlobalChoice", "Ragged", "Select", "Trainer", "UnitActions", "UnitSpace", "__version__", "train"),
+        *("register_algorithm", "register_callback", "register_environment", "register_logger", "register_wrapper"),
     ],
     "arena.entity_env": [
         *("Action", "ActionMask", "ActionName", "ActionSpace", "CategoricalAction", "CategoricalActionMask"),

@@ -134,6 +134,7 @@ def _replay_writer(
         entry=match.entry,
         copy=match.copy,
         lanes=match.lanes,
+        imports=run.plan.imports,
     )
     return ReplayWriter(run.folder.replays, manifest, interface, lanes=lanes, start=run.leg.start)
 
