@@ -311,6 +311,8 @@ def adapt_environment(
     lanes: int,
     wrappers: Sequence[tuple[str, Any]] = (),
     contexts: Sequence[EnvContext] | None = None,
+    *,
+    screen: str | None = None,
 ) -> BatchedEnv:
     """Creates an environment of `lanes` lanes. Errors of its constructor pass through unchanged.
 
@@ -320,7 +322,13 @@ def adapt_environment(
         lanes: the number of copies that step together.
         wrappers: name and argument of each, the innermost first.
         contexts: per lane its place in the run; None: outside of a run.
+        screen: the kind of virtual screen that it needs; None: none.
+
+    Raises:
+        ConfigError: there is no such screen; the path is `screen`.
     """
+    if screen is not None:
+        load_object("envs.adapters.screen:open_screen")()
     adapt = load_object("envs.adapters:adapt")
     return cast("BatchedEnv", adapt(environment_factory(make), dict(kwargs), lanes, wrappers, contexts))
 

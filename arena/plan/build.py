@@ -115,6 +115,7 @@ def _match(config: Config, *, entry: int, copy: int, path: str, description: Mat
         pipeline=description.pipeline,
         sides=description.known_sides,
         outcome=env.outcome,
+        screen=env.screen,
         external=None if env.external is None else TickRules(**msgspec.structs.asdict(env.external)),
     )
 

@@ -306,9 +306,14 @@ def constructor_errors_reported(match: MatchPlan) -> Iterator[None]:
     except Exception as error:
         raise ConfigError(
             f"environment {match.env!r} could not be made with {match.env_kwargs}: "
-            f"{type(error).__name__}: {error}{registry.where_raised(error)}",
+            f"{type(error).__name__}: {error}{registry.where_raised(error)}{_screen_hint(error)}",
             path=match.path,
         ) from error
+
+
+def _screen_hint(error: Exception) -> str:
+    hint: str = registry.load_object("envs.adapters.screen:screen_hint")(error)
+    return hint
 
 
 def adapted_game(match: MatchPlan, lanes: int, contexts: Sequence[EnvContext] | None = None) -> BatchedEnv:
@@ -324,11 +329,13 @@ def adapted_game(match: MatchPlan, lanes: int, contexts: Sequence[EnvContext] | 
             not those of their space.
     """
     try:
-        game = registry.adapt_environment(match.make, match.env_kwargs, lanes, match.wrappers, contexts)
+        game = registry.adapt_environment(
+            match.make, match.env_kwargs, lanes, match.wrappers, contexts, screen=match.screen
+        )
         check_unit_spaces(game.interface)
         return game
     except ConfigError as error:
-        if error.path.startswith("wrappers["):
+        if error.path == "screen" or error.path.startswith("wrappers["):
             raise ConfigError(error.message, path=f"envs.{match.env}.{error.path}") from error
         argument = f"{error.path}: " if error.path in match.env_kwargs else ""
         raise ConfigError(f"environment {match.env!r}: {argument}{error.message}", path=match.path) from error

@@ -72,6 +72,7 @@ class Manifest(NamedTuple):
     copy: int = 0
     lanes: int = 0  # of the match; 0 in older files
     imports: tuple[str, ...] = ()  # modules that register the names above
+    screen: str | None = None  # the kind of virtual screen that the game needs
 
     def columns(self) -> tuple[tuple[Column, ...], ...]:
         """Per entity the columns of the leaves of its actions."""
@@ -286,6 +287,7 @@ def _checked(manifest: Manifest) -> Manifest:
     for entity in manifest.entities:
         fits = zip((entity.name, entity.policy, entity.seat), (str, str, int), strict=True)
         wrong += [f"entities: {entity.name!r}"] if not all(type(value) is kind for value, kind in fits) else []
+    wrong += [] if manifest.screen in (None, "xvfb") else ["screen"]
     wrong += [] if all(type(module) is str for module in manifest.imports) else ["imports"]
     if wrong or not manifest.entities:
         raise ValueError(f"invalid: {', '.join(wrong) or 'no entities'}")

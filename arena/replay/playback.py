@@ -241,7 +241,9 @@ def made(
     """
     registry.import_plugins(manifest.imports)
     try:
-        return registry.adapt_environment(manifest.make, kwargs, lanes, manifest.wrappers, contexts)
+        return registry.adapt_environment(
+            manifest.make, kwargs, lanes, manifest.wrappers, contexts, screen=manifest.screen
+        )
     except Exception as error:
         words = str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
         raise ConfigError(

@@ -145,6 +145,8 @@ def rendering(manifest: Manifest) -> Rendering:
     """
     registry.import_plugins(manifest.imports)
     factory = registry.environment_factory(manifest.make)
+    if manifest.screen is not None:
+        registry.load_object("envs.adapters.screen:open_screen")()
     if getattr(factory, "batched", False):
         return Rendering((), _PER_SECOND)
     kwargs = with_context(factory, manifest.kwargs, EnvContext())

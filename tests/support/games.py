@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
@@ -282,3 +283,24 @@ class Placed(Countdown):
 
     def step(self, action: Any) -> Any:
         return self.place, *super().step(action)[1:]
+
+
+class Windowed(Countdown):
+    """Opens a window of an X server, and observes its width."""
+
+    def __init__(self, length: int = 5) -> None:
+        super().__init__(length)
+        os.environ["SDL_VIDEODRIVER"] = "x11"
+        import pygame
+
+        pygame.display.init()
+        window = pygame.display.set_mode((64, 48))
+        assert pygame.display.get_driver() == "x11"
+        self.observation_space = spaces.Box(0, 2000, (2,), np.float32)
+        self.size = np.array([window.get_width(), pygame.display.get_desktop_sizes()[0][0]], np.float32)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        return self.size, super().reset(seed=seed)[1]
+
+    def step(self, action: Any) -> Any:
+        return self.size, *super().step(action)[1:]

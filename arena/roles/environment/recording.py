@@ -135,6 +135,7 @@ def _replay_writer(
         copy=match.copy,
         lanes=match.lanes,
         imports=run.plan.imports,
+        screen=match.screen,
     )
     return ReplayWriter(run.folder.replays, manifest, interface, lanes=lanes, start=run.leg.start)
 
