@@ -339,6 +339,7 @@ def test_many_iterations_leave_nothing_behind(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 def test_a_thousand_iterations_that_learn_leave_nothing_behind(tmp_path: Path) -> None:
     # The scoreboard holds up to 1,000 episodes of each policy: full after some 600 iterations.
     (before, begun), (after, ended) = iterate(DUEL, tmp_path / "run", first=700, last=1000)
