@@ -72,6 +72,7 @@ class Trainer:
         every: ticks of an iteration: `checkpoint_every` and `results.every`; None: as configured.
         ranks: processes; 1: this one alone; None: one for each role. More than one are started at the first `train()`,
             and wait between two iterations.
+        hosts: for these processes, as `arena train --hosts` takes them; None: this machine, or the allocation.
         callbacks: objects with the methods of callbacks, called after those of the configuration; with ranks=1.
         verbose: print a line per iteration.
 
@@ -92,6 +93,7 @@ class Trainer:
         ticks: int | None = None,
         every: int | None = None,
         ranks: int | None = 1,
+        hosts: str | None = None,
         callbacks: Sequence[Any] = (),
         verbose: bool = False,
     ) -> None:
@@ -100,7 +102,7 @@ class Trainer:
             read, origin = load_with_origin(config, texts)
         else:
             read, origin = parse_config({"name": _NAME, **config}, source="", overrides=texts), Origin()
-        self._begin(read, origin, run_dir, resume=False, ranks=ranks, callbacks=callbacks, verbose=verbose)
+        self._begin(read, origin, run_dir, resume=False, ranks=ranks, hosts=hosts, callbacks=callbacks, verbose=verbose)
 
     @classmethod
     def restore(
@@ -110,6 +112,7 @@ class Trainer:
         overrides: Mapping[str, Any] | None = None,
         ticks: int | None = None,
         ranks: int | None = 1,
+        hosts: str | None = None,
         callbacks: Sequence[Any] = (),
         verbose: bool = False,
     ) -> Trainer:
@@ -121,7 +124,7 @@ class Trainer:
         path = RunFolder.existing(folder).config
         read, origin = load_with_origin(path, _texts(overrides, ticks=ticks, every=None))
         self = cls.__new__(cls)
-        self._begin(read, origin, folder, resume=True, ranks=ranks, callbacks=callbacks, verbose=verbose)
+        self._begin(read, origin, folder, resume=True, ranks=ranks, hosts=hosts, callbacks=callbacks, verbose=verbose)
         return self
 
     def _begin(
@@ -132,12 +135,16 @@ class Trainer:
         *,
         resume: bool,
         ranks: int | None,
+        hosts: str | None,
         callbacks: Sequence[Any],
         verbose: bool,
     ) -> None:
         self._closed = True  # until everything is there
         if ranks != 1:
             _check_remote(config, callbacks)
+        elif hosts is not None:
+            raise ConfigError(f"hosts={hosts!r} are for several processes; set ranks, or None for one for each role")
+        self._hosts = hosts
         self._ranks = "one_per_role" if ranks is None else str(ranks)
         self._remote: RemoteRun | None = None
         self._config, self._origin, self._objects, self._verbose = config, origin, tuple(callbacks), verbose
@@ -247,7 +254,7 @@ class Trainer:
         run, memory = self._held.run, self._held.memory
         if self._remote is None:
             resume = run.resumed or run.begun
-            self._remote = RemoteRun(resolved_yaml(self._config), run.path, self._ranks, resume=resume)
+            self._remote = RemoteRun(resolved_yaml(self._config), run.path, self._ranks, self._hosts, resume=resume)
         status: int | None = None
         try:
             if self._remote.play(run.leg.start, memory.wanted) is None:

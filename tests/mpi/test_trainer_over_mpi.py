@@ -60,7 +60,7 @@ def test_iterations_leave_the_bytes_of_the_command(tmp_path: Path) -> None:
     trainer.train()
     trainer.close()
     assert [pid for pid in living(tmp_path) if pid != os.getpid()] == []
-    with Trainer.restore("run", ranks=2) as again:
+    with Trainer.restore("run", ranks=2, hosts="localhost:2") as again:
         assert [line["ticks"] for line in again] == [100, 120]
         assert again.done
     assert left(tmp_path / "run") == left(tmp_path / "known")
@@ -178,6 +178,8 @@ def test_failure_in_a_process_is_told_and_closes_the_trainer(tmp_path: Path) -> 
     wrong = {**DUEL, "envs": {"game": {"make": "touchdown", "kwargs": {"max_step": 15}}}}
     with pytest.raises(ConfigError, match="max_step"):
         Trainer(wrong, run_dir="wrong", ranks=2).train()
+    with pytest.raises(ConfigError, match="are for several processes; set ranks"):
+        Trainer(DUEL, hosts="localhost:2")
     with pytest.raises(ConfigError, match="objects as callbacks need ranks=1"):
         Trainer(DUEL, ranks=2, callbacks=[object()])
     with pytest.raises(ConfigError, match="a class of this program"):

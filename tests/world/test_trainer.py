@@ -344,5 +344,5 @@ def test_a_thousand_iterations_that_learn_leave_nothing_behind(tmp_path: Path) -
     # The scoreboard holds up to 1,000 episodes of each policy: full after some 600 iterations.
     (before, begun), (after, ended) = iterate(DUEL, tmp_path / "run", first=700, last=1000)
     assert after[:2] == before[:2]
-    assert abs(after[2] - before[2]) < 100
+    assert after[2] < before[2] + 100
     assert ended - begun < 300 * 300, "bytes per iteration: a result alone has 3,000"
