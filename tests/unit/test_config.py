@@ -734,3 +734,19 @@ def test_seats_repeated_wrongly_are_refused(seats: Any, place: str, found: str) 
     assert "expected a number from 1 to 50000 after the '*', as in 'red*50'" in error.message
     unknown = error_of(changed(["matches"], [{"env": "game", "seats": ["blu*2"]}]))
     assert "unknown policy 'blu'" in str(unknown)
+
+
+@pytest.mark.parametrize(
+    ("metric", "words"),
+    [
+        (
+            "policy_reward_mean",
+            "is a mapping; name one of its numbers: policy_reward_mean/blue, policy_reward_mean/red",
+        ),
+        ("episode_reward_men", "did you mean 'episode_reward_mean'"),
+    ],
+)
+def test_best_by_no_number_is_refused(metric: str, words: str) -> None:
+    error = error_of({**VALID, "best": {"metric": metric}})
+    assert error.path == "best.metric"
+    assert words in error.message
