@@ -13,7 +13,7 @@ from arena.records.journal import JournalReader
 from working_folder import working_directory
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
-ELSEWHERE = ("external", "shared_memory", "experiments")  # tested in `test_external_examples.py` and others
+ELSEWHERE = ("external", "shared_memory", "experiments", "imitate")  # tested in `test_external_examples.py` and others
 FILES = sorted(
     file for file in CONFIGS.rglob("*.yaml") if not any(word in str(file.relative_to(CONFIGS)) for word in ELSEWHERE)
 )
