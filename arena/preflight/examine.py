@@ -101,6 +101,7 @@ def examine(
     Raises:
         ConfigError: the first mistake, with its place in the configuration.
     """
+    registry.import_plugins(plan.imports)
     for each in (plan, *later):
         check_external(each)
     lines: list[str] = []
