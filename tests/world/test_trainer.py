@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import tracemalloc
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -315,18 +314,13 @@ def footprint() -> tuple[int, int, int]:
     return threading.active_count(), len(os.listdir("/proc/self/fd")), len(gc.get_objects())
 
 
-def iterate(
-    data: Mapping[str, Any], run: Path, *, first: int, last: int
-) -> list[tuple[int, tuple[int, int, int], int]]:
-    """Trains; returns after two iterations their number, the footprint, and the bytes allocated since the first."""
+def iterate(data: Mapping[str, Any], run: Path, *, first: int, last: int) -> list[tuple[tuple[int, int, int], int]]:
+    """Trains; returns after two iterations the footprint, and the blocks of memory that Python has allocated."""
     found = []
     with Trainer({"name": "test", **data}, run_dir=run, ticks=20 * (last + 1), every=20) as trainer:
         for number, _ in enumerate(trainer, 1):
-            if number == first:
-                tracemalloc.start()
             if number in (first, last):
-                found.append((footprint(), tracemalloc.get_traced_memory()[0]))
-    tracemalloc.stop()
+                found.append((footprint(), sys.getallocatedblocks()))
     return found
 
 
@@ -341,8 +335,8 @@ def test_many_iterations_leave_nothing_behind(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_a_thousand_iterations_that_learn_leave_nothing_behind(tmp_path: Path) -> None:
-    # The scoreboard holds up to 1,000 episodes of each policy: full after some 600 iterations.
+    # The scoreboard holds the newest 100 to 1,000 episodes of each policy: its blocks come and go.
     (before, begun), (after, ended) = iterate(DUEL, tmp_path / "run", first=700, last=1000)
     assert after[:2] == before[:2]
     assert after[2] < before[2] + 100
-    assert ended - begun < 300 * 300, "bytes per iteration: a result alone has 3,000"
+    assert ended - begun < 300 * 20, "a result alone has a hundred blocks"
