@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import optimize
@@ -45,6 +47,33 @@ def test_players_that_do_not_learn_are_rated_as_one_player_each() -> None:
     known = fit(whole)
     assert found.elo == pytest.approx(known.elo, abs=1e-9)
     assert found.covariance == pytest.approx(known.covariance, abs=1e-9)
+
+
+def test_prior_is_believed_until_games_say_otherwise() -> None:
+    prior = {"a": 100.0, "b": 0.0, "c": -100.0}
+    few, many = (
+        replace(timeline(games(a_b=(k, 0, k), b_c=(k, 0, k), a_c=(k, 0, k)), learners="c"), prior=prior)
+        for k in (1, 5000)
+    )
+    after_few, after_many = fit(few).elo, fit(many).elo
+    assert 50 < after_few[0] - after_few[1] < 100 and 50 < after_few[1] - after_few[2] < 100
+    assert after_many == pytest.approx([0, 0, 0], abs=20), "`c` has moved from its beginning"
+
+
+def test_prior_connects_players_that_have_not_met() -> None:
+    """Two have each won and lost once against a third, which is in no prior; of one more nothing is known here."""
+    played = games(a_z=(1, 0, 1), b_z=(1, 0, 1))
+    found = fit(replace(timeline(played, learners="z"), prior={"a": 60.0, "b": -60.0, "gone": 400.0}))
+    elo = dict(zip(found.players, found.elo, strict=True))
+    assert found.players == ("a", "b", "z") and 80 < elo["a"] - elo["b"] < 120
+
+
+def test_prior_of_a_policy_that_learns_is_about_its_beginning() -> None:
+    """Ten rounds against a player that never changes, who is 300 Elo better than it and then as good."""
+    lost, even = games(a_s=(15, 0, 85)), games(a_s=(50, 0, 50))
+    made = replace(timeline(*[lost] * 3, *[even] * 7, learners="a"), prior={"a": -150.0, "s": 150.0})
+    first, end = (fit(made, at=at).elo for at in (1, None))
+    assert first[1] - first[0] == pytest.approx(300, abs=80) and end[1] - end[0] == pytest.approx(0, abs=60)
 
 
 def test_strengths_are_the_maximum_of_the_posterior() -> None:

@@ -25,6 +25,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import combinations
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -49,6 +50,7 @@ _SETTLED = 0.04  # longest such step of the last turn: 2 % of the movement
 _ROUGH = 0.1  # nats that strengths may be below their maximum while movements are estimated
 _ALL = 400  # links, up to which all are looked at; of more as many random combinations as there are
 _PROBES = 32
+_BELIEVED = 10.0  # games of each player, that a prior counts for: a deviation of some 110 Elo
 
 Places: TypeAlias = NDArray[np.intp]
 
@@ -240,7 +242,19 @@ def history(
     chains.begin(timeline.end)
     for name in players:
         chains.ends(name)
+    _expect(timeline.prior, chains, rows)
     return History(rows.games(chains.count), chains.walk(rows), chains.nodes(), chains.points)
+
+
+def _expect(prior: Mapping[str, float], chains: _Chains, rows: _Rows) -> None:
+    """Adds what is believed before any game: results that the strengths of an earlier run lead one to expect.
+
+    Each player has as many games against each other one, together `_BELIEVED`. So games of this run soon outweigh it (a
+    likelihood to a power below 1 as a prior: Ibrahim and Chen 2000, "Power prior distributions for regression models").
+    """
+    known = sorted((node, elo) for name, elo in prior.items() if (node := chains.first(name)) is not None)
+    for (one, high), (other, low) in combinations(known, 2):
+        rows.expect(one, other, games=_BELIEVED / (len(known) - 1), share=1 / (1 + math.exp((low - high) / ELO)))
 
 
 def components(games: Games, ties: Sequence[tuple[int, int]] = ()) -> Places:
@@ -344,6 +358,11 @@ class _Chains:
         """The node of every player at the end."""
         return {**self._fixed, **self._current}
 
+    def first(self, name: str) -> int | None:
+        """The node at which a player has begun; None if it has none."""
+        points = self.points.get(name)
+        return points[0].node if points else self._fixed.get(name)
+
     def walk(self, rows: _Rows) -> Walk:
         """How the nodes are tied."""
         first, second, rounds, policy = zip(*self._links, strict=True) if self._links else ((), (), (), ())
@@ -388,6 +407,11 @@ class _Rows:
 
     def __init__(self) -> None:
         self._scores: dict[tuple[bool, davidson.Nodes, davidson.Nodes], Score] = {}
+        self._expected: list[tuple[int, int, float, float]] = []  # two nodes, the games that each wins of the other
+
+    def expect(self, first: int, second: int, *, games: float, share: float) -> None:
+        """Takes parts of games without draws and sides, of which the first node wins a share."""
+        self._expected.append((first, second, games * share, games * (1 - share)))
 
     def add(self, first: davidson.Nodes, second: davidson.Nodes, score: Score, *, sided: bool) -> None:
         """Takes games; unless they are `sided` neither team has had the first side."""
@@ -399,9 +423,11 @@ class _Rows:
     def games(self, nodes: int) -> Games:
         """The games as arrays."""
         keys = sorted(self._scores)
-        counts = np.array([self._scores[key] for key in keys], np.float64).reshape(-1, 3)
-        sided = sum(not key[0] for key in keys)
-        return davidson.of_nodes([(first, second) for _, first, second in keys], counts, sided=sided, nodes=nodes)
+        teams = [(first, second) for _, first, second in keys]
+        teams += [((first,), (second,)) for first, second, _, _ in self._expected]
+        scores = [*(self._scores[key] for key in keys), *((won, 0, lost) for _, _, won, lost in self._expected)]
+        counts = np.array(scores, np.float64).reshape(-1, 3)
+        return davidson.of_nodes(teams, counts, sided=sum(not key[0] for key in keys), nodes=nodes)
 
     def between(self, levels: Sequence[int], count: int) -> Games:
         """The games between sets of nodes, by the numbers of these sets."""
@@ -409,4 +435,6 @@ class _Rows:
         for (_, first, second), score in self._scores.items():
             mine, theirs = (tuple(names[levels[node]] for node in team) for team in (first, second))
             results.add_score(mine, theirs, score)
+        for one, other, _, _ in self._expected:  # either may win
+            results.add_score((names[levels[one]],), (names[levels[other]],), Score(wins=1, losses=1))
         return davidson.games_of(results, names)
