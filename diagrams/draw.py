@@ -637,21 +637,20 @@ def ragged_message() -> str:
     shown = game.reset(np.ones(lanes, np.bool_), None, {"states": boards}).observations[0]
     leaves = list(zip(leaves_of(space, ragged=True), flatten(space, shown), strict=True))
     layout = SeatLayout.of(lanes, (space,), game.interface.action_spaces, (0,))
-    fixed, heap = ReplyView(layout).message_bytes(), sum(_aligned(ragged.values.nbytes) for _, ragged in leaves)
+    fixed, lengths = ReplyView(layout).message_bytes(), len(leaves) * (8 + 8 * lanes)
+    heap = lengths + sum(_aligned(ragged.values.nbytes) for _, ragged in leaves)
     sheet = Sheet(
         452,
         title="A message with units",
-        describe="a fixed part with the number of items of each row, and a heap with the items themselves",
+        describe="a fixed part, and a heap with the number of items of each row and the items themselves",
     )
     sheet.heading("A reply about any number of units", "minesweeper: three lanes, of which one has an orbital cannon")
-    lengths = len(leaves) * lanes * 8
-    bar = [
-        Field("header, flags, rewards", fixed - lengths, "#d7dde3"),
-        Field("lengths of each part", lengths, "#aec7e8"),
-    ]
+    bar = [Field("header, flags, rewards", fixed, "#d7dde3")]
+    parts = [Field("lengths of each part", lengths, "#aec7e8")]
+    parts += [_heap_field(leaf, ragged) for leaf, ragged in leaves if ragged.total]
     scale = 828 / max(fixed, heap)
     _message(sheet, 100, "fixed part", bar, scale)
-    _message(sheet, 192, "heap", [_heap_field(leaf, ragged) for leaf, ragged in leaves if ragged.total], scale)
+    _message(sheet, 192, "heap", parts, scale)
     sheet.text(36, 296, "lengths, one number per lane", bold=True, size=13)
     for place, (leaf, ragged) in enumerate(leaves):
         x, y = 36 + 420 * (place % 2), 320 + 22 * (place // 2)
