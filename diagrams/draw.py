@@ -637,8 +637,8 @@ def ragged_message() -> str:
     shown = game.reset(np.ones(lanes, np.bool_), None, {"states": boards}).observations[0]
     leaves = list(zip(leaves_of(space, ragged=True), flatten(space, shown), strict=True))
     layout = SeatLayout.of(lanes, (space,), game.interface.action_spaces, (0,))
-    fixed, lengths = ReplyView(layout).message_bytes(), len(leaves) * (8 + 8 * lanes)
-    heap = lengths + sum(_aligned(ragged.values.nbytes) for _, ragged in leaves)
+    parts = [Field("totals", 8 * len(leaves), "#aec7e8"), *(_heap_field(leaf, ragged) for leaf, ragged in leaves)]
+    fixed, heap = ReplyView(layout).message_bytes(), sum(part.nbytes for part in parts)
     sheet = Sheet(
         452,
         title="A message with units",
@@ -646,12 +646,10 @@ def ragged_message() -> str:
     )
     sheet.heading("A reply about any number of units", "minesweeper: three lanes, of which one has an orbital cannon")
     bar = [Field("header, flags, rewards", fixed, "#d7dde3")]
-    parts = [Field("lengths of each part", lengths, "#aec7e8")]
-    parts += [_heap_field(leaf, ragged) for leaf, ragged in leaves if ragged.total]
     scale = 828 / max(fixed, heap)
     _message(sheet, 100, "fixed part", bar, scale)
     _message(sheet, 192, "heap", parts, scale)
-    sheet.text(36, 296, "lengths, one number per lane", bold=True, size=13)
+    sheet.text(36, 296, "each part begins with its lengths, one number per lane", bold=True, size=13)
     for place, (leaf, ragged) in enumerate(leaves):
         x, y = 36 + 420 * (place % 2), 320 + 22 * (place // 2)
         sheet.text(x, y, f"{'.'.join(map(str, leaf.path))}: {ragged.lengths.tolist()}", mono=True, size=11.5)
@@ -659,7 +657,7 @@ def ragged_message() -> str:
     sheet.text(
         36,
         320 + 22 * ((len(leaves) + 1) // 2) + 18,
-        f"{notes[0]} {notes[1]} is a letter of its own.",
+        f"{notes[0]} {notes[1]} is a message of its own.",
         size=13,
         color=MUTED,
     )
@@ -673,7 +671,7 @@ def _aligned(size: int) -> int:
 def _heap_field(leaf: Leaf, ragged: Ragged) -> Field:
     kind, *names = map(str, leaf.path)
     words = names[0] if kind == "units" else f"{names[0].split()[0]} {names[1]}"
-    return Field(words, _aligned(ragged.values.nbytes), {"units": "#c7e9c0", "actions": "#fdd0a2"}[kind])
+    return Field(words, ragged.lengths.nbytes + _aligned(ragged.values.nbytes), {"units": "#c7e9c0", "actions": "#fdd0a2"}[kind])
 
 
 def hand_over() -> str:
