@@ -34,7 +34,6 @@ from arena.transport.heap import MOST_BYTES
 from arena.transport.pickling import pack, unpack
 
 NO_INFOS: Mapping[int, Info] = {}
-_NO_HEAP = np.zeros(0, np.uint8)
 
 
 class BlockOrder:
@@ -271,8 +270,7 @@ class SeatClient:
             self._stopwatch.switch(Activity.COMMUNICATION)
         if self.ragged:
             # One copy of all, because the environment overwrites the heap while the algorithm still reads.
-            nbytes = self.reply.heap
-            self.reply.read_heap(self._link.wait_heap(nbytes).copy() if nbytes else _NO_HEAP)
+            self.reply.read_heap(self._link.wait_heap(self.reply.heap).copy())
         self.infos, self.final_infos = NO_INFOS, NO_INFOS
         if self._header[2]:  # `reply.extra`
             self.infos, self.final_infos = unpack(self._link.wait_extra())
@@ -282,13 +280,11 @@ class SeatClient:
     def _post_heap(self) -> None:
         heap = self.request.packed_heap(self.reply.active)
         nbytes = len(heap)
-        if not nbytes:
-            return
         if nbytes > MOST_BYTES:
             raise ValueError(
                 f"actions of {nbytes:,} bytes for {self.rows} rows; a message can hold {MOST_BYTES:,}: use fewer lanes"
             )
-        self._link.reserve_heap(nbytes)[:] = np.frombuffer(heap, np.uint8)
+        self._link.reserve_heap(nbytes).data[:] = heap
         self._link.post_heap()
 
     def write_action(self, entity: int, action: Any) -> None:
