@@ -10,6 +10,7 @@ from arena.league.ratings import davidson, maximum, whole_history
 from arena.league.ratings.curves import curves
 from arena.league.ratings.davidson import ELO
 from arena.league.ratings.ratings import fit
+from arena.league.ratings.standings import tables
 from arena.league.results import Results, Score
 from arena.league.timeline import Beginning, Period, Timeline
 from arena.league.view import LeagueView
@@ -37,6 +38,16 @@ def moving(rounds: int, rng: np.random.Generator, *, deviation: float, played: i
     return timeline(*parts, learners="a"), elo
 
 
+def estimate(found: Timeline, players: tuple[str, ...] = ()) -> whole_history.Estimate:
+    """Of all games, at the end."""
+    return whole_history.estimate(found, players, (), coarse=False)
+
+
+def elo_of(found: Timeline) -> list[dict[str, float]]:
+    """The Elo of all players, table by table."""
+    return [{row.player: row.elo for row in own} for own in tables(fit(found), found)]
+
+
 def test_players_that_do_not_learn_are_rated_as_one_player_each() -> None:
     early, late = games(a_b=(5, 2, 3), b_c=(4, 0, 4)), games(a_b=(1, 1, 6), a_c=(5, 1, 3))
     found, whole = fit(timeline(early, late)), Results()
@@ -51,7 +62,7 @@ def test_strengths_are_the_maximum_of_the_posterior() -> None:
     """Against a general optimizer on the posterior, written out: Davidson's likelihood, and the steps of the walk."""
     played = [(12, 4, 6), (9, 3, 9), (4, 2, 16)]
     found = timeline(*(games(a_s=one) for one in played), learners="a")
-    made = whole_history.estimate(found)
+    made = estimate(found)
     points, fixed = made.history.curves["a"], made.history.nodes["s"]
     assert len(points) == 1 + len(played)
 
@@ -80,7 +91,7 @@ def test_dense_and_sparse_systems_give_the_same_ratings(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("deviation", [10.0, 80.0])
 def test_movement_is_estimated_from_the_games(deviation: float) -> None:
     rng = np.random.default_rng(2)
-    found = [whole_history.estimate(moving(30, rng, deviation=deviation)[0]).movement["a"] * ELO for _ in range(8)]
+    found = [estimate(moving(30, rng, deviation=deviation)[0]).movement["a"] * ELO for _ in range(8)]
     assert deviation * 0.7 < np.median(found) < deviation * 2
 
 
@@ -88,7 +99,7 @@ def test_snapshot_is_its_policy_at_its_tick() -> None:
     """The snapshot has met `s` alone, its policy `t`; both follow from either."""
     early, late = games(a_t=(10, 0, 10), s_t=(10, 0, 10)), games(**{"a@100_s": (30, 0, 10), "a_t": (10, 0, 10)})
     found = timeline(early, late, learners="a", snapshots=("a@100",))
-    made = whole_history.estimate(found)
+    made = estimate(found)
     at_tick = next(point for point in made.history.curves["a"] if point.tick == TICKS)
     assert made.history.nodes["a@100"] == at_tick.node
     alone = fit(timeline(early, games(a_t=(10, 0, 10)), learners="a"))
@@ -110,7 +121,7 @@ def test_copy_begins_where_its_source_is() -> None:
     rated = fit(found, players=["b"])
     difference = rated.difference("a", "b")
     assert (difference.value, difference.low, difference.high) == (0, 0, 0)
-    assert whole_history.estimate(found, players=rated.players).history.nodes["b"] != 0
+    assert estimate(found, rated.players).history.nodes["b"] != 0
 
 
 def test_reset_policy_begins_a_curve_that_its_old_games_say_nothing_of() -> None:
@@ -120,20 +131,20 @@ def test_reset_policy_begins_a_curve_that_its_old_games_say_nothing_of() -> None
     alone = fit(timeline(*[new] * 4, learners="a")).difference("a", "s")
     assert fit(again).difference("a", "s").value == pytest.approx(alone.value, abs=10)
     assert fit(again).of("a").games == 80
-    assert {point.curve for point in curves(again)["a"]} == {0, 1}
+    assert {point.curve for point in curves(again, elo_of(again))["a"]} == {0, 1}
 
 
 def test_resting_policy_does_not_move() -> None:
     playing, resting = frozenset("as"), frozenset("s")
     periods = [Period(0, 100, games(a_s=(10, 0, 10)), playing)]
     periods += [Period(100 * at, 100 * at + 100, Results(), resting) for at in range(1, 6)]
-    found = whole_history.estimate(Timeline(periods, TICKS, frozenset("a")))
+    found = estimate(Timeline(periods, TICKS, frozenset("a")))
     assert [point.tick for point in found.history.curves["a"]] == [0, 100]
 
 
 def test_curve_ends_at_the_rating_of_the_table() -> None:
     found, _ = moving(10, np.random.default_rng(4), deviation=60)
-    last = curves(found)["a"][-1]
+    last = curves(found, elo_of(found))["a"][-1]
     rating = fit(found).of("a")
     assert (last.elo, last.low, last.high) == pytest.approx(rating[:3], abs=1e-6)
 
@@ -141,7 +152,7 @@ def test_curve_ends_at_the_rating_of_the_table() -> None:
 def test_merged_rounds_change_ratings_little() -> None:
     found, _ = moving(100, np.random.default_rng(5), deviation=20)
     fine, coarse = fit(found), fit(found, coarse=True)
-    made = [len(whole_history.history(found, coarse=one).curves["a"]) for one in (False, True)]
+    made = [len(whole_history.history(found, (), (), coarse=one).curves["a"]) for one in (False, True)]
     assert made[0] == 101 > 40 > made[1]
     assert coarse.of("a").elo == pytest.approx(fine.of("a").elo, abs=5)
 

@@ -145,11 +145,9 @@ class Estimate(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def estimate(
-    timeline: Timeline, *, players: tuple[str, ...] = (), marks: tuple[int, ...] = (), coarse: bool = False
-) -> Estimate:
+def estimate(timeline: Timeline, players: tuple[str, ...], marks: tuple[int, ...], *, coarse: bool) -> Estimate:
     """The most likely strengths of a timeline; arguments as of `history`. The newest ones are kept."""
-    made = history(timeline, players=players, marks=marks, coarse=coarse)
+    made = history(timeline, players, marks, coarse=coarse)
     games, walk = made.games, made.walk
     prior = not davidson.has_maximum(walk.levels)
     anchored = np.zeros(games.players)
@@ -164,7 +162,7 @@ def estimate(
     logs = np.full(len(walk.policies), 2 * math.log(_USUAL))  # of the variances
     settled, order, start = False, None, None
     if games.players > _MANY and not coarse:
-        rough = estimate.__wrapped__(timeline, players=players, coarse=True)
+        rough = estimate.__wrapped__(timeline, players, (), coarse=True)
         logs = 2 * np.log([rough.movement[name] for name in walk.policies])
         settled, start = True, _interpolated(rough, made)
     for _ in range(_TURNS):
@@ -216,9 +214,7 @@ def _slope(scaled: sparse.csr_array, minimum: Minimum, looks: Array, walk: Walk,
     return slope, information
 
 
-def history(
-    timeline: Timeline, *, players: Iterable[str] = (), marks: Sequence[int] = (), coarse: bool = False
-) -> History:
+def history(timeline: Timeline, players: Iterable[str], marks: Sequence[int], *, coarse: bool) -> History:
     """The arrays of a timeline.
 
     Args:
