@@ -173,10 +173,7 @@ def test_two_tables_have_one_scale() -> None:
     strengths = {"a": 100.0, "b": 0.0, "c": -50.0, "d": -250.0}
     sides = Sides(("a", "b"), ("c", "d"))
     results = games(strengths, sides, 20_000, np.random.default_rng(0))
-    rows = {
-        row.player: row
-        for row in [row for own in tables(fit(results), results, sides=sides) for row in own]
-    }
+    rows = {row.player: row for row in [row for own in tables(fit(results), results, sides=sides) for row in own]}
     for one, other in every_meeting(sides):
         assert rows[one].elo - rows[other].elo == pytest.approx(strengths[one] - strengths[other], abs=12)
     assert [(row.rank, row.population) for row in rows.values()] == [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import optimize
+from scipy import optimize, sparse
 
 from arena.league.ratings import davidson, maximum, whole_history
 from arena.league.ratings.curves import curves
@@ -67,7 +67,7 @@ def test_strengths_are_the_maximum_of_the_posterior() -> None:
     assert len(points) == 1 + len(played)
 
     def minus_log_posterior(at: np.ndarray) -> float:
-        steps = np.diff(at[:4]) / made.movement["a"]
+        steps = np.diff(at[:4]) / np.sqrt(made.movement["a"].variance(made.history.walk.age))
         middle = (at[:3] + at[1:4]) / 2
         chances = davidson.chances(middle, at[4])
         return float((steps**2).sum() / 2 - (np.array(played) * np.log(chances)).sum())
@@ -88,11 +88,52 @@ def test_dense_and_sparse_systems_give_the_same_ratings(monkeypatch: pytest.Monk
     assert sparse.covariance == pytest.approx(dense.covariance, rel=1e-6)
 
 
+def moved(found: whole_history.Estimate, age: float = 0.0) -> float:
+    """How far `a` moves in a round, in Elo, at an age above the mean."""
+    return float(np.sqrt(found.movement["a"].variance(np.array([age]))[0]) * ELO)
+
+
 @pytest.mark.parametrize("deviation", [10.0, 80.0])
 def test_movement_is_estimated_from_the_games(deviation: float) -> None:
     rng = np.random.default_rng(2)
-    found = [estimate(moving(30, rng, deviation=deviation)[0]).movement["a"] * ELO for _ in range(8)]
+    found = [moved(estimate(moving(30, rng, deviation=deviation)[0])) for _ in range(8)]
     assert deviation * 0.7 < np.median(found) < deviation * 2
+
+
+def test_policies_that_slow_down_are_known_to() -> None:
+    """A rise of 500 Elo that is nearly over after a third of the run; and a walk of as large steps all the time."""
+    rng, found = np.random.default_rng(8), dict[str, list[float]]()
+    for kind, movements in (("rise", 500 * -np.diff(np.exp(-np.arange(31) / 4))), ("walk", np.full(30, 60.0))):
+        for _ in range(8):
+            elo = np.cumsum(movements if kind == "rise" else rng.normal(0, movements))
+            won = rng.binomial(200, 1 / (1 + 10 ** (-elo / 400))).tolist()
+            made = estimate(timeline(*(games(a_s=(one, 0, 200 - one)) for one in won), learners="a"))
+            found.setdefault(kind, []).append(moved(made, 0.5) / moved(made, -0.5))
+    assert np.median(found["rise"]) < 0.3
+    assert 0.4 < np.median(found["walk"]) < 2.5
+
+
+def test_what_is_not_known_of_movements_widens_intervals() -> None:
+    """The second part of the covariance is that of strengths found with other movements, to first order."""
+    found = timeline(*(games(a_s=one) for one in [(12, 0, 8), (15, 0, 5), (9, 0, 11), (17, 0, 3)]), learners="a")
+    made = estimate(found)
+    own, (age, rounds) = made.movement["a"], (made.history.walk.age, made.history.walk.rounds)
+    at = np.stack([np.ones_like(age), age], axis=-1)
+    roots = np.linalg.cholesky(own.spread)
+
+    def strengths(change: np.ndarray) -> np.ndarray:
+        variance = rounds * own.variance(age) * np.exp(at @ change)
+        steps = np.zeros((len(age), made.history.games.players))
+        for row, (one, other) in enumerate(zip(made.history.walk.first, made.history.walk.second, strict=True)):
+            steps[row, [one, other]] = (-1, 1)
+        problem = maximum.Problem(made.history.games, sparse.csr_array(steps.T / variance @ steps), prior=made.prior)
+        return problem.minimum().parameters[: made.history.games.players]
+
+    for place in range(2):
+        slope = (strengths(1e-4 * roots[:, place]) - strengths(-1e-4 * roots[:, place])) / 2e-4
+        expected, seen = slope - slope.mean(), made.unsure[:, place] - made.unsure[:, place].mean()
+        assert seen == pytest.approx(expected, abs=1e-5)
+    assert abs(made.unsure).max() > 0.01
 
 
 def test_snapshot_is_its_policy_at_its_tick() -> None:
