@@ -62,6 +62,7 @@ system:
 	{ apt-get update -qq && apt-get install -qq -y --no-install-recommends nginx-light; }
 	@PATH=$$PATH:/usr/sbin command -v slurmctld || { apt-get update -qq && \
 	apt-get install -qq -y --no-install-recommends slurmctld slurmd slurm-client munge; }
+	@command -v Xvfb || { apt-get update -qq && apt-get install -qq -y --no-install-recommends xvfb; }
 
 bench: $(READY)
 	for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py $(BENCH) || exit 1; done

@@ -152,6 +152,7 @@ def prepare(arguments: argparse.Namespace) -> Served:
     """
     folder = RunFolder.of_target(arguments.target)
     config = load_config(arguments.target if folder is None else folder.config, arguments.overrides)
+    registry.import_plugins(config.imports)
     if folder is None and arguments.checkpoint is not None:
         raise ConfigError("a configuration has no checkpoints; name a run folder", path="--checkpoint")
     if folder is None and arguments.engine == "onnx":

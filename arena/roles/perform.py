@@ -23,6 +23,7 @@ from arena.errors import (
 )
 from arena.plan import seeding
 from arena.plan.plan import Role, RoleKind
+from arena.registry import load_object
 from arena.roles.process import seed_libraries
 from arena.roles.protocol import Failed, Next
 from arena.run.leg import Leg
@@ -91,7 +92,8 @@ def failure_of(error: BaseException, who: str, origin: Origin | None = None) -> 
     if isinstance(error, KeyboardInterrupt):  # raised between two stages of a run, where no handler is installed
         number: int = error.args[0] if error.args else signal.SIGINT
         return Failed(who, f"ended by {signal.Signals(number).name}", exit_code=128 + number)
-    return Failed(who, "".join(traceback.format_exception(error)).rstrip(), exit_code=1)
+    hint = load_object("envs.adapters.screen:screen_hint")(error)
+    return Failed(who, "".join(traceback.format_exception(error)).rstrip() + hint, exit_code=1)
 
 
 def _play_legs(

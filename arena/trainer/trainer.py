@@ -56,6 +56,7 @@ from arena.trainer.player import Player
 from arena.trainer.remote import RemoteRun
 from arena.trainer.saving import save
 
+_NAME = "trainer"  # of a run whose configuration has no file
 _MISTAKE = 2  # the exit status after a user's mistake
 _SHOWN = ("training_iteration", "ticks", "episodes_total", "episode_reward_mean", "episode_len_mean")
 
@@ -98,7 +99,7 @@ class Trainer:
         if isinstance(config, (str, Path)):
             read, origin = load_with_origin(config, texts)
         else:
-            read, origin = parse_config(config, source="", overrides=texts), Origin()
+            read, origin = parse_config({"name": _NAME, **config}, source="", overrides=texts), Origin()
         self._begin(read, origin, run_dir, resume=False, ranks=ranks, callbacks=callbacks, verbose=verbose)
 
     @classmethod
@@ -148,6 +149,7 @@ class Trainer:
     def _open(self, run_dir: str | None, *, resume: bool) -> None:
         """Prepares the run and locks its folder."""
         with untouched_process(), self._origin.located():
+            registry.import_plugins(self._config.imports)
             _check_held(self._config)
             run = prepare(self._config, ranks=1, run_dir=run_dir, resume=resume)
         run = replace(run, source=self._origin.source, overridden=self._origin.overridden, held=True)

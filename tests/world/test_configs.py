@@ -29,6 +29,9 @@ LEARNT = {
     "parallel": ("team", 7.4),
     "list_game": ("hunter", 0.8),
     "own_loss": ("learner", 150.0),
+    "logger": ("learner", 150.0),
+    "curriculum": ("learner", 150.0),
+    "dictionaries": ("buyer", 2.0),
     "units": ("pickers", 1.1),
 }
 
