@@ -168,7 +168,8 @@ def own_names(kind: str) -> Mapping[str, Any]:
     Args:
         kind: environment, algorithm, wrapper, callback or logger.
     """
-    return vars(getattr(OWN, kind))
+    found: Mapping[str, Any] = vars(getattr(OWN, kind))
+    return found
 
 
 def import_plugins(modules: Iterable[str]) -> None:

@@ -35,7 +35,7 @@ def translator_of(env: Any) -> Translator:
 def players_of(env: Any) -> tuple[str, ...]:
     """The names of an environment's players."""
     if _package_module(env) is not None:  # its games have one player each, whatever they call `players`
-        return Environment.players
+        return tuple(Environment.players)
     players: Any = getattr(env, "players", Environment.players)
     if not isinstance(players, (tuple, list)) or not all(isinstance(name, str) for name in players):
         raise ConfigError(f"{type(env).__name__}.players is {players!r:.80}; expected a tuple of names")
