@@ -168,8 +168,8 @@ def own_names(kind: str) -> Mapping[str, Any]:
     Args:
         kind: environment, algorithm, wrapper, callback or logger.
     """
-    known: dict[str, Any] = vars(getattr(OWN, kind))
-    return known
+    found: Mapping[str, Any] = vars(getattr(OWN, kind))
+    return found
 
 
 def import_plugins(modules: Iterable[str]) -> None:

@@ -637,22 +637,19 @@ def ragged_message() -> str:
     shown = game.reset(np.ones(lanes, np.bool_), None, {"states": boards}).observations[0]
     leaves = list(zip(leaves_of(space, ragged=True), flatten(space, shown), strict=True))
     layout = SeatLayout.of(lanes, (space,), game.interface.action_spaces, (0,))
-    fixed, heap = ReplyView(layout).message_bytes(), sum(_aligned(ragged.values.nbytes) for _, ragged in leaves)
+    parts = [Field("totals", 8 * len(leaves), "#aec7e8"), *(_heap_field(leaf, ragged) for leaf, ragged in leaves)]
+    fixed, heap = ReplyView(layout).message_bytes(), sum(part.nbytes for part in parts)
     sheet = Sheet(
         452,
         title="A message with units",
-        describe="a fixed part with the number of items of each row, and a heap with the items themselves",
+        describe="a fixed part, and a heap with the number of items of each row and the items themselves",
     )
     sheet.heading("A reply about any number of units", "minesweeper: three lanes, of which one has an orbital cannon")
-    lengths = len(leaves) * lanes * 8
-    bar = [
-        Field("header, flags, rewards", fixed - lengths, "#d7dde3"),
-        Field("lengths of each part", lengths, "#aec7e8"),
-    ]
+    bar = [Field("header, flags, rewards", fixed, "#d7dde3")]
     scale = 828 / max(fixed, heap)
     _message(sheet, 100, "fixed part", bar, scale)
-    _message(sheet, 192, "heap", [_heap_field(leaf, ragged) for leaf, ragged in leaves if ragged.total], scale)
-    sheet.text(36, 296, "lengths, one number per lane", bold=True, size=13)
+    _message(sheet, 192, "heap", parts, scale)
+    sheet.text(36, 296, "each part begins with its lengths, one number per lane", bold=True, size=13)
     for place, (leaf, ragged) in enumerate(leaves):
         x, y = 36 + 420 * (place % 2), 320 + 22 * (place // 2)
         sheet.text(x, y, f"{'.'.join(map(str, leaf.path))}: {ragged.lengths.tolist()}", mono=True, size=11.5)
@@ -660,7 +657,7 @@ def ragged_message() -> str:
     sheet.text(
         36,
         320 + 22 * ((len(leaves) + 1) // 2) + 18,
-        f"{notes[0]} {notes[1]} is a letter of its own.",
+        f"{notes[0]} {notes[1]} is a message of its own.",
         size=13,
         color=MUTED,
     )
@@ -674,7 +671,8 @@ def _aligned(size: int) -> int:
 def _heap_field(leaf: Leaf, ragged: Ragged) -> Field:
     kind, *names = map(str, leaf.path)
     words = names[0] if kind == "units" else f"{names[0].split()[0]} {names[1]}"
-    return Field(words, _aligned(ragged.values.nbytes), {"units": "#c7e9c0", "actions": "#fdd0a2"}[kind])
+    color = {"units": "#c7e9c0", "actions": "#fdd0a2"}[kind]
+    return Field(words, ragged.lengths.nbytes + _aligned(ragged.values.nbytes), color)
 
 
 def hand_over() -> str:

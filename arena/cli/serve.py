@@ -23,6 +23,7 @@ from arena.errors import ConfigError, located, nearest
 from arena.external.connection import Connection, policies_of
 from arena.external.interface import ExternalGames
 from arena.game.api import Interface
+from arena.game.spaces import is_ragged
 from arena.plan.build import make_plan
 from arena.plan.plan import MatchPlan, SeatPlan, TickRules
 from arena.plan.seats import check_seats
@@ -163,6 +164,11 @@ def prepare(arguments: argparse.Namespace) -> Served:
         slots = arguments.slots or (match.lanes if registry.external_kind(match.make) else _SLOTS)
         rules = replace(match.external or TickRules(), max_delay_s=arguments.max_delay / 1000, min_asking=1)
         games = make_games()
+        if any(map(is_ragged, games.interface.observation_spaces)):
+            raise ConfigError(
+                f"{games.interface.entities[0]!r} observes any number of units, which no connection can carry: load "
+                "its policy in Python with arena.load_policy"
+            )
         names = policies_of(match, games.interface)
         seats = tuple(
             replace(seat, entities=tuple(games.interface.entities[entity] for entity in entities))

@@ -18,6 +18,10 @@ class Ragged:
         Ragged(np.array([1, 2, 3]), [2, 0, 1]).tolist()      [[1, 2], [], [3]]
 
     Args:
+        values: the items of all rows.
+        lengths: the number of items of each row.
+
+    Attributes:
         values: [M, *shape] the items of all rows, one after the other.
         lengths: int64 [B] the number of items of each row.
 
@@ -25,29 +29,31 @@ class Ragged:
         ValueError: a length is negative, or the lengths do not add up to M.
     """
 
-    __slots__ = ("_lengths", "_offsets", "_values")
+    __slots__ = ("_offsets", "lengths", "values")  # no properties: messages read both many times per tick
+    values: Array
+    lengths: Integers
     __array_ufunc__ = None  # `array + ragged` raises TypeError; NumPy would take each row for an item
     __hash__ = None  # type: ignore[assignment]  # equal by value, as arrays are
 
     def __init__(self, values: ArrayLike, lengths: ArrayLike) -> None:
-        self._values = np.asarray(values)
-        self._lengths: Integers = np.asarray(lengths, np.int64)
+        self.values = np.asarray(values)
+        self.lengths = np.asarray(lengths, np.int64)
         self._offsets: Integers | None = None
-        if self._values.ndim == 0 or self._lengths.ndim != 1:
+        if self.values.ndim == 0 or self.lengths.ndim != 1:
             raise ValueError(
-                f"values [M, ...] and lengths [B] are needed, got the shapes {self._values.shape} and "
-                f"{self._lengths.shape}"
+                f"values [M, ...] and lengths [B] are needed, got the shapes {self.values.shape} and "
+                f"{self.lengths.shape}"
             )
-        if len(self._lengths) and (least := int(self._lengths.min())) < 0:
+        if len(self.lengths) and (least := int(self.lengths.min())) < 0:
             raise ValueError(f"lengths cannot be negative, got {least}")
-        if (total := int(self._lengths.sum())) != len(self._values):
-            raise ValueError(f"the lengths add up to {total}, but there are {len(self._values)} values")
+        if (total := int(self.lengths.sum())) != len(self.values):
+            raise ValueError(f"the lengths add up to {total}, but there are {len(self.values)} values")
 
     @classmethod
     def unchecked(cls, values: Array, lengths: Integers) -> Ragged:
         """As the constructor, from arrays that are known to fit: on the step path, checks take longer than the rest."""
         made = cls.__new__(cls)
-        made._values, made._lengths, made._offsets = values, lengths, None
+        made.values, made.lengths, made._offsets = values, lengths, None
         return made
 
     @classmethod
@@ -83,7 +89,7 @@ class Ragged:
     @classmethod
     def concat(cls, parts: Sequence[Ragged]) -> Ragged:
         """The rows of all parts, in order; a copy."""
-        return cls(np.concatenate([part._values for part in parts]), np.concatenate([part._lengths for part in parts]))
+        return cls(np.concatenate([part.values for part in parts]), np.concatenate([part.lengths for part in parts]))
 
     @classmethod
     def side_by_side(cls, parts: Sequence[Ragged]) -> Ragged:
@@ -94,79 +100,69 @@ class Ragged:
         """
         if len({len(part) for part in parts}) != 1:
             raise ValueError(f"parts must have the same number of rows, got {[len(part) for part in parts]}")
-        lengths = np.sum([part._lengths for part in parts], axis=0)
+        lengths = np.sum([part.lengths for part in parts], axis=0)
         dtype = np.result_type(*(part.dtype for part in parts))
         values = np.empty((int(lengths.sum()), *parts[0].shape), dtype)
         begin = np.cumsum(lengths) - lengths  # where the next part's items of each row begin
         for part in parts:
-            values[np.repeat(begin - part.offsets, part._lengths) + np.arange(part.total)] = part._values
-            begin = begin + part._lengths
+            values[np.repeat(begin - part.offsets, part.lengths) + np.arange(part.total)] = part.values
+            begin = begin + part.lengths
         return cls(values, lengths)
-
-    @property
-    def values(self) -> Array:
-        """[M, *shape] the items of all rows, one after the other."""
-        return self._values
-
-    @property
-    def lengths(self) -> Integers:
-        """[B] the number of items of each row."""
-        return self._lengths
 
     @property
     def offsets(self) -> Integers:
         """[B] where each row begins in `values`."""
         if self._offsets is None:
-            self._offsets = np.cumsum(self._lengths) - self._lengths
+            self._offsets = np.cumsum(self.lengths) - self.lengths
         return self._offsets
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return self._values.dtype
+        return self.values.dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Of an item."""
-        return self._values.shape[1:]
+        return self.values.shape[1:]
 
     @property
     def total(self) -> int:
         """M, the number of items of all rows."""
-        return len(self._values)
+        return len(self.values)
 
     def rows(self) -> Integers:
         """[M] the row of each item."""
-        return np.repeat(np.arange(len(self)), self._lengths)
+        return np.repeat(np.arange(len(self)), self.lengths)
 
     def places(self) -> Integers:
         """[M] the place of each item in its row."""
-        return np.arange(self.total) - np.repeat(self.offsets, self._lengths)
+        return np.arange(self.total) - np.repeat(self.offsets, self.lengths)
 
     def kept(self, rows: NDArray[np.bool_]) -> Ragged:
         """The same number of rows, without items where `rows` [B] is false."""
         if np.count_nonzero(rows) == len(rows):
             return self
-        return Ragged.unchecked(self._values[np.repeat(rows, self._lengths)], np.where(rows, self._lengths, 0))
+        return Ragged.unchecked(self.values[np.repeat(rows, self.lengths)], np.where(rows, self.lengths, 0))
 
     def astype(self, dtype: DTypeLike) -> Ragged:
         """The same rows with items of another dtype; itself if they have it already."""
-        values = self._values.astype(dtype, copy=False)
-        return self if values is self._values else Ragged.unchecked(values, self._lengths)
+        values = self.values.astype(dtype, copy=False)
+        return self if values is self.values else Ragged.unchecked(values, self.lengths)
 
     def copy(self) -> Ragged:
-        return Ragged.unchecked(self._values.copy(), self._lengths.copy())
+        return Ragged.unchecked(self.values.copy(), self.lengths.copy())
 
     def tolist(self) -> list[Any]:
         """Nested lists, one per row."""
         return [row.tolist() for row in self]
 
     def __len__(self) -> int:
-        return len(self._lengths)
+        return len(self.lengths)
 
     def __iter__(self) -> Iterator[Array]:
         begin = 0
-        for length in self._lengths.tolist():
-            yield self._values[begin : begin + length]
+        for length in self.lengths.tolist():
+            yield self.values[begin : begin + length]
             begin += length
 
     @overload
@@ -178,22 +174,22 @@ class Ragged:
     def __getitem__(self, index: Any) -> Array | Ragged:
         """A row as a view [n, *shape], or the rows of a slice, an integer array or a bool array [B], in that order."""
         if isinstance(index, (int, np.integer)):
-            length, offset = int(self._lengths[index]), int(self.offsets[index])
-            return self._values[offset : offset + length]
+            length, offset = int(self.lengths[index]), int(self.offsets[index])
+            return self.values[offset : offset + length]
         if isinstance(index, slice) and index.step in (None, 1):
             first, stop, _ = index.indices(len(self))
-            lengths = self._lengths[first:stop]
+            lengths = self.lengths[first:stop]
             if not len(lengths):
-                return Ragged(self._values[:0], lengths)
+                return Ragged(self.values[:0], lengths)
             begin = int(self.offsets[first])
-            return Ragged.unchecked(self._values[begin : begin + int(lengths.sum())], lengths)
+            return Ragged.unchecked(self.values[begin : begin + int(lengths.sum())], lengths)
         if not isinstance(index, (slice, np.ndarray)):
             index = np.asarray(index, None if len(index) else np.intp)
-        lengths = self._lengths[index]
+        lengths = self.lengths[index]
         shift = self.offsets[index] - (np.cumsum(lengths) - lengths)
         items = np.repeat(shift, lengths)
         items += np.arange(len(items))
-        return Ragged.unchecked(self._values.take(items, axis=0), lengths)
+        return Ragged.unchecked(self.values.take(items, axis=0), lengths)
 
     def __add__(self, numbers: ArrayLike) -> Ragged:
         """Each row's number is added to its items.
@@ -202,10 +198,10 @@ class Ragged:
             numbers: [B].
         """
         numbers = np.asarray(numbers)
-        if numbers.shape != self._lengths.shape:
+        if numbers.shape != self.lengths.shape:
             raise ValueError(f"one number per row is needed, [{len(self)}], got {list(numbers.shape)}")
-        added = np.repeat(numbers, self._lengths).reshape(-1, *(1 for _ in self.shape))
-        return Ragged(self._values + added, self._lengths)
+        added = np.repeat(numbers, self.lengths).reshape(-1, *(1 for _ in self.shape))
+        return Ragged(self.values + added, self.lengths)
 
     def __eq__(self, other: object) -> bool:
         """Whether dtype, shape of an item, lengths and values are equal."""
@@ -213,8 +209,8 @@ class Ragged:
             return NotImplemented
         return (
             self.dtype == other.dtype
-            and np.array_equal(self._lengths, other._lengths)
-            and np.array_equal(self._values, other._values)
+            and np.array_equal(self.lengths, other.lengths)
+            and np.array_equal(self.values, other.values)
         )
 
     def __repr__(self) -> str:

@@ -86,7 +86,7 @@ def _fixed(space: Space[Any], leaf: Leaf, given: Any, rows: int) -> NDArray[Any]
 
 
 def _ragged(space: Space[Any], leaf: Leaf, given: Any, active: NDArray[np.bool_]) -> Ragged:
-    if type(given) is not Ragged:
+    if not isinstance(given, Ragged):
         if isinstance(given, (str, bytes)) or not isinstance(given, (Sequence, np.ndarray)):
             raise TypeError(f"{leaf.place} of {_brief(space)}: a Ragged or one array per row, got {given!r:.80}")
         arrays = [np.asarray(row) for row in given]
@@ -95,12 +95,12 @@ def _ragged(space: Space[Any], leaf: Leaf, given: Any, active: NDArray[np.bool_]
                 _check_dtype(space, leaf, array)
         given = Ragged.of(arrays, leaf.dtype, leaf.shape)
     rows: Ragged = given
-    if len(rows) != len(active) or rows.shape != leaf.shape:
+    if len(rows.lengths) != len(active) or rows.values.shape[1:] != leaf.shape:
         raise ValueError(
             f"{leaf.place} of {_brief(space)}: {len(active)} rows with items {leaf.shape} are needed, got {len(rows)} "
             f"rows with items {rows.shape}"
         )
-    if rows.dtype == leaf.dtype:
+    if rows.values.dtype is leaf.dtype:
         return rows.kept(active)
     _check_dtype(space, leaf, rows.values)
     return rows.kept(active).astype(leaf.dtype)

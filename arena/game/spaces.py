@@ -78,6 +78,11 @@ def check_unit_spaces(interface: Interface) -> None:
     """
     columns = zip(interface.entities, interface.observation_spaces, interface.action_spaces, strict=True)
     for entity, seen, acted in columns:
+        for space in (seen, acted):
+            if (place := _nested_units(space)) is not None:
+                raise ConfigError(
+                    f"{entity!r}: units inside of another space, at {place}; a seat has one UnitSpace and its actions"
+                )
         own = seen.action_space if isinstance(seen, UnitSpace) else None
         if isinstance(acted, UnitActions) or own is not None:
             if own is None:
@@ -87,6 +92,16 @@ def check_unit_spaces(interface: Interface) -> None:
                     f"{entity!r} observes a UnitSpace with the actions {own}, but its action space is {acted}; use "
                     "the `action_space` of the UnitSpace"
                 )
+
+
+def _nested_units(space: Space[Any], place: str = "") -> str | None:
+    """Where in a Dict or Tuple units or their actions are; None: nowhere."""
+    if isinstance(space, (UnitSpace, UnitActions)):
+        return place or None
+    if not isinstance(space, (spaces.Dict, spaces.Tuple)):
+        return None
+    found = (_nested_units(part, f"{place}[{key!r}]") for key, part in _parts(space))
+    return next((one for one in found if one is not None), None)
 
 
 def is_ragged(space: Space[Any]) -> bool:
@@ -127,7 +142,7 @@ def flatten(space: Space[Any], sample: Any) -> list[Any]:
         return [sample]
     if isinstance(space, (spaces.Dict, spaces.Tuple)):
         return [array for key, part in _parts(space) for array in flatten(part, sample[key])]
-    if type(sample) is Ragged:
+    if isinstance(sample, Ragged):
         return [sample]
     if isinstance(space, spaces.Sequence):
         part = space.feature_space
@@ -151,61 +166,37 @@ def _unflatten(space: Space[Any], remaining: Iterator[Any]) -> Any:
 
 
 class Columns:
-    """The leaves of one space: `flatten` and `unflatten` of batches, prepared once.
+    """The leaves of one space: `flatten` and `unflatten` of batches, compiled once.
 
-    Looking at a Dict space takes as long as copying a small array; this looks at none.
+    Looking at a Dict space takes as long as copying a small array, and a recursive function several times as long as
+    one expression with all keys in it.
 
     Attributes:
         leaves: of the space.
+        flatten: a function that gives the leaves of a batch, as they are; raises `KeyError`, `IndexError` or
+            `TypeError` if a part is missing.
+        unflatten: a function that gives the batch that holds these leaves.
     """
 
     def __init__(self, space: Space[Any]) -> None:
         self.leaves = leaves_of(space, ragged=True)
-        self._form = _form(space, iter(range(len(self.leaves))))
+        keys: dict[str, Any] = {}  # by name, because a key may be any object
 
-    def flatten(self, batch: Any) -> list[Any]:
-        """The leaves of a batch, as they are.
+        def name(key: Any) -> str:
+            keys[f"key_{len(keys)}"] = key
+            return f"key_{len(keys) - 1}"
 
-        Raises:
-            KeyError, IndexError, TypeError: a part is missing.
-        """
-        found: list[Any] = []
-        _collect(self._form, batch, found)
-        return found
+        def built(part: Space[Any], numbers: Iterator[int]) -> str:
+            if isinstance(part, spaces.Dict):
+                return "{" + "".join(f"{name(key)}: {built(of, numbers)}, " for key, of in part.spaces.items()) + "}"
+            if isinstance(part, spaces.Tuple):
+                return "(" + "".join(f"{built(of, numbers)}, " for of in part.spaces) + ")"
+            return f"leaves[{next(numbers)}]"
 
-    def unflatten(self, leaves: Sequence[Any]) -> Any:
-        """The batch that holds these leaves."""
-        return _build(self._form, leaves)
-
-
-def _form(space: Space[Any], numbers: Iterator[int]) -> Any:
-    """A sample of a space with the number of each leaf in its place."""
-    if isinstance(space, spaces.Dict):
-        return {key: _form(part, numbers) for key, part in space.spaces.items()}
-    if isinstance(space, spaces.Tuple):
-        return tuple(_form(part, numbers) for part in space.spaces)
-    return next(numbers)
-
-
-def _collect(form: Any, batch: Any, found: list[Any]) -> None:
-    kind = type(form)
-    if kind is int:
-        found.append(batch)
-    elif kind is dict:
-        for key, part in form.items():
-            _collect(part, batch[key], found)
-    else:
-        for index, part in enumerate(form):
-            _collect(part, batch[index], found)
-
-
-def _build(form: Any, leaves: Sequence[Any]) -> Any:
-    kind = type(form)
-    if kind is int:
-        return leaves[form]
-    if kind is dict:
-        return {key: _build(part, leaves) for key, part in form.items()}
-    return tuple([_build(part, leaves) for part in form])
+        taken = ("batch" + "".join(f"[{name(key)}]" for key in leaf.path) for leaf in self.leaves)
+        self.flatten: Callable[[Any], list[Any]] = eval(f"lambda batch: [{', '.join(taken)}]", keys)
+        whole = built(space, iter(range(len(self.leaves))))
+        self.unflatten: Callable[[Sequence[Any]], Any] = eval(f"lambda leaves: {whole}", keys)
 
 
 def copy_rows(space: Space[Any], source: Any, target: Any, rows: Any) -> None:

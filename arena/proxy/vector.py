@@ -217,23 +217,27 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
 
     def _write_ragged(self, actions: Any) -> None:
         shown = self._shown_actions()
-        active = self._active_rows()
+        active = self._active[0] if len(self._seats) == 1 else self._active_rows()
         leaves = batch_leaves(self.single_action_space, self._action_columns, actions, shown, active=active)
-        if len(self._seats) == 1 and all(type(leaf) is Ragged for leaf in leaves):
+        if len(self._seats) == 1 and all(isinstance(leaf, Ragged) for leaf in leaves):
             self._seats[0].request.rows[0][:] = leaves
             return
         for seat, rows in self._places:
             column = seat.request.rows[0]
             for number, leaf in enumerate(leaves):
-                if type(leaf) is Ragged:
+                if isinstance(leaf, Ragged):
                     column[number] = leaf[rows]
                 else:
                     column[number][...] = leaf[rows]
 
     def _observations(self) -> Any:
         if self._ragged:  # its leaves are new ones with each message
-            parts = zip(*(seat.reply.rows[0] for seat in self._seats), strict=True)
-            return self._columns.unflatten([_joined_rows(of) if type(of[0]) is Ragged else _joined(of) for of in parts])
+            if len(self._seats) == 1:
+                rows = self._seats[0].reply.rows[0]
+                return self._columns.unflatten([leaf if isinstance(leaf, Ragged) else leaf.copy() for leaf in rows])
+            parts = zip(*[seat.reply.rows[0] for seat in self._seats], strict=True)
+            joined = [Ragged.concat(of) if isinstance(of[0], Ragged) else np.concatenate(of) for of in parts]
+            return self._columns.unflatten(joined)
         leaves = [_joined(parts) for parts in self._leaves]
         return unflatten(self.single_observation_space, leaves) if self._composite else leaves[0]
 
@@ -328,17 +332,12 @@ def _shown_by(seats: Sequence[SeatClient]) -> Callable[[], Any]:
     first = next(number for number, leaf in enumerate(leaves_of(space, ragged=True)) if leaf.of_actors)
 
     def shown() -> Any:
-        if not all(seat.begun for seat in seats):
+        if [seat for seat in seats if not seat.begun]:
             return None
-        parts = zip(*(seat.reply.rows[0][first:] for seat in seats), strict=True)
-        return columns.unflatten([_joined_rows(rows) for rows in parts])
+        rows = [seat.reply.rows[0][first:] for seat in seats]
+        return columns.unflatten(rows[0] if len(rows) == 1 else list(map(Ragged.concat, zip(*rows, strict=True))))
 
     return shown
-
-
-def _joined_rows(parts: Sequence[Ragged]) -> Ragged:
-    """The rows of all seats joined; a seat's message is its own copy already."""
-    return parts[0] if len(parts) == 1 else Ragged.concat(parts)
 
 
 def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:

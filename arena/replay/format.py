@@ -322,11 +322,11 @@ def _until(chunk: Chunk, tick: int, columns: Sequence[Column]) -> Chunk:
     ticks = min(chunk.ticks, tick - chunk.tick)
     actions, written = [], iter(chunk.actions)
     for column in columns:
-        stored = next(written)
+        stored = next(written, b"")
         actions.append(stored[: len(stored) // chunk.ticks * ticks])
         if column.ragged:
             items = int(np.frombuffer(actions[-1], np.uint32).sum(dtype=np.int64))
-            actions.append(next(written)[: items * column.item_bytes])
+            actions.append(next(written, b"")[: items * column.item_bytes])
     return Chunk(
         chunk.lane,
         chunk.lanes,

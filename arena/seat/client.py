@@ -34,7 +34,6 @@ from arena.transport.heap import MOST_BYTES
 from arena.transport.pickling import pack, unpack
 
 NO_INFOS: Mapping[int, Info] = {}
-_NO_HEAP = np.zeros(0, np.uint8)
 
 
 class BlockOrder:
@@ -271,8 +270,7 @@ class SeatClient:
             self._stopwatch.switch(Activity.COMMUNICATION)
         if self.ragged:
             # One copy of all, because the environment overwrites the heap while the algorithm still reads.
-            nbytes = self.reply.heap
-            self.reply.read_heap(self._link.wait_heap(nbytes).copy() if nbytes else _NO_HEAP)
+            self.reply.read_heap(self._link.wait_heap(self.reply.heap).copy())
         self.infos, self.final_infos = NO_INFOS, NO_INFOS
         if self._header[2]:  # `reply.extra`
             self.infos, self.final_infos = unpack(self._link.wait_extra())
@@ -282,13 +280,14 @@ class SeatClient:
     def _post_heap(self) -> None:
         heap = self.request.packed_heap(self.reply.active)
         nbytes = len(heap)
-        if not nbytes:
-            return
         if nbytes > MOST_BYTES:
             raise ValueError(
                 f"actions of {nbytes:,} bytes for {self.rows} rows; a message can hold {MOST_BYTES:,}: use fewer lanes"
             )
-        self._link.reserve_heap(nbytes)[:] = np.frombuffer(heap, np.uint8)
+        try:
+            self._link.reserve_heap(nbytes).data[:] = heap
+        except (OSError, MemoryError) as error:
+            raise OSError(f"actions of {nbytes:,} bytes for {self.rows} rows: {error}; use fewer lanes") from error
         self._link.post_heap()
 
     def write_action(self, entity: int, action: Any) -> None:
@@ -309,9 +308,9 @@ class SeatClient:
         leaves = action_leaves(space, [action], self.shown_actions(entity), first_row=entity)
         column = self.request.rows[block]
         for number, leaf in enumerate(leaves):
-            if type(leaf) is Ragged and several == 1:
+            if isinstance(leaf, Ragged) and several == 1:
                 column[number] = leaf
-            elif type(leaf) is Ragged:
+            elif isinstance(leaf, Ragged):
                 before = column[number]
                 column[number] = Ragged.concat([before[:position], leaf, before[position + 1 :]])
             else:

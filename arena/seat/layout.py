@@ -6,7 +6,7 @@
                     RESET    begin new episodes (only from the single seat of a match); seeds and options are in the
                              extra part
                     LEAVE    the worker has ended: its seat idles from now on and gets no more replies
-        heap        bytes of the values of ragged leaves, which follow apart; only of seats with ragged leaves
+        heap        bytes of the ragged leaves, which follow apart; only of seats with ragged leaves
         actions     one block per group of equal spaces: [L, entities of the block, *shape] per leaf
 
     reply     environment -> seat, once before the first request and then one per request (none for LEAVE)
@@ -25,12 +25,13 @@
 
 A row is one entity in one lane; rows are in lane-major order: row = lane * E + entity.
 
-In the place of a ragged leaf's array stand its lengths, int64 [L, entities of the block]. Its values are in the link's
-heap, see `arena.seat.ragged_parts`: of all rows, block by block and leaf by leaf; in a reply then those of `final`.
+Ragged leaves are not there, but in the link's heap, see `arena.seat.ragged_parts`: of all rows, block by block and leaf
+by leaf; in a reply then those of `final`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -130,10 +131,12 @@ class _Allocator:
         taken = self.take(np.int64, count)
         return memoryview(bytearray(8 * count)).cast("q") if self._buffer is None else taken.data
 
-    def sample(self, space: Space[Any], *axes: int) -> list[NDArray[Any]]:
-        """The leaves of a batch; of ragged leaves their lengths."""
+    def sample(self, space: Space[Any], *axes: int) -> list[Any]:
+        """The leaves of a batch; ragged ones take no bytes, and have no items yet."""
         return [
-            self.take(np.int64, *axes) if leaf.ragged else self.take(leaf.dtype, *axes, *leaf.shape)
+            Ragged.empty(math.prod(axes), leaf.dtype, leaf.shape)
+            if leaf.ragged
+            else self.take(leaf.dtype, *axes, *leaf.shape)
             for leaf in leaves_of(space, ragged=True)
         ]
 
@@ -153,7 +156,8 @@ class RequestView:
         # Ragged leaves are in `rows` alone: a `Ragged` of the block's rows.
         self.rows: list[list[Any]] = [[_flat(leaf) for leaf in leaves] for leaves in self._leaves]
         spaces = [b.action_space for b in layout.blocks]
-        self._parts = RaggedParts(spaces, self.rows) if self.ragged else None
+        self._parts = RaggedParts(spaces, self.rows)
+        self._whole = [(self._parts, [layout.lanes * len(b.entities) for b in layout.blocks])]  # what a heap holds
         self._columns = list(map(Columns, spaces)) if self.ragged else []
         self._places = _places(layout)
         self._by_entity = [] if self.ragged else _by_entity(layout, self._leaves, spaces)
@@ -163,6 +167,8 @@ class RequestView:
         """Per entity a batched action [L, ...]; of ragged spaces those of the newest message."""
         if not self.ragged:
             return self._by_entity
+        if len(self._places) == 1:
+            return [self._columns[0].unflatten(self.rows[0])]
         return [self.of_entity(entity) for entity in range(self._layout.entities)]
 
     def of_entity(self, entity: int) -> Any:
@@ -185,17 +191,14 @@ class RequestView:
         return self._header[1]
 
     def packed_heap(self, active: NDArray[np.bool_]) -> bytes:
-        """Writes the lengths of all ragged leaves; what belongs into the heap.
+        """What belongs into the heap; its size is written into the header.
 
         Args:
             active: [L, E]; the items of other rows are dropped.
         """
-        assert self._parts is not None, "the layout has no ragged leaves"
         if np.count_nonzero(active) < active.size:
             self._parts.keep([active[:, list(b.entities)].ravel() for b in self._layout.blocks], all_leaves=True)
-        values: list[NDArray[Any]] = []
-        self._parts.write_lengths(values)
-        heap = packed(values)
+        heap = packed(self._parts.current())
         self._header[1] = len(heap)
         return heap
 
@@ -205,8 +208,7 @@ class RequestView:
         Raises:
             ProtocolError: the heap has another length than the request says.
         """
-        assert self._parts is not None, "the layout has no ragged leaves"
-        read_heap(heap, [(self._parts, None)])
+        read_heap(heap, self._whole)
 
 
 class _ReplyArrays(NamedTuple):
@@ -220,7 +222,7 @@ class _ReplyArrays(NamedTuple):
     void: NDArray[np.bool_]  # [L, E], or [L, 0] if the games are not external, as `given`
     given: NDArray[np.bool_]
     masks: list[NDArray[np.int8]]  # per block [L, entities of the block, mask_size]
-    leaves: list[list[NDArray[Any]]]  # per block and leaf [L, entities of the block, *shape]
+    leaves: list[list[Any]]  # per block and leaf [L, entities of the block, *shape]
     given_actions: list[list[NDArray[Any]]]  # as `leaves`; empty if the games are not external
 
     @classmethod
@@ -290,8 +292,8 @@ class ReplyView:
         # As in a request.
         self.rows: list[list[Any]] = [[_flat(leaf) for leaf in leaves] for leaves in self._leaves]
         spaces = [b.observation_space for b in layout.blocks]
-        self._parts = RaggedParts(spaces, self.rows) if self.ragged else None
-        self._last_parts = RaggedParts(spaces, self._final) if self.ragged else None
+        self._parts, self._last_parts = RaggedParts(spaces, self.rows), RaggedParts(spaces, self._final)
+        self._whole = [(self._parts, [lanes * len(b.entities) for b in layout.blocks])]  # all but `final`
         self._columns = list(map(Columns, spaces)) if self.ragged else []
         self._places = _places(layout)
         self._orders = [  # per block, where each of its rows is in those of its entities one after the other
@@ -311,6 +313,8 @@ class ReplyView:
         """Per entity a batched observation [L, ...]; with ragged leaves those of the newest message."""
         if not self.ragged:
             return self._by_entity
+        if len(self._places) == 1:
+            return [self._columns[0].unflatten(self.rows[0])]
         return [self.of_entity(entity) for entity in range(self._layout.entities)]
 
     def of_entity(self, entity: int) -> Any:
@@ -343,7 +347,8 @@ class ReplyView:
                         held[position::several][which] = part[number][which]
                     continue
                 given = first if several == 1 else Ragged.concat([part[number] for part in parts])[order]
-                given = given.astype(held.dtype)
+                if given.values.dtype is not held.values.dtype:
+                    given = given.astype(held.dtype)
                 if lanes is not None:
                     given = Ragged.concat([held, given])[rows]
                 elif copy and several == 1:
@@ -351,16 +356,14 @@ class ReplyView:
                 column[number] = given
 
     def packed_heap(self) -> bytes:
-        """Writes the lengths of all ragged leaves; what belongs into the heap. Rows that do not act have no actors."""
-        assert self._parts is not None and self._last_parts is not None, "the layout has no ragged leaves"
+        """What belongs into the heap; its size is written into the header. Rows that do not act have no actors."""
         active = self.active
         if np.count_nonzero(active) < active.size:
             self._parts.keep([active[:, list(b.entities)].ravel() for b in self._layout.blocks], all_leaves=False)
-        values: list[NDArray[Any]] = []
-        self._parts.write_lengths(values)
+        rows = self._parts.current()
         if self.header[3]:
-            self._last_parts.write_lengths(values)
-        heap = packed(values)
+            rows += self._last_parts.current()
+        heap = packed(rows)
         self.header[_HEADER_SIZE] = len(heap)
         return heap
 
@@ -375,11 +378,10 @@ class ReplyView:
         Raises:
             ProtocolError: the heap has another length than the reply says.
         """
-        assert self._parts is not None and self._last_parts is not None, "the layout has no ragged leaves"
-        parts: list[tuple[RaggedParts, list[int] | None]] = [(self._parts, None)]
+        whole = self._whole
         if self.header[3]:
-            parts.append((self._last_parts, list(map(len, self._ended_of_blocks()))))
-        read_heap(heap, parts)
+            whole = [*whole, (self._last_parts, list(map(len, self._ended_of_blocks())))]
+        read_heap(heap, whole)
 
     @property
     def tick(self) -> int:
@@ -427,7 +429,7 @@ class ReplyView:
         self.header[3] = sum(map(len, ended))
         for rows, final, leaves in zip(ended, self._final, self.rows, strict=True):
             for number, (target, leaf) in enumerate(zip(final, leaves, strict=True)):
-                if type(leaf) is Ragged:
+                if isinstance(leaf, Ragged):
                     final[number] = leaf[rows]
                 else:
                     target[: len(rows)] = leaf[rows]
@@ -478,10 +480,10 @@ def link_size(layout: SeatLayout) -> LinkSize:
     return LinkSize(RequestView(layout).nbytes, ReplyView(layout).nbytes, layout.ragged)
 
 
-def _end_of(final: list[list[NDArray[Any]]], nbytes: int) -> tuple[int, int, int]:
-    """The last leaf of `final`: its block, the bytes of a row, and its offset in a buffer of `nbytes`."""
-    leaves = [(index, leaf) for index, block in enumerate(final) for leaf in block]
-    if not leaves:  # an empty Dict or Tuple
+def _end_of(final: list[list[Any]], nbytes: int) -> tuple[int, int, int]:
+    """The last leaf of `final` with a fixed shape: its block, bytes of a row, offset in a buffer of `nbytes`."""
+    leaves = [(index, leaf) for index, block in enumerate(final) for leaf in block if type(leaf) is not Ragged]
+    if not leaves:  # empty, or all ragged
         return 0, 0, nbytes
     block, last = leaves[-1]
     used = len(last) * (row_bytes := last.itemsize * int(np.prod(last.shape[1:])))
@@ -503,11 +505,11 @@ def _of_entity(columns: Sequence[Columns], place: tuple[int, int, int], rows: Se
     return columns[block].unflatten(rows[block] if several == 1 else [leaf[position::several] for leaf in rows[block]])
 
 
-def _flat(leaf: NDArray[Any]) -> NDArray[Any]:
-    return leaf.reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:])
+def _flat(leaf: Any) -> Any:
+    return leaf if isinstance(leaf, Ragged) else leaf.reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:])
 
 
-def _by_entity(layout: SeatLayout, leaves: list[list[NDArray[Any]]], spaces: list[Space[Any]]) -> list[Any]:
+def _by_entity(layout: SeatLayout, leaves: list[list[Any]], spaces: list[Space[Any]]) -> list[Any]:
     return [
         unflatten(space, [leaf[:, position] for leaf in block_leaves])
         for block, block_leaves, space in zip(layout.blocks, leaves, spaces, strict=True)

@@ -1,15 +1,17 @@
-"""The ragged leaves of a message: their lengths stand in its fixed part, their values in the link's heap.
+"""The ragged leaves of a message, which are not in its fixed part: they are the link's heap.
 
-A heap begins with the number of items of each leaf, int64; values of all rows follow one after the other, leaf by
-leaf, each leaf on a multiple of 8 bytes. Since rows move when one of them grows, nothing is written in place: an end
+    totals      int64 [leaves]: the number of items of each leaf
+    per leaf    lengths, int64 [rows]; then the values of all rows, in row order
+
+Each part begins on a multiple of 8 bytes. Since rows move when one of them grows, nothing is written in place: an end
 keeps its rows as `Ragged` and packs them when it posts.
 """
 
 from __future__ import annotations
 
+import struct
 from array import array
 from collections.abc import Iterator, Sequence
-from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,10 +20,11 @@ from numpy.typing import NDArray
 
 from arena.errors import ProtocolError
 from arena.game.ragged import Ragged
-from arena.game.spaces import Leaf, leaves_of
+from arena.game.spaces import leaves_of
 
 _ALIGNMENT = 8
 _PADS = [b"", *(bytes(_ALIGNMENT - odd) for odd in range(1, _ALIGNMENT))]  # by bytes beyond a multiple
+_LENGTH = np.dtype(np.int64)
 Buffer = NDArray[np.uint8]
 
 
@@ -29,11 +32,12 @@ class _Part(NamedTuple):
     """One ragged leaf: `column[number]` is its current `Ragged`."""
 
     block: int
-    leaf: Leaf
-    item_bytes: int
-    lengths: NDArray[np.int64]  # [rows] in the fixed part
     column: list[Any]
     number: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]  # of an item
+    item_bytes: int
+    of_actors: bool
 
 
 class RaggedParts:
@@ -41,22 +45,20 @@ class RaggedParts:
 
     Args:
         spaces: of each block.
-        columns: per block and leaf the arrays [rows, ...] of the fixed part; those of ragged leaves hold lengths, and
-            are replaced by a `Ragged` without items.
+        columns: per block and leaf its rows; of ragged leaves a `Ragged`, which is replaced with each message.
+
+    Attributes:
+        size: the number of ragged leaves.
     """
 
     def __init__(self, spaces: Sequence[Space[Any]], columns: Sequence[list[Any]]) -> None:
-        self._parts: list[_Part] = []
-        for block, (space, column) in enumerate(zip(spaces, columns, strict=True)):
-            for number, leaf in enumerate(leaves_of(space, ragged=True)):
-                if leaf.ragged:
-                    self._parts.append(_Part(block, leaf, leaf.nbytes, column[number], column, number))
-                    column[number] = Ragged.empty(len(column[number]), leaf.dtype, leaf.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of ragged leaves."""
-        return len(self._parts)
+        self._parts = [
+            _Part(block, column, number, leaf.dtype, leaf.shape, leaf.nbytes, leaf.of_actors)
+            for block, (space, column) in enumerate(zip(spaces, columns, strict=True))
+            for number, leaf in enumerate(leaves_of(space, ragged=True))
+            if leaf.ragged
+        ]
+        self.size = len(self._parts)
 
     def keep(self, acting: Sequence[NDArray[np.bool_]], *, all_leaves: bool) -> None:
         """Removes the items of rows that do not act: of all leaves, or of those that say what actors may do.
@@ -65,25 +67,22 @@ class RaggedParts:
             acting: per block, [rows].
             all_leaves: whether of all.
         """
-        for block, leaf, _, _, column, number in self._parts:
-            if all_leaves or leaf.of_actors:
+        for block, column, number, _, _, _, of_actors in self._parts:
+            if all_leaves or of_actors:
                 column[number] = column[number].kept(acting[block])
 
-    def write_lengths(self, values: list[NDArray[Any]]) -> None:
-        """Writes all lengths into the fixed part, and adds the values to a list, leaf by leaf."""
-        for _, _, _, lengths, column, number in self._parts:
-            ragged: Ragged = column[number]
-            lengths[: len(ragged)] = ragged.lengths
-            values.append(ragged.values)
+    def current(self) -> list[Ragged]:
+        """The rows of all leaves."""
+        return [column[number] for _, column, number, *_ in self._parts]
 
-    def read(self, heap: Buffer, totals: Iterator[int], at: int, counts: Sequence[int] | None = None) -> int:
+    def read(self, heap: Buffer, totals: Iterator[int], at: int, rows: Sequence[int]) -> int:
         """Reads all leaves from a heap, as views of it.
 
         Args:
             heap: of the message, this end's own copy of it.
             totals: the items of each leaf.
-            at: where the values of the first leaf begin.
-            counts: per block the rows that were sent; None: all.
+            at: where the first leaf begins.
+            rows: per block, how many were sent.
 
         Returns:
             where the last leaf ends.
@@ -92,44 +91,47 @@ class RaggedParts:
             ProtocolError: the leaves ask for more than there is.
         """
         size = len(heap)
-        for block, leaf, item_bytes, fixed, column, number in self._parts:
-            lengths = (fixed if counts is None else fixed[: counts[block]]).copy()
-            total = next(totals)
-            end = at + total * item_bytes
+        for block, column, number, dtype, shape, item_bytes, _ in self._parts:
+            count, total = rows[block], next(totals)
+            begin = at + 8 * count
+            end = begin + total * item_bytes
             if end > size or total < 0:
                 raise ProtocolError(f"a heap of {size} bytes, but its leaves ask for {end} bytes or more")
-            shape = (total, *leaf.shape)
-            values = np.ndarray(shape, leaf.dtype, heap, at) if end > at else np.empty(shape, leaf.dtype)
-            column[number] = Ragged.unchecked(values, lengths)
-            at = -(-end // _ALIGNMENT) * _ALIGNMENT
+            lengths = np.ndarray((count,), _LENGTH, heap, at)
+            column[number] = Ragged.unchecked(np.ndarray((total, *shape), dtype, heap, begin), lengths)
+            at = end + -end % _ALIGNMENT
         return at
 
 
-def packed(values: Sequence[NDArray[Any]]) -> bytes:
-    """The heap with these values, their numbers of items before them; empty if there are no items."""
-    counts = array("q", map(len, values))
-    if not any(counts):
-        return b""
-    parts: list[Any] = [counts]
-    for one in values:
-        if size := one.nbytes:
-            parts.append(one if one.flags.c_contiguous else np.ascontiguousarray(one))
+def packed(rows: Sequence[Ragged]) -> bytes:
+    """The heap that holds these leaves."""
+    totals = array("q")
+    parts: list[Any] = [totals]
+    for ragged in rows:
+        values, lengths = ragged.values, ragged.lengths
+        totals.append(len(values))
+        parts.append(lengths if lengths.flags.c_contiguous else np.ascontiguousarray(lengths))
+        if size := values.nbytes:
+            parts.append(values if values.flags.c_contiguous else np.ascontiguousarray(values))
             if size % _ALIGNMENT:
                 parts.append(_PADS[size % _ALIGNMENT])
     return b"".join(parts)  # a third of the time of one copy per leaf
 
 
-def read_heap(heap: Buffer, parts: Sequence[tuple[RaggedParts, Sequence[int] | None]]) -> None:
-    """Reads a whole heap, of one or several `RaggedParts` with their `counts`.
+def read_heap(heap: Buffer, parts: Sequence[tuple[RaggedParts, Sequence[int]]]) -> None:
+    """Reads a whole heap, of one or several `RaggedParts` with the rows that were sent per block.
 
     Raises:
         ProtocolError: the leaves ask for another length than it has.
     """
-    number = sum(part.size for part, _ in parts)
-    numbers: Any = heap.data
-    totals = iter(numbers[: 8 * number].cast("q").tolist()) if len(heap) else repeat(0)
-    at = 8 * number if len(heap) else 0
-    for part, counts in parts:
-        at = part.read(heap, totals, at, counts)
+    leaves = 0
+    for part, _ in parts:
+        leaves += part.size
+    if len(heap) < 8 * leaves:
+        raise ProtocolError(f"a heap of {len(heap)} bytes, but it has {leaves} leaves")
+    totals = iter(struct.unpack_from(f"={leaves}q", heap.data))
+    at = 8 * leaves
+    for part, rows in parts:
+        at = part.read(heap, totals, at, rows)
     if at != len(heap):
         raise ProtocolError(f"a heap of {len(heap)} bytes, but its leaves ask for {at}")

@@ -22,7 +22,6 @@ from arena.transport.heap import MOST_BYTES
 from arena.transport.pickling import pack
 
 Infos = Sequence[Sequence[Info]]  # [L][E]
-_NO_HEAP = np.zeros(0, np.uint8)
 
 
 class SeatServer:
@@ -150,8 +149,7 @@ class SeatServer:
         if self._left:
             self._own_rows()
         if self.request.kind is RequestKind.ACT:
-            nbytes = self.request.heap
-            self.request.read_heap(self.link.wait_heap(nbytes) if nbytes else _NO_HEAP)
+            self.request.read_heap(self.link.wait_heap(self.request.heap))
 
     def idle_actions(self, chosen: Any) -> list[Any]:
         """The actions of an idle seat, per entity `[L, *shape]`; those of fixed shape in the request's buffer."""
@@ -193,12 +191,10 @@ class SeatServer:
     def _post_heap(self) -> None:
         heap = self.reply.packed_heap()
         nbytes = len(heap)
-        if not nbytes:
-            return
         try:
             if nbytes > MOST_BYTES:
                 raise OSError(f"a message can hold {MOST_BYTES:,} bytes")
-            self.link.reserve_heap(nbytes)[:] = np.frombuffer(heap, np.uint8)
+            self.link.reserve_heap(nbytes).data[:] = heap
         except (OSError, MemoryError) as error:
             raise GameError(
                 f"observations of {nbytes:,} bytes for seat {self._number} ({self._items()}): {error}; fewer `lanes` "

@@ -240,6 +240,7 @@ HEAVY = (
 ON_DEMAND = {
     *(f"arena.cli.{name}" for name in ("players", "tournament_run", "exploit.exploit_run", "report")),
     "arena.run.rounds",
+    "arena.run.continued",
 }
 """They rate players or draw charts, and are imported by the commands and runs that do."""
 

@@ -284,15 +284,25 @@ def test_a_message_that_is_too_long_names_seat_bytes_and_units(monkeypatch: pyte
 
 
 def test_a_heap_that_its_leaves_do_not_fit_is_refused() -> None:
-    column: list[Any] = [np.array([1, 2])]
+    column: list[Any] = [Ragged.empty(2, np.float32)]
     parts = RaggedParts([FLAT], [column])
-    heap = np.frombuffer(packed([np.arange(3, dtype=np.float32)]), np.uint8).copy()
-    read_heap(heap, [(parts, None)])
-    assert column[0].tolist() == [[0.0], [1.0, 2.0]]
+    sent = Ragged(np.arange(3, dtype=np.float32), [1, 2])
+    heap = np.frombuffer(packed([sent]), np.uint8).copy()
+    read_heap(heap, [(parts, [2])])
+    assert column[0] == sent
     for wrong in (5, 1, -1, 2**62):
         heap[:8].view(np.int64)[:] = wrong
-        with pytest.raises(ProtocolError, match="24 bytes"):
-            read_heap(heap, [(parts, None)])
+        with pytest.raises(ProtocolError, match="40 bytes"):
+            read_heap(heap, [(parts, [2])])
+    with pytest.raises(ProtocolError, match="0 bytes, but it has 1 leaves"):
+        read_heap(heap[:0], [(parts, [2])])
+
+
+def test_a_heap_holds_rows_that_are_no_contiguous_arrays() -> None:
+    column: list[Any] = [Ragged.empty(2, np.float32)]
+    sent = Ragged(np.arange(6, dtype=np.float32)[::2], np.array([1, 0, 2, 0])[::2])
+    read_heap(np.frombuffer(packed([sent]), np.uint8), [(RaggedParts([FLAT], [column]), [2])])
+    assert column[0].tolist() == [[0.0], [2.0, 4.0]]
 
 
 def test_fixed_seats_have_no_heap_and_the_headers_of_before() -> None:

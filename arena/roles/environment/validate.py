@@ -156,8 +156,13 @@ class StepValidator:
         units, size = isinstance(space, UnitSpace), self._shape[0]
         for leaf, array in zip(self._leaves[entity], self._parts(entity, observed), strict=True):
             if leaf.ragged:
-                usual = type(array) is Ragged and array.dtype is leaf.dtype and array.shape == leaf.shape
-                if not (usual and units and len(array) == size):
+                if not (
+                    units
+                    and type(array) is Ragged
+                    and (values := array.values).dtype is leaf.dtype
+                    and values.shape[1:] == leaf.shape
+                    and len(array.lengths) == size
+                ):
                     self._check_ragged(entity, leaf, array, lanes, units=units)
                 continue
             shape, part = (size, *leaf.shape), leaf.place
