@@ -77,7 +77,8 @@ class Meetings:
 
     def counts_of(self, player: str, others: Sequence[str]) -> Array:
         """The same of one player, [others, 3]."""
-        return self._joined(self._weights([player]), self._weights(others))[0]
+        found: Array = self._joined(self._weights([player]), self._weights(others))[0]
+        return found
 
     def spans(self, players: Sequence[str]) -> list[Span | None]:
         """From which ticks the games of each player are, those apart that count for very little."""

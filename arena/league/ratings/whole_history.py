@@ -141,7 +141,8 @@ class Movement(NamedTuple):
         """That of a step of a round's ticks, at some ages [L]."""
         at = _at(age)
         logs = at @ self.log_variance + _SHARE * np.einsum("li,ij,lj->l", at, self.spread, at)
-        return np.clip(np.exp(logs), *_BOUNDS)
+        found: Array = np.clip(np.exp(logs), *_BOUNDS)
+        return found
 
 
 class Estimate(NamedTuple):
