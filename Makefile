@@ -10,7 +10,7 @@ PEERS_UNITS := .venv-peers-units
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 BENCHMARKS := accounting tick_overhead many_processes image_game ppo_touchdown group_update idle start memory_growth \
 	pipeline chaos endurance league_statistics league_learning report_page export external_games external_http \
-	shared_memory units moving_strengths experiments
+	shared_memory units moving_strengths rating_speed league_tournament experiments
 BENCH ?=
 RUN := runs/touchdown-2v2-$(shell date +%Y%m%d-%H%M%S)
 

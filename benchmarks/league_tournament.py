@@ -28,19 +28,19 @@ from harness import Case, Measured, Report, Sample, Settings, Summary, interleav
 
 GAMES: Mapping[str, Mapping[str, Any]] = {
     "connect four": {"make": "pettingzoo:classic.connect_four_v3", "kwargs": {}},
-    "touchdown": {"make": "touchdown", "kwargs": {"team_size": 1, "max_steps": 100}},
+    "touchdown": {"make": "touchdown", "kwargs": {"team_size": 1, "max_steps": 300}},
     "tic-tac-toe": {"make": "pettingzoo:classic.tictactoe_v3", "kwargs": {}},
 }
-ROUNDS, TICKS, LANES = 8, 300, 4
+ROUNDS, TICKS, LANES = 8, 600, 4
 PPO = {"n_steps": 100, "ent_coef": 0.01, "minibatch_size": 200, "n_epochs": 4}
 POLICIES = {
-    "q": {"algorithm": "dqn", "options": {"learning_rate": 1e-3, "learning_starts": 500}},
+    "q": {"algorithm": "dqn", "options": {"learning_rate": 1e-3, "learning_starts": 1000}},
     "fast": {"algorithm": "ppo", "options": {"learning_rate": 1e-3, **PPO}},
     "slow": {"algorithm": "ppo", "options": {"learning_rate": 1e-4, **PPO}},
     "random": {"algorithm": "random"},
 }
 TAKEN = {"fast": (2, 4), "slow": (3, 5)}  # rounds after which the snapshots were made that play in the tournament
-MOST = 2000  # games of the tournament
+MOST = 3000  # games of the tournament
 APART = 60.0  # Elo
 
 
@@ -63,8 +63,8 @@ def compared(game: str, seeds: Iterator[int], *, quick: bool) -> Sample:
     config = league(game, next(seeds), quick=quick)
     with runs.arena(config, ranks=1, timeout=3600.0) as run:
         taken = [f"{name}@{number * config['ticks']}" for name, numbers in TAKEN.items() for number in numbers]
-        rated = fit(read(RunFolder(run.folder)).timeline)
-        players = [name for name in (*POLICIES, *taken) if name in rated.players]
+        players = [*POLICIES, *taken]
+        rated = fit(read(RunFolder(run.folder)).timeline, players=players)  # snapshots that never played, too
         folder: Path = run.folder.parent
         command = [sys.executable, "-m", "arena", "tournament", "run", "--sample", "--run-dir", "tournament"]
         command += ["--players", ",".join(players), "--episodes", str(MOST // 8 if quick else MOST)]

@@ -14,6 +14,7 @@ from arena.league.ratings.whole_history import Point, estimate
 from arena.league.timeline import Timeline
 
 _MOST = 200  # points of a curve
+_ALL = 1000  # points of all curves together: the variance of each takes a solution of the whole system
 
 
 class CurvePoint(NamedTuple):
@@ -46,6 +47,7 @@ def curves(timeline: Timeline, tables: Sequence[Mapping[str, float]]) -> dict[st
     if not timeline.learns:
         return {}
     found = estimate(timeline, timeline.players, (), coarse=False)
+    most = min(_MOST, -(-_ALL // len(found.history.curves)))
     labels, drawn = found.history.components(), dict[str, list[CurvePoint]]()
     for table in tables:
         ends, middle = [found.history.node(name) for name in table], fmean(table.values())
@@ -53,7 +55,7 @@ def curves(timeline: Timeline, tables: Sequence[Mapping[str, float]]) -> dict[st
             (name, point)
             for name in table
             if name in found.history.curves
-            for point in _thinned(found.history.curves[name])
+            for point in _thinned(found.history.curves[name], most)
             if labels[point.node] == labels[ends[0]]
         ]
         if not shown:
@@ -71,9 +73,9 @@ def at_tick(points: Sequence[CurvePoint], tick: int) -> CurvePoint | None:
     return next((point for point in points if point.tick == times[-1]), None) if times else None
 
 
-def _thinned(points: Sequence[Point]) -> Sequence[Point]:
+def _thinned(points: Sequence[Point], most: int) -> Sequence[Point]:
     """At most so many of the points as can be seen, and those at which curves begin and end."""
-    step = -(-len(points) // _MOST)
+    step = -(-len(points) // most)
     ends = {place for place, point in enumerate(points[1:]) if point.curve != points[place].curve}
     keep = {0, len(points) - 1, *ends, *(place + 1 for place in ends), *range(0, len(points), step)}
     return [points[place] for place in sorted(keep)]

@@ -133,9 +133,9 @@ def fit(
         now: the games up to a tick, whose players are rated; None: all.
         at: the tick at which they are rated, by all games; None: the end.
     """
-    rated = tuple(sorted({*(now or played).players, *players}))
-    found = fitted(played, rated, coarse=coarse, at=at)
     games = (now or played).taken_part()
+    rated = tuple(sorted({*games, *players}))
+    found = fitted(played, rated, coarse=coarse, at=at)
     return Ratings(rated, found, np.array([games.get(name, 0) for name in rated], np.int64))
 
 
