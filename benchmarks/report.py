@@ -36,6 +36,7 @@ ORDER = (
     "shared_memory",
     "external_http",
     "export",
+    "units",
 )
 
 Result = Mapping[str, Any]
