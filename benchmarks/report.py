@@ -39,6 +39,7 @@ ORDER = (
     "shared_memory",
     "external_http",
     "export",
+    "units",
     "experiments",
 )
 
