@@ -11,6 +11,7 @@ import re
 import select
 import shutil
 import subprocess
+import traceback
 from functools import cache
 
 from arena.errors import ConfigError
@@ -64,6 +65,7 @@ _held: list[subprocess.Popen[str]] = []
 
 def screen_hint(error: BaseException) -> str:
     """What helps a game that has failed because there is no display; empty if it has failed for another reason."""
-    if os.environ.get("DISPLAY") or not _SPEAKS_OF_IT.search(str(error)):
+    words = "".join(traceback.format_exception_only(error))  # also of an error whose own words cannot be made
+    if os.environ.get("DISPLAY") or not _SPEAKS_OF_IT.search(words):
         return ""
     return f"; there is no display: set `screen: xvfb` of the environment, and {REMEDY}"

@@ -112,7 +112,7 @@ def interrupt():  # as a terminal does: the process that holds the run alone, in
         threading.Event().wait(0.01)
     os.kill(os.getpid(), 2)
 
-with Trainer("config.yaml", run_dir="run", ranks=2, every=2000, ticks=4000) as trainer:
+with Trainer("config.yaml", run_dir="run", ranks=2, every=8000, ticks=16000) as trainer:
     trainer.train()
     journal = Path("run/episodes.jsonl")
     before = journal.stat().st_size
@@ -125,7 +125,7 @@ with Trainer("config.yaml", run_dir="run", ranks=2, every=2000, ticks=4000) as t
         sys.exit("it was not interrupted")
     if len(sys.argv) > 1:
         raise KeyboardInterrupt
-    assert trainer.train()["ticks"] == 4000 and trainer.done
+    assert trainer.train()["ticks"] == 16000 and trainer.done
 """
 
 
@@ -137,15 +137,15 @@ def test_ctrl_c_saves_a_held_run_of_several_processes(leaves: bool, tmp_path: Pa
     assert ended.out.startswith("interrupted at "), ended.err
     assert (ended.code != 0) == leaves, ended.err
     tick = int(ended.out.split()[-1])
-    assert 2000 < tick < 4000, "saved in mid-iteration, as `arena train` does"
+    assert 8000 < tick < 16000, "saved in mid-iteration, as `arena train` does"
     wait_for(lambda: not [pid for pid in living(tmp_path) if pid != os.getpid()], timeout=15)
     if leaves:
         again = arena(
-            tmp_path, "train", "config.yaml", "--run-dir", "run", "--resume", "--ranks", "1", "--ticks", "4000"
+            tmp_path, "train", "config.yaml", "--run-dir", "run", "--resume", "--ranks", "1", "--ticks", "16000"
         )
         assert again.code == 0, again.err
     lines = json_lines(tmp_path / "run" / "result.json")
-    assert lines[-1]["ticks"] == 4000 and lines[-1]["done"]
+    assert lines[-1]["ticks"] == 16000 and lines[-1]["done"]
 
 
 HOLDER = """

@@ -592,7 +592,10 @@ def test_override_replaces_a_wrong_value_of_the_file() -> None:
             "found 20: expected mapping | null, got integer; a mapping such as {elo: 20, alpha: 0.05, beta: 0.05}",
         ),
         ("league.snapshots=20", "such as {every: 1, keep: 20, keep_by: count, gate: null}"),
-        ("league=20", "such as {snapshots: {...}, window: null, finish_ticks: null, evolution: null, decided: null}"),
+        (
+            "league=20",
+            "such as {snapshots: {...}, window: null, finish_ticks: null, evolution: null, decided: null, prior: {}}",
+        ),
         ("name.duel.x=1", "name: found {'duel': {'x': 1}}: expected text"),
         ("ticks", "expected key.path=value"),
         ("=3", "expected key.path=value"),

@@ -185,7 +185,7 @@ WRONG = {
     "mask": r"action 'walk': mask: the shape must be \[n, 3\], got \[1, 2\]",
     "unannounced": "no part of action 'bite' 'mask'",
     "nan": "feature 'mark' of Zebra 0 is nan",
-    "half": "actors: whole numbers are needed",
+    "half": "actors: whole numbers of int64 are needed",
 }
 
 
