@@ -350,8 +350,8 @@ def test_a_kill_between_any_two_steps_of_a_run_loses_nothing(tmp_path: Path) -> 
         assert killed(SMALL, path, step) == (True, steps[:step])
         try:
             after = played_in(path, SMALL, resume=True)
-        except ConfigError as error:
-            assert "not a run folder" in error.message and not (path / "run" / "episodes.jsonl").exists()
+        except ConfigError:  # not yet a run folder
+            assert not (path / "run" / "episodes.jsonl").exists()
             continue
         starts.add(after.run.leg.start)
         assert left_by(after.folder) == expected, f"killed before step {step}, {steps[step]}"
