@@ -24,9 +24,9 @@ from arena.terminal.output import complain, guarded_output, present_streams
 _DESCRIPTION = "Many policies learning with and against each other, in many copies of many games, over MPI."
 _EXIT_CODES = (
     "Exit codes: 0 done, 1 the run failed, 2 a mistake in the configuration or on the command line (the message begins "
-    "with `arena: error:`), 130 ended by Ctrl-C (SIGINT), 143 ended by SIGTERM, 0 ended by SIGUSR1, 141 the reader of "
-    "a command that only prints has closed the pipe. Under an mpirun or srun of your own the exit code is the "
-    "launcher's."
+    "with `arena: error:`, or follows the usage), 130 ended by Ctrl-C (SIGINT), 143 ended by SIGTERM, 0 ended by "
+    "SIGUSR1, 141 the reader of a command that only prints has closed the pipe. Under an mpirun or srun of your own "
+    "the exit code is the launcher's."
 )
 _COMMANDS = {
     "train": "run a configuration",

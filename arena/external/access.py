@@ -36,7 +36,8 @@ class Access:
         self._token = None if token_file is None else _token(Path(token_file))
         if host is not None and host not in _LOOPBACK and self._token is None and not insecure:
             raise ConfigError(
-                f"{host} can be reached by other machines: set `token_file`, or `insecure: true` if that is meant",
+                f"{host} can be reached by other machines: set `token_file` (arena serve: --token-file), or "
+                "`insecure: true` (--insecure) if that is meant",
                 path=path,
             )
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 import numpy as np
 
 from arena.external.actor import EntityLink, Forward, Request
 from arena.external.codec import EntityCodec
-from arena.external.interface import ExternalError
+from arena.external.interface import ExternalError, check_outcome
 from arena.external.samples import as_json
 from arena.game.api import Interface
 
@@ -62,7 +62,7 @@ class _Said(msgspec.Struct, forbid_unknown_fields=True):
     info: dict[str, Any] | None = None
     end: bool = False
     truncated: bool = False
-    outcome: Literal["win", "loss", "draw"] | None = None
+    outcome: str | None = None  # as `check_outcome` takes it
 
 
 class _Body(_Said, forbid_unknown_fields=True):
@@ -130,6 +130,7 @@ class JsonActor(BuiltinActor):
                 raise ExternalError("unknown_entity", f"{name!r}; there are {', '.join(self.links)}")
             if one.end:
                 link.check()
+                check_outcome(one.outcome)
                 seen = None if one.observation is None else link.fitted_observation(one.observation)
                 checked.append((link, one, seen))
             elif one.observation is not None:
@@ -149,6 +150,8 @@ class JsonActor(BuiltinActor):
 
 
 def _decoded(decoder: msgspec.json.Decoder[Any], data: bytes) -> Any:
+    if not data:
+        raise ExternalError("bad_body", 'the body is empty; expected JSON such as {"observation": ...}')
     try:
         return decoder.decode(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:

@@ -291,7 +291,7 @@ class PolicyClient:
                 reason = self._dropped.get(name)
                 if reason is not None:
                     raise _given_up(name, reason)
-                raise ExternalError("unknown_game", f"no episode {name!r} is running")
+                raise ExternalError("unknown_game", f"no episode {name!r} is running: it has ended, or never began")
             if episode.error is not None:
                 error, episode.error = episode.error, None
                 raise error
@@ -304,7 +304,7 @@ class PolicyClient:
             reason = self._dropped.get(episode.name)
             if reason is not None:
                 raise _given_up(episode.name, reason)
-            raise ExternalError("unknown_game", f"no episode {episode.name!r} is running")
+            raise ExternalError("unknown_game", f"no episode {episode.name!r} is running: it has ended")
 
     def _check_open(self) -> None:
         if self._gone is not None:

@@ -149,6 +149,8 @@ _from_server: msgspec.msgpack.Decoder[FromServer] = msgspec.msgpack.Decoder(From
 
 def check_id(name: str) -> None:
     """Raises `bad_frame` unless this may be the id of a game."""
+    if not isinstance(name, str):
+        raise ExternalError("bad_frame", f"the id {name!r}: expected text")
     if not 1 <= len(name) <= 256 or not all("\x21" <= letter <= "\x7e" for letter in name):
         raise ExternalError("bad_frame", f"the id {name[:32]!r}: expected 1 to 256 visible ASCII characters")
 

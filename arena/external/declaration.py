@@ -17,6 +17,7 @@ from arena.game.api import Interface
 from arena.game.spaces import mask_size
 from arena.records.space_json import space_from_json
 
+_REQUIRED = {"box": ("shape",), "discrete": ("n",), "multi_discrete": ("nvec",), "multi_binary": ("n",)}
 _LEFT_OUT: dict[str, dict[str, Any]] = {
     "box": {"dtype": "float32", "low": "-inf", "high": "inf"},
     "discrete": {"dtype": "int64", "start": 0},
@@ -100,6 +101,13 @@ def _complete(written: Any) -> Any:
         return {kind: [_complete(part) for part in content]}
     if not isinstance(content, Mapping):
         raise ValueError(f"the content of {kind} is a mapping")
+    known = {*_REQUIRED[kind], *_LEFT_OUT[kind], *(["start"] if kind == "multi_discrete" else [])}
+    for key in content:
+        if key not in known:
+            raise ValueError(f"unknown key {key!r} of {kind}; {nearest(str(key), known)}")
+    for key in _REQUIRED[kind]:
+        if key not in content:
+            raise ValueError(f"{kind} lacks {key!r}")
     whole = {**_LEFT_OUT[kind], **content}
     if kind == "multi_discrete" and isinstance(whole.get("nvec"), list):
         whole.setdefault("start", [0] * len(whole["nvec"]))

@@ -497,7 +497,7 @@ class HttpGames:
         written = kinds.pop()
         kind = (_LATER_KINDS if self._later else _KINDS).get(written)
         if kind is None:
-            raise _Refused("bad_step_kind", f"{written[:64]!r}; expected start, tick, end or auto")
+            raise _Refused("bad_step_kind", f"{written[:64].decode('latin-1')!r}; expected start, tick, end or auto")
         if kind == "auto":
             return kind, "", size
         if not names:
@@ -923,6 +923,8 @@ def _interface_and_actor(
     if actor in ("json", "raw"):
         interface = declared_interface(entities, like)
         return interface, JsonActor if actor == "json" else raw_actor(interface)
+    if ":" not in actor:
+        raise ConfigError(f"{actor!r} is no actor; expected json, raw, or package.module:Class", path="actor")
     from arena.registry import load_object
 
     found = load_object(actor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -48,9 +49,12 @@ def fitted(space: Space[Any], written: Any, what: str, code: Code) -> Any:
         raise ExternalError(code, f"{what}: lists of different lengths; expected {space.dtype} {space.shape}") from None
     dtype = space.dtype
     assert dtype is not None, "the space has a fixed layout"
-    if array.shape != space.shape or array.dtype.kind not in "biuf" or not _keeps(array, dtype):
-        found = f"{array.dtype} {array.shape}"
-        raise ExternalError(code, f"{what}: {found}; expected {dtype} {space.shape} of {space}")
+    if array.dtype.kind not in "biuf":
+        raise ExternalError(code, f"{what}: {_kind(written)}; expected numbers: {dtype} {space.shape} of {space}")
+    if array.shape != space.shape:
+        raise ExternalError(code, f"{what}: shape {array.shape}; expected {space.shape} of {space}")
+    if not _keeps(array, dtype):
+        raise ExternalError(code, f"{what}: {array.dtype} would not keep its values; expected {dtype} of {space}")
     with np.errstate(over="ignore", invalid="ignore"):  # a number beyond the dtype becomes infinite
         typed = np.array(array, dtype)
     if typed.dtype.kind == "f" and not np.isfinite(typed).all():
@@ -70,6 +74,15 @@ def _keeps(array: NDArray[Any], dtype: np.dtype[Any]) -> bool:
         whole = (array == np.trunc(array)) & (np.abs(array) <= _EXACT)
         return bool(whole.all()) and keeps_values(array.astype(np.int64), dtype)
     return keeps_values(array, dtype)
+
+
+def _kind(written: Any) -> str:
+    """What is written in place of numbers."""
+    if written is None:
+        return "nothing"
+    if isinstance(written, Mapping):
+        return f"a mapping with {', '.join(map(repr, written))}"
+    return f"{type(written).__name__} {written!r:.40}"
 
 
 def _keys(space: spaces.Dict) -> str:

@@ -230,7 +230,7 @@ class _Episodes:
             raise ExternalClosed(self.closed)
         with self._lock:
             if name not in self._games:
-                raise ExternalError("unknown_game", f"no episode {name!r} is running")
+                raise ExternalError("unknown_game", f"no episode {name!r} is running: it has ended, or never began")
             return self._games[name]
 
     def ask(self, game: DeskGame, observations: Mapping[int, Any], masks: Mapping[int, Any]) -> dict[int, Any]:

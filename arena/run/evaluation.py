@@ -151,7 +151,9 @@ def result_words(score: Score) -> str:
     words = [pluralize(score.episodes, "episode"), f"return {_mean_words(score)}", f"length {score.lengths.mean:.1f}"]
     if score.games.count:
         low, high = of_share(score.wins, score.games.count)
-        words.insert(1, f"won {score.wins / score.games.count:.1%} [{low:.1%}, {high:.1%}]")
+        fewer = score.games.count < score.episodes
+        of = f" of {pluralize(score.games.count, 'game')} with an outcome" if fewer else ""
+        words.insert(1, f"won {score.wins / score.games.count:.1%} [{low:.1%}, {high:.1%}]{of}")
     return ", ".join(words)
 
 

@@ -245,7 +245,9 @@ def fault_lines(losses: Losses) -> list[str]:
 
 def _change_words(score: Score) -> str:
     if score.games.count:
-        return _before_after(score.games, "won {}", "game", _percent) + _draw_words(score.drawn)
+        others = score.episodes - score.games.count
+        words = "" if others <= 0 else f"; {pluralize(others, 'other')} ended without an outcome"
+        return _before_after(score.games, "won {}", "game", _percent) + _draw_words(score.drawn) + words
     if score.episodes:
         return _before_after(score.returns, "return {}", "episode", _number)
     return "finished no episode"

@@ -147,7 +147,7 @@ def test_trials_that_fail_in_any_way_leave_the_others_alone(tmp_path: Path) -> N
 
 
 def test_a_signal_saves_all_trials_and_resume_goes_on(tmp_path: Path) -> None:
-    file = write(tmp_path, sweep(ticks=400, every=400, seconds=0.01))
+    file = write(tmp_path, {**sweep(ticks=400, every=400, seconds=0.01), "repeat": 1})
     calm = arena(tmp_path, "experiment", file, "--run-dir", "calm", "--set", "envs.game.kwargs.seconds=0", timeout=300)
     assert calm.code == 0, calm.err
     process = start([*ARENA, "experiment", file, "--run-dir", "e"], tmp_path)
@@ -162,7 +162,7 @@ def test_a_signal_saves_all_trials_and_resume_goes_on(tmp_path: Path) -> None:
 
 
 def test_sigusr1_leaves_a_mark_for_the_queue(tmp_path: Path) -> None:
-    file = write(tmp_path, {**sweep(ticks=400, every=100, seconds=0.01), "repeat": 1})
+    file = write(tmp_path, {**sweep(ticks=200, every=50, seconds=0.01), "repeat": 1})
     process = start([*ARENA, "experiment", file, "--run-dir", "e"], tmp_path)
     folder = tmp_path / "e"
     wait_for(lambda: any(path.stat().st_size for path in folder.glob("trials/*/episodes.jsonl")))
@@ -325,10 +325,13 @@ def test_a_search_that_is_killed_and_resumed_suggests_the_same(tmp_path: Path) -
 
 def test_a_trial_that_is_not_worth_its_time_is_pruned(tmp_path: Path) -> None:
     """Rewards are actions, so a long episode earns more; a slow trial of short ones is pruned before its end."""
-    lengths = {"envs.game.kwargs.length": {"grid_search": [25, 24, 2]}}
+    length, seconds = "envs.game.kwargs.length", "envs.game.kwargs.seconds"
     data = {
-        "run": {**run_of(ticks=6000, every=50, seconds=0.001)},
-        "set": {**lengths},
+        "run": run_of(ticks=3000, every=50),
+        "variants": {
+            name: {"set": held}
+            for name, held in {"a": {length: 25}, "b": {length: 24}, "c": {length: 2, seconds: 0.004}}.items()
+        },
         "prune": {"median": {"n_startup_trials": 2, "n_warmup_steps": 1}},
         "metric": "episode_reward_mean",
         "at_once": 1,
@@ -337,6 +340,6 @@ def test_a_trial_that_is_not_worth_its_time_is_pruned(tmp_path: Path) -> None:
     ended = arena(tmp_path, "experiment", write(tmp_path, data), "--run-dir", "e", "--json")
     assert ended.code == 0, ended.err
     assert json.loads(ended.out)["states"] == {"terminated": 2, "pruned": 1}
-    assert json.loads(ended.out)["trials"][2]["ticks"] < 6000
+    assert json.loads(ended.out)["trials"][2]["ticks"] < 3000
     again = arena(tmp_path, "experiment", "sweep.yaml", "--run-dir", "e", "--resume", "--json")
     assert json.loads(again.out) == json.loads(ended.out), "it is not taken up again"

@@ -103,6 +103,7 @@ def test_a_requeued_experiment_plays_on_and_every_tick_once(home: Path, cluster:
     assert not (home / "e" / "requeue").exists()
 
 
+@pytest.mark.long
 def test_a_job_array_gives_the_bytes_and_the_outcome_of_the_driver(
     home: Path, cluster: dict[str, str], calm: dict[str, Any]
 ) -> None:

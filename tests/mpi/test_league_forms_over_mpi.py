@@ -80,7 +80,9 @@ FORMS["predators and prey"] = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "form", [pytest.param(name, marks=[pytest.mark.long] * (name == "predators and prey")) for name in FORMS]
+)
 def test_killed_and_resumed_league_is_the_undisturbed_one(form: str, tmp_path: Path) -> None:
     config = write(tmp_path, league(**FORMS[form]))
     ended = arena(tmp_path, "train", config, "--run-dir", "whole", "--ranks", "1")

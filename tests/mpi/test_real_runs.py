@@ -97,6 +97,7 @@ def test_too_few_processes_play_as_many_do_and_those_too_many_are_idle(tmp_path:
     assert episodes(tmp_path / "on-3") == episodes(tmp_path / "on-4") == episodes(tmp_path / "on-6") != []
 
 
+@pytest.mark.long
 def test_thirty_one_processes_play_as_one_does(tmp_path: Path) -> None:
     config = write(tmp_path, duel(copies=10, ticks=60))
     assert arena(tmp_path, "train", config, "--run-dir", "many").code == 0

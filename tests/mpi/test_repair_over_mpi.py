@@ -254,10 +254,10 @@ def test_repeatedly_failing_process_ends_the_run(tmp_path: Path) -> None:
     [
         ("7", signal.SIGINT, 130),
         pytest.param("7", signal.SIGTERM, 143, marks=pytest.mark.long),
-        ("7", signal.SIGUSR1, 0),
+        pytest.param("7", signal.SIGUSR1, 0, marks=pytest.mark.long),
         ("1", signal.SIGINT, 130),
-        ("1", signal.SIGTERM, 143),
-        pytest.param("1", signal.SIGUSR1, 0, marks=pytest.mark.long),
+        pytest.param("1", signal.SIGTERM, 143, marks=pytest.mark.long),
+        ("1", signal.SIGUSR1, 0),
     ],
 )
 def test_signal_saves_a_boundary_that_resumes(number: signal.Signals, status: int, ranks: str, tmp_path: Path) -> None:

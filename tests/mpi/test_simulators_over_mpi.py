@@ -105,7 +105,7 @@ def programs_in(folder: Path) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("asked", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_eight_simulators_end_in_time_also_when_one_hangs(asked: int, foreign: Path, tmp_path: Path) -> None:
     written = foreign_config(foreign, tmp_path, 300_000, simulators=8, close_s=1.0)
     written["matches"][0]["lanes"] = 56

@@ -27,7 +27,7 @@ from working_folder import working_directory
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 SOURCES = sorted([*CONFIGS.glob("*.yaml"), *CONFIGS.glob("examples/*/*.yaml")])
 FEW, MANY = 300, 10_000  # files in the normal run, and in the long one
-PROCESSES = 20
+PROCESSES = 10
 ADAPTERS = Path(envs.adapters.__file__).parent
 HOME = {CONFIGS.parent / package for package in ("arena", "envs", "policies")}
 MOST_FOREIGN = 3  # files of each source whose game is another library's and takes longer than `SECONDS` to make

@@ -220,6 +220,13 @@ def test_summary_of_a_short_run_shows_no_change() -> None:
     assert summary_lines(board, "x")[1:] == ["blue  won 100 % of its 1 game", "red   won 0 % of its 1 game"]
 
 
+def test_summary_counts_the_episodes_without_an_outcome() -> None:
+    board = Scoreboard()
+    play(board, 1, "win")
+    play(board, 26, None)
+    assert summary_lines(board, "x")[1] == "blue  won 100 % of its 1 game; 26 others ended without an outcome"
+
+
 def test_first_and_last_games_of_the_summary_do_not_overlap() -> None:
     board = Scoreboard()
     play(board, 15, "loss")

@@ -602,6 +602,22 @@ def test_bodies_of_json_that_are_wrong_change_nothing(data: bytes, code: str, pl
     assert playing.account().returns.tolist() == [0.0]
 
 
+@pytest.mark.parametrize(
+    ("kind", "data", "detail"),
+    [
+        ("tick", b"", 'the body is empty; expected JSON such as {"observation": ...}'),
+        ("tick", b'{"observation": ["a", "b"]}', "expected numbers"),
+        ("tick", b'{"observation": {"a": 1}}', "a mapping with 'a'; expected numbers"),
+        ("tick", b'{"observation": [1, 2, 3]}', "shape (3,); expected (2,)"),
+        ("end", b'{"outcome": "won"}', "outcome: 'won'; expected win, loss or draw"),
+    ],
+)
+def test_bodies_of_json_that_are_wrong_are_named(kind: str, data: bytes, detail: str, wire: HttpWire) -> None:
+    wire.step("start")
+    reply = wire.step(kind, data=data)
+    assert reply.status == 400 and detail in json.loads(reply.body)["detail"]
+
+
 TWO = {
     name: {"observation": {"dict": {"at": {"box": {"shape": []}}, "kind": {"discrete": {"n": 4}}}}, "action": action}
     for name, action in (("hero", {"box": {"shape": [2]}}), ("rival", {"discrete": {"n": 3, "start": 1}}))

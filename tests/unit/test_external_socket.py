@@ -524,7 +524,11 @@ def test_each_copy_of_a_match_has_an_address_of_its_own(tmp_path: Path) -> None:
         ({"entities": {}}, "no mapping"),
         ({"entities": {"a": {"observation": {"box": {"shape": [1]}}}}}, r"entities\.a: "),
         ({"entities": {"a": {"observation": {"bx": {"shape": [1]}}, "action": {}}}}, "did you mean 'box'"),
-        ({"entities": {"a": {"observation": {"box": {}}, "action": {}}}}, "is no space"),
+        ({"entities": {"a": {"observation": {"box": {}}, "action": {}}}}, "is no space: box lacks 'shape'"),
+        (
+            {"entities": {"a": {"observation": {"box": {"shap": [2]}}, "action": {}}}},
+            "'shap' of box; did you mean 'shape'",
+        ),
     ],
 )
 def test_a_configuration_that_does_not_fit_is_named(options: dict[str, Any], message: str) -> None:

@@ -134,7 +134,7 @@ def test_a_worker_that_leaves_early_idles_and_the_others_finish(tmp_path: Path) 
 
 
 def test_match_ends_when_all_seats_have_left(tmp_path: Path) -> None:
-    played = play(solo("games:Countdown", "workers:LeavesEarly", ticks=10**9, options={"steps": 8}), tmp_path)
+    played = play(solo("games:Countdown", "workers:LeavesEarly", ticks=10**7, options={"steps": 8}), tmp_path)
     assert len(played.episodes) == 1
 
 
