@@ -10,7 +10,7 @@ PEERS_UNITS := .venv-peers-units
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 BENCHMARKS := accounting tick_overhead many_processes image_game ppo_touchdown group_update idle start memory_growth \
 	pipeline chaos endurance league_statistics league_learning report_page export external_games external_http \
-	shared_memory units moving_strengths
+	shared_memory units moving_strengths rating_speed league_tournament experiments
 BENCH ?=
 RUN := runs/touchdown-2v2-$(shell date +%Y%m%d-%H%M%S)
 
@@ -62,6 +62,7 @@ system:
 	{ apt-get update -qq && apt-get install -qq -y --no-install-recommends nginx-light; }
 	@PATH=$$PATH:/usr/sbin command -v slurmctld || { apt-get update -qq && \
 	apt-get install -qq -y --no-install-recommends slurmctld slurmd slurm-client munge; }
+	@command -v Xvfb || { apt-get update -qq && apt-get install -qq -y --no-install-recommends xvfb; }
 
 bench: $(READY)
 	for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py $(BENCH) || exit 1; done
@@ -73,6 +74,7 @@ bench-learning: $(READY)
 	$(BIN)/python benchmarks/report.py
 
 bench-peers: $(PEERS)/.ready
+	$(PEERS)/bin/python benchmarks/peer_rllib_games.py
 
 $(PEERS)/.ready: benchmarks/requirements-peers.txt
 	$(PYTHON) -m venv $(PEERS)

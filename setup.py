@@ -45,8 +45,10 @@ setup(
             "httptools>=0.6.3",
             "hypothesis>=6.100",
             "imageio-ffmpeg>=0.5",
+            "ipykernel>=6.29",  # runs the notebook of the examples
             "mpe2>=1.0",
             "mypy>=1.10",
+            "nbclient>=0.10",
             "onnx>=1.17",
             "onnxruntime>=1.20",
             "onnxscript>=0.5",

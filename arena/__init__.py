@@ -20,10 +20,18 @@ from arena.errors import (
 if TYPE_CHECKING:
     from arena.callbacks import Callback
     from arena.game.api import BatchedEnv, Frame, Interface, Step
+    from arena.game.context import EnvContext
     from arena.game.ragged import Ragged
     from arena.game.units import Choice, GlobalChoice, Select, UnitActions, UnitSpace
     from arena.launch.api import RunResult, train
     from arena.launch.events import Event, PolicyScore
+    from arena.registry import (
+        register_algorithm,
+        register_callback,
+        register_environment,
+        register_logger,
+        register_wrapper,
+    )
     from arena.trainer import Trainer
 
 __version__ = "0.1.0"
@@ -36,6 +44,7 @@ __all__ = [
     "Choice",
     "ConfigError",
     "Deadlock",
+    "EnvContext",
     "Event",
     "Frame",
     "GlobalChoice",
@@ -53,17 +62,26 @@ __all__ = [
     "UnitActions",
     "UnitSpace",
     "__version__",
+    "register_algorithm",
+    "register_callback",
+    "register_environment",
+    "register_logger",
+    "register_wrapper",
     "train",
 ]
 
 _MODULES = {
     "Callback": "arena.callbacks",
     **dict.fromkeys(("BatchedEnv", "Frame", "Interface", "Step"), "arena.game.api"),
+    "EnvContext": "arena.game.context",
     "Ragged": "arena.game.ragged",
     **dict.fromkeys(("Choice", "GlobalChoice", "Select", "UnitActions", "UnitSpace"), "arena.game.units"),
     **dict.fromkeys(("RunResult", "train"), "arena.launch.api"),
     **dict.fromkeys(("Event", "PolicyScore"), "arena.launch.events"),
     "Trainer": "arena.trainer",
+    **dict.fromkeys(
+        (f"register_{kind}" for kind in ("algorithm", "callback", "environment", "logger", "wrapper")), "arena.registry"
+    ),
 }
 
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arena.errors import CallbackFailed, ConfigError, close_name, located, nearest
 from arena.plan.plan import CallbackPlan
-from arena.registry import load_object, logger_target, where_raised
+from arena.registry import callback_target, load_object, logger_target, where_raised
 
 if TYPE_CHECKING:
     from arena.league.view import LeagueView
@@ -154,7 +154,8 @@ def made(planned: Sequence[CallbackPlan]) -> list[Any]:
         ConfigError: with the place in the configuration: there is no such class, it has no method that is called, a
             method is misspelt or takes other arguments, or the class does not take the options.
     """
-    return [_made(callback, f"callbacks[{index}]") for index, callback in enumerate(planned)]
+    targets = [replace(callback, target=callback_target(callback.target)) for callback in planned]
+    return [_made(callback, f"callbacks[{index}]") for index, callback in enumerate(targets)]
 
 
 def made_loggers(planned: Sequence[CallbackPlan]) -> list[Any]:

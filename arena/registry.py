@@ -1,6 +1,7 @@
 """The registry: built-in environments, wrappers and algorithms, and a user's own as `package.module:attribute`.
 
-The arena imports `envs` and `policies` only through these names, when they are needed.
+The arena imports `envs` and `policies` only through these names, when they are needed. A user's module may give names
+to objects of its own with `register_environment` and the like; `import_plugins` imports such modules in every process.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import inspect
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType, NoneType, SimpleNamespace, UnionType
@@ -24,6 +25,7 @@ from arena.plan.deadlock import EPISODES, SCHEDULES, TICKS
 
 if TYPE_CHECKING:
     from arena.game.api import BatchedEnv
+    from arena.game.context import EnvContext
 
 
 class Entry(NamedTuple):
@@ -84,6 +86,10 @@ WRAPPERS: dict[str, Entry] = {
     "resize": Entry("envs.adapters.wrappers:Resize", "pictures of another height and width"),
     "clip_reward": Entry("envs.adapters.wrappers:ClipReward", "rewards within a bound, or their sign"),
     "time_limit": Entry("envs.adapters.wrappers:TimeLimit", "episodes are truncated after N ticks"),
+    "soft_time_limit": Entry(
+        "envs.adapters.wrappers:SoftTimeLimit", "truncated after N ticks; the next episode goes on where the game is"
+    ),
+    "no_termination": Entry("envs.adapters.wrappers:NoTermination", "what terminates is truncated"),
 }
 
 LOGGERS: dict[str, Entry] = {
@@ -92,10 +98,89 @@ LOGGERS: dict[str, Entry] = {
     "wandb": Entry("arena.loggers.wandb:WandB", "results to Weights & Biases", "wandb", "wandb"),
 }
 
+OWN = SimpleNamespace(
+    environment=SimpleNamespace(),
+    algorithm=SimpleNamespace(),
+    wrapper=SimpleNamespace(),
+    callback=SimpleNamespace(),
+    logger=SimpleNamespace(),
+)
+"""By kind, the objects that users have registered, as attributes: so each has a target, `arena.registry:OWN...`."""
+
+_OWN_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 _OWN_PACKAGES = ("envs", "policies")  # installed beside `arena`; a user's folder may have the same name
 _HOME = Path(__file__).resolve().parent.parent
 _GIVEN_BY_PLACE = 2  # of a worker's parameters: env, group
 _KIND_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "null"}
+
+
+def register_environment(name: str, factory: Callable[..., Any]) -> None:
+    """Gives a name to a callable that creates an environment; then `make` may name it.
+
+    Raises:
+        ConfigError: the name is taken, or cannot be used.
+    """
+    _register("environment", {**ENVIRONMENTS, **EXTERNAL}, name, factory)
+
+
+def register_algorithm(name: str, cls: type[Any]) -> None:
+    """Gives a name to the class of an algorithm; as `register_environment`."""
+    _register("algorithm", ALGORITHMS, name, cls)
+
+
+def register_wrapper(name: str, wrapper: Callable[..., Any]) -> None:
+    """Gives a name to a Gymnasium wrapper; as `register_environment`."""
+    _register("wrapper", WRAPPERS, name, wrapper)
+
+
+def register_callback(name: str, cls: type[Any]) -> None:
+    """Gives a name to a class of callbacks; as `register_environment`."""
+    _register("callback", {}, name, cls)
+
+
+def register_logger(name: str, cls: type[Any]) -> None:
+    """Gives a name to a class of loggers; as `register_environment`."""
+    _register("logger", LOGGERS, name, cls)
+
+
+def _register(kind: str, built_in: Mapping[str, Entry], name: str, found: Any) -> None:
+    if not isinstance(name, str) or not _OWN_NAME.match(name):
+        rule = "lowercase letters, digits and '_', the first a letter"
+        raise ConfigError(f"the name {name!r} of {_article(found)} cannot be used; {rule}")
+    if not callable(found):
+        raise ConfigError(f"{name!r} is {_article(found)}, which cannot be called")
+    known = vars(getattr(OWN, kind))
+    if name in built_in or not _is_redefined(known.get(name, found), found):
+        other = "built in" if name in built_in else _article(known[name])
+        raise ConfigError(f"the {kind} {name!r} is there already: {other}; choose another name for {_article(found)}")
+    known[name] = found
+
+
+def _is_redefined(before: Any, now: Any) -> bool:
+    """Whether two objects are one, or the same definition executed twice, as in a notebook."""
+    places = [(getattr(one, "__module__", None), getattr(one, "__qualname__", "<")) for one in (before, now)]
+    return before is now or (places[0] == places[1] and "<" not in places[0][1])
+
+
+def own_names(kind: str) -> Mapping[str, Any]:
+    """The objects that users have registered, by name.
+
+    Args:
+        kind: environment, algorithm, wrapper, callback or logger.
+    """
+    found: Mapping[str, Any] = vars(getattr(OWN, kind))
+    return found
+
+
+def import_plugins(modules: Iterable[str]) -> None:
+    """Imports the modules of the key `imports`, which register names.
+
+    Raises:
+        ConfigError: one cannot be imported; the message has its own error.
+    """
+    for index, module in enumerate(modules):
+        with located(path=f"imports[{index}]"):
+            _import(module, module)
 
 
 def load_object(target: str) -> Any:
@@ -208,9 +293,9 @@ def external_kind(make: str) -> str | None:
     if make in EXTERNAL:
         return make
     source, colon, _ = make.partition(":")
-    if not colon or source in ("gymnasium", "pettingzoo"):
+    if (not colon and make not in own_names("environment")) or source in ("gymnasium", "pettingzoo"):
         return None
-    found = load_object(make)
+    found = load_object(make) if colon else own_names("environment")[make]
     if not isinstance(found, type):
         return None
     if any((kind.__module__, kind.__name__) == ("arena.external.thread", "ExternalEnv") for kind in found.__mro__):
@@ -222,7 +307,13 @@ def external_kind(make: str) -> str | None:
 
 
 def adapt_environment(
-    make: str, kwargs: Mapping[str, Any], lanes: int, wrappers: Sequence[tuple[str, Any]] = ()
+    make: str,
+    kwargs: Mapping[str, Any],
+    lanes: int,
+    wrappers: Sequence[tuple[str, Any]] = (),
+    contexts: Sequence[EnvContext] | None = None,
+    *,
+    screen: str | None = None,
 ) -> BatchedEnv:
     """Creates an environment of `lanes` lanes. Errors of its constructor pass through unchanged.
 
@@ -231,9 +322,16 @@ def adapt_environment(
         kwargs: arguments of the environment.
         lanes: the number of copies that step together.
         wrappers: name and argument of each, the innermost first.
+        contexts: per lane its place in the run; None: outside of a run.
+        screen: the kind of virtual screen that it needs; None: none.
+
+    Raises:
+        ConfigError: there is no such screen; the path is `screen`.
     """
+    if screen is not None:
+        load_object("envs.adapters.screen:open_screen")()
     adapt = load_object("envs.adapters:adapt")
-    return cast("BatchedEnv", adapt(environment_factory(make), dict(kwargs), lanes, wrappers))
+    return cast("BatchedEnv", adapt(environment_factory(make), dict(kwargs), lanes, wrappers, contexts))
 
 
 def wrapper(name: str) -> Callable[..., Any]:
@@ -329,6 +427,11 @@ def _check_signature(cls: type[Any], options: Mapping[str, Any]) -> None:
         ) from error
 
 
+def callback_target(name: str) -> str:
+    """The class of a callback, as `package.module:Class`; of a name that is not registered, the name itself."""
+    return _target(name, {}, "callback") if name in own_names("callback") else name
+
+
 def logger_target(name: str) -> str:
     """The class of a logger, as `package.module:Class`.
 
@@ -368,11 +471,14 @@ def _target(name: str, known: Mapping[str, Entry], what: str) -> str:
     entry = known.get(name)
     if entry is not None:
         return entry.target
+    if name in own_names(what):
+        return f"{__name__}:OWN.{what}.{name}"
     sources = {source for source, colon, _ in (other.partition(":") for other in known) if colon}
     if ":" in name and name.partition(":")[0] not in sources:
         return name
     hint = _library_words(name) if what == "environment" else ""
-    raise ConfigError(f"unknown {what} {name!r}; {hint}{nearest(name, known)}; or your own as 'package.module:Name'")
+    names = [*known, *own_names(what)]
+    raise ConfigError(f"unknown {what} {name!r}; {hint}{nearest(name, names)}; or your own as 'package.module:Name'")
 
 
 def _library_words(name: str) -> str:

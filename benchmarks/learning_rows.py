@@ -362,7 +362,7 @@ def units() -> list[Row]:
         task("count-ppo", 8_192, 0.99, kwargs={"task": "count", "masked_choices": 2}),
         task("bandit-ppo", 8_192, 0.95, kwargs={"task": "armed_bandit"}),
         task("xor-ppo", 500_000, 0.95, kwargs={"task": "xor"}),
-        task("cherries-ppo", 250_000, 0.95, kwargs={"task": "cherry_pick"}),
+        task("cherries-ppo", 249_984, 0.95, kwargs={"task": "cherry_pick"}),
         task("lava-ppo-relative", 10_240, 0.95, kwargs={"task": "floor_is_lava"}),
         task("lava-ppo-absolute", 10_240, 0.3, at_most=True, kwargs={"task": "floor_is_lava"}),
         unit_row("hidden-ppo", "unit_task", 8_192, tie, kwargs={"task": "rock_paper_scissors"}, episodes=1000),

@@ -23,7 +23,7 @@ import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -96,7 +96,8 @@ def truth(movement: str, rng: np.random.Generator) -> Truth:
     return Truth(before, after, resets)
 
 
-def entry_of(rule: object) -> MatchmakingConfig:
+@lru_cache
+def entry_of(name: str) -> MatchmakingConfig:
     """A generator of this rule for all learners."""
     config = parse_config(
         {
@@ -104,7 +105,9 @@ def entry_of(rule: object) -> MatchmakingConfig:
             "rounds": ROUNDS,
             "envs": {"game": {"make": "touchdown"}},
             "policies": {name: {"algorithm": "ppo"} for name in LEARNERS},
-            "matches": [{"matchmaking": {"env": "game", "policies": [*LEARNERS], "rule": rule, "copies": OPPONENTS}}],
+            "matches": [
+                {"matchmaking": {"env": "game", "policies": [*LEARNERS], "rule": RULES[name], "copies": OPPONENTS}}
+            ],
         },
         source="league.yaml",
     )
@@ -113,7 +116,7 @@ def entry_of(rule: object) -> MatchmakingConfig:
     return entry
 
 
-def league(rule: object, movement: str, rng: np.random.Generator) -> tuple[Timeline, dict[str, float]]:
+def league(rule: str, movement: str, rng: np.random.Generator) -> tuple[Timeline, dict[str, float]]:
     """The games of a league, and the final strength of each player."""
     true, entry = truth(movement, rng), entry_of(rule)
     snapshots: dict[str, list[str]] = {name: [] for name in LEARNERS}
@@ -197,7 +200,7 @@ def held(ratings: Ratings, strengths: Mapping[str, float]) -> tuple[float, float
     )
 
 
-def covered(rule: object, movement: str, seed: Sequence[int]) -> dict[str, float]:
+def covered(rule: str, movement: str, seed: Sequence[int]) -> dict[str, float]:
     """Shares of the intervals of a league that hold the truth, now and by the method of before."""
     timeline, strengths = league(rule, movement, np.random.default_rng(seed))
     found = {}
@@ -212,7 +215,7 @@ def coverage(pool: Executor, name: str, movement: str, turns: Iterator[int], cou
     """The means over the leagues of a turn, each of which has a random stream of its own."""
     start = [MOVEMENTS.index(movement), [*RULES].index(name), next(turns)]
     seeds = [[*start, number] for number in range(count)]
-    leagues = [*pool.map(partial(covered, RULES[name], movement), seeds)]
+    leagues = [*pool.map(partial(covered, name, movement), seeds)]
     return {figure: statistics.fmean(one[figure] for one in leagues) for figure in leagues[0]}
 
 

@@ -31,11 +31,16 @@ ORDER = (
     "chaos",
     "endurance",
     "league_statistics",
+    "moving_strengths",
+    "rating_speed",
+    "league_tournament",
     "league_learning",
     "external_games",
     "shared_memory",
     "external_http",
     "export",
+    "units",
+    "experiments",
 )
 
 Result = Mapping[str, Any]

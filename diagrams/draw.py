@@ -671,7 +671,8 @@ def _aligned(size: int) -> int:
 def _heap_field(leaf: Leaf, ragged: Ragged) -> Field:
     kind, *names = map(str, leaf.path)
     words = names[0] if kind == "units" else f"{names[0].split()[0]} {names[1]}"
-    return Field(words, ragged.lengths.nbytes + _aligned(ragged.values.nbytes), {"units": "#c7e9c0", "actions": "#fdd0a2"}[kind])
+    color = {"units": "#c7e9c0", "actions": "#fdd0a2"}[kind]
+    return Field(words, ragged.lengths.nbytes + _aligned(ragged.values.nbytes), color)
 
 
 def hand_over() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from arena import registry
 from arena.terminal import reference, reference_pages
 from arena.terminal.output import say
 
@@ -17,6 +18,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="whose options to show: of one, or of all environments, wrappers, algorithms, generators or rules",
     )
     parser.add_argument(
+        "--import",
+        action="append",
+        default=[],
+        dest="imports",
+        metavar="MODULE",
+        help="a module that registers names of your own, as under `imports` of a configuration",
+    )
+    parser.add_argument(
         "--markdown",
         action="store_true",
         help="as a page: of NAMEs, of all keys (configuration), of all commands (commands); without a NAME of all "
@@ -27,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the names, or the options of those that are named; returns the exit status."""
+    registry.import_plugins(arguments.imports)
     if arguments.markdown:
         say(_page(arguments.names).removesuffix("\n"))
         return 0

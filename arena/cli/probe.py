@@ -131,7 +131,9 @@ def weigh_here() -> None:
     match, algorithms = unpack(sys.stdin.buffer.read())
     sizes, games = [_unshared()], []
     for _ in range(2):
-        games.append(registry.adapt_environment(match.make, match.env_kwargs, match.lanes, match.wrappers))
+        games.append(
+            registry.adapt_environment(match.make, match.env_kwargs, match.lanes, match.wrappers, screen=match.screen)
+        )
         sizes.append(_unshared())
     for name in algorithms:
         registry.algorithm(name)

@@ -23,6 +23,7 @@ from arena.errors import ConfigError, located, nearest
 from arena.external.connection import Connection, policies_of
 from arena.external.interface import ExternalGames
 from arena.game.api import Interface
+from arena.game.spaces import is_ragged
 from arena.plan.build import make_plan
 from arena.plan.plan import MatchPlan, SeatPlan, TickRules
 from arena.plan.seats import check_seats
@@ -152,6 +153,7 @@ def prepare(arguments: argparse.Namespace) -> Served:
     """
     folder = RunFolder.of_target(arguments.target)
     config = load_config(arguments.target if folder is None else folder.config, arguments.overrides)
+    registry.import_plugins(config.imports)
     if folder is None and arguments.checkpoint is not None:
         raise ConfigError("a configuration has no checkpoints; name a run folder", path="--checkpoint")
     if folder is None and arguments.engine == "onnx":
@@ -162,6 +164,11 @@ def prepare(arguments: argparse.Namespace) -> Served:
         slots = arguments.slots or (match.lanes if registry.external_kind(match.make) else _SLOTS)
         rules = replace(match.external or TickRules(), max_delay_s=arguments.max_delay / 1000, min_asking=1)
         games = make_games()
+        if any(map(is_ragged, games.interface.observation_spaces)):
+            raise ConfigError(
+                f"{games.interface.entities[0]!r} observes any number of units, which no connection can carry: load "
+                "its policy in Python with arena.load_policy"
+            )
         names = policies_of(match, games.interface)
         seats = tuple(
             replace(seat, entities=tuple(games.interface.entities[entity] for entity in entities))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from arena.cli.arguments import add_config, add_ranks, add_run
 from arena.cli.start import Processes, start
+from arena.errors import ConfigError
 from arena.launch import mpirun
 from arena.plan.hosts import parse_hosts
 
@@ -25,6 +26,7 @@ class TrainArgs(NamedTuple):
         run_dir: the run folder; None: `runs/<name>`, or the next free name.
         resume: go on with the run that is in the folder.
         profile: measure where every role's time goes.
+        earlier: the folder of a run whose league goes on in this one.
         allow_unproved: also start a run that can deadlock.
         ranks_given: whether the user has said how many processes there are.
     """
@@ -34,6 +36,7 @@ class TrainArgs(NamedTuple):
     run_dir: str | None
     resume: bool
     profile: bool
+    earlier: str | None = None
     allow_unproved: bool = False
     ranks_given: bool = False
 
@@ -47,6 +50,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
     add_run(parser, folder="runs/<name>")
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoints of the run's folder")
+    parser.add_argument(
+        "--continue",
+        dest="earlier",
+        metavar="RUN",
+        help="begin with the policies, snapshots and ratings of an earlier run",
+    )
     add_ranks(parser)
     parser.add_argument(
         "--hosts",
@@ -63,12 +72,19 @@ def run(arguments: argparse.Namespace) -> int:
         ConfigError: a mistake in the configuration; under a launcher rank 0 tells it and 2 is returned.
     """
     ticks = () if arguments.ticks is None else (f"ticks={arguments.ticks}",)
+    if arguments.earlier is not None and arguments.resume:
+        raise ConfigError(
+            "a run that continues another one is resumed from the configuration in its folder, as "
+            "`arena train runs/new/config.yaml --resume --run-dir runs/new`",
+            path="--continue",
+        )
     request = TrainArgs(
         arguments.config,
         (*arguments.overrides, *ticks),
         arguments.run_dir,
         arguments.resume,
         arguments.profile,
+        arguments.earlier,
         arguments.allow_unproved,
         ranks_given=arguments.ranks is not None or mpirun.started_by_us(),
     )

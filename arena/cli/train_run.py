@@ -39,8 +39,13 @@ class TrainRun(Rank0Base):
         """
         asked = self._request
         config, origin = load_with_origin(asked.path, asked.overrides)
+        words: list[str] = []
         with origin.located():
             check_tolerance(config, tolerant=tolerant)
+            if asked.earlier is not None:
+                from arena.run.continued import continued  # it reads games, ratings and checkpoints
+
+                config, words = continued(config, asked.earlier)
             run = prepare(config, ranks=ranks, run_dir=asked.run_dir, resume=asked.resume)
         run = replace(
             run,
@@ -50,7 +55,7 @@ class TrainRun(Rank0Base):
             allow_unproved=asked.allow_unproved,
             held=is_held(),
         )
-        return announced(replace(run, words=(*run.words, *window_lines(config))), ranks_given=asked.ranks_given)
+        return announced(replace(run, words=(*words, *run.words, *window_lines(config))), ranks_given=asked.ranks_given)
 
     def present(self, run: Run, scoreboard: Scoreboard) -> None:
         """Prints where the records are, and the results of the policies."""

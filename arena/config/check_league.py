@@ -181,6 +181,9 @@ def _check_league(config: Config, league: LeagueConfig) -> None:
         _check_evolution(config, league.evolution, "league.evolution")
     if league.decided is not None:
         _check_decided(config, "league.decided")
+    for name in league.prior:
+        if name not in config.policies:
+            raise ConfigError(f"unknown policy {name!r}; {nearest(name, config.policies)}", path="league.prior")
 
 
 def _check_used_by_learners(config: Config, league: LeagueConfig) -> None:

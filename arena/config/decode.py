@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import msgspec
 
 from arena.config.fields import Keyed, Shortened
-from arena.errors import ConfigError, nearest, nearest_key
+from arena.errors import ConfigError, located, nearest, nearest_key
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z")
 _POLICY = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}(#[0-9]{1,5})?"  # the number is that of an independent worker
@@ -39,7 +39,8 @@ def convert(kind: type[S], value: Any, path: str) -> S:
         ConfigError: with the place of what is wrong.
     """
     if issubclass(kind, Shortened):
-        value = kind.spelled_out(value)
+        with located(inside=path):
+            value = kind.spelled_out(value)
     fields = {field.encode_name: field for field in _fields(kind)}  # by their keys in the file
     _require_mapping(value, path, outline=_outline(kind))
     if True in value and "on" in fields:  # YAML 1.1 reads the word so
@@ -118,7 +119,8 @@ def _convert_keyed(arms: Sequence[Any], value: Any, path: str) -> Any:
     """The value as the alternative that its key names; a mapping with other keys as the one that has none."""
     kinds = {arm.__struct_fields__[0]: arm for arm in arms if issubclass(arm, Keyed)}
     for arm in arms:
-        value = arm.spelled_out(value) if issubclass(arm, Shortened) else value
+        with located(inside=path):
+            value = arm.spelled_out(value) if issubclass(arm, Shortened) else value
     plain = next((arm for arm in arms if not issubclass(arm, Keyed)), None)
     if plain is None and isinstance(value, str):
         value = {value: {}}

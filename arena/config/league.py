@@ -13,6 +13,7 @@ from arena.config.fields import Count, Natural, Share, Shortened
 Elo = Annotated[float, Meta(gt=0, le=4000)]
 Error = Annotated[float, Meta(gt=0, lt=1)]
 Factor = Annotated[float, Meta(gt=0, le=1e6)]
+Rating = Annotated[float, Meta(ge=-4000, le=4000)]
 Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
 Half = Annotated[float, Meta(gt=0, le=0.5)]
 
@@ -98,3 +99,4 @@ class LeagueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     finish_ticks: Natural | None = None  # to end games that the end of a leg would cut; null: 3 median games; 0: cut
     evolution: EvolutionConfig | None = None  # null: every policy keeps its own weights
     decided: DecidedConfig | None = None  # ends the league when the order of all players is; null: plays all rounds
+    prior: dict[str, Rating] = {}  # of policies when the league begins, in Elo; counts as much as ten games of each

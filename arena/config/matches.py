@@ -18,6 +18,8 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import msgspec
 
 from arena.config.fields import AbstractStruct, Count, Halves, Keyed, Natural, Share, Shortened, Text, kinds_of
+from arena.errors import ConfigError
+from arena.plan.plan import MOST_ROLES
 
 SeatEntry: TypeAlias = str | tuple[str, ...]
 Team: TypeAlias = tuple[str, ...]
@@ -29,11 +31,41 @@ Sides: TypeAlias = tuple[tuple[Natural, ...], ...]
 NO_SNAPSHOTS: Mapping[str, str] = MappingProxyType({})
 
 
-class MatchConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Seated(Shortened, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A mapping with the key `seats`, in which `blue*50` stands for fifty entries `blue`."""
+
+    @classmethod
+    def spelled_out(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping) or not isinstance(value.get("seats"), (list, tuple)):
+            return value
+        return {**value, "seats": _repeated(value["seats"], "seats")}
+
+
+def _repeated(entries: Sequence[Any], path: str) -> list[Any]:
+    """The entries of `seats`, also of a list inside it, with those that are repeated written out."""
+    found: list[Any] = []
+    for index, entry in enumerate(entries):
+        place = f"{path}[{index}]"
+        if isinstance(entry, (list, tuple)):
+            found.append(_repeated(entry, place))
+        elif isinstance(entry, str) and "*" in entry:
+            name, _, times = (part.strip() for part in entry.rpartition("*"))
+            if not times.isdecimal() or not 1 <= int(times) <= MOST_ROLES:
+                raise ConfigError(
+                    f"found {entry!r}; expected a number from 1 to {MOST_ROLES} after the '*', as in '{name}*50'",
+                    path=place,
+                )
+            found += [name] * int(times)
+        else:
+            found.append(entry)
+    return found
+
+
+class MatchConfig(Seated, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One entry of `matches`: a game and the policies that play it."""
 
     env: str  # a name of `envs`
-    seats: tuple[SeatEntry, ...]  # i-th entry: the policy that plays entity i; a list: one worker drives several
+    seats: tuple[SeatEntry, ...]  # i-th entry: policy of entity i; blue*50: fifty such; a list: one worker drives them
     entities: tuple[Natural | Text, ...] | None = None  # what the entries stand for; null: 0, 1, 2, ...
     sides: Sides | None = (
         None  # seats that play together, by their places; null: each seat of two, or each policy of two

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from arena.config.fields import Color, Count, Natural, Seconds, Text
 from arena.config.league import LeagueConfig
-from arena.config.matches import GeneratorEntry, MatchConfig, SeatEntry, generator_of
+from arena.config.matches import GeneratorEntry, MatchConfig, Seated, SeatEntry, generator_of
 from arena.config.members import may_be_frozen
 from arena.config.result_keys import stop_rules
 from arena.plan.plan import ONLY_ACT, OutcomeRule, StopRule
@@ -41,6 +41,7 @@ class EnvConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     kwargs: dict[str, Any] = {}  # given to the environment when it is made
     wrappers: tuple[WrapperEntry, ...] = ()  # around it, the innermost first: a name, or {name: its arguments}
     idle_action: Any = None  # the action of an entity that no seat plays; null: the space's no-op
+    screen: Literal["xvfb"] | None = None  # a virtual one, for a game that opens windows; null: none
     outcome: OutcomeRule | None = None  # who has won; null: the infos, else the returns as long as the game is zero-sum
     external: ExternalConfig | None = None  # only of external games, which ask for actions; null: the defaults
 
@@ -70,7 +71,7 @@ class PolicyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return not self.frozen and self.algorithm not in ONLY_ACT
 
 
-class EvaluationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class EvaluationConfig(Seated, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the policies are evaluated while they learn: frozen copies of them play matches of their own."""
 
     every: Count  # ticks; a multiple of checkpoint_every
@@ -121,6 +122,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     best: BestConfig | None = None  # keeps the checkpoints of the boundary with the best result; null: none
     curriculum: CallbackConfig | None = None  # changes between two legs; null: none
     evaluation: EvaluationConfig | None = None  # while they learn; null: none
+    imports: tuple[Text, ...] = ()  # modules that every process imports before names are looked up: they register some
     callbacks: tuple[Text | CallbackConfig, ...] = ()  # classes that are told what happens; or "package.module:Class"
     loggers: tuple[Text | CallbackConfig, ...] = ("csv", "tensorboard")  # where results go beside result.json
     record: Literal["nothing", "samples", "replays"] = "nothing"  # of all that is played: columns, or what replays it

@@ -422,6 +422,8 @@ def _check_ragged(name: str, array: Array, lengths: Array, column: Column) -> No
             f"the column {name!r} has the shape {array.shape} and type {array.dtype}, expected items {column.shape} of "
             f"{column.dtype}"
         )
+    if lengths.dtype.kind not in "iu":
+        raise ValueError(f"the column {name + LENGTHS!r} is of the type {lengths.dtype}, expected int32")
     if lengths.size and (least := lengths.min()) < 0:
         raise ValueError(f"the column {name + LENGTHS!r} has a negative length, {least}")
     if (total := int(lengths.sum(dtype=np.int64))) != len(array):

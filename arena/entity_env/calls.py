@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 from arena.entity_env.environment import Environment
 from arena.entity_env.translation import ActionClasses, Translator, unit_space
+from arena.errors import ConfigError
 
 _PACKAGE = "entity_gym"
 
@@ -34,8 +34,12 @@ def translator_of(env: Any) -> Translator:
 
 def players_of(env: Any) -> tuple[str, ...]:
     """The names of an environment's players."""
-    players: Sequence[str] = getattr(env, "players", Environment.players)
-    return tuple(str(name) for name in players)
+    if _package_module(env) is not None:  # its games have one player each, whatever they call `players`
+        return tuple(Environment.players)
+    players: Any = getattr(env, "players", Environment.players)
+    if not isinstance(players, (tuple, list)) or not all(isinstance(name, str) for name in players):
+        raise ConfigError(f"{type(env).__name__}.players is {players!r:.80}; expected a tuple of names")
+    return tuple(players)
 
 
 def begin(env: Any, seed: int | None) -> Any:

@@ -187,9 +187,9 @@ class ListEnv:
         masks: dict[str, VecActionMask] = {}
         for name, kind in space.actions.items():
             shown = batch.shown[name]
-            actors = RaggedBufferI64(shown.actors.values[:, None], shown.actors.lengths)
+            actors = RaggedBufferI64(shown.actors.values[:, None].copy(), shown.actors.lengths)
             if isinstance(kind, Select) and shown.actees is not None:
-                actees = RaggedBufferI64(shown.actees.values[:, None], shown.actees.lengths)
+                actees = RaggedBufferI64(shown.actees.values[:, None].copy(), shown.actees.lengths)
                 pairs = None if shown.mask is None else _column(shown.mask)
                 masks[name] = VecSelectEntityActionMask(actors, actees, pairs)
             else:

@@ -180,7 +180,7 @@ class Translator:
             actors = [ids[index] for index in shown.actors[row].tolist()] if len(numbers) else []
             if isinstance(kind, Choice):
                 found[name] = self._classes.categorical(
-                    actors=actors, indices=numbers, index_to_label=self._labels[name]
+                    actors=actors, indices=numbers.copy(), index_to_label=self._labels[name]
                 )
                 continue
             actees: list[Any] = []
@@ -199,14 +199,19 @@ class Translator:
     def _check_names(self, row: int, one: Any) -> None:
         types, hidden, actions = self._known
         for what, names, known in (
-            ("features", one.features, types),
-            ("ids", one.ids, types),
-            ("visible", one.visible, hidden),
-            ("actions", one.actions, actions),
+            ("features of a type", one.features, types),
+            ("ids of a type", one.ids, types),
+            ("visible for a type", one.visible, hidden),
+            ("an action", one.actions, actions),
         ):
+            if not isinstance(names, Mapping):
+                raise WrongObservation(row, f"{what}: {_short(names)}; expected a mapping by name")
             if not names.keys() <= known:
                 unknown = next(name for name in names if name not in known)
-                raise WrongObservation(row, f"{what} of an unknown name {unknown!r}; {nearest(str(unknown), known)}")
+                where = "`hidden` of the space" if known is hidden else "the space"
+                raise WrongObservation(
+                    row, f"{what} that is not in {where}, {unknown!r}; {nearest(str(unknown), known)}"
+                )
 
     def _globals(self, observations: Sequence[Any]) -> NDArray[np.float32]:
         names = self.space.global_features
@@ -348,9 +353,11 @@ class _Row:
 
     def misshapen(self, name: str, mask: Any, expected: str) -> WrongObservation:
         """The error of a mask of another shape or other values."""
-        return WrongObservation(
-            self.number, f"action {name!r}: a mask of shape {list(np.shape(mask))}; expected bools {expected}"
-        )
+        try:
+            found = f"of shape {list(np.shape(mask))}"
+        except ValueError:  # rows of different lengths
+            found = f"with rows of {', '.join(str(np.size(row)) for row in mask)}"
+        return WrongObservation(self.number, f"action {name!r}: a mask {found}; expected bools {expected}")
 
 
 def _choice(name: str, kind: Choice, rows: Sequence[_Row]) -> Shown:
@@ -413,37 +420,37 @@ def _select(name: str, kind: Select, rows: Sequence[_Row]) -> Shown:
     masks: list[NDArray[np.bool_] | None] = []
     for row in rows:
         mask = row.actions.get(name)
-        who: list[int] = []
-        whom: list[int] = []
+        picking: list[int] = []
+        picked: list[int] = []
         flags = None
         if mask is not None:
             _check_kind(row, name, kind, mask)
-            who = row.actors(name, mask)
-            whom = row.chosen(name, "actee", mask.actee_ids, mask.actee_types)
+            picking = row.actors(name, mask)
+            picked = row.chosen(name, "actee", mask.actee_ids, mask.actee_types)
             if mask.mask is not None:
                 if not kind.masked:
                     raise WrongObservation(
                         row.number, f"action {name!r}: a mask, but its space is SelectEntityActionSpace(masked=False)"
                     )
-                flags = _flags(mask.mask, (len(who), len(whom)))
+                flags = _flags(mask.mask, (len(picking), len(picked)))
                 if flags is None:
                     raise row.misshapen(
-                        name, mask.mask, f"[{len(who)}][{len(whom)}]: {len(who)} actors, {len(whom)} actees"
+                        name, mask.mask, f"[{len(picking)}][{len(picked)}]: {len(picking)} actors, {len(picked)} actees"
                     )
             if row.hidden:
-                seen = [place for place, index in enumerate(whom) if index not in row.hidden]
-                whom = [whom[place] for place in seen]
+                seen = [place for place, index in enumerate(picked) if index not in row.hidden]
+                picked = [picked[place] for place in seen]
                 flags = None if flags is None else flags[:, seen]
             if flags is not None:
                 able = np.asarray(flags.any(axis=1))
-                who = [who[place] for place in np.flatnonzero(able).tolist()]
+                picking = [picking[place] for place in np.flatnonzero(able).tolist()]
                 flags = flags[able]
-            if not whom:
-                who = []
-            if not who:
-                whom, flags = [], None
-        actors.append(who)
-        actees.append(whom)
+            if not picked:
+                picking = []
+            if not picking:
+                picked, flags = [], None
+        actors.append(picking)
+        actees.append(picked)
         masks.append(flags)
     any_mask = any(flags is not None for flags in masks)
     return Shown(_indices(actors), _indices(actees), _pair_masks(actors, actees, masks) if any_mask else None)
@@ -452,10 +459,10 @@ def _select(name: str, kind: Select, rows: Sequence[_Row]) -> Shown:
 def _pair_masks(
     actors: Sequence[Sequence[int]], actees: Sequence[Sequence[int]], masks: Sequence[NDArray[np.bool_] | None]
 ) -> Ragged:
-    """Who may pick whom in all rows, bool items, actor by actor; ones where a row gives no mask."""
+    """Which actees each actor may pick in all rows, bool items, actor by actor; ones where a row gives no mask."""
     parts = [
-        np.ones(len(who) * len(whom), np.bool_) if flags is None else flags.reshape(-1)
-        for who, whom, flags in zip(actors, actees, masks, strict=True)
+        np.ones(len(picking) * len(picked), np.bool_) if flags is None else flags.reshape(-1)
+        for picking, picked, flags in zip(actors, actees, masks, strict=True)
     ]
     return Ragged(np.concatenate(parts), [len(part) for part in parts])
 

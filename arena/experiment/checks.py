@@ -7,6 +7,7 @@ configurations go in as JSON, the first mistake comes out.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -68,3 +69,5 @@ if __name__ == "__main__":
     found = _checked(json.load(sys.stdin))
     sys.stdout.write("\0")  # before it stands what games have printed
     sys.stdout.write(msgspec.json.encode(found).decode())
+    sys.stdout.flush()
+    os._exit(0)  # what games print at their ends would stand behind it

@@ -18,7 +18,7 @@ from typing import Protocol
 import msgspec
 
 from arena.config import Config, resolved_yaml
-from arena.config.load import load_config
+from arena.config.decode import joined
 from arena.errors import ConfigError
 from arena.experiment.config import experiment_yaml
 from arena.experiment.folder import (
@@ -51,13 +51,11 @@ from arena.experiment.slots import Slots
 from arena.experiment.tables import run_name, trial_row, write_best, write_table
 from arena.experiment.trials import Trial
 from arena.experiment.values import FollowedResults, TrialRow, judged
-from arena.experiment.variation import Params
-from arena.records import evaluations
+from arena.experiment.variation import Params, is_within
 from arena.records.atomic import replacing
 from arena.records.boundary import newest_tick
 from arena.records.folder import RunFolder
-from arena.records.lock import RunLock, is_held
-from arena.run.status import planned_ticks
+from arena.records.lock import RunLock, is_held, refuse_held
 from arena.run.stop import takes_signals
 
 _POLL_SECONDS = 0.05  # between two looks whether a process has ended
@@ -137,6 +135,8 @@ class Driver:
         finally:
             for process in self._processes.values():  # after an error of our own
                 process.kill()
+            for lock in self._locks.values():
+                lock.close()
             self._display.stop()
         return self._status
 
@@ -147,10 +147,10 @@ class Driver:
 
     @property
     def _status(self) -> int:
-        number = next(iter(self._asked), None)
-        if number is not None and number != signal.SIGUSR1:
-            return 128 + number
-        if number == signal.SIGUSR1 and any(not r.state.is_over for r in self.records.values() if r.wanted):
+        if self._asked and any(not r.state.is_over for r in self.records.values() if r.wanted):
+            number = next((number for number in self._asked if number != signal.SIGUSR1), None)
+            if number is not None:
+                return 128 + number
             self.requeue.touch(mode=0o600)
             return 0
         return 1 if any(r.state is State.ERROR for r in self.records.values() if r.wanted) else 0
@@ -176,6 +176,9 @@ class Driver:
                     self._put_on_record(fresh, trial)
                     fresh += 1
         for number, record in sorted(self.records.items()):
+            if record.wanted and not record.state.is_over:
+                with trial_lock(self.folder.state_path(number)):  # before any trial is started
+                    pass
             self._results[number] = FollowedResults(
                 self.folder.run_folder(record).results, self.plan.file.config.metric.name
             )
@@ -188,7 +191,7 @@ class Driver:
         self._look()
 
     def _begin_one(self, number: int) -> None:
-        """Puts the one trial on record that this process runs; others may run others."""
+        """Puts the one trial on record that this process runs; other processes may run other trials."""
         trial = self.plan.known[number]
         record = read_record(number, self.folder.state_path(number))
         if record is not None and record.first.digest != trial.digest:
@@ -205,6 +208,13 @@ class Driver:
         """Takes what is on record of the suggestions so far; each must be what its values give today."""
         repeat = self.plan.file.config.repeat
         for number, record in sorted(self.records.items()):
+            for each in self.plan.trials.variants[0].varied:
+                if not is_within(each.form, value := record.params[each.path]):
+                    raise ConfigError(
+                        f"found a space without {value!r}, which an earlier suggestion has; keep it in, or search in "
+                        "another folder",
+                        path=joined("set", each.path),
+                    )
             trials = [*self.plan.trials.repeated(record.first.variant or "", record.params)]
             if trials[number % repeat].digest != record.first.digest:
                 raise ConfigError(
@@ -470,14 +480,7 @@ class Driver:
         run = self.folder.run_folder(record)
         if not run.config.is_file() or is_held(run.path):
             return False
-        if self._results[record.number].done:
-            return True
-        config, tick = load_config(run.config), newest_tick(run) or 0
-        planned = planned_ticks(config)
-        if planned is None or tick < planned:
-            return False
-        due = config.evaluation is not None and tick % config.evaluation.every == 0
-        return not due or tick in evaluations.evaluated(run)
+        return self._results[record.number].done  # without it, a resumed run writes the result that it still lacks
 
     def _value(self, number: int) -> float | None:
         return judged(self._results[number].values, self.plan.file.config.metric)
@@ -491,12 +494,12 @@ class Driver:
     def _signals(self) -> Iterator[None]:
         """Notes SIGINT, SIGTERM and SIGUSR1 while this is open; does nothing outside of the main thread."""
 
-        def hear(number: int, _frame: FrameType | None) -> None:
+        def note_signal(number: int, _frame: FrameType | None) -> None:
             self._asked.append(number)
 
         before = {}
         if takes_signals():
-            before = {n: signal.signal(n, hear) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
+            before = {n: signal.signal(n, note_signal) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
         try:
             yield
         finally:
@@ -512,7 +515,7 @@ def opened(plan: ExperimentPlan, folder: ExperimentFolder, *, resume: bool, shar
         plan: of the experiment.
         folder: its folder.
         resume: it may hold this experiment already.
-        shared: others may run other trials in it: `--trial`.
+        shared: other processes may run other trials in it, but no driver of all: `--trial`.
 
     Raises:
         ConfigError: it holds files, or another experiment, or another process is at work in it.
@@ -531,6 +534,8 @@ def opened(plan: ExperimentPlan, folder: ExperimentFolder, *, resume: bool, shar
         )
     folder.make()
     with ExitStack() as stack:
+        if shared:
+            refuse_held(folder.path)
         if not shared:
             stack.enter_context(RunLock.take(folder.path))
             folder.write_config(experiment_yaml(config))

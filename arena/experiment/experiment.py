@@ -140,7 +140,7 @@ class Experiment:
         Raises:
             ConfigError: an unknown key, or a wrong value.
         """
-        return cls(**data)
+        return cls._of(parse_experiment(data))
 
     @classmethod
     def from_file(cls, path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
@@ -186,6 +186,8 @@ class Experiment:
         """
         if mpirun.under_launcher():
             raise ConfigError("an experiment starts its runs itself; leave mpirun or srun out")
+        if retry_errors and not resume:
+            raise ConfigError("retry_errors has no effect without resume")
         plan = plan_experiment(self._file)
         slots = slots_for(plan, hosts, os.environ)
         place = ExperimentFolder(place_of(plan, folder, resume=resume))

@@ -87,6 +87,11 @@ class Range(NamedTuple):
 Form = Grid | Choice | Range
 
 
+def is_within(form: Form, value: Any) -> bool:
+    """Whether a value is one of those that a form stands for."""
+    return form.low <= value <= form.high if isinstance(form, Range) else value in form.values
+
+
 class Varied(NamedTuple):
     """A place of a configuration and what varies there."""
 

@@ -100,6 +100,13 @@ class _Rows(spaces.Dict):
         return f"{type(self).__name__}({self.single}, {self.rows})"
 
 
+def _is_joined(space: Space[Any], batch: Any) -> bool:
+    """Whether all ragged leaves are `Ragged`, none a sequence with one array per row."""
+    if isinstance(space, spaces.Dict):
+        return all(_is_joined(part, batch[key]) for key, part in space.spaces.items())
+    return isinstance(batch, Ragged) or not isinstance(space, RaggedRows)
+
+
 class UnitRows(_Rows):
     """Batches of a `UnitSpace`."""
 
@@ -111,7 +118,7 @@ class UnitRows(_Rows):
         return drawn
 
     def contains(self, x: Any) -> bool:
-        return super().contains(x) and self.single.breach(x) is None
+        return super().contains(x) and _is_joined(self, x) and self.single.breach(x) is None
 
 
 class UnitActionRows(_Rows):

@@ -86,7 +86,7 @@ def _fixed(space: Space[Any], leaf: Leaf, given: Any, rows: int) -> NDArray[Any]
 
 
 def _ragged(space: Space[Any], leaf: Leaf, given: Any, active: NDArray[np.bool_]) -> Ragged:
-    if type(given) is not Ragged:
+    if not isinstance(given, Ragged):
         if isinstance(given, (str, bytes)) or not isinstance(given, (Sequence, np.ndarray)):
             raise TypeError(f"{leaf.place} of {_brief(space)}: a Ragged or one array per row, got {given!r:.80}")
         arrays = [np.asarray(row) for row in given]

@@ -78,6 +78,11 @@ def check_unit_spaces(interface: Interface) -> None:
     """
     columns = zip(interface.entities, interface.observation_spaces, interface.action_spaces, strict=True)
     for entity, seen, acted in columns:
+        for space in (seen, acted):
+            if (place := _nested_units(space)) is not None:
+                raise ConfigError(
+                    f"{entity!r}: units inside of another space, at {place}; a seat has one UnitSpace and its actions"
+                )
         own = seen.action_space if isinstance(seen, UnitSpace) else None
         if isinstance(acted, UnitActions) or own is not None:
             if own is None:
@@ -87,6 +92,16 @@ def check_unit_spaces(interface: Interface) -> None:
                     f"{entity!r} observes a UnitSpace with the actions {own}, but its action space is {acted}; use "
                     "the `action_space` of the UnitSpace"
                 )
+
+
+def _nested_units(space: Space[Any], place: str = "") -> str | None:
+    """Where in a Dict or Tuple units or their actions are; None: nowhere."""
+    if isinstance(space, (UnitSpace, UnitActions)):
+        return place or None
+    if not isinstance(space, (spaces.Dict, spaces.Tuple)):
+        return None
+    found = (_nested_units(part, f"{place}[{key!r}]") for key, part in _parts(space))
+    return next((one for one in found if one is not None), None)
 
 
 def is_ragged(space: Space[Any]) -> bool:
@@ -127,7 +142,7 @@ def flatten(space: Space[Any], sample: Any) -> list[Any]:
         return [sample]
     if isinstance(space, (spaces.Dict, spaces.Tuple)):
         return [array for key, part in _parts(space) for array in flatten(part, sample[key])]
-    if type(sample) is Ragged:
+    if isinstance(sample, Ragged):
         return [sample]
     if isinstance(space, spaces.Sequence):
         part = space.feature_space

@@ -346,6 +346,9 @@ class UnitSpace(spaces.Dict):
         _refuse_unknown("key", sample, self.spaces)
         whole: dict[str, Any] = {}
         if self.global_features:
+            if "globals" not in sample:
+                names = ", ".join(self.global_features)
+                raise ValueError(f"globals is missing; {len(self.global_features)} numbers are needed ({names})")
             values = np.asarray(sample["globals"], np.float32)
             if values.shape != (len(self.global_features),):
                 raise ValueError(f"globals has the shape {values.shape}, expected ({len(self.global_features)},)")
@@ -560,9 +563,10 @@ def _items(what: str, given: Any, dtype: Any, shape: tuple[int, ...] = ()) -> ND
     if array.ndim == 0 or array.shape[1:] != shape:
         wanted = ", ".join(map(str, ("n", *shape)))
         raise ValueError(f"{what}: the shape must be [{wanted}], got {list(array.shape)}")
-    if np.dtype(dtype).kind == "i" and array.dtype.kind not in "biu" and not np.array_equal(array, array.astype(dtype)):
-        raise ValueError(f"{what}: whole numbers are needed, got {array.dtype} {array.ravel()[:3]}")
-    return array.astype(dtype, copy=False)
+    typed = array.astype(dtype, copy=False)
+    if typed.dtype.kind == "i" and typed is not array and not np.array_equal(array, typed):
+        raise ValueError(f"{what}: whole numbers of {typed.dtype} are needed, got {array.dtype} {array.ravel()[:3]}")
+    return typed
 
 
 def _complete_shown(name: str, kind: ActionKind, given: Any) -> dict[str, NDArray[Any]]:
@@ -580,6 +584,12 @@ def _complete_shown(name: str, kind: ActionKind, given: Any) -> dict[str, NDArra
         if mask is None:
             mask = np.ones((len(actors), choices), np.int8)
         if isinstance(kind, Select):
+            shape = np.shape(mask)
+            if len(shape) != 1 and shape != (len(actors), choices):
+                raise ValueError(
+                    f"{where}: mask: the shape must be [actors, actees] = [{len(actors)}, {choices}], or flat, "
+                    f"got {list(shape)}"
+                )
             found["mask"] = _items(f"{where}: mask", np.reshape(mask, -1), np.int8)
         else:
             found["mask"] = _items(f"{where}: mask", mask, np.int8, (choices,))

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
+from arena import registry
 from arena.errors import ConfigError, Origin, PeerLost, ProcessExited
 from arena.launch import mpirun
 from arena.launch.console import Console, log_to_stderr, speak_into, tell
@@ -204,6 +205,7 @@ class Rank:
         if self._team.rank != 0:
             ignore_signals()
             speak_into(run.folder.log_path(self._team.rank))
+            registry.import_plugins(run.plan.imports)
         if self._memory.tolerant and not run.plan.ranks[self._team.rank]:
             import_algorithms(run)  # so that a spare can take over at once
 

@@ -148,7 +148,8 @@ def _timeline(
         if start < reached or (line.round, part) in timed
     ]
     snapshots = [name for line in rounds for name in line.snapshots]
-    return Timeline(periods, config.ticks, config.learners, beginnings, snapshots)
+    prior = {} if config.league is None else config.league.prior
+    return Timeline(periods, config.ticks, config.learners, beginnings, snapshots, prior)
 
 
 def read_played(folder: RunFolder, *, last: int | None = None) -> Played:

@@ -57,6 +57,7 @@ class Timeline:
         learners: the policies that learn; the strength of each other player never changes.
         beginnings: when policies that learn have begun anew, the earliest first.
         snapshots: that have joined; `p@t` is the policy `p` as it was at tick `t`.
+        prior: the strength of players at the beginning, in Elo, as an earlier run has found it.
     """
 
     periods: Sequence[Period]
@@ -64,6 +65,7 @@ class Timeline:
     learners: frozenset[str]
     beginnings: Mapping[str, Sequence[Beginning]] = field(default_factory=dict)
     snapshots: Sequence[str] = ()
+    prior: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
     def results(self) -> Results:
@@ -130,7 +132,7 @@ class Timeline:
         }
         snapshots = [name for name in self.snapshots if int(name.rpartition("@")[2]) <= tick]
         periods = [period for period in self.periods if period.start < tick]
-        return Timeline(periods, self.round_ticks, self.learners, beginnings, snapshots)
+        return replace(self, periods=periods, beginnings=beginnings, snapshots=snapshots)
 
 
 def together(results: Iterable[Results]) -> Results:

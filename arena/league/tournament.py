@@ -28,7 +28,7 @@ from arena.league.populations import every_meeting, separate_standings
 from arena.league.ratings.contradictions import Contradiction, unmet
 from arena.league.ratings.ranking import Doubt, Standings, doubts, is_settled, most_informative, open_doubts
 from arena.league.ratings.ratings import fit
-from arena.league.ratings.standings import Row, separate_tables, tables
+from arena.league.ratings.standings import Row, tables
 from arena.league.results import Results
 
 _LANES = 16  # that frozen players play as fast as one, nearly
@@ -65,7 +65,7 @@ class Table(NamedTuple):
     """What a tournament has found out.
 
     Args:
-        tables: of all players, the best first; as of a `LeagueTable`.
+        tables: of all players, see `standings.tables`.
         doubts: about every two neighbors, the best ones first.
         error: how large all doubts together may be.
         prior: whether the strengths have a weak prior: see `Ratings`.
@@ -115,17 +115,17 @@ def table(results: Results, players: Sequence[str], rule: Rule, *, sides: Sides 
         rule: when the tournament is over.
         sides: the two populations that only meet each other, if there are two.
     """
+    ratings = fit(results, players=players)
+    found = tables(ratings, results, sides=sides)
     if sides is not None:
         within = separate_standings(results, sides, elo=rule.elo)
-        ratings = fit(results, players=players)
         met = {*results.pairs()}
         missing = [pair for pair in every_meeting(sides) if not any({*a, *b} == {*pair} for a, b in met)]
-        found = [doubt for standings in within for doubt in doubts(standings)]
-        return Table(separate_tables(ratings, results.tallies(), sides), found, rule.error, ratings.prior, (), missing)
+        neighbors = [doubt for standings in within for doubt in doubts(standings)]
+        return Table(found, neighbors, rule.error, ratings.prior, (), missing)
     standings = Standings(results, players, elo=rule.elo)
-    ratings = fit(results, players=players)
     return Table(
-        tables(ratings, results),
+        found,
         doubts(standings),
         rule.error,
         ratings.prior,

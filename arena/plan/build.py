@@ -71,6 +71,7 @@ def make_plan(config: Config, *, ranks: int | None = None, number: int = 0, plac
         spares=config.spares,
         record=config.record,
         evaluate_every=None if config.evaluation is None else config.evaluation.every,
+        imports=config.imports,
         callbacks=_listeners(config.callbacks),
         loggers=_listeners(config.loggers),
         stop=config.stop_rules,
@@ -114,6 +115,7 @@ def _match(config: Config, *, entry: int, copy: int, path: str, description: Mat
         pipeline=description.pipeline,
         sides=description.known_sides,
         outcome=env.outcome,
+        screen=env.screen,
         external=None if env.external is None else TickRules(**msgspec.structs.asdict(env.external)),
     )
 

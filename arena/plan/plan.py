@@ -106,6 +106,7 @@ class MatchPlan:
     sides: tuple[tuple[int, ...], ...] = ()  # the seats of each side; empty: unknown
     outcome: OutcomeRule | None = None  # how the winner is determined
     external: TickRules | None = None  # of external games; None: the rules by default, if the games are external
+    screen: str | None = None  # the kind of virtual screen that the game needs; None: none
 
     @property
     def blocks(self) -> tuple[range, ...]:
@@ -212,6 +213,7 @@ class Plan:
     spares: int = 0
     record: str = "nothing"
     evaluate_every: int | None = None  # ticks
+    imports: tuple[str, ...] = ()  # modules that register names
     callbacks: tuple[CallbackPlan, ...] = ()
     loggers: tuple[CallbackPlan, ...] = ()
     stop: tuple[StopRule, ...] = ()

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from arena.external.interface import ExternalGames
     from arena.game.api import BatchedEnv
+    from arena.game.context import EnvContext
     from arena.records.checkpoint import Checkpoint
 
 _PROBE_LANES = 1
@@ -100,6 +101,7 @@ def examine(
     Raises:
         ConfigError: the first mistake, with its place in the configuration.
     """
+    registry.import_plugins(plan.imports)
     for each in (plan, *later):
         check_external(each)
     lines: list[str] = []
@@ -305,24 +307,36 @@ def constructor_errors_reported(match: MatchPlan) -> Iterator[None]:
     except Exception as error:
         raise ConfigError(
             f"environment {match.env!r} could not be made with {match.env_kwargs}: "
-            f"{type(error).__name__}: {error}{registry.where_raised(error)}",
+            f"{type(error).__name__}: {error}{registry.where_raised(error)}{_screen_hint(error)}",
             path=match.path,
         ) from error
 
 
-def adapted_game(match: MatchPlan, lanes: int) -> BatchedEnv:
+def _screen_hint(error: Exception) -> str:
+    hint: str = registry.load_object("envs.adapters.screen:screen_hint")(error)
+    return hint
+
+
+def adapted_game(match: MatchPlan, lanes: int, contexts: Sequence[EnvContext] | None = None) -> BatchedEnv:
     """The environment of a match; what its constructor raises passes through.
+
+    Args:
+        match: the match.
+        lanes: how many.
+        contexts: per lane its place in the run; None: outside of a run.
 
     Raises:
         ConfigError: an argument that the environment does not take, or not with this value; or units whose actions are
             not those of their space.
     """
     try:
-        game = registry.adapt_environment(match.make, match.env_kwargs, lanes, match.wrappers)
+        game = registry.adapt_environment(
+            match.make, match.env_kwargs, lanes, match.wrappers, contexts, screen=match.screen
+        )
         check_unit_spaces(game.interface)
         return game
     except ConfigError as error:
-        if error.path.startswith("wrappers["):
+        if error.path == "screen" or error.path.startswith("wrappers["):
             raise ConfigError(error.message, path=f"envs.{match.env}.{error.path}") from error
         argument = f"{error.path}: " if error.path in match.env_kwargs else ""
         raise ConfigError(f"environment {match.env!r}: {argument}{error.message}", path=match.path) from error

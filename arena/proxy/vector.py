@@ -219,13 +219,13 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         shown = self._shown_actions()
         active = self._active[0] if len(self._seats) == 1 else self._active_rows()
         leaves = batch_leaves(self.single_action_space, self._action_columns, actions, shown, active=active)
-        if len(self._seats) == 1 and all(type(leaf) is Ragged for leaf in leaves):
+        if len(self._seats) == 1 and all(isinstance(leaf, Ragged) for leaf in leaves):
             self._seats[0].request.rows[0][:] = leaves
             return
         for seat, rows in self._places:
             column = seat.request.rows[0]
             for number, leaf in enumerate(leaves):
-                if type(leaf) is Ragged:
+                if isinstance(leaf, Ragged):
                     column[number] = leaf[rows]
                 else:
                     column[number][...] = leaf[rows]
@@ -234,9 +234,9 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         if self._ragged:  # its leaves are new ones with each message
             if len(self._seats) == 1:
                 rows = self._seats[0].reply.rows[0]
-                return self._columns.unflatten([leaf if type(leaf) is Ragged else leaf.copy() for leaf in rows])
+                return self._columns.unflatten([leaf if isinstance(leaf, Ragged) else leaf.copy() for leaf in rows])
             parts = zip(*[seat.reply.rows[0] for seat in self._seats], strict=True)
-            joined = [Ragged.concat(of) if type(of[0]) is Ragged else np.concatenate(of) for of in parts]
+            joined = [Ragged.concat(of) if isinstance(of[0], Ragged) else np.concatenate(of) for of in parts]
             return self._columns.unflatten(joined)
         leaves = [_joined(parts) for parts in self._leaves]
         return unflatten(self.single_observation_space, leaves) if self._composite else leaves[0]

@@ -27,6 +27,7 @@ import zlib
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import IO, Any
@@ -248,6 +249,7 @@ def find(path: Path | str, policy: str) -> Path:
     raise ConfigError("no checkpoint in this folder", source=str(path))
 
 
+@cache  # the look-up reads folders, and keeps what it has found for each state of a folder that changes
 def _arena_version() -> str:
     try:
         return metadata.version("mpi-policy-arena")

@@ -24,7 +24,8 @@ class SeatRecord(NamedTuple):
     Args:
         policy: whose worker sat there.
         entities: which entities it drove, by index or by name.
-        return_: the mean over these entities of their sum of rewards, not discounted ("return" in the file).
+        return_: the mean over these entities of their sum of rewards, not discounted ("return" in the file); NaN if
+            none of them took part in the episode.
         outcome: `win`, `loss`, `draw`, or None where the game has no winner.
         idle_ticks: ticks in which the arena played the no-op because the worker had left or was waiting.
         metrics: what the game has reported of these entities, the mean of each; None: nothing.

@@ -58,6 +58,8 @@ def outcomes(
     below have lost; if all are zero it is a draw. So `+1 +1 -1 -1` and `+3 -1 -1 -1` have winners, `+2 -1.5 -0.5` and
     anything shared has none.
 
+    A seat whose return is NaN took no part: it has no outcome, and the others are judged without it.
+
     Args:
         returns: per seat, the mean over its entities of the sum of rewards.
         stated: per seat, what the infos hold under `"outcome"`, None where they hold nothing. Words other than
@@ -75,6 +77,18 @@ def outcomes(
         raise ValueError(
             f"one item per seat expected; got {len(returns)} returns, {len(stated)} stated, {len(entities)} entities"
         )
+    taking = [seat for seat, value in enumerate(returns) if not math.isnan(value)]
+    if 0 < len(taking) < len(returns):
+        places = {seat: place for place, seat in enumerate(taking)}
+        verdict = outcomes(
+            [returns[seat] for seat in taking],
+            [stated[seat] for seat in taking],
+            entities=[entities[seat] for seat in taking],
+            rule=rule,
+            sides=[found for side in sides if (found := [places[seat] for seat in side if seat in places])],
+        )
+        by_seat = dict(zip(taking, verdict.outcomes, strict=True))
+        return Verdict(tuple(by_seat.get(seat) for seat in range(len(returns))), verdict.settled)
     unknown: tuple[Outcome | None, ...] = (None,) * len(returns)
     said = tuple(_NAMES.get(item) if isinstance(item, str) else None for item in stated)
     if rule == "none":
@@ -98,19 +112,23 @@ def outcomes(
 def is_not_zero_sum(returns: Sequence[float], entities: Sequence[int]) -> bool:
     """Whether the returns of seats show that a game is not one of two sides that add up to zero.
 
-    One seat alone shows nothing, nor do returns that are not finite.
+    One seat alone shows nothing, nor do returns that are not finite; seats whose return is NaN took no part.
     """
-    known = len(returns) > 1 and all(map(math.isfinite, returns))
-    return known and None in _by_returns(tuple(returns), tuple(entities))
+    taking = [(value, count) for value, count in zip(returns, entities, strict=True) if not math.isnan(value)]
+    known = len(taking) > 1 and all(math.isfinite(value) for value, _ in taking)
+    return known and None in _by_returns(*map(tuple, zip(*taking, strict=True)))
 
 
 def side_returns(returns: Sequence[float], entities: Sequence[int], sides: Sequence[Sequence[int]]) -> list[float]:
-    """The mean return of the entities of each side; (): each seat is a side of its own."""
+    """The mean return of the entities of each side, NaN if none took part; (): each seat is a side of its own."""
     if not sides:
         return [*returns]
+    taking = [[seat for seat in side if not math.isnan(returns[seat])] for side in sides]
     return [
         math.fsum(returns[seat] * entities[seat] for seat in side) / sum(entities[seat] for seat in side)
-        for side in sides
+        if side
+        else math.nan
+        for side in taking
     ]
 
 
@@ -128,7 +146,7 @@ def _by_rank(
 ) -> tuple[Outcome | None, ...]:
     """The best side wins, and the others lose; where several are the best, they draw."""
     unknown: tuple[Outcome | None, ...] = (None,) * len(returns)
-    if len(returns) < 2 or not all(map(math.isfinite, returns)):
+    if len(returns) < 2 or len(sides) == 1 or not all(map(math.isfinite, returns)):
         return unknown
     means = side_returns(returns, entities, sides)
     best = max(means)
@@ -228,7 +246,8 @@ def stands(one: Ending) -> bool:
 
     Runs of older versions do not say what has decided: outcomes that the returns do not show were in the infos.
     """
-    return one.settled or (any(one.outcomes) and one.outcomes != _by_returns(one.returns, one.entities))
+    by_returns = outcomes(one.returns, (None,) * len(one.returns), entities=one.entities).outcomes
+    return one.settled or (any(one.outcomes) and one.outcomes != by_returns)
 
 
 def without_winner_words(one: Ending) -> str:

@@ -68,6 +68,11 @@ class Manifest(NamedTuple):
     wrappers: tuple[tuple[str, Any], ...]  # name and argument of each wrapper, the innermost first
     entities: tuple[EntityReplays, ...]
     version: int = 1
+    entry: int = 0  # number of the match's description
+    copy: int = 0
+    lanes: int = 0  # of the match; 0 in older files
+    imports: tuple[str, ...] = ()  # modules that register the names above
+    screen: str | None = None  # the kind of virtual screen that the game needs
 
     def columns(self) -> tuple[tuple[Column, ...], ...]:
         """Per entity the columns of the leaves of its actions."""
@@ -267,6 +272,7 @@ def manifest_of(path: Path) -> Manifest:
             for entity in written["entities"]
         )
         written["wrappers"] = tuple((name, argument) for name, argument in written["wrappers"])
+        written["imports"] = tuple(written.get("imports", ()))
         return _checked(Manifest(**written))
     except ConfigError:
         raise
@@ -275,11 +281,14 @@ def manifest_of(path: Path) -> Manifest:
 
 
 def _checked(manifest: Manifest) -> Manifest:
-    kinds = {"version": int, "round": int, "match": int, "env": str, "make": str, "kwargs": dict}
+    numbers = dict.fromkeys(("version", "round", "match", "entry", "copy", "lanes"), int)
+    kinds = {**numbers, "env": str, "make": str, "kwargs": dict}
     wrong = [name for name, kind in kinds.items() if type(getattr(manifest, name)) is not kind]
     for entity in manifest.entities:
         fits = zip((entity.name, entity.policy, entity.seat), (str, str, int), strict=True)
         wrong += [f"entities: {entity.name!r}"] if not all(type(value) is kind for value, kind in fits) else []
+    wrong += [] if manifest.screen in (None, "xvfb") else ["screen"]
+    wrong += [] if all(type(module) is str for module in manifest.imports) else ["imports"]
     if wrong or not manifest.entities:
         raise ValueError(f"invalid: {', '.join(wrong) or 'no entities'}")
     return manifest
@@ -313,11 +322,11 @@ def _until(chunk: Chunk, tick: int, columns: Sequence[Column]) -> Chunk:
     ticks = min(chunk.ticks, tick - chunk.tick)
     actions, written = [], iter(chunk.actions)
     for column in columns:
-        stored = next(written)
+        stored = next(written, b"")
         actions.append(stored[: len(stored) // chunk.ticks * ticks])
         if column.ragged:
             items = int(np.frombuffer(actions[-1], np.uint32).sum(dtype=np.int64))
-            actions.append(next(written)[: items * column.item_bytes])
+            actions.append(next(written, b"")[: items * column.item_bytes])
     return Chunk(
         chunk.lane,
         chunk.lanes,

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from arena import registry
 from arena.errors import ArenaError, ConfigError
 from arena.game.api import BatchedEnv, Frame, Step
+from arena.game.context import EnvContext
 from arena.game.ragged import Ragged
 from arena.game.spaces import unflatten
 from arena.replay.digests import Digests
@@ -141,7 +142,7 @@ class Playback:
                 since += 1
 
     def _made(self) -> BatchedEnv:
-        game = made(self._manifest, self._kwargs, lanes=len(self._lanes))
+        game = made(self._manifest, self._kwargs, lanes=len(self._lanes), contexts=self._contexts())
         recorded = [(entity.name, entity.action_space) for entity in self._manifest.entities]
         found = list(zip(game.interface.entities, game.interface.action_spaces, strict=True))
         if found != recorded:
@@ -151,6 +152,25 @@ class Playback:
                 f"changed: now {_words(found)}; recorded {_words(recorded)}"
             )
         return game
+
+    def _contexts(self) -> list[EnvContext]:
+        """The places of the lanes in the run; the first begin of a leg has the seeds of all lanes."""
+        manifest, lanes = self._manifest, self._recording.lanes
+        seeds = next((begin.seeds for begin in self._recording.begins if begin.anew and begin.seeds), None) or [
+            0
+        ] * len(lanes)
+        return [
+            EnvContext(
+                manifest.match,
+                manifest.entry,
+                manifest.copy,
+                lanes[lane],
+                manifest.lanes or len(lanes),
+                seeds[lane] or 0,
+                manifest.round,
+            )
+            for lane in self._lanes
+        ]
 
     def _begin(self, begin: Begin, place: int) -> Event | None:
         """Begins episodes; None if none of the playback's lanes begins one."""
@@ -211,14 +231,19 @@ class Playback:
         return ReplayDiffers(Difference(self._manifest.match, tick, error=words))
 
 
-def made(manifest: Manifest, kwargs: Mapping[str, Any], *, lanes: int) -> BatchedEnv:
+def made(
+    manifest: Manifest, kwargs: Mapping[str, Any], *, lanes: int, contexts: Sequence[EnvContext] | None = None
+) -> BatchedEnv:
     """Makes the game of a match.
 
     Raises:
         ConfigError: its constructor has raised an exception, which is the cause.
     """
+    registry.import_plugins(manifest.imports)
     try:
-        return registry.adapt_environment(manifest.make, kwargs, lanes, manifest.wrappers)
+        return registry.adapt_environment(
+            manifest.make, kwargs, lanes, manifest.wrappers, contexts, screen=manifest.screen
+        )
     except Exception as error:
         words = str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
         raise ConfigError(

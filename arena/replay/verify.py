@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from arena import registry
 from arena.errors import ConfigError
 from arena.game.api import BatchedEnv
+from arena.game.context import EnvContext, with_context
 from arena.replay.format import Manifest
 from arena.replay.playback import Difference, Event, Playback, ReplayDiffers
 from arena.replay.reader import Episode, MatchReplays, Recording, read_replays
@@ -142,11 +143,15 @@ def rendering(manifest: Manifest) -> Rendering:
     Raises:
         ConfigError: it cannot be made.
     """
+    registry.import_plugins(manifest.imports)
     factory = registry.environment_factory(manifest.make)
+    if manifest.screen is not None:
+        registry.load_object("envs.adapters.screen:open_screen")()
     if getattr(factory, "batched", False):
         return Rendering((), _PER_SECOND)
+    kwargs = with_context(factory, manifest.kwargs, EnvContext())
     try:
-        instance = factory(**manifest.kwargs)
+        instance = factory(**kwargs)
     except Exception as error:
         raise ConfigError(
             f"the game {manifest.make!r} cannot be made with {manifest.kwargs}: {type(error).__name__}: {error}"
@@ -156,7 +161,7 @@ def rendering(manifest: Manifest) -> Rendering:
         instance.close()
     metadata: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
     modes: Sequence[str] = metadata.get("render_modes") or ()
-    takes = _takes_render_mode(factory, manifest.kwargs)
+    takes = _takes_render_mode(factory, kwargs)
     return Rendering(tuple(modes) if takes else (), float(metadata.get("render_fps") or _PER_SECOND))
 
 

@@ -56,8 +56,9 @@ def figures(data: PageData, colors: Colors) -> dict[str, Figure]:
         found[f"lengths-{number}"] = _length_bars(row)
         if row.over_time is not None:
             found[f"lengths-{number}-time"] = _figure(list(_line(row.over_time, _PLAIN)))
-    if data.standings is not None and data.standings.curves:
-        found["strengths"] = _strengths(data.standings.curves, data.lineage, colors)
+    if data.standings is not None:
+        for scale, curves in data.standings.charted.items():
+            found[f"strengths-{scale}"] = _strengths(curves, data.lineage, colors)
     if data.standings is not None and data.standings.meta:
         found["meta-nash"] = _meta(data.standings.meta, "nash")
         found["meta-alpha-rank"] = _meta(data.standings.meta, "alpha_rank")

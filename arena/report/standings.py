@@ -21,7 +21,7 @@ from arena.league.ratings.contradictions import Contradiction
 from arena.league.ratings.curves import CurvePoint, at_tick, curves
 from arena.league.ratings.ranking import Doubt, equals
 from arena.league.ratings.ratings import Interval, Ratings, fit
-from arena.league.ratings.standings import Curtailed, curtailed, separate_tables, tables
+from arena.league.ratings.standings import Curtailed, curtailed, tables
 from arena.league.read_results import ResultSet
 from arena.league.results import Results
 from arena.league.timeline import Timeline
@@ -40,7 +40,7 @@ class Standing(msgspec.Struct, frozen=True):
     Args:
         rank: 1 is the strongest of its table, by `elo`.
         low: of the 95 % interval of `elo`; `high` likewise.
-        table: players of different tables cannot be compared.
+        table: the number of its table; players can be compared where `scale` is the same.
     """
 
     table: int
@@ -56,6 +56,7 @@ class Standing(msgspec.Struct, frozen=True):
     draws: float
     losses: float
     population: str = ""
+    scale: int = 0
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -116,10 +117,11 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class StrengthCurve(msgspec.Struct, frozen=True):
-    """The strength of a policy that learns over ticks, and of its snapshots, on the scale of the standings."""
+    """The strength of a policy that learns over ticks, and of its snapshots, on the scale of its table."""
 
     points: list[CurvePoint]
     snapshots: dict[str, CurvePoint]
+    scale: int
 
 
 class Standings(msgspec.Struct, frozen=True):
@@ -152,7 +154,15 @@ class Standings(msgspec.Struct, frozen=True):
     @property
     def tables(self) -> list[list[Standing]]:
         """The rows table by table."""
-        return [[*own] for _, own in groupby(self.rows, key=lambda row: row.table)]
+        return tables_of(self.rows)
+
+    @property
+    def charted(self) -> dict[int, dict[str, StrengthCurve]]:
+        """The curves of each scale: those of one can be compared."""
+        scales = sorted({curve.scale for curve in self.curves.values()})
+        return {
+            scale: {policy: curve for policy, curve in self.curves.items() if curve.scale == scale} for scale in scales
+        }
 
     @property
     def span(self) -> tuple[float, float]:
@@ -180,12 +190,11 @@ def standings(
     shown = _shown([row.player for row in found], config)
     scores = payoff(timeline, shown)
     wanted = rule or DecidedConfig()
-    together = [results.players] if sides is None else [*sides]
     return Standings(
         rows=found,
         matrix=_matrix(scores, colors, left_out=len(found) - len(shown), spans=meetings(timeline).spans(shown)),
         meta=_meta(scores, colors) if sides is None else [],
-        curves=_curves(timeline),
+        curves=_curves(timeline, found),
         prior=ratings.prior,
         side=ratings.side,
         games=results.games,
@@ -195,25 +204,33 @@ def standings(
         order=None if rule is None else _order(results, config, rule, sides),
         equal=[]
         if timeline.learns
-        else [one for own in together for one in equals(results, own, error=wanted.error, elo=wanted.elo)],
+        else [
+            one
+            for own in tables_of(found)
+            for one in equals(results, [row.player for row in own], error=wanted.error, elo=wanted.elo)
+        ],
     )
 
 
-def _curves(timeline: Timeline) -> dict[str, StrengthCurve]:
+def tables_of(rows: Sequence[Standing]) -> list[list[Standing]]:
+    """The rows table by table."""
+    return [[*own] for _, own in groupby(rows, key=lambda row: row.table)]
+
+
+def _curves(timeline: Timeline, found: Sequence[Standing]) -> dict[str, StrengthCurve]:
     taken: dict[str, dict[str, int]] = {}
     for name in timeline.snapshots:
         policy, _, tick = name.rpartition("@")
         taken.setdefault(policy, {})[name] = int(tick)
+    drawn = curves(timeline, [{row.player: row.elo for row in own} for own in tables_of(found)])
+    scales = {row.player: row.scale for row in found}
     return {
         policy: StrengthCurve(
             points,
-            {
-                name: found
-                for name, tick in taken.get(policy, {}).items()
-                if (found := at_tick(points, tick)) is not None
-            },
+            {name: at for name, tick in taken.get(policy, {}).items() if (at := at_tick(points, tick)) is not None},
+            scales[policy],
         )
-        for policy, points in curves(timeline).items()
+        for policy, points in drawn.items()
     }
 
 
@@ -234,7 +251,6 @@ def _order(results: Results, config: Config, rule: DecidedConfig, sides: Sides |
 
 def rows(ratings: Ratings, timeline: Timeline, colors: Colors, sides: Sides | None = None) -> list[Standing]:
     """All players, table by table, in each the best first; `sides`: of two populations that only meet each other."""
-    found = tables(ratings, timeline) if sides is None else separate_tables(ratings, timeline.tallies(), sides)
     return [
         Standing(
             table=number,
@@ -248,8 +264,9 @@ def rows(ratings: Ratings, timeline: Timeline, colors: Colors, sides: Sides | No
             games=ratings.of(row.player).games,
             **row.score._asdict(),
             population=row.population,
+            scale=row.scale,
         )
-        for number, own in enumerate(found)
+        for number, own in enumerate(tables(ratings, timeline, sides=sides))
         for row in own
     ]
 

@@ -6,6 +6,7 @@ JSON has no NaN: a number that is not finite is null in the file, and NaN again 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -66,9 +67,12 @@ def flat(result: Mapping[str, Any], inside: str = "") -> Iterator[tuple[str, Any
             yield f"{inside}{key}", value
 
 
+_MOST = sys.float_info.max  # an integer may be too large for a float
+
+
 def numbers(result: Mapping[str, Any]) -> dict[str, float]:
     """The finite numbers of a result under flat names."""
-    return {name: value for name, value in flat(result) if is_number(value) and math.isfinite(value)}
+    return {name: value for name, value in flat(result) if is_number(value) and -_MOST <= value <= _MOST}
 
 
 def is_number(value: Any) -> bool:

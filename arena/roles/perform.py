@@ -12,6 +12,7 @@ from typing import Any
 from arena.errors import (
     CallbackFailed,
     ConfigError,
+    GameError,
     LinkError,
     NotZeroSum,
     Origin,
@@ -22,6 +23,7 @@ from arena.errors import (
 )
 from arena.plan import seeding
 from arena.plan.plan import Role, RoleKind
+from arena.registry import load_object
 from arena.roles.process import seed_libraries
 from arena.roles.protocol import Failed, Next
 from arena.run.leg import Leg
@@ -78,19 +80,20 @@ def run_role(
 
 
 def failure_of(error: BaseException, who: str, origin: Origin | None = None) -> Failed:
-    """The message for the user: one sentence for a configuration error, a signal or a full disk; else the traceback."""
+    """The message for the user: one sentence for what it describes completely, as a full disk; else the traceback."""
     if isinstance(error, CallbackFailed):
         return Failed(error.who, error.trace, exit_code=1)
     if isinstance(error, ConfigError):
         return Failed(who, str((origin or Origin()).blame(error)), exit_code=2)
     if isinstance(error, PlayerLeft):
         return Failed(who, str(error), exit_code=0)
-    if isinstance(error, (LinkError, NotZeroSum, WriteError)):
+    if isinstance(error, (GameError, LinkError, NotZeroSum, WriteError)):
         return Failed(who, str(error), exit_code=1)
     if isinstance(error, KeyboardInterrupt):  # raised between two stages of a run, where no handler is installed
         number: int = error.args[0] if error.args else signal.SIGINT
         return Failed(who, f"ended by {signal.Signals(number).name}", exit_code=128 + number)
-    return Failed(who, "".join(traceback.format_exception(error)).rstrip(), exit_code=1)
+    hint = load_object("envs.adapters.screen:screen_hint")(error)
+    return Failed(who, "".join(traceback.format_exception(error)).rstrip() + hint, exit_code=1)
 
 
 def _play_legs(

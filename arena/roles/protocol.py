@@ -136,7 +136,7 @@ class Failed:
 
     Args:
         who: rank, role, match and policy, as text.
-        message: for the user: the sentence of a configuration error, or a traceback.
+        message: for the user: one sentence where it says everything, or a traceback.
         exit_code: 2 for an error in the configuration, 128 + its number for a signal, 1 for all other errors.
     """
 

@@ -16,9 +16,11 @@ def checked_plan(config: Config, *, ranks: int | None) -> Plan:
     """The plan of a configuration whose names are known; no environment and no algorithm is imported for it.
 
     Raises:
-        ConfigError: an unknown short name of an environment or an algorithm, even if no match uses it; a callback, a
-            logger, or a rule or generator of the user's own that cannot be made; or what `make_plan` refuses.
+        ConfigError: a module of `imports` that cannot be imported; an unknown short name of an environment or an
+            algorithm, even if no match uses it; a callback, a logger, or a rule or generator of the user's own that
+            cannot be made; or what `make_plan` refuses.
     """
+    registry.import_plugins(config.imports)
     registry.check_names(
         {name: entry.make for name, entry in config.envs.items()},
         {name: policy.algorithm for name, policy in config.policies.items()},

@@ -56,7 +56,9 @@ def resumed(run: Run, config: Config) -> Run:
         )
     run = _at(found, run, config, ranks=run.plan.processes, spares=config.spares)
     _check_stopped(run)
-    if run.concluded and not (run.plan.evaluates_at(found.tick) and found.tick not in evaluations.evaluated(folder)):
+    evaluated = not run.plan.evaluates_at(found.tick) or found.tick in evaluations.evaluated(folder)
+    told = not folder.results.exists() or any(result["done"] for result in read_results(folder.path)[-1:])
+    if run.concluded and evaluated and told:
         raise ConfigError(
             f"the run has played {found.tick} ticks, the configuration asks for {run.plan.horizon}: there is "
             f"nothing left to do; ask for more with {'--ticks' if run.plan.rounds == 1 else '--set rounds=...'}",

@@ -284,7 +284,10 @@ class SeatClient:
             raise ValueError(
                 f"actions of {nbytes:,} bytes for {self.rows} rows; a message can hold {MOST_BYTES:,}: use fewer lanes"
             )
-        self._link.reserve_heap(nbytes).data[:] = heap
+        try:
+            self._link.reserve_heap(nbytes).data[:] = heap
+        except (OSError, MemoryError) as error:
+            raise OSError(f"actions of {nbytes:,} bytes for {self.rows} rows: {error}; use fewer lanes") from error
         self._link.post_heap()
 
     def write_action(self, entity: int, action: Any) -> None:
@@ -305,9 +308,9 @@ class SeatClient:
         leaves = action_leaves(space, [action], self.shown_actions(entity), first_row=entity)
         column = self.request.rows[block]
         for number, leaf in enumerate(leaves):
-            if type(leaf) is Ragged and several == 1:
+            if isinstance(leaf, Ragged) and several == 1:
                 column[number] = leaf
-            elif type(leaf) is Ragged:
+            elif isinstance(leaf, Ragged):
                 before = column[number]
                 column[number] = Ragged.concat([before[:position], leaf, before[position + 1 :]])
             else:

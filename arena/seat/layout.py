@@ -429,7 +429,7 @@ class ReplyView:
         self.header[3] = sum(map(len, ended))
         for rows, final, leaves in zip(ended, self._final, self.rows, strict=True):
             for number, (target, leaf) in enumerate(zip(final, leaves, strict=True)):
-                if type(leaf) is Ragged:
+                if isinstance(leaf, Ragged):
                     final[number] = leaf[rows]
                 else:
                     target[: len(rows)] = leaf[rows]
@@ -506,7 +506,7 @@ def _of_entity(columns: Sequence[Columns], place: tuple[int, int, int], rows: Se
 
 
 def _flat(leaf: Any) -> Any:
-    return leaf if type(leaf) is Ragged else leaf.reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:])
+    return leaf if isinstance(leaf, Ragged) else leaf.reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:])
 
 
 def _by_entity(layout: SeatLayout, leaves: list[list[Any]], spaces: list[Space[Any]]) -> list[Any]:

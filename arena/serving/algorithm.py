@@ -42,6 +42,7 @@ def load_algorithm(run: Path | str, policy: str, checkpoint: str) -> LoadedAlgor
     """
     folder = RunFolder.existing(run)
     config = load_config(folder.config)
+    registry.import_plugins(config.imports)
     if policy not in config.policies:
         raise ConfigError(f"no policy {policy!r} in this run; {nearest(policy, config.policies)}", source=str(run))
     own = checkpoints.list_checkpoints(folder.checkpoints_path(policy))

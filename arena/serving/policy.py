@@ -184,6 +184,7 @@ def configured_policy(
     Raises:
         ConfigError: see `load_policy`.
     """
+    registry.import_plugins(config.imports)
     given = config.policies[name] if folder is None else with_learned_options(folder, name, config, checkpoint)
     cls, options = registry.configured_algorithm(
         given.algorithm, given.options, acts=given.frozen, path=f"policies.{name}"

@@ -18,7 +18,7 @@ from arena.errors import ConfigError, nearest
 
 _FIELD = re.compile(r"    (\w+): .*?  # (.+)")
 _ARGUMENT = re.compile(r"^    (\w+): (.+(?:\n {6,}.+)*)", re.MULTILINE)  # of a docstring's section `Args:`
-_GIVEN = {"lanes", "env"}  # to a game or a wrapper, by the arena itself
+_GIVEN = {"lanes", "env", "context"}  # to a game or a wrapper, by the arena itself
 _PARTS_OF_MATCHES = {**GENERATORS, **RULES}
 
 
@@ -71,12 +71,15 @@ def options_of(name: str) -> list[Option]:
         return _arguments(registry.environment_factory(name))
     if name in registry.WRAPPERS:
         return _fields(registry.wrapper(name))
+    own = {name: (kind, found) for kind in vars(registry.OWN) for name, found in registry.own_names(kind).items()}
+    if name in own and own[name][0] != "algorithm":
+        return _arguments(own[name][1])
     if name in _PARTS_OF_MATCHES:
         return keys_of(_PARTS_OF_MATCHES[name])
-    if ":" not in name and name not in registry.ALGORITHMS:
+    if ":" not in name and name not in registry.ALGORITHMS and name not in own:
         raise ConfigError(
-            f"there is nothing called {name!r}; {nearest(name, [*_BUILT_IN, *SHELVES])}; or an algorithm of your own "
-            "as 'package.module:Name'"
+            f"there is nothing called {name!r}; {nearest(name, [*_BUILT_IN, *SHELVES, *own])}; or an algorithm of your "
+            "own as 'package.module:Name'"
         )
     cls = registry.algorithm(name)
     declared = getattr(cls, "Options", None)
@@ -190,9 +193,14 @@ def lines(name: str) -> list[str]:
 def listing() -> list[str]:
     """All that has a name, a line for each, for a terminal."""
     width = max(map(len, _BUILT_IN))
+    own = {
+        name: f"{kind}: {(inspect.getdoc(found) or '').partition(chr(10))[0]}".removesuffix(": ").removesuffix(".")
+        for kind in vars(registry.OWN)
+        for name, found in registry.own_names(kind).items()
+    }
     return [
         line
-        for shelf in SHELVES.values()
+        for shelf in (*SHELVES.values(), *([Shelf("registered", own)] if own else []))
         for line in (f"{shelf.title}:", *(f"  {name:<{width}}  {words}" for name, words in shelf.entries.items()))
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import groupby
 from typing import Any
 
 from arena.errors import pluralize
@@ -15,29 +16,30 @@ from arena.terminal.text import elo_words
 
 MOST = 12  # lines
 _MOST_PAIRS = 3
-_APART = "no games connect these players with those above: numbers of the two tables cannot be compared"
+_APART = "no games connect these players with those above: their numbers cannot be compared"
 _ONE_SCALE = (
-    "both tables have one scale: a player of the first side scores a half against one of the second with the same Elo; "
-    "intervals are of distances within a table"
+    "these two tables have one scale: a player of the first side scores a half against one of the second with the same "
+    "Elo; intervals are of distances within a table"
 )
 
 
 def table_lines(tables: Sequence[Sequence[Row]], *, most: int | None = None, always: Collection[str] = ()) -> list[str]:
-    """The tables one below the other, each as of `standings_lines`; players of several can only be compared where the
-    tables are those of two populations.
-    """
+    """The tables one below the other, each as of `standings_lines`, and which of them have one scale."""
     lines: list[str] = []
-    for rows in tables:
-        if rows[0].population:
-            lines += [f"{rows[0].population}:"]
-        elif lines:
-            lines += [_APART]
-        lines += standings_lines(rows, most=most, always=always)
-    return [*lines, _ONE_SCALE] if tables and tables[0][0].population else lines
+    for _, group in groupby(tables, key=lambda rows: rows[0].scale):
+        together = [*group]
+        lines += [_APART] if lines else []
+        for rows in together:
+            lines += [f"{rows[0].population}:"] if rows[0].population else []
+            lines += standings_lines(rows, most=most, always=always)
+        lines += [_ONE_SCALE] if len(together) > 1 else []
+    return lines
 
 
 def table_data(tables: Sequence[Sequence[Row]]) -> list[dict[str, Any]]:
-    """The rows of all tables as JSON; `table` is the number of the table in which a player can be compared."""
+    """The rows of all tables as JSON; `table` is the number of a player's table, and tables of one `scale` can be
+    compared.
+    """
     return [
         {
             "rank": row.rank,
@@ -51,6 +53,7 @@ def table_data(tables: Sequence[Sequence[Row]]) -> list[dict[str, Any]]:
             "score": row.share,
             "score_interval": None if row.share is None else of_share(row.score.points, row.score.games),
             "table": number,
+            "scale": row.scale,
         }
         for number, rows in enumerate(tables)
         for row in rows

@@ -1,4 +1,4 @@
-"""A run in one's hand: `Trainer` holds a run at its boundaries, `Player` is one of its policies.
+"""Training a run from Python, iteration by iteration: `Trainer` holds a run, `Player` is one of its policies.
 
 trainer   the run: trains, evaluates, saves, and goes on
 remote    the processes of a launcher, which wait between two iterations

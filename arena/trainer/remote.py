@@ -28,10 +28,11 @@ class RemoteRun:
         config: the resolved configuration, as YAML.
         folder: the run folder.
         ranks: as `--ranks` takes it.
+        hosts: as `--hosts` takes them; None: none are named.
         resume: whether the folder holds an earlier part of the run.
     """
 
-    def __init__(self, config: str, folder: Path, ranks: str, *, resume: bool) -> None:
+    def __init__(self, config: str, folder: Path, ranks: str, hosts: str | None = None, *, resume: bool) -> None:
         self._home = tempfile.TemporaryDirectory(prefix="arena-trainer-")
         home = Path(self._home.name)
         (home / "config.yaml").write_text(config)
@@ -41,6 +42,7 @@ class RemoteRun:
         self._errors: IO[bytes] = open(home / "errors", "w+b")  # noqa: SIM115 - closed by close()
         command = [sys.executable, "-m", "arena", "train", str(home / "config.yaml"), f"--ranks={ranks}"]
         command += [f"--run-dir={folder}", *(["--resume"] if resume else [])]
+        command += [] if hosts is None else [f"--hosts={hosts}"]
         self._process = subprocess.Popen(
             command,
             env={**os.environ, ADDRESS_VARIABLE: self._address, KEY_VARIABLE: key.hex()},

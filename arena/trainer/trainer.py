@@ -56,6 +56,7 @@ from arena.trainer.player import Player
 from arena.trainer.remote import RemoteRun
 from arena.trainer.saving import save
 
+_NAME = "trainer"  # of a run whose configuration has no file
 _MISTAKE = 2  # the exit status after a user's mistake
 _SHOWN = ("training_iteration", "ticks", "episodes_total", "episode_reward_mean", "episode_len_mean")
 
@@ -71,6 +72,7 @@ class Trainer:
         every: ticks of an iteration: `checkpoint_every` and `results.every`; None: as configured.
         ranks: processes; 1: this one alone; None: one for each role. More than one are started at the first `train()`,
             and wait between two iterations.
+        hosts: for these processes, as `arena train --hosts` takes them; None: this machine, or the allocation.
         callbacks: objects with the methods of callbacks, called after those of the configuration; with ranks=1.
         verbose: print a line per iteration.
 
@@ -91,6 +93,7 @@ class Trainer:
         ticks: int | None = None,
         every: int | None = None,
         ranks: int | None = 1,
+        hosts: str | None = None,
         callbacks: Sequence[Any] = (),
         verbose: bool = False,
     ) -> None:
@@ -98,8 +101,8 @@ class Trainer:
         if isinstance(config, (str, Path)):
             read, origin = load_with_origin(config, texts)
         else:
-            read, origin = parse_config(config, source="", overrides=texts), Origin()
-        self._begin(read, origin, run_dir, resume=False, ranks=ranks, callbacks=callbacks, verbose=verbose)
+            read, origin = parse_config({"name": _NAME, **config}, source="", overrides=texts), Origin()
+        self._begin(read, origin, run_dir, resume=False, ranks=ranks, hosts=hosts, callbacks=callbacks, verbose=verbose)
 
     @classmethod
     def restore(
@@ -109,6 +112,7 @@ class Trainer:
         overrides: Mapping[str, Any] | None = None,
         ticks: int | None = None,
         ranks: int | None = 1,
+        hosts: str | None = None,
         callbacks: Sequence[Any] = (),
         verbose: bool = False,
     ) -> Trainer:
@@ -120,7 +124,7 @@ class Trainer:
         path = RunFolder.existing(folder).config
         read, origin = load_with_origin(path, _texts(overrides, ticks=ticks, every=None))
         self = cls.__new__(cls)
-        self._begin(read, origin, folder, resume=True, ranks=ranks, callbacks=callbacks, verbose=verbose)
+        self._begin(read, origin, folder, resume=True, ranks=ranks, hosts=hosts, callbacks=callbacks, verbose=verbose)
         return self
 
     def _begin(
@@ -131,12 +135,16 @@ class Trainer:
         *,
         resume: bool,
         ranks: int | None,
+        hosts: str | None,
         callbacks: Sequence[Any],
         verbose: bool,
     ) -> None:
         self._closed = True  # until everything is there
         if ranks != 1:
             _check_remote(config, callbacks)
+        elif hosts is not None:
+            raise ConfigError(f"hosts={hosts!r} are for several processes; set ranks, or None for one for each role")
+        self._hosts = hosts
         self._ranks = "one_per_role" if ranks is None else str(ranks)
         self._remote: RemoteRun | None = None
         self._config, self._origin, self._objects, self._verbose = config, origin, tuple(callbacks), verbose
@@ -148,6 +156,7 @@ class Trainer:
     def _open(self, run_dir: str | None, *, resume: bool) -> None:
         """Prepares the run and locks its folder."""
         with untouched_process(), self._origin.located():
+            registry.import_plugins(self._config.imports)
             _check_held(self._config)
             run = prepare(self._config, ranks=1, run_dir=run_dir, resume=resume)
         run = replace(run, source=self._origin.source, overridden=self._origin.overridden, held=True)
@@ -245,7 +254,7 @@ class Trainer:
         run, memory = self._held.run, self._held.memory
         if self._remote is None:
             resume = run.resumed or run.begun
-            self._remote = RemoteRun(resolved_yaml(self._config), run.path, self._ranks, resume=resume)
+            self._remote = RemoteRun(resolved_yaml(self._config), run.path, self._ranks, self._hosts, resume=resume)
         status: int | None = None
         try:
             if self._remote.play(run.leg.start, memory.wanted) is None:

@@ -10,7 +10,9 @@ import gymnasium
 from arena.entity_env.calls import is_entity_env
 from arena.errors import ConfigError
 from arena.game.api import BatchedEnv
+from arena.game.context import EnvContext, with_context
 from envs.adapters.batch import BatchedLanes
+from envs.adapters.dict_env import DictGame, is_dict_env
 from envs.adapters.entity_env import EntityGames
 from envs.adapters.gymnasium_env import GymnasiumGame
 from envs.adapters.lane import LaneGame
@@ -23,17 +25,23 @@ from envs.adapters.wrappers import wrap_batched, wrap_gymnasium, wrapper_specs
 
 
 def adapt(
-    factory: Callable[..., Any], kwargs: Mapping[str, Any], lanes: int, wrappers: Sequence[tuple[str, Any]] = ()
+    factory: Callable[..., Any],
+    kwargs: Mapping[str, Any],
+    lanes: int,
+    wrappers: Sequence[tuple[str, Any]] = (),
+    contexts: Sequence[EnvContext] | None = None,
 ) -> BatchedEnv:
     """A game of `lanes` lanes from a factory of any supported interface.
 
     Args:
         factory: a natively batched class (attribute `batched` true; called once, with `lanes=`), or a callable that
             makes single instances (called `lanes` times) of a `gymnasium.Env`, a PettingZoo `ParallelEnv` or
-            `AECEnv`, of an environment of the list interface, or of an `arena.entity_env.Environment`.
+            `AECEnv`, of an environment of the interface of lists or dictionaries, or of an
+            `arena.entity_env.Environment`.
         kwargs: passed to the factory at each call.
         lanes: number of instances that step together, at least 1.
         wrappers: name and argument of each wrapper, the innermost first; see `envs.adapters.wrappers`.
+        contexts: per lane what a factory with a parameter `context` gets; None: those outside of a run.
 
     Raises:
         ConfigError: the factory does not take these kwargs, or makes an object of no supported interface; a wrapper
@@ -43,15 +51,17 @@ def adapt(
     if lanes < 1:
         raise ConfigError(f"got {lanes}, expected at least 1", path="lanes")
     around = wrapper_specs(wrappers)
+    places = contexts or [EnvContext(lane=lane, lanes=lanes) for lane in range(lanes)]
+    arguments = [with_context(factory, kwargs, place) for place in places]
     if getattr(factory, "batched", False):
-        check_call(factory, {**kwargs, "lanes": lanes}, path="kwargs")
-        return wrap_batched(factory(lanes=lanes, **kwargs), around)
-    check_call(factory, kwargs, path="kwargs")
-    first = factory(**kwargs)
-    instances = [first, *(factory(**kwargs) for _ in range(lanes - 1))]
+        check_call(factory, {**arguments[0], "lanes": lanes}, path="kwargs")
+        return wrap_batched(factory(lanes=lanes, **arguments[0]), around)
+    check_call(factory, arguments[0], path="kwargs")
+    instances = [factory(**given) for given in arguments]
+    first = instances[0]
     if is_entity_env(first):
         return wrap_batched(EntityGames(instances), around)
-    if isinstance(first, gymnasium.Env):
+    if isinstance(first, gymnasium.Env) and not is_dict_env(first):  # RLlib's MultiAgentEnv is one too
         return BatchedLanes([translated(GymnasiumGame(wrap_gymnasium(env, around))) for env in instances])
     return wrap_batched(BatchedLanes([translated(_game(env)) for env in instances]), around)
 
@@ -62,12 +72,14 @@ def _game(env: Any) -> LaneGame:
         return ParallelGame(env)
     if _is_pettingzoo(env, "AECEnv"):
         return AECGame(env)
+    if is_dict_env(env):
+        return DictGame(env)
     if _is_list_env(env):
         return ListGame(env)
     raise ConfigError(
         f"the environment is a {type(env).__module__}.{type(env).__qualname__}; expected a gymnasium.Env, a PettingZoo "
-        "ParallelEnv or AECEnv, an arena.entity_env.Environment, or the list interface (reset, step, and lists "
-        "observation_spaces and action_spaces with one space per entity)"
+        "ParallelEnv or AECEnv, an arena.entity_env.Environment, or the interface of lists or dictionaries (reset, "
+        "step, and observation_spaces and action_spaces as lists with one space per entity, or as mappings by agent)"
     )
 
 

@@ -2,12 +2,15 @@
 
 TransformedReward       applies a function to the rewards
 TimeLimited             truncates each episode after a number of ticks
+SoftlyTimeLimited       likewise, but the next episode goes on where the game is
+WithoutTermination      truncates where the game terminates
 TransformedObservation  applies a function to the observations
 StackedObservation      stacks the last observations of each entity
 """
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -96,6 +99,78 @@ class TimeLimited(BatchedWrapper):
         late = (self._played >= self._limit)[:, None]
         terminated, truncated = step.terminated & going, (step.truncated | late) & going
         self._ended |= terminated | truncated
+        frame = step.frame._replace(active=step.frame.active & ~self._ended)
+        return Step(frame, np.where(going, step.rewards, 0.0), terminated, truncated)
+
+
+class WithoutTermination(BatchedWrapper):
+    """Truncates where the game terminates."""
+
+    def step(self, actions: Sequence[Any]) -> Step:
+        step = self.game.step(actions)
+        return step._replace(terminated=np.zeros_like(step.terminated), truncated=step.terminated | step.truncated)
+
+
+class SoftlyTimeLimited(BatchedWrapper):
+    """Truncates each episode after a number of ticks; the next one goes on where the game is, without a reset.
+
+    A lane whose entities have all ended in the game is reset. An entity that has ended in the game before its lane was
+    truncated takes no part in the episodes that follow, until the game is reset; there it ends with the last of the
+    others.
+    """
+
+    def __init__(self, game: BatchedEnv, ticks: int) -> None:
+        super().__init__(game)
+        self._limit = ticks
+        self._played = np.zeros(self.lanes, np.int64)  # of the lane's episode
+        shape = (self.lanes, len(self.interface.entities))
+        self._over = np.ones(shape, np.bool_)  # entities that have ended in the game
+        self._ended = np.ones(shape, np.bool_)  # entities that have ended in the episode
+        self._last: Frame | None = None  # of the tick at which lanes were truncated; without infos
+
+    def reset(
+        self,
+        lanes: Flags,
+        seeds: Sequence[int | None] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Frame:
+        asked = np.array([seed is not None for seed in seeds or [None] * self.lanes]) | bool(options)
+        real: Flags = lanes & (self._over.all(axis=1) | asked)
+        soft = lanes & ~real
+        self._played[lanes], self._over[real], self._ended[lanes] = 0, False, False
+        if not soft.any():
+            return self.game.reset(lanes, seeds, options)
+        last = self._last
+        assert last is not None, "these lanes were truncated"
+        if not real.any():
+            return last
+        frame = self.game.reset(real, seeds, options)
+        spaces_of = self.interface.observation_spaces
+        return frame._replace(
+            observations=[
+                spaces.replace_rows(space, before, now, real)
+                for space, before, now in zip(spaces_of, last.observations, frame.observations, strict=True)
+            ],
+            active=np.where(real[:, None], frame.active, last.active),
+            masks=[
+                now if now is None or before is None else np.where(real[:, None], now, before)
+                for before, now in zip(last.masks, frame.masks, strict=True)
+            ],
+        )
+
+    def step(self, actions: Sequence[Any]) -> Step:
+        step = self.game.step(actions)
+        self._played += 1
+        self._over |= step.terminated | step.truncated
+        going = ~self._ended
+        late = self._played >= self._limit
+        # Entities that were over before this episode end with the last of the others.
+        alone = self._over.all(axis=1)
+        terminated = step.terminated & going
+        truncated = (step.truncated | (late | alone)[:, None] & ~step.terminated) & going
+        self._ended |= terminated | truncated
+        if late.any():
+            self._last = copy.deepcopy(step.frame._replace(infos=None, final_masks=None))
         frame = step.frame._replace(active=step.frame.active & ~self._ended)
         return Step(frame, np.where(going, step.rewards, 0.0), terminated, truncated)
 

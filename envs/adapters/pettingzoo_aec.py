@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from arena.errors import ProtocolError
 from arena.game.api import Info
+from envs.adapters.agents import AgentTable, Lives
 from envs.adapters.lane import LaneStep, picture
-from envs.adapters.pettingzoo_common import AgentTable
 
 
 class AECGame:
@@ -27,7 +27,8 @@ class AECGame:
 
     def __init__(self, env: Any) -> None:
         self._env = env
-        self._cast = AgentTable(env)
+        self._cast = AgentTable.of_pettingzoo(env)
+        self._lives = Lives()  # an agent has ended when it has left `agents`
         self.entities = self._cast.entities
         self.observation_spaces = self._cast.observation_spaces
         self.action_spaces = self._cast.action_spaces
@@ -36,6 +37,7 @@ class AECGame:
     def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> LaneStep:
         """Begins an episode."""
         self._env.reset(seed=seed, options=None if options is None else dict(options))
+        self._lives = Lives()
         return self._moment({agent: self._look(agent) for agent in self._env.agents}, {})
 
     def step(self, actions: Sequence[Any]) -> LaneStep:
@@ -47,6 +49,9 @@ class AECGame:
         truncated = {agent: bool(env.truncations[agent]) for agent in env.agents}
         seen = {agent: self._look(agent) for agent in env.agents if terminated[agent] or truncated[agent]}
         self._bury()
+        self._lives.check_earned(rewards)
+        self._lives.check_seen(env.agents)
+        self._lives.end(agent for agent in terminated if agent not in env.agents)
         if env.agents:
             seen[env.agent_selection] = self._look(env.agent_selection)
         return self._moment(seen, rewards, terminated, truncated)

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from arena.game.api import Info
 from arena.game.spaces import no_op
+from envs.adapters.agents import AgentTable, Lives
 from envs.adapters.lane import LaneStep, picture
-from envs.adapters.pettingzoo_common import AgentTable
 
 
 class ParallelGame:
@@ -19,7 +19,8 @@ class ParallelGame:
 
     def __init__(self, env: Any) -> None:
         self._env = env
-        self._cast = AgentTable(env)
+        self._cast = AgentTable.of_pettingzoo(env)
+        self._lives = Lives()  # an agent has ended when it has left `agents`
         self.entities = self._cast.entities
         self.observation_spaces = self._cast.observation_spaces
         self.action_spaces = self._cast.action_spaces
@@ -28,6 +29,7 @@ class ParallelGame:
     def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> LaneStep:
         """Begins an episode."""
         observations, infos = self._env.reset(seed=seed, options=None if options is None else dict(options))
+        self._lives = Lives()
         return self._moment(observations, {}, {}, {}, infos)
 
     def step(self, actions: Sequence[Any]) -> LaneStep:
@@ -36,7 +38,11 @@ class ParallelGame:
         for agent in self._env.agents:
             index = self._cast.index[agent]
             joint[agent] = no_op(self.action_spaces[index]) if actions[index] is None else actions[index]
-        return self._moment(*self._env.step(joint))
+        given = self._env.step(joint)
+        self._lives.check_earned(given[1])
+        self._lives.check_seen(self._env.agents)
+        self._lives.end(agent for agent in joint if agent not in self._env.agents)
+        return self._moment(*given)
 
     def _moment(
         self,

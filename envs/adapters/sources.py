@@ -14,7 +14,7 @@ import gymnasium
 
 from arena.errors import ConfigError, close_name, nearest
 
-_GIVEN = {"lanes", "env"}  # parameters that the arena fills itself
+_GIVEN = {"lanes", "env", "context"}  # parameters that the arena fills itself
 
 
 def check_call(

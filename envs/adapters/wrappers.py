@@ -29,13 +29,16 @@ from arena.errors import ConfigError
 from arena.game.api import BatchedEnv
 from arena.game.spaces import leaves_of
 from envs.adapters.batched_wrappers import (
+    SoftlyTimeLimited,
     StackedObservation,
     TimeLimited,
     TransformedObservation,
     TransformedReward,
+    WithoutTermination,
     channel_axis,
     stacked_space,
 )
+from envs.adapters.lane import MASK
 from envs.adapters.sources import check_call
 from envs.common import options
 
@@ -178,6 +181,64 @@ class TimeLimit:
 
     def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
         return TimeLimited(game, self.max_episode_steps)
+
+
+@dataclass(frozen=True)
+class SoftTimeLimit:
+    """Episodes are truncated after `max_episode_steps` ticks, and the next one goes on where the game is."""
+
+    max_episode_steps: int  # ticks
+
+    def __post_init__(self) -> None:
+        options.count("max_episode_steps", self.max_episode_steps, most=_MAX_TICKS)
+
+    def wrap_env(self, env: Env) -> Env:
+        return _SoftlyTimeLimitedEnv(env, self.max_episode_steps)
+
+    def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
+        return SoftlyTimeLimited(game, self.max_episode_steps)
+
+
+class _SoftlyTimeLimitedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A Gymnasium environment that is reset only after its own end, or with a seed or options."""
+
+    def __init__(self, env: Env, ticks: int) -> None:
+        super().__init__(env)
+        self._limit, self._played = ticks, 0
+        self._last: tuple[Any, dict[str, Any]] | None = None  # what the next episode begins with; None: a reset
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        last, self._last, self._played = self._last, None, 0
+        if last is None or seed is not None or options:
+            return super().reset(seed=seed, options=options)
+        return last
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = super().step(action)
+        self._played += 1
+        if self._played < self._limit or terminated or truncated:
+            return observation, reward, terminated, truncated, info
+        self._last = observation, {MASK: info[MASK]} if MASK in info else {}
+        return observation, reward, terminated, True, info
+
+
+@dataclass(frozen=True)
+class NoTermination:
+    """What terminates is recorded and learned as truncated: the values of what would come after it count."""
+
+    def wrap_env(self, env: Env) -> Env:
+        return _EnvWithoutTermination(env)
+
+    def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
+        return WithoutTermination(game)
+
+
+class _EnvWithoutTermination(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A Gymnasium environment that truncates where it would terminate."""
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = super().step(action)
+        return observation, reward, False, bool(terminated or truncated), info
 
 
 @dataclass(frozen=True)

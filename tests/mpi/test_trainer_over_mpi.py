@@ -60,11 +60,92 @@ def test_iterations_leave_the_bytes_of_the_command(tmp_path: Path) -> None:
     trainer.train()
     trainer.close()
     assert [pid for pid in living(tmp_path) if pid != os.getpid()] == []
-    with Trainer.restore("run", ranks=2) as again:
+    with Trainer.restore("run", ranks=2, hosts="localhost:2") as again:
         assert [line["ticks"] for line in again] == [100, 120]
         assert again.done
     assert left(tmp_path / "run") == left(tmp_path / "known")
     assert without_clock(tmp_path / "run") == without_clock(tmp_path / "known")
+
+
+@pytest.mark.long
+def test_twenty_iterations_of_several_processes_leave_the_bytes_of_the_command(tmp_path: Path) -> None:
+    data = {**DUEL, "ticks": 400, "evaluation": {"every": 100, "episodes": 2}}
+    ended = arena(tmp_path, "train", write(tmp_path, data), "--run-dir", "known", "--ranks", "1")
+    assert ended.code == 0, ended.err
+    program = """
+import sys
+from arena import Trainer
+begin, end = map(int, sys.argv[1:3])
+trainer = Trainer("config.yaml", run_dir="run", ranks=None) if begin == 0 else Trainer.restore("run", ranks=None)
+with trainer:
+    assert trainer.ticks == begin
+    observation = None
+    while trainer.ticks < end:
+        result = trainer.train()
+        assert result["ticks"] == 20 * result["training_iteration"] == trainer.ticks
+        player = trainer.policy("blue")
+        observation = player.observation_space.sample() if observation is None else observation
+        assert trainer.compute_action(observation, policy="blue") == player.act(observation)
+        trainer.evaluate(2, greedy=result["training_iteration"] % 2 == 0)
+        trainer.set_state("blue", trainer.state("blue"))
+        if trainer.ticks == 160:
+            trainer.save("saved")
+"""
+    (tmp_path / "program.py").write_text(program)
+    for begin, end in ((0, 160), (160, 280), (280, 400)):  # a new process goes on each time
+        ended = finish(start([sys.executable, "program.py", str(begin), str(end)], tmp_path), timeout=400)
+        assert ended.code == 0, ended.err
+    ended = arena(tmp_path, "train", "config.yaml", "--run-dir", "saved", "--resume", "--ranks", "2")
+    assert ended.code == 0, ended.err
+    for run in ("run", "saved"):
+        assert left(tmp_path / run) == left(tmp_path / "known")
+        assert without_clock(tmp_path / run) == without_clock(tmp_path / "known")
+
+
+INTERRUPTED = """
+import os, sys, threading
+from pathlib import Path
+from arena import Trainer
+
+def interrupt():  # as a terminal does: the process that holds the run alone, in the middle of an iteration
+    while not (journal.exists() and journal.stat().st_size > before + 2000):
+        threading.Event().wait(0.01)
+    os.kill(os.getpid(), 2)
+
+with Trainer("config.yaml", run_dir="run", ranks=2, every=2000, ticks=4000) as trainer:
+    trainer.train()
+    journal = Path("run/episodes.jsonl")
+    before = journal.stat().st_size
+    threading.Thread(target=interrupt, daemon=True).start()
+    try:
+        trainer.train()
+    except KeyboardInterrupt:
+        print("interrupted at", trainer.ticks, flush=True)
+    else:
+        sys.exit("it was not interrupted")
+    if len(sys.argv) > 1:
+        raise KeyboardInterrupt
+    assert trainer.train()["ticks"] == 4000 and trainer.done
+"""
+
+
+@pytest.mark.parametrize("leaves", [pytest.param(False, marks=pytest.mark.long), True], ids=["goes on", "leaves"])
+def test_ctrl_c_saves_a_held_run_of_several_processes(leaves: bool, tmp_path: Path) -> None:
+    write(tmp_path, {**DUEL, "evaluation": None})
+    (tmp_path / "program.py").write_text(INTERRUPTED)
+    ended = finish(start([sys.executable, "program.py", *["leave"] * leaves], tmp_path))
+    assert ended.out.startswith("interrupted at "), ended.err
+    assert (ended.code != 0) == leaves, ended.err
+    tick = int(ended.out.split()[-1])
+    assert 2000 < tick < 4000, "saved in mid-iteration, as `arena train` does"
+    wait_for(lambda: not [pid for pid in living(tmp_path) if pid != os.getpid()], timeout=15)
+    if leaves:
+        again = arena(
+            tmp_path, "train", "config.yaml", "--run-dir", "run", "--resume", "--ranks", "1", "--ticks", "4000"
+        )
+        assert again.code == 0, again.err
+    lines = json_lines(tmp_path / "run" / "result.json")
+    assert lines[-1]["ticks"] == 4000 and lines[-1]["done"]
 
 
 HOLDER = """
@@ -97,6 +178,8 @@ def test_failure_in_a_process_is_told_and_closes_the_trainer(tmp_path: Path) -> 
     wrong = {**DUEL, "envs": {"game": {"make": "touchdown", "kwargs": {"max_step": 15}}}}
     with pytest.raises(ConfigError, match="max_step"):
         Trainer(wrong, run_dir="wrong", ranks=2).train()
+    with pytest.raises(ConfigError, match="are for several processes; set ranks"):
+        Trainer(DUEL, hosts="localhost:2")
     with pytest.raises(ConfigError, match="objects as callbacks need ranks=1"):
         Trainer(DUEL, ranks=2, callbacks=[object()])
     with pytest.raises(ConfigError, match="a class of this program"):

@@ -24,14 +24,17 @@ RATE = "policies.blue.options.learning_rate"
 GAMMA = "policies.blue.options.gamma"
 
 
-def write_experiment(path: Path, data: dict[str, Any], reach: Callable[[int, int], float], *, results: int) -> Path:
-    """Writes the folder of an experiment whose trials are all over, but for the last one, which is in error.
+def write_experiment(
+    path: Path, data: dict[str, Any], reach: Callable[[int, int], float], *, results: int, errors: bool = True
+) -> Path:
+    """Writes the folder of an experiment whose trials are all over.
 
     Args:
         path: of the folder.
         data: of the experiment.
         reach: the metric `episode_reward_mean` of a trial's n-th result, from both numbers.
         results: of each trial.
+        errors: whether the last trial is in error.
     """
     plan = plan_experiment(parse_experiment(data), examined=False)
     folder = ExperimentFolder(path)
@@ -40,7 +43,7 @@ def write_experiment(path: Path, data: dict[str, Any], reach: Callable[[int, int
     for number, trial in enumerate(plan.known):
         name = folder.folder_name(number, plan.trials.tag(trial))
         known = {"params": dict(trial.params), "seed": trial.seed, "digest": trial.digest, "variant": trial.variant}
-        last = number == len(plan.known) - 1
+        last = errors and number == len(plan.known) - 1
         state = State.ERROR if last else State.TERMINATED
         changes = [
             StateLine(now(), State.PENDING, folder=name, **known),

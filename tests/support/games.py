@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
@@ -265,3 +266,41 @@ class Metered(Countdown):
             elif self.episodes % 3 == 0:
                 info["metrics"] = "as the game has always said"
         return observation, reward, terminated, truncated, info
+
+
+class Placed(Countdown):
+    """Observes its place in the run: match, entry, copy, lane, lanes, round, and the end of its seed."""
+
+    def __init__(self, context: Any, length: int = 5) -> None:
+        super().__init__(length)
+        self.observation_space = spaces.Box(0, 1000, (7,), np.float32)
+        numbers = (context.match, context.entry, context.copy, context.lane, context.lanes, context.round)
+        self.place = np.array([*numbers, context.seed % 1000], np.float32)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        assert seed is None or seed % 1000 == self.place[-1], "the first reset has the seed"
+        return self.place, super().reset(seed=seed)[1]
+
+    def step(self, action: Any) -> Any:
+        return self.place, *super().step(action)[1:]
+
+
+class Windowed(Countdown):
+    """Opens a window of an X server, and observes its width."""
+
+    def __init__(self, length: int = 5) -> None:
+        super().__init__(length)
+        os.environ["SDL_VIDEODRIVER"] = "x11"
+        import pygame
+
+        pygame.display.init()
+        window = pygame.display.set_mode((64, 48))
+        assert pygame.display.get_driver() == "x11"
+        self.observation_space = spaces.Box(0, 2000, (2,), np.float32)
+        self.size = np.array([window.get_width(), pygame.display.get_desktop_sizes()[0][0]], np.float32)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        return self.size, super().reset(seed=seed)[1]
+
+    def step(self, action: Any) -> Any:
+        return self.size, *super().step(action)[1:]

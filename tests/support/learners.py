@@ -175,3 +175,7 @@ class PlaysPastSelves(OfManyRows):
     def actor(self) -> Any:
         space, choice = self.env.single_action_space, int(abs(self.weights).sum() * 1e6)
         return lambda observations, infos: np.full(len(observations), space.start + choice % space.n)
+
+
+class OfAnotherName(PlaysPastSelves):
+    """Another algorithm, as checkpoints say: they are loaded by the one that has saved them."""

@@ -698,3 +698,55 @@ def test_stop_rules_of_independent_policies_name_their_workers() -> None:
     data = independent({"env": "game", "seats": ["blue", "red", "red", "red"], "copies": 2}, name="x")
     parse({**data, "stop": {"policy_reward_mean/blue#1": 1}})
     assert "unknown policy 'blue'; did you mean" in error_of({**data, "stop": {"policy_reward_mean/blue": 1}}).message
+
+
+def test_repeated_seats_are_written_out() -> None:
+    data = copy.deepcopy(VALID)
+    data["matches"] = [
+        {"env": "game", "seats": ["blue*2", ["red*3"]], "sides": [[0, 1], [2]]},
+        {"env": "game", "seats": [["blue", "blue * 2"], "red*2"], "entities": [0, 1, 2, 3, 4]},
+    ]
+    data["checkpoint_every"], data["evaluation"] = 50, {"every": 50, "seats": ["blue", "red*4"]}
+    config = parse(data)
+    assert [match.seats for _, match in config.entries()] == [
+        ("blue", "blue", ("red", "red", "red")),
+        (("blue", "blue", "blue"), "red", "red"),
+    ]
+    assert config.evaluation is not None and config.evaluation.seats == ("blue", "red", "red", "red", "red")
+    assert parse(yaml.load(resolved_yaml(config), source="")) == config
+    plan = make_plan(config)
+    assert [seat.entities for seat in plan.matches[0].seats] == [(0,), (1,), (2, 3, 4)]
+
+
+@pytest.mark.parametrize(
+    ("seats", "place", "found"),
+    [
+        (["blue", "red*0"], "matches[0].seats[1]", "'red*0'"),
+        (["red*x"], "matches[0].seats[0]", "'red*x'"),
+        ([["red*"]], "matches[0].seats[0][0]", "'red*'"),
+        (["red*-1"], "matches[0].seats[0]", "'red*-1'"),
+        (["red*1000000"], "matches[0].seats[0]", "'red*1000000'"),
+    ],
+)
+def test_seats_repeated_wrongly_are_refused(seats: Any, place: str, found: str) -> None:
+    error = error_of(changed(["matches"], [{"env": "game", "seats": seats}]))
+    assert (error.path, error.message.partition(";")[0]) == (place, f"found {found}")
+    assert "expected a number from 1 to 50000 after the '*', as in 'red*50'" in error.message
+    unknown = error_of(changed(["matches"], [{"env": "game", "seats": ["blu*2"]}]))
+    assert "unknown policy 'blu'" in str(unknown)
+
+
+@pytest.mark.parametrize(
+    ("metric", "words"),
+    [
+        (
+            "policy_reward_mean",
+            "is a mapping; name one of its numbers: policy_reward_mean/blue, policy_reward_mean/red",
+        ),
+        ("episode_reward_men", "did you mean 'episode_reward_mean'"),
+    ],
+)
+def test_best_by_no_number_is_refused(metric: str, words: str) -> None:
+    error = error_of({**VALID, "best": {"metric": metric}})
+    assert error.path == "best.metric"
+    assert words in error.message

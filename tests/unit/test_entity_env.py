@@ -199,8 +199,8 @@ def test_spaces_of_the_interface_may_hide_every_type() -> None:
 
 
 WRONG: Mapping[str, tuple[dict[str, Any], str]] = {
-    "an unknown type": ({"features": {"D": [[1]]}}, "features of an unknown name 'D'"),
-    "ids of an unknown type": ({"ids": {"AA": []}}, "ids of an unknown name 'AA'; did you mean 'A'?"),
+    "an unknown type": ({"features": {"D": [[1]]}}, "features of a type that is not in the space, 'D'"),
+    "ids of an unknown type": ({"ids": {"AA": []}}, "ids of a type that is not in the space, 'AA'; did you mean 'A'?"),
     "an unknown action": ({"actions": {"pikc": PICK()}}, "did you mean 'pick'?"),
     "too few features": (
         {"features": {"A": [[1, 2], [3]]}},
@@ -402,10 +402,10 @@ def test_games_of_gymnasium_may_give_observations_and_get_action_objects() -> No
 
 def test_wrong_observations_of_other_interfaces_are_faults_of_the_game() -> None:
     wrong = Observation(done=False, reward=0.0, features={"C": [[1]]})
-    with pytest.raises(GameError, match="a wrong observation: features of an unknown name 'C'"):
+    with pytest.raises(GameError, match="a wrong observation: features of a type that is not in the space, 'C'"):
         adapt(lambda: Gym(wrong), {}, 1).reset(np.ones(1, np.bool_))
     hiding = Observation(done=False, reward=0.0, features={"A": [[1]]}, visible={"A": [True]})
-    with pytest.raises(GameError, match="visible of an unknown name 'A'"):
+    with pytest.raises(GameError, match="visible for a type that is not in `hidden` of the space, 'A'"):
         adapt(lambda: Gym(hiding), {}, 1).reset(np.ones(1, np.bool_))
 
 

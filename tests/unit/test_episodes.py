@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from arena.game.api import Frame, Info, Step
 from arena.plan.plan import MatchPlan, SeatPlan
+from arena.records.episode import episode_line
 from arena.records.metrics import EpisodeRecord
 from arena.roles.environment.episodes import EpisodeTracker
 
@@ -321,3 +323,27 @@ def test_episode_that_was_cut_has_no_metrics() -> None:
     episodes.tick(episodes.cut(step([[0, 0]], [[1, 0]], infos=[[{"metrics": {"x": 1}}, {}]])))
     record = finish_one(episodes, 0, 1)
     assert record.cut and [seat.metrics for seat in record.seats] == [None, None]
+
+
+def test_seat_whose_entities_never_act_has_no_return_and_no_outcome() -> None:
+    episodes = account(((0,), (1, 2), (3,)), lanes=2)
+    everywhere = np.ones(2, np.bool_)
+
+    def frame(*active: Sequence[int]) -> Frame:
+        return Frame([], np.array(active, np.bool_), [None] * 4)
+
+    def tick(rewards: Any, active: Any, over: int = 0) -> None:
+        flags = np.full((2, 4), over, np.bool_)
+        episodes.tick(Step(frame(*active), np.array(rewards, np.float64), flags, flags & False))
+
+    episodes.begin(frame([1, 0, 0, 0], [1, 0, 0, 0]), everywhere)
+    tick([[1, 0, 0, 0], [2, 0, 0, 0]], [[1, 0, 0, 0], [1, 0, 1, 0]])
+    tick([[1, 0, 0, 0], [0, 0, 0, -2]], [[0, 0, 0, 0], [0, 0, 0, 0]], over=1)
+    first, second = episodes.finish(everywhere, 2)
+    assert [repr(seat.return_) for seat in first.seats] == ["2.0", "nan", "nan"]
+    assert [seat.outcome for seat in first.seats] == [None] * 3
+    assert [seat.return_ for seat in second.seats] == [2, 0, -2], "one acted, and one has earned something"
+    assert '"return":null,"outcome":null' in msgspec.json.encode(episode_line(first)).decode()
+    episodes.begin(frame([1, 1, 1, 1], [1, 1, 1, 1]), everywhere)
+    tick([[0] * 4] * 2, [[0] * 4] * 2, over=1)
+    assert [seat.return_ for seat in episodes.finish(everywhere, 3)[0].seats] == [0, 0, 0]

@@ -186,6 +186,13 @@ def test_mistakes_are_refused_with_their_place_in_the_file(mistake: str) -> None
     assert str(caught.value).startswith(f"sweep.yaml: {message}")
 
 
+def test_experiment_without_its_run_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^sweep.yaml: the key 'run' is missing"):
+        parse_experiment({"repeat": 2}, source="sweep.yaml")
+    with pytest.raises(ConfigError, match=r"nowhere\.yaml: there is no such file"):
+        planned(run="nowhere.yaml")
+
+
 def test_mistakes_of_a_trial_name_its_values() -> None:
     with pytest.raises(ConfigError, match=r"\(trial gamma=0.5,ticks=-1\)"):
         planned(set={GAMMA: {"grid_search": [0.5]}, "ticks": {"grid_search": [1, -1]}})

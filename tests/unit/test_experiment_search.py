@@ -12,7 +12,7 @@ from arena.errors import ConfigError
 from arena.experiment.config import parse_experiment
 from arena.experiment.plan import plan_experiment
 from arena.experiment.searching import Pruning, Search, Told, draws, read_search, suggest
-from arena.experiment.variation import Choice, Range, Varied
+from arena.experiment.variation import Choice, Form, Range, Varied, is_within
 from experiment_folders import GAMMA, RATE, RUN
 
 SPACE = (
@@ -199,3 +199,15 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match=r"pip install 'mpi-policy-arena\[search\]'"):
         read_search({"tpe": {"trials": 3}})
     assert not read_search({"random": {"trials": 3}}).adaptive
+
+
+@pytest.mark.parametrize(
+    ("form", "inside", "outside"),
+    [
+        (Range(1e-4, 1e-2, integer=False, log=True), 1e-4, 2e-2),
+        (Range(2, 5, integer=True, log=False), 5, 6),
+        (Choice(("a", [1, 2])), [1, 2], "b"),
+    ],
+)
+def test_value_is_within_the_form_that_it_comes_from(form: Form, inside: Any, outside: Any) -> None:
+    assert is_within(form, inside) and not is_within(form, outside)

@@ -39,7 +39,7 @@ FLOORS = (
 )
 """Packages of `arena`, the lowest ones first: each imports from lower floors alone."""
 PURE = {
-    *("errors", "game.arrays", "game.ragged", "game.units", "game.spaces", "game.api", "game.lockstep"),
+    *("errors", "game.arrays", "game.ragged", "game.units", "game.spaces", "game.api", "game.lockstep", "game.context"),
     *("plan.seeding", "plan.placement", "plan.plan"),
     *("plan.build", "plan.seats"),
     *("plan.deadlock", "plan.rehosting", "group.reductions", "records.outcome", "records.metrics"),
@@ -240,6 +240,7 @@ HEAVY = (
 ON_DEMAND = {
     *(f"arena.cli.{name}" for name in ("players", "tournament_run", "exploit.exploit_run", "report")),
     "arena.run.rounds",
+    "arena.run.continued",
 }
 """They rate players or draw charts, and are imported by the commands and runs that do."""
 

@@ -15,13 +15,15 @@ from arena.errors import ConfigError
 from arena.league.matchmaking import OpponentPool, draw
 from arena.league.next_round import first_round, next_round
 from arena.league.populations import every_meeting, populations_of
+from arena.league.ratings.curves import curves
 from arena.league.ratings.ratings import fit
 from arena.league.ratings.sprt import Test, Verdict
-from arena.league.ratings.standings import separate_tables
+from arena.league.ratings.standings import tables
 from arena.league.results import Encounter, Results, Score
 from arena.league.snapshots import paired
 from arena.league.tournament import Rule, next_batch, table
 from arena.plan.build import make_plan
+from arena.terminal.standings import table_data, table_lines
 from simulated_leagues import entry, league, played, timeline
 
 HUNT = {"policies": ["a", "b"], "versus": ["c", "d"], "rule": "fictitious", "sides": [3, 1], "copies": 3}
@@ -171,10 +173,7 @@ def test_two_tables_have_one_scale() -> None:
     strengths = {"a": 100.0, "b": 0.0, "c": -50.0, "d": -250.0}
     sides = Sides(("a", "b"), ("c", "d"))
     results = games(strengths, sides, 20_000, np.random.default_rng(0))
-    rows = {
-        row.player: row
-        for row in [row for own in separate_tables(fit(results), results.tallies(), sides) for row in own]
-    }
+    rows = {row.player: row for row in [row for own in tables(fit(results), results, sides=sides) for row in own]}
     for one, other in every_meeting(sides):
         assert rows[one].elo - rows[other].elo == pytest.approx(strengths[one] - strengths[other], abs=12)
     assert [(row.rank, row.population) for row in rows.values()] == [
@@ -193,7 +192,7 @@ def test_intervals_within_a_population_hold_the_truth() -> None:
     held, widths = [], []
     for _ in range(100):
         results = games(strengths, sides, 100, rng)
-        rows = [row for own in separate_tables(fit(results), results.tallies(), sides) for row in own]
+        rows = [row for own in tables(fit(results), results, sides=sides) for row in own]
         means = [np.mean([row.elo for row in rows if row.player in side]) for side in sides]
         for row in rows:
             own = means[0] if row.player in sides.first else means[1]
@@ -203,6 +202,62 @@ def test_intervals_within_a_population_hold_the_truth() -> None:
         assert means[0] - means[1] == pytest.approx(gap, abs=120)
     assert 0.92 <= np.mean(held) <= 0.98, "500 intervals of 95 %"
     assert np.mean(widths) < 120, "the gap, which no game within a population tells, makes no interval wider"
+
+
+def test_players_that_nothing_connects_have_two_tables_of_their_own() -> None:
+    sides = Sides(("a", "b", "c"), ("x", "y", "z"))
+    results = Results()
+    for one, other, wins in (("a", "x", 6), ("a", "y", 6), ("b", "y", 8), ("c", "z", 6)):
+        results.add_score((one,), (other,), Score(wins=wins, losses=10 - wins), sided=True)
+    found = tables(fit(results), results, sides=sides)
+    assert [[row.player for row in own] for own in found] == [["b", "a"], ["x", "y"], ["c"], ["z"]]
+    assert [{(row.population, row.scale) for row in own} for own in found] == [
+        {("first side", 0)},
+        {("second side", 0)},
+        {("first side", 1)},
+        {("second side", 1)},
+    ]
+    alone = Results()
+    alone.add_score(("c",), ("z",), Score(wins=6, losses=4), sided=True)
+    two = tables(fit(alone), alone, sides=sides)
+    gap = found[2][0].elo - found[3][0].elo
+    assert gap == pytest.approx(two[0][0].elo - two[1][0].elo, abs=2), "no game of the others says anything of these"
+    lines = table_lines(found)
+    heads = [line for line in lines if line.endswith(":")]
+    assert heads == ["first side:", "second side:"] * 2
+    apart, first = (next(at for at, line in enumerate(lines) if words in line) for words in ("no games", "one scale"))
+    assert first == apart - 1, "the first two have one scale, and no games connect them with those below"
+    assert [(row["player"], row["table"], row["scale"]) for row in table_data(found)] == [
+        ("b", 0, 0),
+        ("a", 0, 0),
+        ("x", 1, 0),
+        ("y", 1, 0),
+        ("c", 2, 1),
+        ("z", 3, 1),
+    ]
+
+
+def test_tournament_of_which_little_was_played_compares_only_who_has_met() -> None:
+    sides, rule = Sides(("a", "b"), ("c", "d")), Rule(100, 0.05, 20.0)
+    results = Results()
+    for one, other in (("a", "c"), ("b", "d")):
+        results.add_score((one,), (other,), Score(wins=3, losses=1), sided=True)
+    found = table(results, [*sides.first, *sides.second], rule, sides=sides)
+    assert [[row.player for row in own] for own in found.tables] == [["a"], ["c"], ["b"], ["d"]]
+    assert {(doubt.upper, doubt.lower): doubt.probability for doubt in found.doubts} == pytest.approx(
+        {("a", "b"): 0.5, ("c", "d"): 0.5}, abs=0.01
+    )
+
+
+def test_curves_of_two_populations_end_in_their_tables() -> None:
+    sides, rng = Sides(("a", "b"), ("c", "d")), np.random.default_rng(2)
+    strengths = {"a": 200.0, "b": 100.0, "c": 0.0, "d": -100.0}
+    found = timeline(*(games(strengths, sides, 30, rng) for _ in range(5)), learners="abcd")
+    rated = [{row.player: row for row in own} for own in tables(fit(found), found, sides=sides)]
+    drawn = curves(found, [{name: row.elo for name, row in own.items()} for own in rated])
+    assert [*drawn] == ["a", "b", "c", "d"]
+    for row in [row for own in rated for row in own.values()]:
+        assert drawn[row.player][-1][1:4] == pytest.approx((row.elo, row.low, row.high), abs=1e-6)
 
 
 # ---------------------------------------------------------------------------------------------------------------- gates

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from scipy import optimize
+from scipy import optimize, sparse
 
 from arena.league.ratings import davidson, maximum, whole_history
 from arena.league.ratings.curves import curves
 from arena.league.ratings.davidson import ELO
 from arena.league.ratings.ratings import fit
+from arena.league.ratings.standings import tables
 from arena.league.results import Results, Score
 from arena.league.timeline import Beginning, Period, Timeline
 from arena.league.view import LeagueView
@@ -37,6 +40,16 @@ def moving(rounds: int, rng: np.random.Generator, *, deviation: float, played: i
     return timeline(*parts, learners="a"), elo
 
 
+def estimate(found: Timeline, players: tuple[str, ...] = ()) -> whole_history.Estimate:
+    """Of all games, at the end."""
+    return whole_history.estimate(found, players, (), coarse=False)
+
+
+def elo_of(found: Timeline) -> list[dict[str, float]]:
+    """The Elo of all players, table by table."""
+    return [{row.player: row.elo for row in own} for own in tables(fit(found), found)]
+
+
 def test_players_that_do_not_learn_are_rated_as_one_player_each() -> None:
     early, late = games(a_b=(5, 2, 3), b_c=(4, 0, 4)), games(a_b=(1, 1, 6), a_c=(5, 1, 3))
     found, whole = fit(timeline(early, late)), Results()
@@ -47,16 +60,43 @@ def test_players_that_do_not_learn_are_rated_as_one_player_each() -> None:
     assert found.covariance == pytest.approx(known.covariance, abs=1e-9)
 
 
+def test_prior_is_believed_until_games_say_otherwise() -> None:
+    prior = {"a": 100.0, "b": 0.0, "c": -100.0}
+    few, many = (
+        replace(timeline(games(a_b=(k, 0, k), b_c=(k, 0, k), a_c=(k, 0, k)), learners="c"), prior=prior)
+        for k in (1, 5000)
+    )
+    after_few, after_many = fit(few).elo, fit(many).elo
+    assert 50 < after_few[0] - after_few[1] < 100 and 50 < after_few[1] - after_few[2] < 100
+    assert after_many == pytest.approx([0, 0, 0], abs=20), "`c` has moved from its beginning"
+
+
+def test_prior_connects_players_that_have_not_met() -> None:
+    """Two have each won and lost once against a third, which is in no prior; of one more nothing is known here."""
+    played = games(a_z=(1, 0, 1), b_z=(1, 0, 1))
+    found = fit(replace(timeline(played, learners="z"), prior={"a": 60.0, "b": -60.0, "gone": 400.0}))
+    elo = dict(zip(found.players, found.elo, strict=True))
+    assert found.players == ("a", "b", "z") and 80 < elo["a"] - elo["b"] < 120
+
+
+def test_prior_of_a_policy_that_learns_is_about_its_beginning() -> None:
+    """Ten rounds against a player that never changes, who is 300 Elo better than it and then as good."""
+    lost, even = games(a_s=(15, 0, 85)), games(a_s=(50, 0, 50))
+    made = replace(timeline(*[lost] * 3, *[even] * 7, learners="a"), prior={"a": -150.0, "s": 150.0})
+    first, end = (fit(made, at=at).elo for at in (1, None))
+    assert first[1] - first[0] == pytest.approx(300, abs=80) and end[1] - end[0] == pytest.approx(0, abs=60)
+
+
 def test_strengths_are_the_maximum_of_the_posterior() -> None:
     """Against a general optimizer on the posterior, written out: Davidson's likelihood, and the steps of the walk."""
     played = [(12, 4, 6), (9, 3, 9), (4, 2, 16)]
     found = timeline(*(games(a_s=one) for one in played), learners="a")
-    made = whole_history.estimate(found)
+    made = estimate(found)
     points, fixed = made.history.curves["a"], made.history.nodes["s"]
     assert len(points) == 1 + len(played)
 
     def minus_log_posterior(at: np.ndarray) -> float:
-        steps = np.diff(at[:4]) / made.movement["a"]
+        steps = np.diff(at[:4]) / np.sqrt(made.movement["a"].variance(made.history.walk.age))
         middle = (at[:3] + at[1:4]) / 2
         chances = davidson.chances(middle, at[4])
         return float((steps**2).sum() / 2 - (np.array(played) * np.log(chances)).sum())
@@ -77,18 +117,59 @@ def test_dense_and_sparse_systems_give_the_same_ratings(monkeypatch: pytest.Monk
     assert sparse.covariance == pytest.approx(dense.covariance, rel=1e-6)
 
 
+def moved(found: whole_history.Estimate, age: float = 0.0) -> float:
+    """How far `a` moves in a round, in Elo, at an age above the mean."""
+    return float(np.sqrt(found.movement["a"].variance(np.array([age]))[0]) * ELO)
+
+
 @pytest.mark.parametrize("deviation", [10.0, 80.0])
 def test_movement_is_estimated_from_the_games(deviation: float) -> None:
     rng = np.random.default_rng(2)
-    found = [whole_history.estimate(moving(30, rng, deviation=deviation)[0]).movement["a"] * ELO for _ in range(8)]
+    found = [moved(estimate(moving(30, rng, deviation=deviation)[0])) for _ in range(8)]
     assert deviation * 0.7 < np.median(found) < deviation * 2
+
+
+def test_policies_that_slow_down_are_known_to() -> None:
+    """A rise of 500 Elo that is nearly over after a third of the run; and a walk of as large steps all the time."""
+    rng, found = np.random.default_rng(8), dict[str, list[float]]()
+    for kind, movements in (("rise", 500 * -np.diff(np.exp(-np.arange(31) / 4))), ("walk", np.full(30, 60.0))):
+        for _ in range(8):
+            elo = np.cumsum(movements if kind == "rise" else rng.normal(0, movements))
+            won = rng.binomial(200, 1 / (1 + 10 ** (-elo / 400))).tolist()
+            made = estimate(timeline(*(games(a_s=(one, 0, 200 - one)) for one in won), learners="a"))
+            found.setdefault(kind, []).append(moved(made, 0.5) / moved(made, -0.5))
+    assert np.median(found["rise"]) < 0.3
+    assert 0.4 < np.median(found["walk"]) < 2.5
+
+
+def test_what_is_not_known_of_movements_widens_intervals() -> None:
+    """The second part of the covariance is that of strengths found with other movements, to first order."""
+    found = timeline(*(games(a_s=one) for one in [(12, 0, 8), (15, 0, 5), (9, 0, 11), (17, 0, 3)]), learners="a")
+    made = estimate(found)
+    own, (age, rounds) = made.movement["a"], (made.history.walk.age, made.history.walk.rounds)
+    at = np.stack([np.ones_like(age), age], axis=-1)
+    roots = np.linalg.cholesky(own.spread)
+
+    def strengths(change: np.ndarray) -> np.ndarray:
+        variance = rounds * own.variance(age) * np.exp(at @ change)
+        steps = np.zeros((len(age), made.history.games.players))
+        for row, (one, other) in enumerate(zip(made.history.walk.first, made.history.walk.second, strict=True)):
+            steps[row, [one, other]] = (-1, 1)
+        problem = maximum.Problem(made.history.games, sparse.csr_array(steps.T / variance @ steps), prior=made.prior)
+        return problem.minimum().parameters[: made.history.games.players]
+
+    for place in range(2):
+        slope = (strengths(1e-4 * roots[:, place]) - strengths(-1e-4 * roots[:, place])) / 2e-4
+        expected, seen = slope - slope.mean(), made.unsure[:, place] - made.unsure[:, place].mean()
+        assert seen == pytest.approx(expected, abs=1e-5)
+    assert abs(made.unsure).max() > 0.01
 
 
 def test_snapshot_is_its_policy_at_its_tick() -> None:
     """The snapshot has met `s` alone, its policy `t`; both follow from either."""
     early, late = games(a_t=(10, 0, 10), s_t=(10, 0, 10)), games(**{"a@100_s": (30, 0, 10), "a_t": (10, 0, 10)})
     found = timeline(early, late, learners="a", snapshots=("a@100",))
-    made = whole_history.estimate(found)
+    made = estimate(found)
     at_tick = next(point for point in made.history.curves["a"] if point.tick == TICKS)
     assert made.history.nodes["a@100"] == at_tick.node
     alone = fit(timeline(early, games(a_t=(10, 0, 10)), learners="a"))
@@ -110,7 +191,7 @@ def test_copy_begins_where_its_source_is() -> None:
     rated = fit(found, players=["b"])
     difference = rated.difference("a", "b")
     assert (difference.value, difference.low, difference.high) == (0, 0, 0)
-    assert whole_history.estimate(found, players=rated.players).history.nodes["b"] != 0
+    assert estimate(found, rated.players).history.nodes["b"] != 0
 
 
 def test_reset_policy_begins_a_curve_that_its_old_games_say_nothing_of() -> None:
@@ -120,20 +201,20 @@ def test_reset_policy_begins_a_curve_that_its_old_games_say_nothing_of() -> None
     alone = fit(timeline(*[new] * 4, learners="a")).difference("a", "s")
     assert fit(again).difference("a", "s").value == pytest.approx(alone.value, abs=10)
     assert fit(again).of("a").games == 80
-    assert {point.curve for point in curves(again)["a"]} == {0, 1}
+    assert {point.curve for point in curves(again, elo_of(again))["a"]} == {0, 1}
 
 
 def test_resting_policy_does_not_move() -> None:
     playing, resting = frozenset("as"), frozenset("s")
     periods = [Period(0, 100, games(a_s=(10, 0, 10)), playing)]
     periods += [Period(100 * at, 100 * at + 100, Results(), resting) for at in range(1, 6)]
-    found = whole_history.estimate(Timeline(periods, TICKS, frozenset("a")))
+    found = estimate(Timeline(periods, TICKS, frozenset("a")))
     assert [point.tick for point in found.history.curves["a"]] == [0, 100]
 
 
 def test_curve_ends_at_the_rating_of_the_table() -> None:
     found, _ = moving(10, np.random.default_rng(4), deviation=60)
-    last = curves(found)["a"][-1]
+    last = curves(found, elo_of(found))["a"][-1]
     rating = fit(found).of("a")
     assert (last.elo, last.low, last.high) == pytest.approx(rating[:3], abs=1e-6)
 
@@ -141,7 +222,7 @@ def test_curve_ends_at_the_rating_of_the_table() -> None:
 def test_merged_rounds_change_ratings_little() -> None:
     found, _ = moving(100, np.random.default_rng(5), deviation=20)
     fine, coarse = fit(found), fit(found, coarse=True)
-    made = [len(whole_history.history(found, coarse=one).curves["a"]) for one in (False, True)]
+    made = [len(whole_history.history(found, (), (), coarse=one).curves["a"]) for one in (False, True)]
     assert made[0] == 101 > 40 > made[1]
     assert coarse.of("a").elo == pytest.approx(fine.of("a").elo, abs=5)
 

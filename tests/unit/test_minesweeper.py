@@ -83,7 +83,7 @@ def test_robots_may_share_a_cell_and_are_told_apart_by_index() -> None:
     assert units(played(env, [[RIGHT, DOWN]]))[1] == [[1, 1], [0, 0]]
 
 
-def test_shot_robot_still_moves_on_its_last_tick() -> None:
+def test_shot_robot_still_defuses_on_its_last_tick() -> None:
     env, shown = begun(board([(0, 1), (2, 2)], [(0, 0), (2, 0)], cooldown=0))
     assert shown["actions"]["Fire Orbital Cannon"]["actees"].tolist() == [[0, 1, 2, 3]]
     step = played(env, [[DEFUSE, UP]], [[2]])

@@ -107,6 +107,24 @@ def test_outcomes_of_infos_are_final_and_of_returns_are_not() -> None:
     assert not outcomes([1, -1], [None, None], entities=[1, 1]).settled
 
 
+@pytest.mark.parametrize("rule", [None, "zero_sum", "higher_return"])
+def test_seat_that_took_no_part_has_no_outcome_and_changes_none(rule: OutcomeRule | None) -> None:
+    nan = math.nan
+    found = outcomes([nan, 2, nan, -2], [None] * 4, entities=[1, 1, 1, 1], rule=rule)
+    assert found.outcomes == (None, "win", None, "loss")
+    assert found.settled == (rule is not None)
+    assert outcomes([nan, 2], [None] * 2, entities=[1, 1], rule=rule).outcomes == (None, None)
+
+
+def test_side_that_took_no_part_is_not_beaten() -> None:
+    def by_sides(*returns: float) -> list[str | None]:
+        sides = [(0, 1), (2, 3)]
+        return [*outcomes(returns, [None] * 4, entities=[1] * 4, rule="higher_return", sides=sides).outcomes]
+
+    assert by_sides(math.nan, 1, 3, 0) == [None, "loss", "win", "win"]
+    assert by_sides(math.nan, math.nan, 3, 0) == [None] * 4
+
+
 @pytest.mark.parametrize("rule", ["info", "zero_sum", "higher_return", "none"])
 def test_configured_rule_is_final(rule: OutcomeRule) -> None:
     assert outcomes([1, -1], [None, None], entities=[1, 1], rule=rule).settled

@@ -11,9 +11,11 @@ import readme
 
 PUBLIC = {
     "arena": [
-        *("ArenaError", "BatchedEnv", "BudgetReached", "Callback", "ConfigError", "Deadlock", "Event", "Frame"),
+        *("ArenaError", "BatchedEnv", "BudgetReached", "Callback", "ConfigError", "Deadlock", "EnvContext", "Event"),
+        "Frame",
         *("GroupError", "Interface", "PolicyScore", "ProtocolError", "RunFailed", "RunResult", "RunStopped", "Step"),
         *("Choice", "GlobalChoice", "Ragged", "Select", "Trainer", "UnitActions", "UnitSpace", "__version__", "train"),
+        *("register_algorithm", "register_callback", "register_environment", "register_logger", "register_wrapper"),
     ],
     "arena.entity_env": [
         *("Action", "ActionMask", "ActionName", "ActionSpace", "CategoricalAction", "CategoricalActionMask"),

@@ -198,6 +198,58 @@ def test_page_notes_the_prior(own: RunFolder) -> None:
 
 
 @pytest.mark.slow
+def test_page_compares_two_populations_only_where_games_connect_them(own: RunFolder) -> None:
+    text = own.config.read_text()
+    entry = {"gauntlet": {"env": "touchdown", "policies": ["p0", "p2"], "against": ["p1"], "sides": [2, 1]}}
+    own.config.write_text(f"{text[: text.index('matches:')]}matches: [{json.dumps(entry)}]\n")
+    games = [line for line in lines(own.episodes) if [seat["policy"] for seat in line["seats"]] == ["p0", "p1"]]
+    for number, line in enumerate(games):
+        for seat, name in zip(line["seats"], ("p0", "p1") if number % 2 else ("p2", "p1@1000"), strict=True):
+            seat["policy"] = name
+    own.episodes.write_text("".join(json.dumps(line) + "\n" for line in games))
+    rows = numbers(own)["standings"]["rows"]
+    assert [(row["player"], row["population"], row["table"], row["scale"]) for row in rows] == [
+        ("p0", "first side", 0, 0),
+        ("p1", "second side", 1, 0),
+        ("p2", "first side", 2, 1),
+        ("p1@1000", "second side", 3, 1),
+    ]
+    said = page(read_run(own.path))
+    section = said[said.index('<section id="standings">') : said.index('<section id="payoff">')]
+    told = re.findall("First side|Second side|These two tables have one scale|No games connect", section)
+    assert told == [
+        *("First side", "Second side", "These two tables have one scale"),
+        "No games connect",
+        *("First side", "Second side", "These two tables have one scale"),
+    ]
+
+
+@pytest.mark.slow
+def test_policies_that_have_all_begun_anew_have_no_standings(
+    own: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the newest round only a game is on record that does not count."""
+    own.config.write_text(own.config.read_text().replace("algorithm: random", "algorithm: ppo"))
+    *before, newest = lines(own.rounds)
+    newest |= {"resets": ["p0", "p1"], "forks": {"p2": {"from": "p0", "options": {}}}}
+    own.rounds.write_text("".join(json.dumps(line) + "\n" for line in [*before, newest]))
+    games = [line for line in lines(own.episodes) if all("@" not in seat["policy"] for seat in line["seats"])]
+    earlier = [line for line in games if line["round"] < newest["round"]]
+    own.episodes.write_text("".join(json.dumps(line) + "\n" for line in earlier))
+    assert numbers(own)["standings"]["curves"].keys() == {"p0", "p1", "p2"}
+    now = [*earlier, {**next(line for line in games if line["round"] == newest["round"]), "cut": True}]
+    own.episodes.write_text("".join(json.dumps(line) + "\n" for line in now))
+    assert numbers(own)["standings"] is None
+    assert "nothing to rate" in page(read_run(own.path))
+    assert main(["standings", str(own.path)]) == 0
+    assert capsys.readouterr().out.startswith("no two players have met")
+    assert main(["standings", str(own.path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["players"] == []
+    assert main(["standings", str(own.path), "--at", str(newest["start"])]) == 0
+    assert {line.split()[1] for line in capsys.readouterr().out.splitlines()[1:4]} == {"p0", "p1", "p2"}
+
+
+@pytest.mark.slow
 def test_page_reports_too_many_cut_games(own: RunFolder) -> None:
     whole = [line for line in lines(own.episodes) if not line.get("cut")]
     own.episodes.write_text("".join(json.dumps(line) + "\n" for line in whole))

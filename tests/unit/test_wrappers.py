@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -450,3 +451,106 @@ def test_class_that_is_no_wrapper_is_refused(name: str) -> None:
 def itself_not(env: Any) -> int:
     """Called like a wrapper."""
     return 3
+
+
+# ----------------------------------------------------------------------------------------- soft limits, no termination
+
+
+class Walk:
+    """One entity counts its steps on; the game ends by itself after `length` of them. Of the list interface."""
+
+    observation_spaces: ClassVar[Any] = [Box(0, 1000, (1,), np.float32)]
+    action_spaces: ClassVar[Any] = [spaces.Discrete(2)]
+
+    def __init__(self, length: int = 7) -> None:
+        self.length, self.resets = length, 0
+
+    def reset(self) -> Any:
+        self.at, self.resets = 0, self.resets + 1
+        return [np.zeros(1, np.float32)]
+
+    def step(self, actions: Any) -> Any:
+        self.at += 1
+        return [np.array([self.at], np.float32)], [1.0], self.at == self.length, [{}]
+
+
+class WalkEnv(gymnasium.Env[Any, Any]):
+    """The same, of Gymnasium."""
+
+    observation_space, action_space = Walk.observation_spaces[0], Walk.action_spaces[0]
+
+    def __init__(self, length: int = 7) -> None:
+        self.walk = Walk(length)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return self.walk.reset()[0], {}
+
+    def step(self, action: Any) -> Any:
+        (observation,), (reward,), over, _ = self.walk.step([action])
+        return observation, reward, over, False, {}
+
+
+@pytest.mark.parametrize("make", [Walk, WalkEnv])
+def test_soft_time_limit_goes_on_where_the_game_is(make: Callable[..., Any]) -> None:
+    env = adapt(make, {}, 2, [("soft_time_limit", 3)])
+    frame = env.reset(np.ones(2, np.bool_))
+    seen, ends = [], []
+    for _ in range(9):
+        seen.append(frame.observations[0][:, 0].tolist())
+        step = env.step([np.zeros(2, np.int64)])
+        ends.append((step.terminated[0, 0], step.truncated[0, 0]))
+        over = ~step.frame.active.any(axis=1)
+        frame = env.reset(over) if over.any() else step.frame
+    assert seen == [[at, at] for at in (0, 1, 2, 3, 4, 5, 6, 0, 1)]
+    cut, end, on = (False, True), (True, False), (False, False)
+    assert ends == [on, on, cut, on, on, cut, end, on, on]
+
+
+def test_soft_time_limit_resets_only_the_lanes_that_have_ended() -> None:
+    lengths = iter([4, 9])
+    env = adapt(lambda: Walk(next(lengths)), {}, 2, [("soft_time_limit", 4)])
+    frame = env.reset(np.ones(2, np.bool_))
+    seen = []
+    for _ in range(6):
+        step = env.step([np.zeros(2, np.int64)])
+        over = ~step.frame.active.any(axis=1)
+        frame = env.reset(over) if over.any() else step.frame
+        seen.append(np.array(frame.observations[0])[:, 0].tolist())
+    assert seen == [[1, 1], [2, 2], [3, 3], [0, 4], [1, 5], [2, 6]], "the first has ended, the second was cut"
+
+
+def test_soft_time_limit_leaves_out_entities_that_have_ended_before() -> None:
+    env = adapt(Dropout, {"lengths": (1, 4, 5)}, 1, [("soft_time_limit", 2)])
+    env.reset(np.ones(1, np.bool_))
+    said: list[Any] = []
+    for _ in range(5):
+        step = env.step([np.zeros(1, np.int64)] * 3)
+        said.append((step.terminated[0].tolist(), step.truncated[0].tolist(), step.rewards[0].tolist()))
+        if not step.frame.active.any():
+            said.append(env.reset(np.ones(1, np.bool_)).active[0].tolist())
+    no = [False] * 3
+    assert said == [
+        ([True, False, False], no, [1, 2, 3]),
+        (no, [False, True, True], [0, 2, 3]),
+        [False, True, True],
+        (no, no, [0, 2, 3]),
+        ([False, True, False], [True, False, True], [0, 2, 3]),
+        [False, False, True],
+        ([False, False, True], [True, True, False], [0, 0, 3]),
+        [True, True, True],
+    ]
+
+
+@pytest.mark.parametrize("make", [Walk, WalkEnv])
+def test_no_termination_truncates_where_the_game_ends(make: Callable[..., Any]) -> None:
+    env = adapt(make, {"length": 2}, 1, [("no_termination", None)])
+    env.reset(np.ones(1, np.bool_))
+    steps = [env.step([np.zeros(1, np.int64)]) for _ in range(2)]
+    assert [step.truncated[0, 0] for step in steps] == [False, True]
+    assert not any(step.terminated.any() for step in steps)
+
+
+@pytest.mark.parametrize("wrapper", [("soft_time_limit", 3), ("no_termination", None)])
+@pytest.mark.parametrize("make", [Walk, WalkEnv, Dropout, Touchdown])
+def test_new_ends_keep_the_interface(make: Callable[..., Any], wrapper: tuple[str, Any]) -> None:
+    check_batched_env(adapt(make, {}, 2, [wrapper]), again=adapt(make, {}, 2, [wrapper]))

@@ -13,7 +13,7 @@ from arena.records.journal import JournalReader
 from working_folder import working_directory
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
-ELSEWHERE = ("external", "shared_memory", "experiments")  # tested in `test_external_examples.py` and others
+ELSEWHERE = ("external", "shared_memory", "experiments", "imitate")  # tested in `test_external_examples.py` and others
 FILES = sorted(
     file for file in CONFIGS.rglob("*.yaml") if not any(word in str(file.relative_to(CONFIGS)) for word in ELSEWHERE)
 )
@@ -29,6 +29,9 @@ LEARNT = {
     "parallel": ("team", 7.4),
     "list_game": ("hunter", 0.8),
     "own_loss": ("learner", 150.0),
+    "logger": ("learner", 150.0),
+    "curriculum": ("learner", 150.0),
+    "dictionaries": ("buyer", 2.0),
     "units": ("pickers", 1.1),
 }
 

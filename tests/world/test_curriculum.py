@@ -20,10 +20,10 @@ from arena.terminal.display import silent_display
 from in_process import NOTES
 from slow_results import json_lines, without_clock
 
-LEG, TICKS = 200, 1600
+LEG = 200
 LONGER: dict[str, Any] = {
     "seed": 5,
-    "ticks": TICKS,
+    "ticks": 8 * LEG,
     "checkpoint_every": LEG,
     "envs": {"game": {"make": "touchdown"}},
     "policies": {"blue": PPO, "red": RANDOM},
@@ -45,25 +45,31 @@ def weights(run: Path, tick: int) -> bytes | None:
     return path.read_bytes() if path.exists() else None
 
 
-def test_games_become_longer_and_an_interrupted_run_leaves_the_same_bytes(tmp_path: Path) -> None:
-    whole = train(LONGER, tmp_path / "whole")
+@pytest.mark.parametrize(
+    ("leg", "ticks", "longest"), [(200, 1600, 200), pytest.param(1200, 9600, 500, marks=pytest.mark.long)]
+)
+def test_games_become_longer_and_an_interrupted_run_leaves_the_same_bytes(
+    leg: int, ticks: int, longest: int, tmp_path: Path
+) -> None:
+    data = {**LONGER, "ticks": ticks, "checkpoint_every": leg}
+    whole = train(data, tmp_path / "whole")
     changes = json_lines(whole / "changes.jsonl")
-    assert [line["tick"] for line in changes] == list(range(0, TICKS, LEG))
+    assert [line["tick"] for line in changes] == list(range(0, ticks, leg))
     steps = [
         line["set"]["envs.game.kwargs.max_steps"] for line in changes if "envs.game.kwargs.max_steps" in line["set"]
     ]
-    assert steps == [50, 100, 200, 400, 500][: len(steps)] and steps[-1] >= 200
+    assert steps == [50, 100, 200, 400, 500][: len(steps)] and steps[-1] >= longest
     lengths = [line["length"] for line in json_lines(whole / "episodes.jsonl") if "cut" not in line]
-    assert max(lengths[:4]) == 50 and max(lengths) >= 100
-    assert [note for note in NOTES if note[0] == "changes"] == [("changes", tick) for tick in range(LEG, TICKS, LEG)]
+    assert max(lengths[:4]) == 50 and max(lengths) >= longest / 2
+    assert [note for note in NOTES if note[0] == "changes"] == [("changes", tick) for tick in range(leg, ticks, leg)]
 
-    broken = train({**LONGER, "ticks": LEG}, tmp_path / "broken")
-    for tick in range(LEG, TICKS, LEG):  # ended at every boundary, and once more, as if killed in the leg after it
-        train({**LONGER, "ticks": tick + LEG}, broken, resume=True)
+    broken = train({**data, "ticks": leg}, tmp_path / "broken")
+    for tick in range(leg, ticks, leg):  # ended at every boundary, and once more, as if killed in the leg after it
+        train({**data, "ticks": tick + leg}, broken, resume=True)
         boundary.discard_after(RunFolder(broken), tick)
         NOTES.clear()
-        train({**LONGER, "ticks": tick + LEG}, broken, resume=True)
-        assert NOTES[0] == ("resume", list(range(0, tick + 1, LEG)))
+        train({**data, "ticks": tick + leg}, broken, resume=True)
+        assert NOTES[0] == ("resume", list(range(0, tick + 1, leg)))
         assert ("changes", tick) not in NOTES, "what is on record is taken"
     assert left(broken) == left(whole)
     assert (broken / "changes.jsonl").read_bytes() == (whole / "changes.jsonl").read_bytes()

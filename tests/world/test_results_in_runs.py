@@ -199,6 +199,17 @@ def test_a_longer_run_takes_back_that_it_was_done(tmp_path: Path) -> None:
     assert without_clock(run) == without_clock(longer)
 
 
+def test_run_that_ended_before_its_last_result_was_written_is_resumed_to_write_it(tmp_path: Path) -> None:
+    run = train(DUEL, tmp_path / "run")
+    before = without_clock(run)
+    path = run / "result.json"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    train(DUEL, run, resume=True)
+    assert without_clock(run) == before and before[-1]["done"]
+    with pytest.raises(ConfigError, match="nothing left to do"):
+        train(DUEL, run, resume=True)
+
+
 def test_run_folder_of_an_older_version_gets_results_from_its_boundary_on(tmp_path: Path) -> None:
     run = train(DUEL, tmp_path / "run")
     boundary.discard_after(RunFolder(run), 80)

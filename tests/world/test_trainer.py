@@ -307,15 +307,36 @@ def test_short_iterations_are_warned_of_once(tmp_path: Path) -> None:
         trainer.train()
 
 
+def footprint() -> tuple[int, int, int]:
+    """Threads, open files, and objects that the garbage collector knows."""
+    gc.unfreeze()  # imports freeze what there is
+    gc.collect()
+    return threading.active_count(), len(os.listdir("/proc/self/fd")), len(gc.get_objects())
+
+
+def iterate(data: Mapping[str, Any], run: Path, *, first: int, last: int) -> list[tuple[tuple[int, int, int], int]]:
+    """Trains; returns after two iterations the footprint, and the blocks of memory that Python has allocated."""
+    found = []
+    with Trainer({"name": "test", **data}, run_dir=run, ticks=20 * (last + 1), every=20) as trainer:
+        for number, _ in enumerate(trainer, 1):
+            if number in (first, last):
+                found.append((footprint(), sys.getallocatedblocks()))
+    return found
+
+
 @pytest.mark.slow
 def test_many_iterations_leave_nothing_behind(tmp_path: Path) -> None:
     data = {**DUEL, "policies": {"blue": {"algorithm": "random"}, "red": {"algorithm": "random"}}, "loggers": ["csv"]}
-    counts = []
-    with Trainer({"name": "test", **data}, run_dir=tmp_path / "run", ticks=20 * 110, every=20) as trainer:
-        for number, _ in enumerate(trainer):
-            if number in (9, 108):
-                gc.collect()
-                counts.append((threading.active_count(), len(os.listdir("/proc/self/fd")), len(gc.get_objects())))
-    (threads, files, objects), after = counts
-    assert after[:2] == (threads, files)
-    assert after[2] < objects + 3000, "results of a run are not kept in memory"
+    (before, _), (after, _) = iterate(data, tmp_path / "run", first=10, last=109)
+    assert after[:2] == before[:2]
+    assert after[2] < before[2] + 100, "less than one object per iteration"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_a_thousand_iterations_that_learn_leave_nothing_behind(tmp_path: Path) -> None:
+    # The scoreboard holds the newest 100 to 1,000 episodes of each policy: its blocks come and go.
+    (before, begun), (after, ended) = iterate(DUEL, tmp_path / "run", first=700, last=1000)
+    assert after[:2] == before[:2]
+    assert after[2] < before[2] + 100
+    assert ended - begun < 300 * 20, "a result alone has a hundred blocks"

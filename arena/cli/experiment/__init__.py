@@ -95,5 +95,6 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.trial is None:
         say("\n".join(outcome_lines(rows, file.config.metric)))
     if status > 1 or driver.requeue.exists():
-        complain(f"arena: stopped; --resume --run-dir {folder.path} goes on\n")
+        again = "--resume" if arguments.trial is None else f"--trial {arguments.trial}"
+        complain(f"arena: stopped; {again} --run-dir {folder.path} goes on\n")
     return status

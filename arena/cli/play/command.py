@@ -26,6 +26,7 @@ from arena.launch import lead
 from arena.launch.console import Output
 from arena.preflight.external import refuse_external
 from arena.records.folder import RunFolder
+from arena.registry import import_plugins
 from arena.roles.protocol import Failed
 from arena.run.opponents import policies_of, replaced_seat
 from arena.run.prepare import prepare
@@ -79,6 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Plays; returns the exit status."""
     folder = RunFolder.of_target(arguments.target)
     config = load_config(arguments.target if folder is None else folder.config)
+    import_plugins(config.imports)
     if folder is None and arguments.checkpoints is not None:
         raise ConfigError(
             "a configuration has no checkpoints; name a run folder", path="--checkpoints", source=arguments.target

@@ -70,7 +70,8 @@ class Decision:
     def answered(self, answer: str) -> Option | None:
         """The option that an answer picks: by its number, or by the beginning of one label; None if there is none."""
         if answer.isascii() and answer.isdigit():
-            return next((option for option in self.options if option.number == int(answer)), None)
+            number = answer.lstrip("0") or "0"  # Python reads no number of thousands of digits
+            return next((option for option in self.options if str(option.number) == number), None)
         if not (answer and self.by_label):
             return None
         exact = [option for option in self.options if option.label.casefold() == answer.casefold()]

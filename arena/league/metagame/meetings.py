@@ -73,12 +73,12 @@ class Meetings:
     def counts(self, players: Sequence[str]) -> Array:
         """Games won, drawn and lost by each player against each other one, each as far as it counts, [P, P, 3]."""
         weights = self._weights(players)
-        return np.stack([self._joined(weights, weights, ending) for ending in range(3)], axis=-1)
+        return self._joined(weights, weights)
 
     def counts_of(self, player: str, others: Sequence[str]) -> Array:
         """The same of one player, [others, 3]."""
-        mine, theirs = self._weights([player]), self._weights(others)
-        return np.stack([self._joined(mine, theirs, ending)[0] for ending in range(3)], axis=-1)
+        found: Array = self._joined(self._weights([player]), self._weights(others))[0]
+        return found
 
     def spans(self, players: Sequence[str]) -> list[Span | None]:
         """From which ticks the games of each player are, those apart that count for very little."""
@@ -151,13 +151,16 @@ class Meetings:
                 return
             policy, until = begun[-1].source, begun[-1].tick
 
-    def _joined(self, mine: sparse.csr_array, theirs: sparse.csr_array, ending: int) -> Array:
-        forward = sparse.diags_array(self._scores[:, ending])
-        backward = sparse.diags_array(self._scores[:, 2 - ending])
-        found = mine[self._first].T @ forward @ theirs[self._second]
-        found = found + mine[self._second].T @ backward @ theirs[self._first]
-        dense: Array = found.toarray()
-        return dense
+    def _joined(self, mine: sparse.csr_array, theirs: sparse.csr_array) -> Array:
+        """Games won, drawn and lost by the players of some weights against those of others, [P, Q, 3]."""
+        by_first, by_second = mine[self._first].T, mine[self._second].T
+        to_first, to_second = theirs[self._first], theirs[self._second]
+        endings = [sparse.diags_array(self._scores[:, ending]) for ending in range(3)]
+        found = [
+            by_first @ forward @ to_second + by_second @ backward @ to_first
+            for forward, backward in zip(endings, reversed(endings), strict=True)
+        ]
+        return np.stack([one.toarray() for one in found], axis=-1)
 
 
 @lru_cache(maxsize=1)

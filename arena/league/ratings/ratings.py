@@ -133,9 +133,9 @@ def fit(
         now: the games up to a tick, whose players are rated; None: all.
         at: the tick at which they are rated, by all games; None: the end.
     """
-    rated = tuple(sorted({*(now or played).players, *players}))
-    found = fitted(played, rated, coarse=coarse, at=at)
     games = (now or played).taken_part()
+    rated = tuple(sorted({*games, *players}))
+    found = fitted(played, rated, coarse=coarse, at=at)
     return Ratings(rated, found, np.array([games.get(name, 0) for name in rated], np.int64))
 
 
@@ -148,8 +148,7 @@ def comparable(played: Results | Timeline, players: Sequence[str], *, at: int | 
         at: the tick at which they are looked at; None: the end.
     """
     if isinstance(played, Timeline) and played.learns:
-        marks = () if at is None else (at,)
-        found = whole_history.estimate(played, players=tuple(players), marks=marks).history
+        found = whole_history.estimate(played, tuple(players), () if at is None else (at,), coarse=False).history
         labels = found.components()[[found.node(name, at) for name in players]]
     else:
         results = played.results if isinstance(played, Timeline) else played
@@ -169,8 +168,7 @@ def fitted(
     if not players:  # also where all that have played have begun anew
         return most_likely(davidson.games_of(Results(), ()))
     if isinstance(played, Timeline) and played.learns:
-        marks = () if at is None else (at,)
-        found = whole_history.estimate(played, players=tuple(players), marks=marks, coarse=coarse)
+        found = whole_history.estimate(played, tuple(players), () if at is None else (at,), coarse=coarse)
         return found.of_players(players, at=at)
     results = played.results if isinstance(played, Timeline) else played
     return most_likely(davidson.games_of(results, players))

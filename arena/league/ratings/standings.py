@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
 
 from arena.config.members import Sides
 from arena.config.schema import Config
@@ -27,7 +26,6 @@ cut, and biases nothing.
 
 
 POPULATIONS = ("first side", "second side")
-_WIDTH = float(ndtri(0.975))
 
 
 class Row(NamedTuple):
@@ -36,11 +34,12 @@ class Row(NamedTuple):
     Args:
         rank: 1 is the strongest, by `elo`.
         player: its name.
-        elo: its distance from the mean of all players.
+        elo: its distance from the mean of its table; of two populations see `arena.league.populations`.
         low: where the 95 % interval of `elo` begins.
         high: where it ends.
         score: of the sides on which it sat.
         population: `first side` or `second side`, where there are two that only meet each other; else empty.
+        scale: players can be compared where these numbers are the same, as games connect them.
     """
 
     rank: int
@@ -50,6 +49,7 @@ class Row(NamedTuple):
     high: float
     score: Score
     population: str = ""
+    scale: int = 0
 
     @property
     def share(self) -> float | None:
@@ -61,8 +61,7 @@ class LeagueTable(NamedTuple):
     """What a league has found out.
 
     Args:
-        tables: of all players that are rated, the best first; players that cannot be compared with each other, as
-            nothing connects their games, stand in different tables, the largest one first.
+        tables: see `tables`.
         prior: whether the strengths have a weak prior: see `Ratings`.
         curtailed: who is rated worst because games were cut; None where that is too little to matter.
         equal: the neighbors that have proved to be as good as each other; none where policies learn.
@@ -113,12 +112,10 @@ def standings_at(
     if not now.players:
         return LeagueTable([], prior=False, curtailed=None)
     ratings = fit(timeline, now=now, at=at)
-    sides = populations_of(config, now.players)
-    if sides is None:
-        found, together = tables(ratings, timeline, now=now, at=at), [now.players]
-    else:
-        found, together = separate_tables(ratings, now.tallies(), sides), [*sides]
-    equal = [] if timeline.learns else [one for players in together for one in equals(now.results, players)]
+    found = tables(ratings, timeline, sides=populations_of(config, now.players), now=now, at=at)
+    equal = (
+        [] if timeline.learns else [one for own in found for one in equals(now.results, [row.player for row in own])]
+    )
     return LeagueTable(found, ratings.prior, curtailed(ratings, cut, config), equal)
 
 
@@ -142,62 +139,62 @@ def curtailed(ratings: Ratings, cut: Mapping[str, int], config: Config) -> Curta
 
 
 def tables(
-    ratings: Ratings, played: Results | Timeline, *, now: Timeline | None = None, at: int | None = None
+    ratings: Ratings,
+    played: Results | Timeline,
+    *,
+    sides: Sides | None = None,
+    now: Timeline | None = None,
+    at: int | None = None,
 ) -> list[list[Row]]:
-    """All players that are rated, the best first; a table for each set of players that can be compared.
+    """All players that are rated, the best first: a table, or of two populations two, for each set of players that
+    games connect, so that they can be compared; the largest set first.
 
     Args:
         ratings: fitted to the results.
         played: the games.
-        now: those that count at a tick; None: all.
+        sides: the two populations that only meet each other, if there are two.
+        now: the games that count at a tick; None: all.
         at: the tick.
     """
     scores = (now or played).tallies()
-    return [
-        rows(ratings.among(players), {name: scores.get(name, Score()) for name in players})
-        for players in comparable(played, ratings.players, at=at)
-    ]
+    found: list[list[Row]] = []
+    for scale, together in enumerate(comparable(played, ratings.players, at=at)):
+        if sides is None:
+            found.append(rows(ratings.among(together), scores, scale=scale))
+            continue
+        members = [[name for name in together if name in side] for side in sides]
+        means = [float(np.mean([ratings.of(name).elo for name in names])) for names in members if names]
+        half = (means[0] - means[1] + ratings.side.value) / 2 if all(members) else 0.0
+        found += [
+            rows(ratings.among(names), scores, middle=middle, population=title, scale=scale)
+            for names, middle, title in zip(members, (half, -half), POPULATIONS, strict=True)
+            if names
+        ]
+    return found
 
 
-def rows(ratings: Ratings, scores: Mapping[str, Score]) -> list[Row]:
+def rows(
+    ratings: Ratings, scores: Mapping[str, Score], *, middle: float = 0.0, population: str = "", scale: int = 0
+) -> list[Row]:
     """All players that are rated, the best first.
 
     Args:
         ratings: of the players.
-        scores: what they have scored.
+        scores: what they have scored; none: nothing.
+        middle: the Elo of their mean.
+        population: of all of them, as in `Row`; also `scale`.
     """
+    found = [(player, ratings.of(player)) for player in ratings.order()]
     return [
-        Row(rank, player, *ratings.of(player)[:3], scores[player])
-        for rank, player in enumerate(ratings.order(), start=1)
-    ]
-
-
-def separate_tables(ratings: Ratings, scores: Mapping[str, Score], sides: Sides) -> list[list[Row]]:
-    """The players of two populations that only meet each other, see `arena.league.populations`: a table for each.
-
-    Args:
-        ratings: fitted to the results.
-        scores: what the players have scored.
-        sides: the players of each population.
-    """
-    places = {name: place for place, name in enumerate(ratings.players)}
-    members = [[name for name in side if name in places] for side in sides]
-    means = [float(np.mean([ratings.elo[places[name]] for name in names])) if names else 0.0 for names in members]
-    gap = means[0] - means[1] + ratings.side.value
-    found: list[list[Row]] = []
-    for names, mean, offset, title in zip(members, means, (gap / 2, -gap / 2), POPULATIONS, strict=True):
-        at = [places[name] for name in names]
-        within = ratings.covariance[np.ix_(at, at)]
-        centered = within - within.mean(axis=0) - within.mean(axis=1, keepdims=True) + within.mean()
-        reach = _WIDTH * np.sqrt(np.maximum(0.0, np.diag(centered)))
-        elo = ratings.elo[at] - mean + offset
-        order = sorted(range(len(names)), key=lambda k: (-elo[k], names[k]))
-        found.append(
-            [
-                Row(rank, name, value, value - half, value + half, scores.get(name, Score()), title)
-                for rank, (name, value, half) in enumerate(
-                    ((names[place], float(elo[place]), float(reach[place])) for place in order), start=1
-                )
-            ]
+        Row(
+            rank,
+            player,
+            middle + own.elo,
+            middle + own.low,
+            middle + own.high,
+            scores.get(player, Score()),
+            population,
+            scale,
         )
-    return [rows for rows in found if rows]
+        for rank, (player, own) in enumerate(found, start=1)
+    ]

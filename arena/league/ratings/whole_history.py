@@ -4,19 +4,24 @@ The strength of a policy that learns is a function of the ticks that it has play
 end of each period (see `arena.league.timeline`), and moves between two of them like a Wiener process (Coulom 2008,
 "Whole-History Rating: A Bayesian Rating System for Players of Time-Varying Strength"):
 
-    s(t2) - s(t1)  ~  Normal(0, w^2 (t2 - t1))
+    s(t2) - s(t1)  ~  Normal(0, w(t)^2 (t2 - t1)),     log w(t)^2  =  u + v (t - mean)
 
 Games of a period are of the mean of the nodes at its two ends. A player that does not learn is one node. A snapshot
 `p@t` is the node of `p` at tick t: the same weights, the same strength. A policy that is reset begins a new curve; the
 first node of a copy is the node of its source. Results follow Davidson's model as elsewhere, see `davidson`.
 
-w, the movement of a policy in a round's ticks, is estimated: it maximizes the marginal likelihood of all games in
-Laplace's approximation, in which the curvature of the likelihood is held fixed while w varies, times a gamma density
-of shape 2. That density keeps w from 0, where the maximum lies by chance if there are few games, and from infinity
-(Chung et al. 2013, "A nondegenerate penalized likelihood estimator for variance parameters in multilevel models").
-Strengths and intervals use the mean of the variance w^2 where its logarithm is normal around the maximum, as the
-curvature there says: intervals at the maximum itself are too narrow if there are few rounds (in simulated leagues of 12
-rounds they hold the truth in 90 % rather than in 95 %).
+w, the movement of a policy in a round's ticks, is estimated for each policy, and so is how it changes with the age of
+the policy: most policies learn fast first, and slowly later. u and v maximize the marginal likelihood of all games in
+Laplace's approximation, in which the curvature of the likelihood is held fixed while they vary, times a gamma density
+of shape 2 for w at the mean age and a normal density for v. The first keeps w from 0, where the maximum lies by chance
+if there are few games, and from infinity (Chung et al. 2013, "A nondegenerate penalized likelihood estimator for
+variance parameters in multilevel models").
+
+Intervals at the maximum alone are too narrow if there are few rounds: in simulated leagues of 12 rounds they hold the
+truth in 90 % rather than in 95 %. So the covariance of the strengths has a second part, by how much they change with u
+and v as far as these are not known (Kass and Steffey 1989, "Approximate Bayesian inference in conditionally
+independent hierarchical models"). The first part, which does not grow in proportion to w, is that of a w that is larger
+by a share of what is not known of it, `_SHARE`.
 """
 
 from __future__ import annotations
@@ -25,6 +30,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import combinations
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -42,13 +48,16 @@ _NODES = 32  # that a curve has at least, if the periods are short enough
 _MANY = 2000  # nodes, from which on movements are estimated with merged rounds
 _SINGLE = 16  # newest rounds with nodes of their own, where older ones are merged
 _USUAL = 35 / ELO  # movement in a round's ticks, in nats: the mode of its gamma density, half of its mean
-_BOUNDS = 2 * math.log(1 / ELO), 2 * math.log(400 / ELO)  # of the logarithm of its square
+_BOUNDS = (1 / ELO) ** 2, (400 / ELO) ** 2  # of its square
+_BEND = 4.0  # by how much the logarithm of the square changes over the run: the deviation of a normal density
+_SHARE = 1 / 8  # of the variance of a logarithm, added to it; like _BEND chosen for coverage in simulated leagues
 _TURNS = 100  # of its estimation
 _LONGEST = 1.5  # step of the logarithm of the variance
 _SETTLED = 0.04  # longest such step of the last turn: 2 % of the movement
 _ROUGH = 0.1  # nats that strengths may be below their maximum while movements are estimated
 _ALL = 400  # links, up to which all are looked at; of more as many random combinations as there are
 _PROBES = 32
+_BELIEVED = 10.0  # games of each player, that a prior counts for: a deviation of some 110 Elo
 
 Places: TypeAlias = NDArray[np.intp]
 
@@ -74,6 +83,7 @@ class Walk(NamedTuple):
         first: int [L], nodes from which policies have moved.
         second: int [L], to which.
         rounds: float64 [L], for how many rounds' ticks.
+        age: float64 [L], the share of the run's rounds that a policy had played then since it began, above the mean.
         policy: int [L], the number of the policy.
         policies: the names by these numbers.
         anchors: int [C], a node of each set of nodes that are tied with each other.
@@ -83,6 +93,7 @@ class Walk(NamedTuple):
     first: Places
     second: Places
     rounds: Array
+    age: Array
     policy: Places
     policies: Sequence[str]
     anchors: Places
@@ -117,6 +128,25 @@ class History(NamedTuple):
         return components(self.games, [*zip(self.walk.first.tolist(), self.walk.second.tolist(), strict=True)])
 
 
+class Movement(NamedTuple):
+    """How far a policy moves in the ticks of a round.
+
+    Args:
+        log_variance: float64 [2], of the strength in nats at the policy's mean age, and how it changes over the run.
+        spread: float64 [2, 2], the covariance of these two.
+    """
+
+    log_variance: Array
+    spread: Array
+
+    def variance(self, age: Array) -> Array:
+        """That of a step of a round's ticks, at some ages [L]."""
+        at = _at(age)
+        logs = at @ self.log_variance + _SHARE * np.einsum("li,ij,lj->l", at, self.spread, at)
+        found: Array = np.clip(np.exp(logs), *_BOUNDS)
+        return found
+
+
 class Estimate(NamedTuple):
     """What a history says.
 
@@ -125,14 +155,17 @@ class Estimate(NamedTuple):
         problem: whose minimum is the most likely strengths.
         minimum: the same.
         prior: whether the sets of tied nodes have a prior.
-        movement: per policy that learns, how far it moves in the ticks of a round: a standard deviation, in nats.
+        movement: of each policy that learns.
+        unsure: float64 [N, K], by how much each strength changes with K independent standard normal numbers, which
+            stand for what is not known of the movements.
     """
 
     history: History
     problem: Problem
     minimum: Minimum
     prior: bool
-    movement: Mapping[str, float]
+    movement: Mapping[str, Movement]
+    unsure: Array
 
     def of_players(self, players: Sequence[str], *, at: int | None = None) -> davidson.Fit:
         """The strengths of players at the end, or at a tick, above their mean."""
@@ -141,15 +174,16 @@ class Estimate(NamedTuple):
 
     def fit(self, at: Sequence[int], zero: Sequence[int]) -> davidson.Fit:
         """The strengths of some nodes, above the mean of the others."""
-        return self.problem.fit(self.minimum, np.array(at, np.intp), np.array(zero, np.intp), prior=self.prior)
+        found = self.problem.fit(self.minimum, np.array(at, np.intp), np.array(zero, np.intp), prior=self.prior)
+        unsure = self.unsure[[*at]] - self.unsure[[*zero]].mean(axis=0)
+        found.covariance[:-1, :-1] += unsure @ unsure.T
+        return found
 
 
 @lru_cache(maxsize=1)
-def estimate(
-    timeline: Timeline, *, players: tuple[str, ...] = (), marks: tuple[int, ...] = (), coarse: bool = False
-) -> Estimate:
+def estimate(timeline: Timeline, players: tuple[str, ...], marks: tuple[int, ...], *, coarse: bool) -> Estimate:
     """The most likely strengths of a timeline; arguments as of `history`. The newest ones are kept."""
-    made = history(timeline, players=players, marks=marks, coarse=coarse)
+    made = history(timeline, players, marks, coarse=coarse)
     games, walk = made.games, made.walk
     prior = not davidson.has_maximum(walk.levels)
     anchored = np.zeros(games.players)
@@ -161,26 +195,54 @@ def estimate(
         shape=(count, games.players),
     )
     looks = np.eye(count) if count <= _ALL else np.random.default_rng(0).choice([-1.0, 1.0], (count, _PROBES))
-    logs = np.full(len(walk.policies), 2 * math.log(_USUAL))  # of the variances
-    settled, order, start = False, None, None
+    logs = np.tile([2 * math.log(_USUAL), 0.0], (len(walk.policies), 1))
+    movement = [Movement(log_variance, np.zeros((2, 2))) for log_variance in logs]
+    pace, before = np.ones_like(logs), np.zeros_like(logs)
+    settled, order, start = not count, None, None
     if games.players > _MANY and not coarse:
-        rough = estimate.__wrapped__(timeline, players=players, coarse=True)
-        logs = 2 * np.log([rough.movement[name] for name in walk.policies])
+        rough = estimate.__wrapped__(timeline, players, (), coarse=True)
+        movement = [rough.movement[name] for name in walk.policies]
         settled, start = True, _interpolated(rough, made)
     for _ in range(_TURNS):
-        scaled = sparse.diags_array((walk.rounds * np.exp(logs[walk.policy])) ** -0.5) @ steps
+        variance = walk.rounds.copy()
+        for policy, own in enumerate(movement):
+            mine = walk.policy == policy
+            variance[mine] *= own.variance(walk.age[mine])
+        scaled = sparse.diags_array(variance**-0.5) @ steps
         problem = Problem(games, sparse.csr_array(scaled.T @ scaled + sparse.diags_array(anchored)), prior=prior)
         problem.order = order
-        minimum = problem.minimum(start, done=EXACT if settled or not count else _ROUGH)
+        minimum = problem.minimum(start, done=EXACT if settled else _ROUGH)
         order, start = problem.order, minimum.parameters
-        if settled or not count:
-            return Estimate(made, problem, minimum, prior, dict(zip(walk.policies, np.exp(logs / 2), strict=True)))
+        if settled:
+            unsure = _sensitivity(scaled, minimum, walk, movement)
+            return Estimate(made, problem, minimum, prior, dict(zip(walk.policies, movement, strict=True)), unsure)
         slope, information = _slope(scaled, minimum, looks, walk, logs)
-        change = np.clip(slope / information, -_LONGEST, _LONGEST)
-        after = np.clip(logs + change, *_BOUNDS)
-        settled = bool((abs(after - logs) < _SETTLED).all())
-        logs = np.clip(after + 1 / (2 * information), *_BOUNDS) if settled else after
+        change = np.linalg.solve(information, slope[..., None])[..., 0]
+        pace[change * before < 0] /= 2  # it has overshot
+        change = np.clip(pace * change, -_LONGEST, _LONGEST)
+        settled, before = bool((abs(change) < _SETTLED).all()), change
+        logs = logs + change
+        spread = np.linalg.inv(information) * settled
+        movement = [Movement(*own) for own in zip(logs, spread, strict=True)]
     raise ArithmeticError(f"the movements of {[*walk.policies]} have not settled in {_TURNS} turns")
+
+
+def _at(age: Array) -> Array:
+    """What the logarithm of a variance is linear in, at some ages, [L, 2]."""
+    return np.stack([np.ones_like(age), age], axis=-1)
+
+
+def _sensitivity(scaled: sparse.csr_array, minimum: Minimum, walk: Walk, movement: Sequence[Movement]) -> Array:
+    """How the strengths change with the movements, each scaled to what is not known of it, [N, 2 P]."""
+    count, strengths = len(movement), scaled.shape[1]
+    roots = np.array([np.linalg.cholesky(own.spread) if own.spread.any() else own.spread for own in movement])
+    at = np.einsum("li,lij->lj", _at(walk.age), roots.reshape(-1, 2, 2)[walk.policy])
+    pulls = np.zeros((len(walk.rounds), count, 2))
+    pulls[np.arange(len(walk.rounds)), walk.policy] = at * (scaled @ minimum.parameters[:strengths])[:, None]
+    right = np.zeros((len(minimum.parameters), 2 * count))
+    right[:strengths] = scaled.T @ pulls.reshape(len(walk.rounds), 2 * count)
+    found: Array = minimum.factor.solve(right)[:strengths]
+    return found
 
 
 def _interpolated(rough: Estimate, made: History) -> Array:
@@ -196,11 +258,11 @@ def _interpolated(rough: Estimate, made: History) -> Array:
 
 
 def _slope(scaled: sparse.csr_array, minimum: Minimum, looks: Array, walk: Walk, logs: Array) -> tuple[Array, Array]:
-    """The slope of the log of the marginal likelihood by the logs of the variances, and its information, [policies].
+    """The slope [P, 2] of the log of the posterior of the movements by their `log_variance`, and its information.
 
     With the strengths' covariance V and the differences C of nodes that are tied, scaled to variance 1, the matrix
-    M = I - C V C' says how much of each step is known. The slope is half of what the squares of the steps exceed the
-    trace of M by; the information is at most half the sum of the squares of M.
+    M = I - C V C' says how much of each step is known. By the log of a step's variance the slope is half of what its
+    square exceeds the step's entry on the diagonal of M by; the information is about half the squares of M.
     """
     count, strengths = len(walk.policies), scaled.shape[1]
     units = np.zeros((len(minimum.parameters), looks.shape[1]))
@@ -210,15 +272,17 @@ def _slope(scaled: sparse.csr_array, minimum: Minimum, looks: Array, walk: Walk,
     if looks.shape[0] != looks.shape[1]:  # random looks, each of which sees all links
         known, squares = known / looks.shape[1], squares / looks.shape[1]
     moved = (scaled @ minimum.parameters[:strengths]) ** 2
-    movement = np.exp(logs / 2)
-    slope = np.bincount(walk.policy, moved - known, count) / 2 + 0.5 - movement / (2 * _USUAL)
-    information = np.bincount(walk.policy, squares, count) / 2 + movement / (4 * _USUAL)
+    at, slope, information = _at(walk.age), np.zeros((count, 2)), np.zeros((count, 2, 2))
+    np.add.at(slope, walk.policy, at * (moved - known)[:, None] / 2)
+    np.add.at(information, walk.policy, at[:, :, None] * at[:, None, :] * squares[:, None, None] / 2)
+    movement, bend = np.exp(logs[:, 0] / 2), logs[:, 1]
+    slope += np.stack([0.5 - movement / (2 * _USUAL), -bend / _BEND**2], axis=-1)
+    information[:, 0, 0] += movement / (4 * _USUAL)
+    information[:, 1, 1] += _BEND**-2
     return slope, information
 
 
-def history(
-    timeline: Timeline, *, players: Iterable[str] = (), marks: Sequence[int] = (), coarse: bool = False
-) -> History:
+def history(timeline: Timeline, players: Iterable[str], marks: Sequence[int], *, coarse: bool) -> History:
     """The arrays of a timeline.
 
     Args:
@@ -240,7 +304,19 @@ def history(
     chains.begin(timeline.end)
     for name in players:
         chains.ends(name)
+    _expect(timeline.prior, chains, rows)
     return History(rows.games(chains.count), chains.walk(rows), chains.nodes(), chains.points)
+
+
+def _expect(prior: Mapping[str, float], chains: _Chains, rows: _Rows) -> None:
+    """Adds what is believed before any game: results that the strengths of an earlier run lead one to expect.
+
+    Each player has as many games against each other one, together `_BELIEVED`. So games of this run soon outweigh it (a
+    likelihood to a power below 1 as a prior: Ibrahim and Chen 2000, "Power prior distributions for regression models").
+    """
+    known = sorted((node, elo) for name, elo in prior.items() if (node := chains.first(name)) is not None)
+    for (one, high), (other, low) in combinations(known, 2):
+        rows.expect(one, other, games=_BELIEVED / (len(known) - 1), share=1 / (1 + math.exp((low - high) / ELO)))
 
 
 def components(games: Games, ties: Sequence[tuple[int, int]] = ()) -> Places:
@@ -294,7 +370,8 @@ class _Chains:
         self._current: dict[str, int] = {}  # the newest node of each policy that learns
         self._before: dict[str, int] = {}  # the one before the periods that were played last
         self._fixed: dict[str, int] = {}  # of other players
-        self._links: list[tuple[int, int, float, str]] = []
+        self._links: list[tuple[int, int, float, float, str]] = []
+        self._age: dict[str, float] = {}  # in rounds, of the newest node of each policy that learns
         self._begun = dict.fromkeys(timeline.beginnings, 0)
         self._joining = defaultdict[tuple[str, int], list[str]](list)
         self._marks: dict[str, set[int]] = {name: {*marks} for name in timeline.learners}
@@ -307,12 +384,14 @@ class _Chains:
     def begin(self, tick: int) -> None:
         """Makes the policies begin anew that do so at a tick; copies begin where their sources are before that."""
         before = dict(self._current)
+        ages = dict(self._age)
         for name, times in sorted(self._timeline.beginnings.items()):
             for one in times[self._begun[name] :]:
                 if one.tick <= tick:
                     self._begun[name] += 1
                     source = None if one.source is None else before.get(one.source)
                     self._put(name, one.tick, self._new() if source is None else source)
+                    self._age[name] = 0.0 if one.source is None else ages.get(one.source, 0.0)
 
     def play(self, group: Sequence[Period]) -> None:
         """Appends the nodes of periods to the curves of all policies that have played in them."""
@@ -344,10 +423,19 @@ class _Chains:
         """The node of every player at the end."""
         return {**self._fixed, **self._current}
 
+    def first(self, name: str) -> int | None:
+        """The node at which a player has begun; None if it has none."""
+        points = self.points.get(name)
+        return points[0].node if points else self._fixed.get(name)
+
     def walk(self, rows: _Rows) -> Walk:
         """How the nodes are tied."""
-        first, second, rounds, policy = zip(*self._links, strict=True) if self._links else ((), (), (), ())
+        first, second, steps, ages, policy = zip(*self._links, strict=True) if self._links else ((), (), (), (), ())
         policies = sorted({*policy})
+        place = np.array([policies.index(name) for name in policy], np.intp)
+        rounds, age = np.array(steps, np.float64), np.array(ages, np.float64)
+        mean = np.bincount(place, rounds * age, len(policies)) / np.bincount(place, rounds, len(policies))
+        whole = max(1, self._timeline.end) / self._timeline.round_ticks
         level = list(range(self.count))
         for one, other in zip(first, second, strict=True):
             level[other] = level[one]  # in the order of their ticks: the first one of a link has its level
@@ -355,8 +443,9 @@ class _Chains:
         return Walk(
             np.array(first, np.intp),
             np.array(second, np.intp),
-            np.array(rounds, np.float64),
-            np.array([policies.index(name) for name in policy], np.intp),
+            rounds,
+            (age - mean[place]) / whole,
+            place,
             policies,
             anchors.astype(np.intp),
             rows.between(levels.tolist(), len(anchors)),
@@ -372,8 +461,10 @@ class _Chains:
         self._current[name] = node
 
     def _step(self, name: str, tick: int, ticks: int) -> None:
-        node = self._new()
-        self._links.append((self._current[name], node, ticks / self._timeline.round_ticks, name))
+        node, rounds = self._new(), ticks / self._timeline.round_ticks
+        age = self._age.get(name, 0.0)
+        self._links.append((self._current[name], node, rounds, age + rounds / 2, name))
+        self._age[name] = age + rounds
         self.points[name].append(Point(tick, node, self.points[name][-1].curve))
         self._current[name] = node
 
@@ -388,6 +479,11 @@ class _Rows:
 
     def __init__(self) -> None:
         self._scores: dict[tuple[bool, davidson.Nodes, davidson.Nodes], Score] = {}
+        self._expected: list[tuple[int, int, float, float]] = []  # two nodes, the games that each wins of the other
+
+    def expect(self, first: int, second: int, *, games: float, share: float) -> None:
+        """Takes parts of games without draws and sides, of which the first node wins a share."""
+        self._expected.append((first, second, games * share, games * (1 - share)))
 
     def add(self, first: davidson.Nodes, second: davidson.Nodes, score: Score, *, sided: bool) -> None:
         """Takes games; unless they are `sided` neither team has had the first side."""
@@ -399,9 +495,11 @@ class _Rows:
     def games(self, nodes: int) -> Games:
         """The games as arrays."""
         keys = sorted(self._scores)
-        counts = np.array([self._scores[key] for key in keys], np.float64).reshape(-1, 3)
-        sided = sum(not key[0] for key in keys)
-        return davidson.of_nodes([(first, second) for _, first, second in keys], counts, sided=sided, nodes=nodes)
+        teams = [(first, second) for _, first, second in keys]
+        teams += [((first,), (second,)) for first, second, _, _ in self._expected]
+        scores = [*(self._scores[key] for key in keys), *((won, 0, lost) for _, _, won, lost in self._expected)]
+        counts = np.array(scores, np.float64).reshape(-1, 3)
+        return davidson.of_nodes(teams, counts, sided=sum(not key[0] for key in keys), nodes=nodes)
 
     def between(self, levels: Sequence[int], count: int) -> Games:
         """The games between sets of nodes, by the numbers of these sets."""
@@ -409,4 +507,6 @@ class _Rows:
         for (_, first, second), score in self._scores.items():
             mine, theirs = (tuple(names[levels[node]] for node in team) for team in (first, second))
             results.add_score(mine, theirs, score)
+        for one, other, _, _ in self._expected:  # either may win
+            results.add_score((names[levels[one]],), (names[levels[other]],), Score(wins=1, losses=1))
         return davidson.games_of(results, names)

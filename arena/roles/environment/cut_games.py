@@ -88,7 +88,10 @@ class CutGames:
             return self._step.frame, None
         self._tracker.restart(np.flatnonzero(over))
         with kept_streams():
-            return self._step.frame, self._game.reset(over)
+            begun = self._game.reset(over)
+        if begun is not None:
+            self._tracker.begin(begun, over)
+        return self._step.frame, begun
 
     def move(self, actions: Sequence[Any], tick: int) -> Moved:
         """Plays one tick.
@@ -111,6 +114,8 @@ class CutGames:
         wanted = set(np.flatnonzero(over & self.open).tolist())
         places = np.flatnonzero(over).tolist()
         ended = self._tracker.finish(over, tick)
+        if begun is not None:
+            self._tracker.begin(begun, over)
         records = [
             record._replace(late=self.ticks) for place, record in zip(places, ended, strict=True) if place in wanted
         ]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.errors import NotZeroSum
-from arena.game.api import Info, Step
+from arena.game.api import Frame, Info, Step
 from arena.game.metrics import mean_metrics, stated_metrics
 from arena.plan.plan import MatchPlan
 from arena.records.metrics import EpisodeRecord, SeatRecord
@@ -52,6 +52,8 @@ class EpisodeTracker:
         self._terminated = np.zeros(shape, np.bool_)
         self._truncated = np.zeros(shape, np.bool_)
         self._idle = np.zeros((len(lanes), len(self._seats)), np.int64)
+        self._absent = np.zeros(shape, np.bool_)  # entities that were not active yet in this episode
+        self._waiting = False  # whether any entity is absent
         self._cut = np.zeros(len(lanes), np.bool_)  # whether the end of the leg has cut the lane's episode
         self._stated: dict[tuple[int, int], str] = {}  # (lane, entity) -> the outcome that the game has stated
         self._metrics: dict[tuple[int, int], dict[str, float]] = {}  # likewise its metrics
@@ -67,6 +69,11 @@ class EpisodeTracker:
         """[L] whether the end of the leg has cut the lane's episode; cleared by `finish`."""
         return self._cut
 
+    def begin(self, frame: Frame, lanes: NDArray[np.bool_]) -> None:
+        """Takes the first frame of episodes in these lanes [L]."""
+        self._absent[lanes] = ~frame.active[lanes]
+        self._waiting = bool(np.count_nonzero(self._absent))
+
     def add_idle(self, seat: int, active: NDArray[np.bool_]) -> None:
         """Counts an idle tick in the lanes where the seat should have acted; `active` is [L, E] of the seat."""
         self._idle[:, seat] += active.any(axis=1)
@@ -80,6 +87,9 @@ class EpisodeTracker:
         """
         self._ticks += 1
         self._returns += step.rewards
+        if self._waiting:
+            self._absent &= ~step.frame.active
+            self._waiting = bool(np.count_nonzero(self._absent))
         ended = step.terminated | step.truncated
         if not np.count_nonzero(ended):  # `any` takes three times as long on so few items
             return self._no_lane, False
@@ -149,10 +159,19 @@ class EpisodeTracker:
         return records
 
     def _seat_returns(self, lanes: NDArray[np.intp]) -> list[list[float]]:
-        """Per lane and seat, the mean return of the seat's entities."""
+        """Per lane and seat, the mean return of the seat's entities; NaN if none of them has taken part.
+
+        An entity takes part if it is active at least once, earns something, or has an outcome.
+        """
         returns = self._returns[lanes]
         # Contiguous: the order of summation over many entities must not depend on how many lanes end at once.
         means = [np.ascontiguousarray(returns[:, entities]).mean(axis=1) for entities in self._seats]
+        if self._waiting:
+            absent = self._absent[lanes] & (returns == 0)
+            for place, lane in enumerate(lanes.tolist()):
+                absent[place, [entity for at, entity in self._stated if at == lane]] = False
+            for mean, entities in zip(means, self._seats, strict=True):
+                mean[absent[:, entities].all(axis=1)] = np.nan
         seat_returns: list[list[float]] = np.stack(means, axis=1).tolist()
         return seat_returns
 

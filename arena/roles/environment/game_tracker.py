@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.external.slots import Game, Slots, Tick
-from arena.game.api import Interface, Step
+from arena.game.api import Frame, Interface, Step
 from arena.game.metrics import mean_metrics
 from arena.plan.plan import MatchPlan
 from arena.records.metrics import EpisodeRecord, SeatRecord
@@ -71,6 +71,9 @@ class GameTracker:
     def cut_now(self) -> NDArray[np.bool_]:
         """[L] the slots whose game goes on, although the leg ends for the algorithms."""
         return self._cut
+
+    def begin(self, frame: Frame, lanes: NDArray[np.bool_]) -> None:
+        """Nothing: external games begin by themselves, and say who takes part."""
 
     def add_idle(self, seat: int, active: NDArray[np.bool_]) -> None:
         """Counts an idle tick in the slots where the seat should have acted; `active` is [L, E] of the seat."""

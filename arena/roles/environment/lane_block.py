@@ -21,6 +21,7 @@ from arena.diagnostics.profile import Activity, Stopwatch
 from arena.errors import GameError, WriteError
 from arena.external.connection import Connection
 from arena.game.api import Frame, Step
+from arena.game.context import EnvContext
 from arena.game.lockstep import Joint, Lockstep, RequestKind
 from arena.plan.plan import MatchPlan, Role, RoleKind
 from arena.plan.seats import check_seats
@@ -97,8 +98,12 @@ class LaneBlock:
         else:
             # Before the first tick, a constructor that fails is a mistake of the configuration.
             with constructor_errors_reported(match) if run.leg.start == 0 else nullcontext():
+                contexts = [
+                    EnvContext(match.match, match.entry, match.copy, lane, match.lanes, seed, run.plan.round)
+                    for lane, seed in zip(lanes, seeds, strict=True)
+                ]
                 self._game = RestartingGame(
-                    lambda: adapted_game(match, len(lanes)), lanes=lanes, seeds=seeds, limit=limit
+                    lambda: adapted_game(match, len(lanes), contexts), lanes=lanes, seeds=seeds, limit=limit
                 )
         with ExitStack() as made:
             made.callback(self._game.close_quietly)
@@ -363,6 +368,7 @@ class LaneBlock:
 
     def _begin_episodes(self, frame: Frame, lanes: NDArray[np.bool_]) -> None:
         """Writes and records the first observations of the lanes [L] in which an episode begins."""
+        self._tracker.begin(frame, lanes)
         for server in self._seats:
             server.write_begin(frame, lanes)
         if self._recording is not None:

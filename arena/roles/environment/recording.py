@@ -131,6 +131,11 @@ def _replay_writer(
         match.wrappers,
         entities,
         version=VERSION if ragged else 1,
+        entry=match.entry,
+        copy=match.copy,
+        lanes=match.lanes,
+        imports=run.plan.imports,
+        screen=match.screen,
     )
     return ReplayWriter(run.folder.replays, manifest, interface, lanes=lanes, start=run.leg.start)
 

@@ -1,0 +1,41 @@
+"""Which copy of a game an object is: what a game's class or function gets as its argument `context`, if it has one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+
+class EnvContext(NamedTuple):
+    """The place of a game in its run: for ports, data, or worlds of its own.
+
+    A natively batched game gets the context of its first lane. Outside of a run all numbers are 0 but `lane` and
+    `lanes`.
+
+    Args:
+        match: number of the match.
+        entry: number of the match's description, which all of its copies share.
+        copy: number of the copy.
+        lane: of the match.
+        lanes: number of lanes of the match.
+        seed: of the lane's first reset; every leg of a run has its own.
+        round: of the league.
+    """
+
+    match: int = 0
+    entry: int = 0
+    copy: int = 0
+    lane: int = 0
+    lanes: int = 1
+    seed: int = 0
+    round: int = 0
+
+
+def with_context(factory: Callable[..., Any], kwargs: Mapping[str, Any], context: EnvContext) -> dict[str, Any]:
+    """The arguments of a game, with `context` if the factory has a parameter of this name that they do not give."""
+    try:
+        parameters = inspect.signature(factory).parameters
+    except (TypeError, ValueError):  # some built-in callables have no signature
+        parameters = {}  # type: ignore[assignment]
+    return {**kwargs, "context": context} if "context" in parameters and "context" not in kwargs else dict(kwargs)

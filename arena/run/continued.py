@@ -1,0 +1,133 @@
+"""A new run with the league of an earlier one: `arena train NEW.yaml --continue RUN`.
+
+The configuration says all of it before anything is planned, so the run is resumed, repaired and reported as any other:
+
+    policies of both runs     `load`: the newest checkpoint of the earlier run
+    snapshots in its league   frozen policies (`blue-2000` for `blue@2000`), in `against` of the `matchmaking` of `blue`
+    its standings             `league.prior`
+
+What does not fit the new games or algorithms stays behind, with a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import chain
+from pathlib import Path
+
+import msgspec
+
+from arena.config import Config
+from arena.config.check import check
+from arena.config.league import LeagueConfig
+from arena.config.load import load_config
+from arena.config.matches import GeneratorEntry, MatchConfig, MatchmakingEntry
+from arena.config.schema import PolicyConfig
+from arena.errors import ConfigError, listed, located, pluralize
+from arena.game.api import Interface
+from arena.league import rounds_file
+from arena.league.ratings.standings import league_table
+from arena.league.read_results import read
+from arena.league.rounds import History, player_of, snapshot_name
+from arena.preflight.examine import examine
+from arena.records import checkpoint
+from arena.records.folder import RunFolder
+from arena.records.formats import Player
+from arena.records.lock import refuse_held
+from arena.run.later_seats import later_plans
+from arena.run.planning import checked_plan
+
+_OPTION = "--continue"
+
+
+def continued(config: Config, run: Path | str) -> tuple[Config, list[str]]:
+    """The configuration of a run whose policies begin as an earlier run has left them.
+
+    Args:
+        config: of the new run.
+        run: the folder of the earlier one, into which no process writes.
+
+    Returns:
+        the configuration, and lines about what goes over and what does not.
+
+    Raises:
+        ConfigError: it is no run folder, or damaged, or a process writes into it; or no policy goes over.
+    """
+    with located(path=_OPTION):
+        folder = RunFolder.existing(run)
+        refuse_held(folder.path)
+        earlier = load_config(folder.config)
+        snapshots = History(earlier, rounds_file.read_played(folder, earlier)).snapshots
+        tables = league_table(read(folder).timeline, {}, earlier).tables
+    loaded: dict[str, PolicyConfig] = {}  # the policies that begin with a checkpoint, by their names in the new run
+    for name, policy in config.policies.items():
+        own = checkpoint.list_checkpoints(folder.checkpoints_path(name))
+        if own and policy.learns and policy.load is None:
+            loaded[name] = msgspec.structs.replace(policy, load=str(own[-1].resolve()))
+    past: dict[str, Player] = {}  # the snapshots among them
+    for player in map(player_of, chain.from_iterable(snapshots.values())):
+        name = f"{player.policy}-{player.tick}"
+        if player.policy in loaded and name not in config.policies and _entries_of(config, player.policy):
+            file, known = folder.snapshot_path(player.policy, player.tick), earlier.policies[player.policy]
+            past[name] = player
+            loaded[name] = msgspec.structs.replace(known, frozen=True, load=str(file.resolve()))
+    lines: list[str] = []
+    interfaces: dict[str, Interface] = {}
+    while not loaded.keys() <= past.keys():
+        made = _with_policies(config, loaded, {name: player for name, player in past.items() if name in loaded})
+        try:
+            check(made)
+            examine(checked_plan(made, ranks=None), later=later_plans(made), known=interfaces)
+        except ConfigError as error:
+            name = error.path.removeprefix("policies.").removesuffix(".load")
+            if error.path != f"policies.{name}.load" or name not in loaded:
+                raise
+            del loaded[name]
+            lines.append(f"{name} {'stays behind' if name in past else 'begins anew'}: {error.message}")
+            continue
+        names = {snapshot_name(player.policy, player.tick): name for name, player in past.items()}
+        elo = {names.get(row.player, row.player): row.elo for row in chain(*tables[:1])}
+        count = pluralize(len(loaded.keys() & past.keys()), "snapshot")
+        begin = listed(sorted(loaded.keys() - past.keys()))
+        return _with_prior(made, elo), [f"goes on with {folder.path}: {begin}; {count} of its league", *lines]
+    raise ConfigError(
+        f"no policy of {config.name} can begin as one of {folder.path}, which has {listed(sorted(earlier.policies))}"
+        + "".join(f"; {line}" for line in lines),
+        path=_OPTION,
+    )
+
+
+def _entries_of(config: Config, policy: str) -> list[MatchmakingEntry]:
+    """The entries in which past selves of a policy can be opponents: none of two populations."""
+    return [
+        entry
+        for entry in chain(*config.listed)
+        if isinstance(entry, MatchmakingEntry) and not entry.matchmaking.versus and policy in entry.matchmaking.policies
+    ]
+
+
+def _with_policies(config: Config, loaded: Mapping[str, PolicyConfig], past: Mapping[str, Player]) -> Config:
+    """The configuration with these policies, the snapshots of an earlier run among them as opponents of their own."""
+
+    def met(entry: MatchConfig | GeneratorEntry) -> MatchConfig | GeneratorEntry:
+        if not isinstance(entry, MatchmakingEntry) or entry.matchmaking.versus:
+            return entry
+        joining = tuple(name for name, player in past.items() if player.policy in entry.matchmaking.policies)
+        against = (*entry.matchmaking.against, *joining)
+        return MatchmakingEntry(matchmaking=msgspec.structs.replace(entry.matchmaking, against=against))
+
+    schedule = config.schedule
+    return msgspec.structs.replace(
+        config,
+        policies={**config.policies, **loaded},
+        matches=None if config.matches is None else tuple(map(met, config.matches)),
+        schedule=schedule if isinstance(schedule, int) else tuple(tuple(map(met, entries)) for entries in schedule),
+    )
+
+
+def _with_prior(config: Config, elo: Mapping[str, float]) -> Config:
+    """The configuration of a league whose ratings begin with those of an earlier run."""
+    prior = {name: round(found, 1) for name, found in elo.items() if name in config.policies}
+    if config.rounds == 1 or len(prior) < 2:
+        return config
+    return msgspec.structs.replace(config, league=msgspec.structs.replace(config.league or LeagueConfig(), prior=prior))

@@ -1,0 +1,106 @@
+"""Shared by games with named agents: agents, their spaces, masks inside observations, and which have ended.
+
+Many games of PettingZoo and RLlib observe a `Dict` of the observation itself and an `action_mask`. The adapters use the
+inner observation, and pass the mask as an action mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from gymnasium import spaces
+from gymnasium.spaces import Space
+
+from arena.errors import ConfigError, GameError
+from arena.game.api import Info
+from arena.game.spaces import mask_size
+from envs.adapters.lane import MASK
+
+_INNER = ("observation", "observations")  # the key of the observation itself in PettingZoo, and in RLlib
+
+
+class AgentTable:
+    """The agents of a game, which are the arena's entities, with their spaces.
+
+    Args:
+        agents: as the game calls them.
+        observed: per agent, the space of its observations.
+        acted: per agent, the space of its actions.
+    """
+
+    def __init__(self, agents: Sequence[Any], observed: Sequence[Space[Any]], acted: Sequence[Space[Any]]) -> None:
+        self.agents = tuple(agents)
+        self.entities = tuple(str(agent) for agent in agents)
+        self.index = {agent: index for index, agent in enumerate(agents)}
+        self.action_spaces: tuple[Space[Any], ...] = tuple(acted)
+        masked = [_masked_parts(*pair) for pair in zip(observed, acted, strict=True)]
+        self._inner = [inner for inner, _ in masked]
+        self.mask_sizes = tuple(size for _, size in masked)
+        self.observation_spaces: tuple[Space[Any], ...] = tuple(
+            space[inner] if inner is not None and isinstance(space, spaces.Dict) else space
+            for space, inner in zip(observed, self._inner, strict=True)
+        )
+
+    @classmethod
+    def of_pettingzoo(cls, env: Any) -> AgentTable:
+        """The agents of a PettingZoo game, in the order of `possible_agents`.
+
+        Raises:
+            ConfigError: it has none.
+        """
+        agents = getattr(env, "possible_agents", None)
+        if not agents:
+            raise ConfigError(f"{env} has no possible_agents; the arena must know all entities before a game begins")
+        return cls(agents, [*map(env.observation_space, agents)], [*map(env.action_space, agents)])
+
+    def split(self, agent: Any, observation: Any, info: Info) -> tuple[Any, Info]:
+        """The observation without its mask, and the info with it."""
+        inner = self._inner[self.index[agent]]
+        if observation is None or inner is None:
+            return observation, info
+        return observation[inner], {**info, MASK: observation[MASK]}
+
+
+class Lives:
+    """Which agents have ended in an episode: each lives once."""
+
+    def __init__(self) -> None:
+        self.ended: set[Any] = set()
+
+    def end(self, agents: Iterable[Any]) -> None:
+        """Adds agents that end on this tick."""
+        self.ended.update(agents)
+
+    def check_seen(self, agents: Iterable[Any]) -> None:
+        """Refuses agents that are seen again.
+
+        Raises:
+            GameError: one has ended before.
+        """
+        again = next((agent for agent in agents if agent in self.ended), None)
+        if again is not None:
+            raise GameError(f"{again!r} again, which has ended before: an entity lives once per episode")
+
+    def check_earned(self, rewards: Mapping[Any, Any]) -> None:
+        """Refuses rewards that no entity would get.
+
+        Raises:
+            GameError: an agent that has ended before earns something.
+        """
+        for agent in self.ended & rewards.keys():
+            if rewards[agent]:
+                raise GameError(
+                    f"the reward {rewards[agent]!r} for {agent!r}, which has ended before: an entity lives once per "
+                    "episode; give the reward on the tick on which it ends"
+                )
+
+
+def _masked_parts(observed: Space[Any], acted: Space[Any]) -> tuple[str | None, int]:
+    """The key of the observation itself and the length of its mask; None and 0 without a mask."""
+    size = mask_size(acted)
+    if isinstance(observed, spaces.Dict) and size:
+        inner = next((name for name in _INNER if set(observed.spaces) == {name, MASK}), None)
+        if inner is not None and observed.spaces[MASK].shape == (size,):
+            return inner, size
+    return None, 0

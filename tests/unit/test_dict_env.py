@@ -1,0 +1,248 @@
+"""Games that speak in dictionaries: what they give and get, and what they may not do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from arena.errors import ConfigError, GameError
+from arena.game.api import BatchedEnv
+from arena.game.spaces import row
+from arena.testing import check_batched_env
+from dict_games import GuessTheNumber, Relay, RockPaperScissors, Scripted, TicTacToe, TwoStep, seen
+from envs.adapters import adapt
+
+ONE = np.ones(1, np.bool_)
+GOES_ON = {"__all__": False}
+GAMES: dict[str, Callable[[], Any]] = {
+    "rock_paper_scissors": RockPaperScissors,
+    "tic_tac_toe": TicTacToe,
+    "two_step": TwoStep,
+    "guess_the_number": GuessTheNumber,
+}
+
+
+def played(*script: Any, agents: Any = ("a", "b", "c")) -> tuple[Scripted, BatchedEnv]:
+    game = Scripted(script, agents)
+    return game, adapt(lambda: game, {}, 1)
+
+
+def acted(*numbers: int) -> list[Any]:
+    return [np.array([number]) for number in numbers]
+
+
+def own_loop(game: Any, draw: Callable[[Any], Any], episodes: int) -> list[dict[str, float]]:
+    """The returns of a game by a plain loop over its dictionaries, by agent."""
+    returns = []
+    for episode in range(episodes):
+        observations, _ = game.reset(seed=7 if episode == 0 else None)
+        earned = {str(agent): 0.0 for agent in game.possible_agents}
+        over = False
+        while not over:
+            actions = {
+                agent: draw(game.action_spaces[agent]) for agent in game.possible_agents if agent in observations
+            }
+            observations, rewards, terminateds, truncateds, _ = game.step(actions)
+            for agent, reward in rewards.items():
+                earned[str(agent)] += reward
+            over = terminateds["__all__"] or truncateds.get("__all__", False)
+        returns.append(earned)
+    return returns
+
+
+def through_the_adapter(make: Callable[[], Any], draw: Callable[[Any], Any], episodes: int) -> list[dict[str, float]]:
+    env = adapt(make, {}, 1)
+    names, returns = env.interface.entities, []
+    for episode in range(episodes):
+        frame = env.reset(ONE, [7] if episode == 0 else None)
+        earned = np.zeros(len(names))
+        ended = np.zeros(len(names), np.bool_)
+        while not ended.all():
+            actions = [
+                np.asarray(draw(space) if active else np.zeros(space.shape, space.dtype))[None]
+                for space, active in zip(env.interface.action_spaces, frame.active[0], strict=True)
+            ]
+            frame, rewards, terminated, truncated = env.step(actions)
+            earned += rewards[0]
+            ended |= terminated[0] | truncated[0]
+        returns.append(dict(zip(names, earned.tolist(), strict=True)))
+    return returns
+
+
+def drawer(seed: int = 3) -> Callable[[Any], Any]:
+    random = np.random.default_rng(seed)
+
+    def draw(space: Any) -> Any:
+        if isinstance(space, spaces.MultiDiscrete):
+            return random.integers(space.nvec)
+        return np.int64(random.integers(space.n))
+
+    return draw
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GAMES)
+def test_dict_env_pays_what_its_own_loop_pays_in_a_thousand_episodes(name: str) -> None:
+    known = own_loop(GAMES[name](), drawer(), 1000)
+    assert through_the_adapter(GAMES[name], drawer(), 1000) == known
+    assert len({tuple(returns.values()) for returns in known}) > 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [*GAMES.values(), Relay])
+def test_dict_env_is_a_batched_env(make: Callable[[], Any]) -> None:
+    check_batched_env(adapt(make, {}, 3), again=adapt(make, {}, 3))
+
+
+def test_agents_come_late_wait_and_leave() -> None:
+    game, env = played(
+        seen(a=1),
+        (seen(b=2), {"a": 1}, {"__all__": False}, {}, {}),
+        (seen(b=3, c=4), {"a": 2, "b": 3}, {"a": True, "__all__": False}, {}, {}),
+        (seen(c=5), {}, {"__all__": False}, {"b": True}, {"c": {"note": 1}}),
+        (seen(c=6), {"c": 4}, {"__all__": True}, {}, {}),
+    )
+    assert env.interface.entities == ("a", "b", "c")
+    frame = env.reset(ONE)
+    assert frame.active.tolist() == [[True, False, False]]
+    assert [column.tolist() for column in frame.observations] == [[[1]], [[0]], [[0]]]
+    first = env.step(acted(1, 2, 0))
+    assert (first.frame.active.tolist(), first.rewards.tolist()) == ([[False, True, False]], [[1, 0, 0]])
+    second = env.step(acted(1, 2, 0))
+    assert (second.frame.active.tolist(), second.rewards.tolist()) == ([[False, True, True]], [[2, 3, 0]])
+    assert second.terminated.tolist() == [[True, False, False]]
+    third = env.step(acted(1, 2, 0))
+    assert (third.truncated.tolist(), third.frame.active.tolist()) == ([[False, True, False]], [[False, False, True]])
+    assert third.frame.infos is not None and third.frame.infos[0][2] == {"note": 1}
+    assert third.frame.observations[1].tolist() == [[3]], "it has seen what it saw last"
+    last = env.step(acted(1, 2, 0))
+    assert (last.terminated.tolist(), last.truncated.tolist()) == ([[False, False, True]], [[False] * 3])
+    assert game.got == [{"a": 1}, {"b": 2}, {"b": 2, "c": 0}, {"c": 0}]
+
+
+def test_end_of_all_ends_agents_that_never_came_too() -> None:
+    _, env = played(seen(a=1), (seen(a=2), {"b": 5}, {"__all__": False}, {"__all__": True}, {}))
+    env.reset(ONE)
+    step = env.step(acted(0, 0, 0))
+    assert (step.truncated.tolist(), step.terminated.any()) == ([[True, True, True]], False)
+    assert step.rewards.tolist() == [[0, 5, 0]], "what it earns while it is absent"
+
+
+def test_zeros_are_seen_before_the_first_observation_of_an_episode() -> None:
+    _, env = played(seen(a=1), (seen(a=2, b=7), {}, {"__all__": True}, {}))
+    for _ in range(2):
+        frame = env.reset(ONE)
+        assert frame.observations[1].tolist() == [[0]], "not what it saw in the episode before"
+        env.step(acted(0, 0, 0))
+
+
+def test_seed_and_options_are_given_to_a_reset_that_takes_them() -> None:
+    class Told(Scripted):
+        def reset(self, *, seed: Any = None) -> Any:  # type: ignore[override]
+            told.append(seed)
+            return self.script[0], {"a": {"seed": seed}}
+
+    told: list[Any] = []
+    env = adapt(lambda: Told([seen(a=1)]), {}, 1)
+    frame = env.reset(ONE, [5], {"option": 1})
+    assert told[-1] == 5 and frame.infos is not None and frame.infos[0][0] == {"seed": 5}
+
+
+def test_mask_inside_an_observation_is_an_action_mask() -> None:
+    class Masked(Scripted):
+        def __init__(self) -> None:
+            super().__init__([{"a": {"observations": np.float32([2]), "action_mask": np.int8([1, 0, 1])}}], ["a"])
+            inner = self.observation_spaces["a"]
+            self.observation_spaces = {"a": spaces.Dict(observations=inner, action_mask=spaces.MultiBinary(3))}  # type: ignore[dict-item]
+
+    env = adapt(Masked, {}, 1)
+    frame = env.reset(ONE)
+    assert env.interface.mask_sizes == (3,)
+    assert (row(env.interface.observation_spaces[0], frame.observations[0], 0), frame.masks[0].tolist()) == (
+        2,
+        [[1, 0, 1]],
+    )  # type: ignore[union-attr]
+
+
+def test_spaces_may_be_one_for_all_agents_as_in_older_games_of_rllib() -> None:
+    class Older(Scripted):
+        def __init__(self) -> None:
+            super().__init__([{1: np.zeros(1, np.float32)}], ["a"])
+            del self.possible_agents
+            self._agent_ids = {2, 1}
+            self.observation_space, self.observation_spaces = self.observation_spaces["a"], None  # type: ignore[assignment]
+            self.action_spaces = {1: spaces.Discrete(2), 2: spaces.Discrete(4)}  # type: ignore[dict-item]
+
+    base = type("MultiAgentEnv", (Older,), {"__module__": "ray.rllib.env.multi_agent_env"})
+    interface = adapt(base, {}, 1).interface
+    assert interface.entities == ("1", "2")
+    assert [space.n for space in interface.action_spaces] == [2, 4]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ([[1]], "a list as observations; expected a mapping by agent"),
+        ([seen(z=1)], "observations of the unknown agent 'z'; agents are a, b, c"),
+        ([seen(a=1), (seen(a=1), {"z": 1}, GOES_ON, {}, {})], "rewards of the unknown agent 'z'"),
+        ([seen(a=1), (seen(a=1), {}, {"z": True, **GOES_ON}, {}, {})], "terminateds of the unknown agent 'z'"),
+        ([seen(a=1), (seen(a=1), {}, {"a": True}, {}, {})], "no flag '__all__'"),
+        ([seen(a=1), (seen(a=1), {}, GOES_ON)], r"3 values from step\(\); a game of dictionaries gives obs, rewards"),
+        ([seen(a=1), seen(a=1)], r"one dict from step\(\)"),
+        ([seen(a=1), ({"a": np.zeros(2, np.float32)}, {}, GOES_ON, {}, {})], "its space"),
+        (
+            [seen(a=1, b=1), (seen(b=1), {}, {"a": True, **GOES_ON}, {}), (seen(a=2), {}, GOES_ON, {})],
+            "'a' again, which has ended before: an entity lives once per episode",
+        ),
+        (
+            [seen(a=1, b=1), (seen(b=1), {}, {"a": True, **GOES_ON}, {}), (seen(b=2), {"a": 3}, GOES_ON, {})],
+            "the reward 3 for 'a', which has ended before",
+        ),
+    ],
+)
+def test_wrong_dictionaries_are_refused(script: list[Any], words: str) -> None:
+    with pytest.raises(GameError, match=words):
+        _, env = played(*script)
+        env.reset(ONE)
+        for _ in script[1:]:
+            env.step(acted(0, 0, 0))
+
+
+def test_agents_without_names_or_spaces_are_refused() -> None:
+    class Empty(Scripted):
+        def __init__(self) -> None:
+            super().__init__([{}], [])
+
+    class Without(Scripted):
+        def __init__(self) -> None:
+            super().__init__([{}])
+            del self.action_spaces["b"]
+
+    with pytest.raises(ConfigError, match="Empty has no agents"):
+        adapt(Empty, {}, 1)
+    with pytest.raises(ConfigError, match="the agent 'b' has no action space in `action_spaces`"):
+        adapt(Without, {}, 1)
+    with pytest.raises(ConfigError, match="agents with equal names: 1, '1'"):
+        adapt(lambda: Scripted([{}], [1, "1"]), {}, 1)
+
+
+def test_pettingzoo_agent_that_comes_back_is_refused() -> None:
+    from games import Dropout
+
+    class Returning(Dropout):
+        def step(self, actions: dict[str, Any]) -> Any:
+            given = super().step(actions)
+            if self.steps == 3:
+                self.agents = [*self.agents, "e0"]
+            return given
+
+    env = adapt(Returning, {}, 1)
+    env.reset(ONE)
+    for _ in range(2):
+        env.step([np.zeros(1, np.int64)] * 3)
+    with pytest.raises(GameError, match="'e0' again, which has ended before"):
+        env.step([np.zeros(1, np.int64)] * 3)

@@ -1,0 +1,129 @@
+"""`arena train NEW --continue RUN`: a new run with the policies, snapshots and ratings of an earlier one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from arena.records import checkpoint
+from run_cli import arena, write
+
+TICKS = 60
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a league of three rounds."""
+    home = tmp_path_factory.mktemp("old")
+    ended = arena(home, "train", write(home, league()), "--run-dir", "old", "--ranks", "1")
+    assert ended.code == 0, ended.err
+    return home / "old"
+
+
+def league(**keys: Any) -> dict[str, Any]:
+    learner = {"algorithm": "learners:PlaysPastSelves"}
+    met = {"env": "game", "policies": ["blue", "red"], "against": ["rock"], "rule": "fictitious", "copies": 2}
+    return {
+        "seed": 4,
+        "ticks": TICKS,
+        "rounds": 3,
+        "checkpoint_every": TICKS // 2,
+        "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 20}}},
+        "policies": {"blue": learner, "red": learner, "rock": {"algorithm": "random"}},
+        "matches": [{"matchmaking": met}],
+        **keys,
+    }
+
+
+OTHERS = {
+    "policies": {name: {"algorithm": "learners:PlaysPastSelves"} for name in ("green", "gold")},
+    "matches": [{"matchmaking": {"env": "game", "policies": ["green", "gold"], "rule": "past_selves"}}],
+}
+
+
+def continued(home: Path, old: Path, data: dict[str, Any]) -> Any:
+    return arena(
+        home, "train", write(home, data, "new.yaml"), "--continue", str(old), "--run-dir", "new", "--ranks", "1"
+    )
+
+
+def test_policies_snapshots_and_ratings_of_the_earlier_run_go_over(old: Path, tmp_path: Path) -> None:
+    before = {path: path.read_bytes() for path in old.rglob("*") if path.is_file()}
+    data = league(envs={"game": {"make": "touchdown", "kwargs": {"max_steps": 30}}})
+    ended = continued(tmp_path, old, data)
+    assert ended.code == 0, ended.err
+    assert f"goes on with {old}: blue, red; 4 snapshots of its league" in ended.out
+    assert {path: path.read_bytes() for path in old.rglob("*") if path.is_file()} == before, "it is left as it was"
+    new = yaml.safe_load((tmp_path / "new" / "config.yaml").read_text())
+    past = {f"{name}-{tick}": (name, tick) for name in ("blue", "red") for tick in (TICKS, 2 * TICKS)}
+    assert [*new["policies"]] == ["blue", "red", "rock", *past]
+    for name in ("blue", "red"):
+        assert new["policies"][name]["load"] == str(old / "checkpoints" / name / f"{3 * TICKS:012d}.ckpt")
+    for name, (policy, tick) in past.items():
+        assert new["policies"][name]["load"] == str(old / "snapshots" / policy / f"{tick:012d}.ckpt")
+        assert new["policies"][name]["frozen"]
+    assert new["matches"][0]["matchmaking"]["against"] == ["rock", *past]
+    shown = json.loads(arena(tmp_path, "standings", str(old), "--json").out)["players"]
+    assert new["league"]["prior"] == {row["player"].replace("@", "-"): round(row["elo"], 1) for row in shown}
+    played = {seat["policy"] for line in episodes(tmp_path / "new") for seat in line["seats"]}
+    assert played & past.keys(), "past selves are met"
+
+
+def test_policies_begin_with_what_they_had_learned(old: Path, tmp_path: Path) -> None:
+    data = league(policies={**league()["policies"], "red": {"algorithm": "learners:OfAnotherName"}})
+    data["policies"]["green"] = data["policies"]["blue"]
+    ended = continued(tmp_path, old, data | {"rounds": 2, "ticks": 2, "checkpoint_every": 2})
+    assert ended.code == 0, ended.err
+    assert "red begins anew: the checkpoint" in ended.out and "goes on with" in ended.out
+    (last,) = checkpoint.list_checkpoints(old / "checkpoints" / "blue")[-1:]
+    held, first = checkpoint.load(last).state, {}
+    for name in ("blue", "red"):
+        first[name] = checkpoint.load(checkpoint.list_checkpoints(tmp_path / "new" / "checkpoints" / name)[0]).state
+    assert first["blue"]["meetings"] >= held["meetings"] > first["red"]["meetings"]
+
+
+def test_a_run_that_is_resumed_is_the_one_that_was_not_interrupted(old: Path, tmp_path: Path) -> None:
+    assert continued(tmp_path, old, league()).code == 0
+    half = ["--run-dir", "half", "--ranks", "1"]
+    assert arena(tmp_path, "train", "new.yaml", "--continue", str(old), *half, "--set", "rounds=2").code == 0
+    ended = arena(tmp_path, "train", "half/config.yaml", "--resume", *half, "--set", "rounds=3")
+    assert ended.code == 0, ended.err
+    assert episodes(tmp_path / "half") == episodes(tmp_path / "new")
+    for name in ("blue", "red"):
+        whole, mine = (
+            (tmp_path / run / "checkpoints" / name / f"{3 * TICKS:012d}.ckpt").read_bytes() for run in ("new", "half")
+        )
+        assert whole == mine
+
+
+@pytest.mark.parametrize(
+    ("arguments", "change", "message"),
+    [
+        (["--continue", "nowhere"], {}, "--continue: nowhere: not a run folder"),
+        (["--continue", "OLD", "--resume"], {}, "is resumed from the configuration in its folder"),
+        (["--continue", "OLD"], OTHERS, "no policy of new can begin as one of"),
+        (
+            ["--continue", "OLD", "--set", "policies.blue.load=OLD", "--set", "policies.red.load=OLD"],
+            {},
+            "no policy of",
+        ),
+        (["--continue", "OLD", "--set", "league.prior.green=1"], {}, "unknown policy 'green'"),
+    ],
+)
+def test_a_run_that_cannot_go_on_is_refused_before_it_begins(
+    arguments: list[str], change: dict[str, Any], message: str, old: Path, tmp_path: Path
+) -> None:
+    given = [one.replace("OLD", str(old)) for one in arguments]
+    ended = arena(
+        tmp_path, "train", write(tmp_path, league(**change), "new.yaml"), *given, "--run-dir", "r", "--ranks", "1"
+    )
+    assert ended.code == 2 and message in ended.err and "Traceback" not in ended.err
+    assert not (tmp_path / "r").exists()
+
+
+def episodes(run: Path) -> list[Any]:
+    return [json.loads(line) for line in (run / "episodes.jsonl").read_text().splitlines()]

@@ -1,0 +1,39 @@
+"""Games that speak in dictionaries, in whole runs: agents that come late, leave, take turns, or never come."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from arena.dataset import open_dataset
+from arena.results import read_results
+from in_process import play
+
+PPO = {"algorithm": "ppo", "options": {"n_steps": 16, "minibatch_size": 32, "hidden_sizes": [8]}}
+RELAY: dict[str, Any] = {
+    "ticks": 96,
+    "checkpoint_every": 48,
+    "record": "samples",
+    "envs": {"game": {"make": "dict_games:Relay"}},
+    "policies": {"taker": PPO, "guest": {"algorithm": "random"}, "ghost": {"algorithm": "random"}},
+    "matches": [{"env": "game", "seats": [["taker", "taker"], "guest", "ghost"], "lanes": 2}],
+}
+
+
+def test_policies_play_agents_that_come_late_leave_and_take_turns(tmp_path: Path) -> None:
+    played = play(RELAY, tmp_path)
+    samples, lines = open_dataset(played.folder.path), played.episodes
+    assert len(lines) == 2 * 96 // 6 and {line["length"] for line in lines} == {6}
+    for seat, (name, entities, acts) in enumerate([("taker", 2, 3), ("guest", 1, 2)]):
+        batch = samples.batch(name)
+        returns = [line["seats"][seat]["return"] for line in lines]
+        assert len(batch) == entities * acts * len(lines)
+        # The game's rule: an action is paid one if it is the number that its observation shows.
+        paid = batch["actions"] == batch["obs"][:, 0]
+        assert paid.sum() == entities * sum(returns) == batch["rewards"].sum()
+        mean = read_results(played.folder.path)[-1]["policy_reward_mean"][name]
+        assert math.isclose(mean, sum(returns) / len(lines))
+    assert {line["seats"][2]["return"] for line in lines} == {None}, "it has never acted"
+    assert math.isnan(read_results(played.folder.path)[-1]["policy_reward_mean"]["ghost"])
+    assert len(played.updates) > 0
