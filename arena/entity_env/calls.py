@@ -37,8 +37,9 @@ def players_of(env: Any) -> tuple[str, ...]:
     if _package_module(env) is not None:  # its games have one player each, whatever they call `players`
         return tuple(Environment.players)
     players: Any = getattr(env, "players", Environment.players)
-    if not isinstance(players, (tuple, list)) or not all(isinstance(name, str) for name in players):
-        raise ConfigError(f"{type(env).__name__}.players is {players!r:.80}; expected a tuple of names")
+    listed = isinstance(players, (tuple, list)) and all(isinstance(name, str) for name in players)
+    if not listed or not players or len(set(players)) < len(players):
+        raise ConfigError(f"{type(env).__name__}.players is {players!r:.80}; expected a tuple of distinct names")
     return tuple(players)
 
 

@@ -563,7 +563,8 @@ def _items(what: str, given: Any, dtype: Any, shape: tuple[int, ...] = ()) -> ND
     if array.ndim == 0 or array.shape[1:] != shape:
         wanted = ", ".join(map(str, ("n", *shape)))
         raise ValueError(f"{what}: the shape must be [{wanted}], got {list(array.shape)}")
-    typed = array.astype(dtype, copy=False)
+    with np.errstate(invalid="ignore", over="ignore"):  # numbers that are not finite are named with their unit
+        typed = array.astype(dtype, copy=False)
     if typed.dtype.kind == "i" and typed is not array and not np.array_equal(array, typed):
         raise ValueError(f"{what}: whole numbers of {typed.dtype} are needed, got {array.dtype} {array.ravel()[:3]}")
     return typed
@@ -585,7 +586,7 @@ def _complete_shown(name: str, kind: ActionKind, given: Any) -> dict[str, NDArra
             mask = np.ones((len(actors), choices), np.int8)
         if isinstance(kind, Select):
             shape = np.shape(mask)
-            if len(shape) != 1 and shape != (len(actors), choices):
+            if len(shape) != 1 and shape != (len(actors), choices) and (len(actors) or np.size(mask)):
                 raise ValueError(
                     f"{where}: mask: the shape must be [actors, actees] = [{len(actors)}, {choices}], or flat, "
                     f"got {list(shape)}"

@@ -101,16 +101,18 @@ def test_what_a_list_shows_may_be_changed_by_its_reader() -> None:
     shown = envs.reset()
     before = shown.action_masks["pick"].actors.values.copy()
     shown.action_masks["pick"].actors.values[:] = 0
+    shown.action_masks["pick"].actors.lengths[:] = 0
     assert (envs._shown.shown["pick"].actors.values == before[:, 0]).all()
+    assert envs._shown.shown["pick"].actors.lengths.tolist() == [1]
 
 
-@pytest.mark.parametrize("players", [2, "ab", [1, 2]])
+@pytest.mark.parametrize("players", [2, "ab", [1, 2], (), ("a", "a")])
 def test_players_that_are_no_names_are_refused(players: Any) -> None:
     class Game(Told):
         pass
 
     Game.players = players
-    with pytest.raises(ConfigError, match=r"Game\.players is .*; expected a tuple of names"):
+    with pytest.raises(ConfigError, match=r"Game\.players is .*; expected a tuple of distinct names"):
         players_of(Game(seen()))
     assert players_of(Told(seen())) == Environment.players
 
