@@ -99,6 +99,7 @@ class MultiSnake:
         self.ticks[lanes] = 0
         for lane in self._streams.begin(lanes, seeds):
             given = states[lane]
+            segments: Sequence[NDArray[np.int64]] | NDArray[np.int64]
             if given is None:
                 cells = self._streams[lane].permutation(self.size**2)[: 2 * self.snakes]
                 places = np.stack(np.divmod(cells, self.size), axis=1)

@@ -55,12 +55,21 @@ def begin(env: Any, seed: int | None) -> Any:
     """
     if seed is None:
         return env.reset()
-    parameters = inspect.signature(env.reset).parameters.values()
-    if any(one.name == "seed" or one.kind is one.VAR_KEYWORD for one in parameters):
+    if _has_keyword_seed(env):
         return env.reset(seed=seed)
     if callable(getattr(env, "seed", None)):
         env.seed(seed)
     return env.reset()
+
+
+def takes_seed(env: Any) -> bool:
+    """Whether `begin` can seed an environment."""
+    return _has_keyword_seed(env) or callable(getattr(env, "seed", None))
+
+
+def _has_keyword_seed(env: Any) -> bool:
+    parameters = inspect.signature(env.reset).parameters.values()
+    return any(one.name == "seed" or one.kind is one.VAR_KEYWORD for one in parameters)
 
 
 def _package_module(env: Any) -> str | None:
