@@ -29,7 +29,7 @@ from arena.game.ragged import Ragged
 from arena.game.units import Choice, Select, UnitSpace
 from envs.common import drawing, options
 from envs.common.lanes import LaneStreams
-from envs.common.units import grown, ranks, spread, states_of
+from envs.common.units import STATES, grown, number_of_state, ranks, rows_of_state, spread, states_of
 
 Flags = NDArray[np.bool_]
 
@@ -111,7 +111,7 @@ class Minesweeper:
         options: Mapping[str, Any] | None = None,
     ) -> Frame:
         """Draws the cells of mines and robots in these lanes, or puts the given states."""
-        states = states_of(options, self.lanes)
+        states = states_of(options, self.lanes, needed=("mines", "robots"), allowed=("orbital_cannon", "cooldown"))
         for lane in self._streams.begin(lanes, seeds):
             given = states[lane]
             if given is None:
@@ -119,12 +119,13 @@ class Minesweeper:
                 places = np.stack(np.divmod(cells[: self._mine_count + self._robot_count], self.height), axis=1)
                 self._put(lane, places[: self._mine_count], places[self._mine_count :], self._has_cannon, self.period)
             else:
+                board, path = (self.width, self.height), f"{STATES}[{lane}]"
                 self._put(
                     lane,
-                    np.array(given["mines"], np.int64).reshape(-1, 2),
-                    np.array(given["robots"], np.int64).reshape(-1, 2),
+                    rows_of_state(given["mines"], f"{path}.mines", ("x", "y"), board),
+                    rows_of_state(given["robots"], f"{path}.robots", ("x", "y"), board),
                     bool(given.get("orbital_cannon", self._has_cannon)),
-                    int(given.get("cooldown", self.period)),
+                    number_of_state(given.get("cooldown", self.period), f"{path}.cooldown"),
                 )
         self.ticks[lanes] = 0
         self._playing |= lanes
@@ -189,9 +190,9 @@ class Minesweeper:
         places = self.robots[robots]  # [all robots, 2]
         actors = np.arange(robots.shape[1]) + mine_count[:, None]
         acting = robot_count
-        chosen, who = places, (np.arange(robots.shape[1]) < robot_count[:, None])
+        chosen, actor = places, (np.arange(robots.shape[1]) < robot_count[:, None])
         if not self._playing.all():
-            who = who & self._playing[:, None]
+            actor = actor & self._playing[:, None]
             acting = np.where(self._playing, robot_count, 0)
             chosen = self.robots[robots & self._playing[:, None]]
         mask = np.ones((len(chosen), len(LABELS)), np.int8)
@@ -208,7 +209,7 @@ class Minesweeper:
                 "Orbital Cannon": Ragged(self.cooldown[cannons, None].astype(np.float32), cannons.astype(np.int64)),
             },
             "actions": {
-                "Move": {"actors": Ragged(actors[who], acting), "mask": Ragged(mask, acting)},
+                "Move": {"actors": Ragged(actors[actor], acting), "mask": Ragged(mask, acting)},
                 "Fire Orbital Cannon": {
                     "actors": Ragged(units[fires], fires.astype(np.int64)),
                     "actees": _counted(targets),

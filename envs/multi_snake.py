@@ -29,7 +29,7 @@ from arena.game.ragged import Ragged
 from arena.game.units import Choice, UnitSpace
 from envs.common import drawing, options
 from envs.common.lanes import LaneStreams
-from envs.common.units import spread, states_of
+from envs.common.units import STATES, number_of_state, rows_of_state, spread, states_of
 
 LABELS: Final = ("up", "down", "left", "right")
 _DELTAS = np.array([[0, 1], [0, -1], [-1, 0], [1, 0]], np.int64)  # by label
@@ -95,23 +95,41 @@ class MultiSnake:
         options: Mapping[str, Any] | None = None,
     ) -> Frame:
         """Draws the cells of snakes and food in these lanes, or puts the given states."""
-        states = states_of(options, self.lanes)
+        states = states_of(options, self.lanes, needed=("segments", "food"), allowed=("ticks",))
         self.ticks[lanes] = 0
         for lane in self._streams.begin(lanes, seeds):
             given = states[lane]
+            segments: Sequence[NDArray[np.int64]] | NDArray[np.int64]
             if given is None:
                 cells = self._streams[lane].permutation(self.size**2)[: 2 * self.snakes]
                 places = np.stack(np.divmod(cells, self.size), axis=1)
                 segments, food = places[: self.snakes, None], places[self.snakes :]
             else:
-                segments, food = given["segments"], np.array(given["food"], np.int64)
-                self.ticks[lane] = int(given.get("ticks", 0))
+                segments, food = self._read(given, f"{STATES}[{lane}]")
+                self.ticks[lane] = number_of_state(given.get("ticks", 0), f"{STATES}[{lane}].ticks")
             for snake, cells in enumerate(segments):
                 self.lengths[lane, snake] = len(cells)
                 self.segments[lane, snake, : len(cells)] = cells
             self.food[lane], self.food_there[lane] = food, True
         self._playing |= lanes
         return self._frame()
+
+    def _read(self, state: Mapping[str, Any], path: str) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
+        """The cells of each snake, from tail to head, and of the food in a state that is put."""
+        board, snakes = (self.size, self.size), state["segments"]
+        if not isinstance(snakes, (Sequence, np.ndarray)) or len(snakes) != self.snakes:
+            raise ConfigError(f"found {snakes!r:.80}; expected {self.snakes} snakes", path=f"{path}.segments")
+        segments = [
+            rows_of_state(cells, f"{path}.segments[{snake}]", ("x", "y"), board) for snake, cells in enumerate(snakes)
+        ]
+        for snake, cells in enumerate(segments):
+            if not 1 <= len(cells) <= self.max_length:
+                message = f"found {len(cells)} cells; expected 1 to {self.max_length}"
+                raise ConfigError(message, path=f"{path}.segments[{snake}]")
+        food = rows_of_state(state["food"], f"{path}.food", ("x", "y"), board)
+        if len(food) != self.snakes:
+            raise ConfigError(f"found {len(food)} cells; expected {self.snakes}, one per snake", path=f"{path}.food")
+        return segments, food
 
     def step(self, actions: Sequence[Any]) -> Step:
         """One tick; `actions[0]` has a label per snake."""

@@ -26,7 +26,7 @@ from arena.game.ragged import Ragged
 from arena.game.units import Choice, Select, UnitSpace
 from envs.common import drawing, options
 from envs.common.lanes import LaneStreams
-from envs.common.units import picked, ranks, spread, states_of
+from envs.common.units import STATES, picked, ranks, rows_of_state, spread, states_of
 
 Flags = NDArray[np.bool_]
 
@@ -105,7 +105,7 @@ class Skirmish:
         options: Mapping[str, Any] | None = None,
     ) -> Frame:
         """Draws the cells of all soldiers in these lanes, or puts the given states."""
-        states = states_of(options, self.lanes)
+        states = states_of(options, self.lanes, needed=TEAMS)
         for lane in self._streams.begin(lanes, seeds):
             given = states[lane]
             for team, name in enumerate(TEAMS):
@@ -115,7 +115,11 @@ class Skirmish:
                     self.places[team, lane] = np.stack([x + team * (self.width - COLUMNS), y], axis=1)
                     self.health[team, lane] = self.start_health
                 else:
-                    soldiers = np.array(given[name], np.int64).reshape(-1, 3)
+                    path, board = f"{STATES}[{lane}].{name}", (self.width, self.height)
+                    soldiers = rows_of_state(given[name], path, ("x", "y", "health"), board)
+                    if len(soldiers) > self.team_size:
+                        message = f"found {len(soldiers)} soldiers; expected {self.team_size} at most"
+                        raise ConfigError(message, path=path)
                     self.health[team, lane] = 0
                     self.places[team, lane, : len(soldiers)] = soldiers[:, :2]
                     self.health[team, lane, : len(soldiers)] = soldiers[:, 2]

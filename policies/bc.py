@@ -52,6 +52,7 @@ from policies.common.options import (
     check_idle,
 )
 from policies.common.rng import ACTING, EXPLORING, REPLAYING, stream
+from policies.common.rollout import COUNTS
 from policies.common.serving import Random, Served, torch_generators
 from policies.common.tensors import load_weights, to_arrays
 from policies.exporting.network import Exported, decoding_of, exported
@@ -65,6 +66,7 @@ from policies.networks.units.inputs import unit_inputs
 from policies.networks.units.network import UnitActor
 from policies.networks.units.options import Transformer, check_no_transformer
 from policies.networks.units.schema import Schema
+from policies.networks.units.tokens import units_of
 from policies.offline.demonstrations import (
     Demonstrations,
     check_demonstrations,
@@ -237,7 +239,7 @@ class BehaviorCloning(Algorithm):
     def update(self, shuffled: Iterator[Demonstrations]) -> Metrics:
         """The gradient steps of one update, the same number at every worker; means of the metrics."""
         label, history = f"update {self.updates + 1}", []
-        names = ("loss", "distance" if self._plays_mean else "agreement")
+        names = ("loss", "distance" if self._plays_mean else "agreement", *(COUNTS if self.head.decides else ()))
         for _ in range(self.options.gradient_steps):
             batch = next(shuffled).to(self.device)
             metrics = self.group_learner.mean_gradients(batch, self.backward, names, self.optimizer, label=label)
@@ -248,29 +250,32 @@ class BehaviorCloning(Algorithm):
         return {**means, "gradient_steps": float(self.gradient_steps)}
 
     def backward(self, batch: Demonstrations) -> Tensor:
-        """Adds the gradient of the loss to `grad` of the weights; loss and likeness, means over the batch [2]."""
+        """Adds the gradient of the loss to `grad` of the weights; loss, likeness and counts, means over the batch."""
         loss, metrics = self.loss(batch)
         torch.autograd.backward([loss])
         return metrics
 
     def loss(self, batch: Demonstrations) -> tuple[Tensor, Tensor]:
-        """Minus the mean log-probability of the recorded actions; and it with the likeness [2].
+        """Minus the mean log-probability of the recorded actions; and the metrics, it and the likeness, [2].
 
         The likeness is how often the policy's best action is the recorded one (agreement), for Box actions how far the
-        one is from the other in each number (distance).
+        one is from the other in each number (distance). Of units also how many there are and how many decide, [4].
         """
         policy = self.network(batch.observations, batch.masks)
         loss = -policy.log_prob(batch.actions)
-        best = policy.mode()
+        best, space = policy.mode(), self.env.single_observation_space
+        counts: list[Tensor] = []
         if self._plays_mean:
             likeness = (best.detach() - batch.actions).abs().mean()
-        elif self.head.decides:
+        elif isinstance(space, UnitSpace):
             alike = (best.values == batch.actions.values).all(1).float()
             loss, likeness = per_transition(batch.actions, torch.stack([loss, alike]), batch.weights).mean(1)
+            units = units_of(space, batch.observations).mean()
+            counts = [one.to(loss.device) for one in (units, torch.tensor(len(alike) / batch.size))]
         else:
             likeness = (best.detach() == batch.actions).reshape(batch.size, -1).all(1).float().mean()
         loss = loss.mean()
-        return loss, torch.stack([loss, likeness]).detach()
+        return loss, torch.stack([loss, likeness, *counts]).detach()
 
     def _shuffled(self, data: Demonstrations) -> Iterator[Demonstrations]:
         """Minibatches without end, each pass over the data in a new order; empty ones where there is nothing."""

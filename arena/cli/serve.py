@@ -164,10 +164,10 @@ def prepare(arguments: argparse.Namespace) -> Served:
         slots = arguments.slots or (match.lanes if registry.external_kind(match.make) else _SLOTS)
         rules = replace(match.external or TickRules(), max_delay_s=arguments.max_delay / 1000, min_asking=1)
         games = make_games()
-        if any(map(is_ragged, games.interface.observation_spaces)):
+        if any(map(is_ragged, (*games.interface.observation_spaces, *games.interface.action_spaces))):
             raise ConfigError(
-                f"{games.interface.entities[0]!r} observes any number of units, which no connection can carry: load "
-                "its policy in Python with arena.load_policy"
+                "these games have observations or actions of any number of items, as of units, which no connection can "
+                "carry: load the policy in Python with arena.load_policy"
             )
         names = policies_of(match, games.interface)
         seats = tuple(

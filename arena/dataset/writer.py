@@ -192,8 +192,7 @@ class _RaggedTicks:
         elif isinstance(lanes, slice):
             self._ticks[t] = batch.copy()
         else:
-            rows = np.where(lanes, np.arange(len(batch), 2 * len(batch)), np.arange(len(batch)))
-            self._ticks[t] = Ragged.concat([self._ticks[t], batch])[rows]
+            self._ticks[t] = self._ticks[t].replaced(batch, lanes)
         self.nbytes += batch.values.nbytes or batch.total  # items without features count, too
 
     def at(self, t: int, rows: NDArray[np.intp] | slice) -> Ragged:

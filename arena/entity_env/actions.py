@@ -1,7 +1,7 @@
 """Action spaces, masks and actions of the published interface.
 
-A space says which choices there are, a mask who may choose now and what, an action what was chosen. There are three
-kinds: each of several entities picks one label (`Categorical`), each of several entities picks another entity
+A space says which choices there are, a mask which entities choose now and among what, an action what was chosen. There
+are three kinds: each of several entities picks one label (`Categorical`), each of several entities picks another entity
 (`SelectEntity`), and one label is picked for the whole observation (`GlobalCategorical`).
 """
 
@@ -49,7 +49,7 @@ ActionSpace: TypeAlias = CategoricalActionSpace | GlobalCategoricalActionSpace |
 
 @dataclass(frozen=True)
 class CategoricalActionMask:
-    """Who picks a label on this tick, and which labels are allowed.
+    """The actors that pick a label on this tick, and which labels are allowed.
 
     Args:
         actor_ids: the actors, in this order.
@@ -78,7 +78,7 @@ class GlobalCategoricalActionMask:
 
 @dataclass(frozen=True)
 class SelectEntityActionMask:
-    """Who picks an entity on this tick, and among which.
+    """The actors that pick an entity on this tick, and among which.
 
     Args:
         actor_ids: the actors, in this order.

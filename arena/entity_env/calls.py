@@ -37,8 +37,9 @@ def players_of(env: Any) -> tuple[str, ...]:
     if _package_module(env) is not None:  # its games have one player each, whatever they call `players`
         return tuple(Environment.players)
     players: Any = getattr(env, "players", Environment.players)
-    if not isinstance(players, (tuple, list)) or not all(isinstance(name, str) for name in players):
-        raise ConfigError(f"{type(env).__name__}.players is {players!r:.80}; expected a tuple of names")
+    listed = isinstance(players, (tuple, list)) and all(isinstance(name, str) for name in players)
+    if not listed or not players or len(set(players)) < len(players):
+        raise ConfigError(f"{type(env).__name__}.players is {players!r:.80}; expected a tuple of distinct names")
     return tuple(players)
 
 
@@ -54,12 +55,21 @@ def begin(env: Any, seed: int | None) -> Any:
     """
     if seed is None:
         return env.reset()
-    parameters = inspect.signature(env.reset).parameters.values()
-    if any(one.name == "seed" or one.kind is one.VAR_KEYWORD for one in parameters):
+    if _has_keyword_seed(env):
         return env.reset(seed=seed)
     if callable(getattr(env, "seed", None)):
         env.seed(seed)
     return env.reset()
+
+
+def takes_seed(env: Any) -> bool:
+    """Whether `begin` can seed an environment."""
+    return _has_keyword_seed(env) or callable(getattr(env, "seed", None))
+
+
+def _has_keyword_seed(env: Any) -> bool:
+    parameters = inspect.signature(env.reset).parameters.values()
+    return any(one.name == "seed" or one.kind is one.VAR_KEYWORD for one in parameters)
 
 
 def _package_module(env: Any) -> str | None:

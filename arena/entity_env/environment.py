@@ -40,7 +40,7 @@ class Observation:
         ids: per type `n` ids, unique over all types; a type without ids has `(type, 0), (type, 1), ...`
         entities: short for both: per type `(features, ids)`, or features alone, or None for an absent type.
         global_features: one number per global feature.
-        actions: per action who acts and what is allowed; an action that is not named has no actors.
+        actions: per action its actors and what is allowed; an action that is not named has no actors.
         visible: per type `n` flags; false hides an entity from the policy, not from its value function.
         metrics: numbers by name; they are in the row's `info["metrics"]`.
         end_of_episode_info: anything that the game says about an episode that has ended.

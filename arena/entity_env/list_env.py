@@ -20,7 +20,7 @@ from arena.game.units import GlobalChoice, Select
 
 @dataclass(frozen=True)
 class VecCategoricalActionMask:
-    """Who picks a label, in N environments; the actor of a global action is the number of all entities.
+    """The actors that pick a label, in N environments; the actor of a global action is the number of all entities.
 
     Attributes:
         actors: indices of entities, items `[1]`.
@@ -33,7 +33,7 @@ class VecCategoricalActionMask:
 
 @dataclass(frozen=True)
 class VecSelectEntityActionMask:
-    """Who picks an entity, and among which, in N environments.
+    """The actors that pick an entity, and among which, in N environments.
 
     Attributes:
         actors: indices of entities, items `[1]`; so are `actees`.
@@ -151,10 +151,16 @@ class ListEnv:
         for number, env in enumerate(self._envs):
             mine = {name: ragged[number] for name, ragged in choices.items()}
             observation = env.act(self._translator.actions(shown, number, mine))
+            _check_observation(number, observation)
             truncated = bool(getattr(observation, "truncated", False))
-            rewards[number], done[number] = observation.reward, bool(observation.done) or truncated
+            try:
+                reward = float(observation.reward)
+            except (TypeError, ValueError):
+                found = f"environment {number}: the reward {observation.reward!r}; expected a number"
+                raise ValueError(found) from None
+            rewards[number], done[number] = reward, bool(observation.done) or truncated
             self._lengths[number] += 1
-            self._returns[number] += observation.reward
+            self._returns[number] += reward
             if done[number]:
                 ended[number] = EpisodeStats(
                     int(self._lengths[number]), float(self._returns[number]), truncated, observation
@@ -176,6 +182,8 @@ class ListEnv:
     def _vec_obs(
         self, observations: Sequence[Any], rewards: NDArray[Any], done: NDArray[Any], ended: dict[int, EpisodeStats]
     ) -> VecObs:
+        for number, observation in enumerate(observations):
+            _check_observation(number, observation)
         try:
             self._shown = batch = self._translator.batch(observations)
         except WrongObservation as error:
@@ -187,9 +195,9 @@ class ListEnv:
         masks: dict[str, VecActionMask] = {}
         for name, kind in space.actions.items():
             shown = batch.shown[name]
-            actors = RaggedBufferI64(shown.actors.values[:, None].copy(), shown.actors.lengths)
+            actors = _index_column(shown.actors)
             if isinstance(kind, Select) and shown.actees is not None:
-                actees = RaggedBufferI64(shown.actees.values[:, None].copy(), shown.actees.lengths)
+                actees = _index_column(shown.actees)
                 pairs = None if shown.mask is None else _column(shown.mask)
                 masks[name] = VecSelectEntityActionMask(actors, actees, pairs)
             else:
@@ -237,22 +245,35 @@ EnvList = ListEnv
 """The published name of `ListEnv`."""
 
 
+def _check_observation(number: int, given: Any) -> None:
+    if not hasattr(given, "features"):
+        raise ValueError(f"environment {number}: a {type(given).__name__}; expected an Observation")
+
+
 def _column(flags: Ragged) -> RaggedBufferBool:
     return RaggedBufferBool(flags.values[:, None], flags.lengths)
 
 
+def _index_column(indices: Ragged) -> RaggedBufferI64:
+    """A copy with items `[1]`: choices are checked and dispatched by the indices themselves."""
+    return RaggedBufferI64(indices.values[:, None].copy(), indices.lengths.copy())
+
+
 def _as_ragged(name: str, given: Any, size: int) -> Ragged:
     """Choices with int64 items of shape `()`; items `[1]` are taken as numbers."""
+    expected = f"expected whole numbers in {size} rows, one per actor"
     if isinstance(given, Ragged):
         values, lengths = given.values, given.lengths
     else:
-        values = np.array([number for row in given for number in row])
-        lengths = np.array([len(row) for row in given], np.int64)
+        try:
+            values = np.array([number for row in given for number in row])
+            lengths = np.array([len(row) for row in given], np.int64)
+        except (TypeError, ValueError):  # not two levels of lists, or numbers beside lists
+            raise ValueError(f"action {name!r}: {given!r:.80}; {expected}") from None
     if values.shape[1:] == (1,):
         values = values[:, 0]
     if len(lengths) != size or values.ndim != 1 or (values.dtype.kind not in "iu" and values.size):
         raise ValueError(
-            f"action {name!r}: {values.dtype} choices of shape {list(values.shape)} in {len(lengths)} rows; expected "
-            f"whole numbers in {size} rows"
+            f"action {name!r}: {values.dtype} choices of shape {list(values.shape)} in {len(lengths)} rows; {expected}"
         )
     return Ragged(values.astype(np.int64), lengths)

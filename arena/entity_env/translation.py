@@ -51,7 +51,7 @@ class ActionClasses(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Who may choose what in an action, in B rows.
+    """The actors of an action and what they may choose, in B rows.
 
     Attributes:
         actors: indices of units, int64 items.
@@ -145,15 +145,16 @@ class Translator:
         features = [self._features(given, kind) for kind in self._types]
         counts = np.array([ragged.lengths for ragged in features], np.int64).reshape(len(features), len(given))
         per_row = counts.T.tolist()
+        visible = {
+            kind: self._visible(given, kind, lengths)
+            for kind, lengths in zip(self._types, counts, strict=True)
+            if any(kind in one.visible for one in given)
+        }
         rows = [_Row(self, row, one, per_row[row]) for row, one in enumerate(given)]
         return Batch(
             globals=self._globals(observations),
             units=dict(zip(self._types, features, strict=True)),
-            visible={
-                kind: self._visible(given, kind, lengths)
-                for kind, lengths in zip(self._types, counts, strict=True)
-                if any(kind in one.visible for one in given)
-            },
+            visible=visible,
             shown={
                 name: _select(name, kind, rows) if isinstance(kind, Select) else _choice(name, kind, rows)
                 for name, kind in self._kinds.items()
@@ -291,7 +292,11 @@ class _Row:
         ):
             begin = len(ids)
             self.begins[kind] = (begin, begin + count)
-            ids += translator.default_ids(kind, count) if given is None else given
+            if given is None:
+                given = translator.default_ids(kind, count)
+            elif not isinstance(given, Iterable):
+                raise WrongObservation(number, f"ids {_short(given)} of type {kind!r}; expected a list of {count}")
+            ids += given
             if len(ids) != begin + count:
                 raise WrongObservation(number, f"{len(ids) - begin} ids for {count} entities of type {kind!r}")
         self.ids = ids
@@ -309,6 +314,11 @@ class _Row:
 
     def chosen(self, name: str, what: str, ids: Iterable[Any] | None, types: Iterable[str] | None) -> list[int]:
         """The indices of actors or actees, in the order given; with neither ids nor types all."""
+        for kind, given in (("ids", ids), ("types", types)):
+            if given is not None and not isinstance(given, Iterable):
+                raise WrongObservation(
+                    self.number, f"action {name!r}: {kind} of {what}s {_short(given)}; expected a list"
+                )
         if ids is not None:
             indices = self.indices
             try:
@@ -376,7 +386,7 @@ def _choice(name: str, kind: Choice, rows: Sequence[_Row]) -> Shown:
         flags = mask.mask
         if isinstance(kind, GlobalChoice):
             found = [len(row.ids)]
-            if flags is not None and np.ndim(flags) == 1:
+            if flags is not None and _is_flat(flags):
                 flags = [flags]
         else:
             found = row.actors(name, mask)
@@ -554,6 +564,13 @@ def _flags(items: Any, shape: tuple[int, ...]) -> NDArray[np.bool_] | None:
     if array.dtype.kind not in "iuf" or not ((array == 0) | (array == 1)).all():
         return None
     return array.astype(np.bool_)
+
+
+def _is_flat(items: Any) -> bool:
+    try:
+        return np.ndim(items) == 1
+    except ValueError:  # rows of different lengths
+        return False
 
 
 def _short(given: Any) -> str:

@@ -144,6 +144,10 @@ class Ragged:
             return self
         return Ragged.unchecked(self.values[np.repeat(rows, self.lengths)], np.where(rows, self.lengths, 0))
 
+    def replaced(self, other: Ragged, rows: NDArray[np.bool_]) -> Ragged:
+        """The rows of `other` where `rows` [B] is true, else these; a copy."""
+        return Ragged.concat([self, other])[np.where(rows, len(self), 0) + np.arange(len(self))]
+
     def astype(self, dtype: DTypeLike) -> Ragged:
         """The same rows with items of another dtype; itself if they have it already."""
         values = self.values.astype(dtype, copy=False)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
+from arena.errors import nearest
 from arena.game.arrays import keeps_values
 from arena.game.ragged import Ragged
 from arena.game.spaces import Columns, Leaf, check_choices, stack
@@ -27,6 +29,8 @@ def action_leaves(space: Space[Any], actions: Sequence[Any], shown: Shown | None
     Raises:
         TypeError, ValueError: as `batch_leaves`.
     """
+    for action in actions:
+        _check_form(space, action, "action")
     try:
         batch = stack(space, actions)
     except (KeyError, IndexError) as error:
@@ -60,6 +64,7 @@ def batch_leaves(
     """
     if batch is None:
         raise TypeError(f"None is no batch of {_brief(space)}; an action is needed for each row")
+    _check_form(space, batch, "batch")
     try:
         given = columns.flatten(batch)
     except (KeyError, IndexError) as error:
@@ -91,8 +96,7 @@ def _ragged(space: Space[Any], leaf: Leaf, given: Any, active: NDArray[np.bool_]
             raise TypeError(f"{leaf.place} of {_brief(space)}: a Ragged or one array per row, got {given!r:.80}")
         arrays = [np.asarray(row) for row in given]
         for array in arrays:
-            if array.size:
-                _check_dtype(space, leaf, array)
+            _check_dtype(space, leaf, array)
         given = Ragged.of(arrays, leaf.dtype, leaf.shape)
     rows: Ragged = given
     if len(rows.lengths) != len(active) or rows.values.shape[1:] != leaf.shape:
@@ -106,13 +110,32 @@ def _ragged(space: Space[Any], leaf: Leaf, given: Any, active: NDArray[np.bool_]
     return rows.kept(active).astype(leaf.dtype)
 
 
+def _check_form(space: Space[Any], given: Any, what: str) -> None:
+    """Checks that mappings and sequences are given where the space has them, without unknown keys."""
+    if isinstance(space, spaces.Dict):
+        if not isinstance(given, Mapping):
+            raise TypeError(f"{given!r:.80} is no {what} of {_brief(space)}; a mapping is needed")
+        if not given.keys() <= space.spaces.keys():
+            unknown = next(key for key in given if key not in space.spaces)
+            raise ValueError(f"{unknown!r} is not in {_brief(space)}; {nearest(str(unknown), map(str, space.spaces))}")
+        for key, part in given.items():
+            _check_form(space.spaces[key], part, what)
+    elif isinstance(space, spaces.Tuple):
+        if not isinstance(given, (Sequence, np.ndarray)) or len(given) != len(space.spaces):
+            raise TypeError(f"{given!r:.80} is no {what} of {space}; a tuple of {len(space.spaces)} is needed")
+        for part, inner in zip(space.spaces, given, strict=True):
+            _check_form(part, inner, what)
+    elif isinstance(space, spaces.Sequence) and what == "action" and not isinstance(given, (Sequence, np.ndarray)):
+        raise TypeError(f"{given!r:.80} is no {what} of {space}; an array or a list is needed")
+
+
 def _brief(space: Space[Any]) -> str:
     """A space in a message: of units the names of their actions."""
     return f"the actions {', '.join(map(repr, space.actions))}" if isinstance(space, UnitActions) else str(space)
 
 
 def _check_dtype(space: Space[Any], leaf: Leaf, array: NDArray[Any]) -> None:
-    if array.dtype == leaf.dtype or keeps_values(array, leaf.dtype):
+    if array.dtype == leaf.dtype or not array.size or keeps_values(array, leaf.dtype):
         return
     if isinstance(space, UnitActions):
         raise TypeError(f"action {leaf.path[0]!r}: {array.dtype} values {array.ravel()[:3]}; choices are whole numbers")

@@ -392,7 +392,8 @@ def stack(space: Space[Any], samples: Sequence[Any]) -> Any:
     columns: list[list[Any]] = [[] for _ in leaves]
     for sample in samples:
         for column, leaf, array in zip(columns, leaves, flatten(space, sample), strict=True):
-            if array.dtype != leaf.dtype and not keeps_values(array, leaf.dtype):
+            empty = leaf.ragged and not array.size  # of any dtype, as an empty list is float64
+            if array.dtype != leaf.dtype and not empty and not keeps_values(array, leaf.dtype):
                 raise TypeError(f"{array.dtype} values for {space}{leaf.place}, which holds {leaf.dtype}")
             column.append(array)
     return unflatten(
@@ -413,12 +414,13 @@ def take_rows(space: Space[Any], batched: Any, rows: Any) -> Any:
 
 def replace_rows(space: Space[Any], before: Any, after: Any, rows: NDArray[np.bool_]) -> Any:
     """A batched sample with the rows of `after` where `rows` [B] is true, else those of `before`; a copy."""
-    taken = np.where(rows, np.arange(len(rows), 2 * len(rows)), np.arange(len(rows)))
     pairs = zip(flatten(space, before), flatten(space, after), strict=True)
     return unflatten(
         space,
         [
-            Ragged.concat([old, new])[taken] if isinstance(old, Ragged) else np.concatenate([old, new])[taken]
+            old.replaced(new, rows)
+            if isinstance(old, Ragged)
+            else np.where(rows.reshape(-1, *(1,) * (old.ndim - 1)), new, old)
             for old, new in pairs
         ],
     )

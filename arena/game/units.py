@@ -412,11 +412,11 @@ class UnitSpace(spaces.Dict):
         for name, kind in self.actions.items():
             parts = sample["actions"][name]
             for actor, choice in zip(parts["actors"], action[name], strict=True):
-                who = "" if isinstance(kind, GlobalChoice) else f"{self.name_of(sample, int(actor))}: "
+                actor_name = "" if isinstance(kind, GlobalChoice) else f"{self.name_of(sample, int(actor))}: "
                 chosen = (
                     self.name_of(sample, parts["actees"][choice]) if isinstance(kind, Select) else kind.labels[choice]
                 )
-                yield f"{name}: {who}{chosen}"
+                yield f"{name}: {actor_name}{chosen}"
 
     def sample(self, mask: Any = None, probability: Any = None) -> dict[str, Any]:
         """A random observation that keeps all rules."""
@@ -537,7 +537,7 @@ def _flag() -> spaces.Box:
 
 
 def _shown_parts(kind: ActionKind) -> dict[str, Space[Any]]:
-    """The parts of an observation that say who may do what in an action."""
+    """The parts of an observation that say which units act in an action, and what they may do."""
     index = spaces.Box(0, MOST_UNITS - 1, (), np.int64)
     parts: dict[str, Space[Any]] = {"actors": Items(index)}
     if isinstance(kind, Select):
@@ -563,14 +563,15 @@ def _items(what: str, given: Any, dtype: Any, shape: tuple[int, ...] = ()) -> ND
     if array.ndim == 0 or array.shape[1:] != shape:
         wanted = ", ".join(map(str, ("n", *shape)))
         raise ValueError(f"{what}: the shape must be [{wanted}], got {list(array.shape)}")
-    typed = array.astype(dtype, copy=False)
+    with np.errstate(invalid="ignore", over="ignore"):  # numbers that are not finite are named with their unit
+        typed = array.astype(dtype, copy=False)
     if typed.dtype.kind == "i" and typed is not array and not np.array_equal(array, typed):
         raise ValueError(f"{what}: whole numbers of {typed.dtype} are needed, got {array.dtype} {array.ravel()[:3]}")
     return typed
 
 
 def _complete_shown(name: str, kind: ActionKind, given: Any) -> dict[str, NDArray[Any]]:
-    """Who may do what in an action, with everything that may be left out."""
+    """The actors of an action and what they may do, with everything that may be left out."""
     where = f"action {name!r}"
     _refuse_unknown(f"part of {where}", given, _shown_parts(kind))
     actors = _items(f"{where}: actors", given.get("actors", ()), np.int64)
@@ -585,7 +586,7 @@ def _complete_shown(name: str, kind: ActionKind, given: Any) -> dict[str, NDArra
             mask = np.ones((len(actors), choices), np.int8)
         if isinstance(kind, Select):
             shape = np.shape(mask)
-            if len(shape) != 1 and shape != (len(actors), choices):
+            if len(shape) != 1 and shape != (len(actors), choices) and (len(actors) or np.size(mask)):
                 raise ValueError(
                     f"{where}: mask: the shape must be [actors, actees] = [{len(actors)}, {choices}], or flat, "
                     f"got {list(shape)}"
@@ -630,7 +631,7 @@ def _picked(
 def _random_shown(
     kind: ActionKind, units: NDArray[np.intp], count: int, rng: np.random.Generator
 ) -> dict[str, NDArray[Any]]:
-    """A random part of an observation: who may do what in an action; `units` are those that are not hidden."""
+    """A random part of an observation: the actors of an action and what they may do; `units` are not hidden."""
     if isinstance(kind, GlobalChoice):
         actors = np.full(int(rng.integers(0, 2)), count, np.int64)
     else:

@@ -336,12 +336,9 @@ class ReplyView:
         for block, column, order in zip(self._layout.blocks, self.rows, self._orders, strict=True):
             parts = [batches[entity] for entity in block.entities]
             several = len(parts)
-            rows = np.arange(len(order)) if lanes is not None else order  # in the old and the new ones together
-            if lanes is not None:
-                rows.reshape(-1, several)[lanes] += len(order)
             for number, first in enumerate(parts[0]):
                 held = column[number]
-                if type(first) is not Ragged:
+                if not isinstance(first, Ragged):
                     for position, part in enumerate(parts):
                         which = slice(None) if lanes is None else lanes
                         held[position::several][which] = part[number][which]
@@ -350,7 +347,7 @@ class ReplyView:
                 if given.values.dtype is not held.values.dtype:
                     given = given.astype(held.dtype)
                 if lanes is not None:
-                    given = Ragged.concat([held, given])[rows]
+                    given = held.replaced(given, np.repeat(lanes, several))
                 elif copy and several == 1:
                     given = given.copy()
                 column[number] = given
@@ -482,7 +479,7 @@ def link_size(layout: SeatLayout) -> LinkSize:
 
 def _end_of(final: list[list[Any]], nbytes: int) -> tuple[int, int, int]:
     """The last leaf of `final` with a fixed shape: its block, bytes of a row, offset in a buffer of `nbytes`."""
-    leaves = [(index, leaf) for index, block in enumerate(final) for leaf in block if type(leaf) is not Ragged]
+    leaves = [(index, leaf) for index, block in enumerate(final) for leaf in block if not isinstance(leaf, Ragged)]
     if not leaves:  # empty, or all ragged
         return 0, 0, nbytes
     block, last = leaves[-1]

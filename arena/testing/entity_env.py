@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from typing import Any
 
-from arena.entity_env.calls import is_entity_env
+from arena.entity_env.calls import is_entity_env, takes_seed
 from arena.errors import ConfigError, GameError
 from arena.registry import environment_factory, load_object
 from arena.testing.batched_env import check_batched_env
@@ -35,12 +35,12 @@ def check_entity_env(make: str | Callable[[], Any], ticks: int = 200, seed: int 
         f"{type(one).__module__}.{type(one).__qualname__} is no arena.entity_env.Environment",
         "a game of this interface derives from it",
     )
+    seeded = takes_seed(one)
+    one.close()
     adapt = load_object("envs.adapters:adapt")
-    seeded = "seed" in inspect.signature(one.reset).parameters or callable(getattr(one, "seed", None))
-    try:
-        env, again = adapt(factory, {}, _LANES), adapt(factory, {}, _LANES)
-        check_batched_env(env, ticks=ticks, seed=seed, repeatable=seeded, again=again)
-    except (ConfigError, GameError) as error:
-        raise ContractBroken(str(error)) from error
-    for played in (env, again):
-        played.close()
+    with ExitStack() as stack:
+        try:
+            games = [stack.enter_context(closing(adapt(factory, {}, _LANES))) for _ in range(2)]
+            check_batched_env(games[0], ticks=ticks, seed=seed, repeatable=seeded, again=games[1])
+        except (ConfigError, GameError) as error:
+            raise ContractBroken(str(error)) from error

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.transport.doorbell import open_descriptor
-from arena.transport.shared_memory import SharedMemory
+from arena.transport.shared_memory import SharedMemory, whole_pages
 
 MOST_BYTES = 2**28
 """Of the heap of one message."""
@@ -83,7 +83,11 @@ class SharedHeap:
     def reserve(self, nbytes: int) -> Buffer:
         if nbytes > self._backed:
             backed = min(_enough_for(nbytes), MOST_BYTES)
-            os.posix_fallocate(self._descriptor, self._start, backed)
+            try:
+                os.posix_fallocate(self._descriptor, self._start, backed)
+            except OSError:  # there may be memory for this message, though not for twice as long ones
+                backed = whole_pages(nbytes)
+                os.posix_fallocate(self._descriptor, self._start, backed)
             self._backed = backed
         return self._buffer[:nbytes]
 

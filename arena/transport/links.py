@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.transport.endpoint import Bytes, Endpoint, Link, LinkSet, LinkSize, RemoteTransport, Side, Tag, link_tags
-from arena.transport.heap import Heap, LocalHeap, SharedHeap, reserved
+from arena.transport.heap import MOST_BYTES, Heap, LocalHeap, SharedHeap, reserved
 from arena.transport.shared_memory import SharedMemory, fence, whole_pages
 
 NEVER_AGAIN = 2**62
@@ -349,7 +349,8 @@ class LinkMemory:
                 head, row = (place.memory.map(pages) for pages in (slice(0, layout.counter_bytes), layout.row(seat)))
                 heaps = place.heaps_of(Side.SEAT)
             except OSError as error:  # the environment relies on it already
-                words = f"{layout.counter_bytes + layout.row_bytes} bytes of shared memory of a match cannot be mapped"
+                nbytes = layout.counter_bytes + layout.row_bytes + (0 if place.heaps is None else 2 * MOST_BYTES)
+                words = f"{nbytes} bytes of shared memory of a match cannot be mapped"
                 raise OSError(f"{words} ({error}); `transport: mpi` does without") from error
         wake = _waker(endpoint, environment)
         outbox, inbox = layout.requests(row), layout.replies(row)

@@ -74,14 +74,14 @@ class EntityGames:
         for lane, env in enumerate(self._envs):
             if not any(active[lane]):
                 continue
-            joint, decides, answered = [], False, False
+            joint, plays = [], False
             for player, acts in enumerate(active[lane]):
                 choices = {name: ragged[lane] for name, ragged in actions[player].items()} if acts else {}
                 shown = self._shown[player][lane]
                 joint.append(self._translator.actions(shown, lane, choices))
-                decides |= acts and shown.decides(lane)
-                answered |= any(map(len, choices.values()))
-            if decides and not answered:  # a wrapper, such as a time limit, has ended this lane
+                # A player that gives no choices for its actors was ended by a wrapper, such as a time limit.
+                plays |= acts and (any(map(len, choices.values())) or not shown.decides(lane))
+            if not plays:
                 continue
             self._put(observations, lane, env.act(joint[0] if n == 1 else joint))
             for player, acts in enumerate(active[lane]):

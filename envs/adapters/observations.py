@@ -1,7 +1,8 @@
 """Games with a `UnitSpace`, of Gymnasium, PettingZoo or the list interface, that give `arena.entity_env.Observation`s.
 
 Such a game gets action objects for its choices, with the ids of its units. A game that gives samples of the space gets
-its choices as numbers.
+its choices as numbers. Rewards and ends are those of the other interface: `reward`, `done` and `truncated` of an
+`Observation` are not read.
 """
 
 from __future__ import annotations

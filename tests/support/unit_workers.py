@@ -110,17 +110,23 @@ class Leaver(Player):
             self.env.step(self.env.action_space.sample())
 
 
-class BlockSampler(VectorSampler):
-    """The same, block by block."""
+class BlockAnswerer(VectorSampler):
+    """Acts block by block; what a row chooses is a function of what it sees, alone."""
 
     def run(self) -> None:
-        self.env.reset()
+        env = self.env
+        space, action_space = env.single_observation_space, env.single_action_space
+        observations, _ = env.reset()
+        size = env.num_envs // len(env.blocks)
+        first = [take_rows(space, observations, slice(begin, begin + size)) for begin in range(0, env.num_envs, size)]
         for tick in itertools.count():
-            for block in self.env.blocks:
+            for block, seen in zip(env.blocks, first, strict=True):
                 if tick:
-                    observations, *_ = block.step_wait()
-                    check_marks(block.single_observation_space, observations, self.mark)
-                block.step_async(block.action_space.sample())
+                    seen, *_ = block.step_wait()
+                check_marks(space, seen, self.mark)
+                rows = [take_rows(space, seen, slice(row, row + 1)) for row in range(size)]
+                drawn = [action_space.draw(row["actions"], np.random.default_rng(digest_of(row))) for row in rows]
+                block.step_async({name: Ragged.concat([one[name] for one in drawn]) for name in action_space.actions})
 
 
 class SharedSampler(Player):

@@ -265,13 +265,20 @@ def test_open_links_uses_mpi_if_shared_memory_cannot_be_mapped(
     assert caplog.messages == ["no shared memory for the links of a match (out of memory): they go over MPI"]
 
 
-def test_a_seat_that_cannot_map_its_link_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("heaps", "nbytes"), [(False, 8192), (True, 8192 + 2 * 2**28)])
+def test_a_seat_that_cannot_map_its_link_says_what_to_do(
+    heaps: bool, nbytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     transport = LocalTransport()
-    links = opened(transport)
+    links = opened(transport, heaps=heaps)
+    if heaps:
+        transport.messages.pop(0)  # of seat 1, which has none
     monkeypatch.setattr(SharedMemory, "map", cannot_map)
-    words = r"8192 bytes of shared memory of a match cannot be mapped \(out of memory\); `transport: mpi` does without"
+    words = (
+        rf"{nbytes} bytes of shared memory of a match cannot be mapped \(out of memory\); `transport: mpi` does without"
+    )
     with pytest.raises(OSError, match=words):
-        seat_of(1, transport)
+        seat_of(2 if heaps else 1, transport)
     assert len(links.links) == 3
 
 

@@ -12,6 +12,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Se
 
 import crowd
 from arena import Frame, Ragged, Step
+from arena.entity_env import RaggedBufferF32
 from arena.errors import GameError, ProtocolError
 from arena.game.lockstep import RequestKind
 from arena.game.spaces import flatten, row, stack, take_rows
@@ -313,6 +314,53 @@ def test_fixed_seats_have_no_heap_and_the_headers_of_before() -> None:
     assert isinstance(plain, ReplyView) and not plain.ragged and units.ragged
     layout = Welcome(2, ("e",), (Box(0, 1),), (Discrete(2),), (0,), alone=True).layout()
     assert not link_size(layout).heaps and RequestView(layout).header_bytes == 8
+
+
+def test_a_game_may_give_a_subclass_of_ragged() -> None:
+    seat = Seat(2, (0,), [FLAT], [FLAT])
+    given = RaggedBufferF32([[0.5], [0.25, 1.0]])
+    yes = np.ones((2, 1), np.bool_)
+    seat.server.write_step(Step(Frame([given], ~yes, (None,)), np.zeros((2, 1)), yes, ~yes), ends=True)
+    first = RaggedBufferF32([[0.75], []])
+    seat.server.write_begin(Frame([first], yes, (None,)), np.array([True, False]))
+    seat.server.post(1, last=False, infos=None)
+    seat.client._wait()
+    assert seat.client.reply.of_entity(0).tolist() == [[0.75], [0.25, 1.0]]
+    assert {row: last.tolist() for row, last in seat.client.final_observations().items()} == {0: [0.5], 1: [0.25, 1.0]}
+
+
+def test_actions_without_memory_say_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    seat = Seat(2, (0,), [FLAT], [FLAT])
+
+    def no_memory(nbytes: int) -> Any:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(seat.worker, "reserve_heap", no_memory)
+    with pytest.raises(OSError, match=r"actions of \d+ bytes for 2 rows: no space left; use fewer lanes"):
+        seat.client._post_heap()
+
+
+def test_a_shared_heap_takes_the_exact_size_where_twice_as_much_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, allocate = reserved(1), os.posix_fallocate
+    try:
+        heap = SharedHeap(memory, 0, writes=True)
+
+        def little(descriptor: int, start: int, nbytes: int) -> None:
+            if nbytes > 2**18:
+                raise OSError("no space left")
+            allocate(descriptor, start, nbytes)
+
+        monkeypatch.setattr("os.posix_fallocate", little)
+        heap.reserve(2**17 + 1)[:] = 1
+        assert os.fstat(memory.descriptor).st_blocks * 512 == 2**18
+        heap.reserve(2**18)[:] = 1
+        monkeypatch.setattr("os.posix_fallocate", lambda *given: little(given[0], given[1], given[2] + 2**17))
+        other = SharedHeap(memory, 0, writes=True)
+        assert len(other.reserve(2**16 + 5)) == 2**16 + 5  # 2**17 would not fit
+        with pytest.raises(OSError, match="no space left"):
+            other.reserve(2**18)
+    finally:
+        memory.close()
 
 
 def test_shared_heaps_get_memory_as_it_is_needed() -> None:

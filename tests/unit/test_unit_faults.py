@@ -6,21 +6,29 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 
 from arena import Choice, Ragged, Select, UnitSpace
 from arena.cli.main import main
 from arena.entity_env import CategoricalActionMask as Pick
+from arena.entity_env import GlobalCategoricalActionMask as End
 from arena.entity_env import ListEnv, RaggedBufferI64
 from arena.entity_env.calls import players_of
 from arena.entity_env.environment import Environment
 from arena.errors import ConfigError
 from arena.game.api import Interface
 from arena.game.batched_spaces import batched_space
-from arena.game.ragged_actions import batch_leaves
+from arena.game.ragged_actions import action_leaves, batch_leaves
 from arena.game.spaces import Columns, check_unit_spaces
+from arena.registry import adapt_environment
+from arena.testing import ContractBroken, check_entity_env
 from entity_games import Told, seen
 from envs.adapters import adapt
+from policies.common.columns import to_leaves
+from policies.networks.units.options import Relative, Transformer
+from policies.networks.units.schema import Schema
+from policies.networks.units.tokens import units_of
 
 SPACE = UnitSpace(
     {"A": ["x"], "B": []},
@@ -101,16 +109,18 @@ def test_what_a_list_shows_may_be_changed_by_its_reader() -> None:
     shown = envs.reset()
     before = shown.action_masks["pick"].actors.values.copy()
     shown.action_masks["pick"].actors.values[:] = 0
+    shown.action_masks["pick"].actors.lengths[:] = 0
     assert (envs._shown.shown["pick"].actors.values == before[:, 0]).all()
+    assert envs._shown.shown["pick"].actors.lengths.tolist() == [1]
 
 
-@pytest.mark.parametrize("players", [2, "ab", [1, 2]])
+@pytest.mark.parametrize("players", [2, "ab", [1, 2], (), ("a", "a")])
 def test_players_that_are_no_names_are_refused(players: Any) -> None:
     class Game(Told):
         pass
 
     Game.players = players
-    with pytest.raises(ConfigError, match=r"Game\.players is .*; expected a tuple of names"):
+    with pytest.raises(ConfigError, match=r"Game\.players is .*; expected a tuple of distinct names"):
         players_of(Game(seen()))
     assert players_of(Told(seen())) == Environment.players
 
@@ -123,4 +133,166 @@ def test_policies_of_units_are_not_served(tmp_path: Any, capsys: pytest.CaptureF
     )
     assert main(["serve", str(config)]) == 2
     told = capsys.readouterr()
-    assert "observes any number of units" in told.err and "serving" not in told.out
+    assert "any number of items, as of units" in told.err and "serving" not in told.out
+
+
+def test_a_mask_without_actors_may_have_any_number_of_columns() -> None:
+    shown = SPACE.complete(sample(actions={"shoot": {"actors": [], "actees": [2], "mask": np.zeros((0, 1))}}))
+    assert shown["actions"]["shoot"]["mask"].shape == (0,)
+
+
+@pytest.mark.parametrize("ended", [0, 1])
+def test_a_player_that_a_wrapper_has_ended_does_not_stop_the_other(ended: int) -> None:
+    class Pair(Told):
+        players = ("left", "right")
+
+    shown = [seen(), seen()]
+    shown[ended] = seen(actions={"pick": Pick(actor_types=["B"])})  # the only player that decides
+    game: Any = Pair(*[list(shown)] * 3)
+    env = adapt(lambda: game, {}, 1)
+    env.reset(np.ones(1, np.bool_))
+    none = dict.fromkeys(("pick", "aim", "shoot", "end"), Ragged.of([[]], np.int64))
+    env.step([none, none])
+    assert len(game.got) == 1 and all(list(actions["pick"].actors) == [] for actions in game.got[0])
+
+
+def test_a_lane_whose_players_a_wrapper_has_ended_is_not_played() -> None:
+    class Pair(Told):
+        players = ("left", "right")
+
+    game: Any = Pair(*[[seen(actions={"pick": Pick(actor_types=["B"])})] * 2] * 2)
+    env = adapt(lambda: game, {}, 1)
+    env.reset(np.ones(1, np.bool_))
+    env.step([dict.fromkeys(("pick", "aim", "shoot", "end"), Ragged.of([[]], np.int64))] * 2)
+    assert game.got == []
+
+
+WRONG_FORMS: dict[str, tuple[dict[str, Any], str]] = {
+    "one flag": ({"visible": {"A": True}}, "visible True of type 'A'; expected 2 flags"),
+    "features without types": ({"features": [[1]]}, r"features of a type: \[\[1\]\]; expected a mapping by name"),
+    "one id": ({"ids": {"A": 5}}, "ids 5 of type 'A'; expected a list of 2"),
+    "one actor": ({"actions": {"pick": Pick(actor_ids=5)}}, "action 'pick': ids of actors 5; expected a list"),
+    "unequal rows": (
+        {"actions": {"pick": Pick(mask=[[1, 1, 1], [1], [1, 1, 1]])}},
+        r"a mask with rows of 3, 1, 3; expected bools \[3\]\[3\]",
+    ),
+    "unequal rows of a global mask": (
+        {"actions": {"end": End(mask=[[1], [1, 0]])}},
+        r"a mask with rows of 1, 2; expected bools \[1\]\[2\]",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_FORMS)
+def test_observations_of_a_wrong_form_are_named(case: str) -> None:
+    given, message = WRONG_FORMS[case]
+    with pytest.raises(ValueError, match=f"^environment 0: .*{message}"):
+        ListEnv([Told(seen(**given))]).reset()
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [(seen(reward=None), "the reward None; expected a number"), ({}, "a dict; expected an Observation")],
+)
+def test_what_an_environment_of_a_list_returns_is_checked(second: Any, message: str) -> None:
+    envs = ListEnv([Told(seen(), second)])
+    envs.reset()
+    with pytest.raises(ValueError, match=f"^environment 0: {message}"):
+        envs.act({})
+
+
+@pytest.mark.parametrize("choices", [[0], 5, [[[0], [1, 2]]], [[[0, 1]]], [["a"]], [[None]]])
+def test_choices_of_a_wrong_form_are_refused_by_a_list(choices: Any) -> None:
+    envs = ListEnv([Told(seen(actions={"pick": Pick(actor_types=["B"])}))])
+    envs.reset()
+    with pytest.raises(ValueError, match=r"action 'pick': .*expected whole numbers in 1 rows, one per actor"):
+        envs.act({"pick": choices})
+
+
+ITEMS = spaces.Sequence(spaces.Discrete(3), stack=True)
+
+
+@pytest.mark.parametrize(
+    ("space", "given", "error", "message"),
+    [
+        (SPACE.action_space, 5, TypeError, "5 is no action of the actions 'pick', 'shoot'; a mapping is needed"),
+        (SPACE.action_space, {"pick": [0], "shoot": [], "pik": []}, ValueError, "'pik' is not in .*mean 'pick'"),
+        (spaces.Tuple([ITEMS]), 5, TypeError, "5 is no action of Tuple.*a tuple of 1 is needed"),
+        (ITEMS, 5, TypeError, "5 is no action of Sequence.*; an array or a list is needed"),
+    ],
+)
+def test_single_actions_of_a_wrong_form_are_refused(space: Any, given: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        action_leaves(space, [given], None, first_row=0)
+
+
+@pytest.mark.parametrize("empty", [[], np.zeros(0), np.zeros(0, np.int8)])
+def test_no_choices_have_any_type_on_all_faces(empty: Any) -> None:
+    space, active = SPACE.action_space, np.ones(1, np.bool_)
+    single = action_leaves(space, [{"pick": empty, "shoot": empty}], None, first_row=0)
+    rows = batch_leaves(space, Columns(space), {"pick": [empty], "shoot": [empty]}, None, active=active)
+    ragged = {name: Ragged(np.asarray(empty), [0]) for name in ("pick", "shoot")}
+    joined = batch_leaves(space, Columns(space), ragged, None, active=active)
+    assert [leaf.dtype for leaf in (*single, *rows, *joined)] == [np.int64] * 6
+
+
+STATES: list[tuple[str, dict[str, Any], str]] = [
+    ("minesweeper", {"robots": [(0, 0)]}, r"states\[0\]: mines is missing"),
+    ("minesweeper", {"mines": [(0, 6)], "robots": [(0, 0)]}, r"states\[0\].mines: found \(0, 6\).*board of 6 x 6"),
+    ("minesweeper", {"mines": [(0, 0, 0)], "robots": []}, r"states\[0\].mines: .*expected a list of \(x, y\)"),
+    ("minesweeper", {"mines": [], "robots": [], "cooldown": -1}, r"states\[0\].cooldown: found -1"),
+    ("minesweeper", {"mines": [], "robots": [], "robot": []}, r"states\[0\]: there is no 'robot'.*'robots'"),
+    ("multi_snake", {"segments": [[(0, 0)]], "food": [(1, 1)] * 2}, r"states\[0\].segments: .*expected 2 snakes"),
+    ("multi_snake", {"segments": [[(0, 0)], []], "food": [(1, 1)] * 2}, r"segments\[1\]: found 0 cells; expected 1"),
+    ("multi_snake", {"segments": [[(0, 0)], [(0, -1)]], "food": [(1, 1)] * 2}, r"segments\[1\]: found \(0, -1\)"),
+    ("multi_snake", {"segments": [[(0, 0)], [(2, 2)]], "food": [(1, 1)]}, r"states\[0\].food: found 1 cells"),
+    ("skirmish", {"blue": [(0, 0, 1)]}, r"states\[0\]: red is missing"),
+    ("skirmish", {"blue": [(0, 0, 1)] * 6, "red": []}, r"states\[0\].blue: found 6 soldiers; expected 5 at most"),
+    ("skirmish", {"blue": [(12, 0, 1)], "red": []}, r"states\[0\].blue: found \(12, 0, 1\)"),
+    ("skirmish", {"blue": [(0.5, 0, 1)], "red": []}, r"states\[0\].blue: .*whole numbers"),
+]
+
+
+@pytest.mark.parametrize(("make", "state", "message"), STATES)
+def test_states_that_cannot_be_put_are_named(make: str, state: dict[str, Any], message: str) -> None:
+    env = adapt_environment(make, {}, 1, [])
+    with pytest.raises(ConfigError, match=message):
+        env.reset(np.ones(1, np.bool_), None, {"states": [state]})
+
+
+def test_an_extent_of_one_number_is_the_same_in_a_list() -> None:
+    def schema(extent: Any) -> Schema:
+        return Schema(SPACE, Transformer(relative=Relative(position=("x",), extent=extent)))
+
+    schema(3).load_state_dict(schema((3,)).state_dict())
+    schema((3,)).load_state_dict(schema(3).state_dict())
+    with pytest.raises(ConfigError, match=r"options\.transformer\.relative\.extent: \[3\], here it is \[2\]"):
+        schema(2).load_state_dict(schema((3,)).state_dict())
+
+
+def test_units_seen_are_float32() -> None:
+    batch = batched_space(SPACE, 3).sample()
+    counts = units_of(SPACE, to_leaves(SPACE, batch))
+    assert counts.dtype == torch.float32 and counts.tolist() == SPACE.lengths(batch).tolist()
+
+
+def test_a_checked_game_is_closed_after_a_breach_and_its_seed_is_found() -> None:
+    class Counted(Told):
+        open = 0
+
+        def __init__(self) -> None:
+            super().__init__(*[seen(features={"A": np.random.default_rng().normal(size=(1, 2))}) for _ in range(20)])
+            Counted.open += 1
+
+        def reset(self, **how: Any) -> Any:  # takes a seed, and does not use it
+            return self.left[0]
+
+        def act(self, actions: Any) -> Any:
+            return self.left[0]
+
+        def close(self) -> None:
+            Counted.open -= 1
+
+    with pytest.raises(ContractBroken, match="another game the second time"):
+        check_entity_env(Counted, ticks=5)
+    assert Counted.open == 0

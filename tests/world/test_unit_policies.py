@@ -52,6 +52,9 @@ def test_a_script_of_units_is_imitated(sync: str, tmp_path: Path) -> None:
     agreements = [line["agreement"] for line in learned.updates]
     assert losses[-1] < 0.7 * losses[0]
     assert agreements[-1] > max(0.6, agreements[0])
+    assert all(
+        1.0 <= line["decisions"] <= 3.0 and line["decisions"] <= line["units"] <= 6.0 for line in learned.updates
+    )
 
 
 def test_samples_are_pooled_without_a_barrier(tmp_path: Path) -> None:

@@ -112,6 +112,15 @@ def test_replays_with_wrong_lengths_are_refused(change: Any, words: str, replaye
     assert main(["replay", str(run), "--verify"]) == 2
 
 
+def test_damaged_replays_can_be_cut_and_are_refused_when_read(replayed: Path, tmp_path: Path) -> None:
+    run = rewritten(
+        replayed, tmp_path / "run", lambda chunk: msgspec.structs.replace(chunk, actions=list(chunk.actions)[:-1])
+    )
+    discard_after(run / "replays/round-0000/match-0000", 27)
+    with pytest.raises(ConfigError, match="is damaged"):
+        differences(run)
+
+
 def test_replays_can_be_cut_at_any_tick(replayed: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(replayed, run)
@@ -193,6 +202,7 @@ def changed(sampled: Path, target: Path, change: Callable[[dict[str, Any]], None
         ("1/action/0/lengths", lambda lengths: lengths * 0, "add up to"),
         ("0/observation/1/lengths", lambda lengths: lengths.ravel(), "has the shape"),
         ("0/observation/1/lengths", lambda lengths: lengths.astype(np.int64), "type int64"),
+        ("0/observation/1/lengths", lambda lengths: lengths.astype(str), "is of the type <U"),
         ("0/observation/1", lambda items: items[:-1], "add up to"),
         ("0/observation/1", lambda items: items[:, :1], "expected items"),
         ("0/observation/1", lambda items: items * np.nan, "feature 'mark' of Zebra"),

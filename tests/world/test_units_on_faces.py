@@ -96,10 +96,18 @@ def test_a_seat_with_units_plays_beside_one_without(tmp_path: Path) -> None:
 
 
 def test_blocks_play_the_same_game(tmp_path: Path) -> None:
-    data = duel("unit_workers:BlockSampler", lanes=4)
-    data["matches"][0]["pipeline"] = 2
-    played = play(data, tmp_path)
-    assert len(played.episodes) > 20
+    found = []
+    for pipeline in (1, 2):
+        data = duel("unit_workers:BlockAnswerer", lanes=4)
+        data["matches"][0]["pipeline"] = pipeline
+        found.append(
+            [
+                (episode["lane"], episode["episode"], episode["length"], [seat["return"] for seat in episode["seats"]])
+                for episode in play(data, tmp_path).episodes
+            ]
+        )
+    assert len(found[0]) > 20 and len({str(returns) for *_, returns in found[0]}) > 10
+    assert found[1] == found[0]
 
 
 def test_two_entities_of_one_vector_seat_are_told_apart(tmp_path: Path) -> None:
@@ -145,7 +153,7 @@ def test_a_wrong_action_is_refused_before_anything_is_sent(fault: str, message: 
         ({"wrappers": ["grayscale"]}, "grayscale"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anybody_plays(change: Any, words: str, tmp_path: Path) -> None:
+def test_what_cannot_be_is_refused_before_the_run(change: Any, words: str, tmp_path: Path) -> None:
     data = duel()
     data["envs"]["game"] |= change
     if change.get("make") == "crowd:CrowdEnv":

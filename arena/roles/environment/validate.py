@@ -8,7 +8,6 @@ detailed checks, which name the first fault or find none.
 from __future__ import annotations
 
 from collections.abc import Sequence, Sized
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from arena.errors import GameError
 from arena.game.api import Frame, Info, Interface, Step
-from arena.game.arrays import keeps_values
+from arena.game.arrays import is_finite, keeps_values
 from arena.game.ragged import Ragged
 from arena.game.spaces import Columns, Leaf, flatten, is_ragged, leaves_of, take_rows
 from arena.game.units import UnitSpace
@@ -82,8 +81,8 @@ class StepValidator:
             for leaf in flatten(space, action):
                 if isinstance(leaf, Ragged):
                     leaf = leaf.values
-                if not _is_finite(leaf):
-                    row = next(row for row in leaf if not _is_finite(np.asarray(row)))
+                if not is_finite(leaf):
+                    row = next(row for row in leaf if not is_finite(np.asarray(row)))
                     return f"; the action of {entity!r} was {_shortened(row)}: the weights of its policy are not finite"
         return ""
 
@@ -98,7 +97,7 @@ class StepValidator:
             return False
         if rewards.dtype is not _FLOAT or not terminated.dtype is truncated.dtype is active.dtype is _BOOL:
             return False
-        if not _is_finite(rewards):
+        if not is_finite(rewards):
             return False
         base = None
         for entity, (observed, kind) in enumerate(zip(observations, self._kinds, strict=True)):
@@ -113,7 +112,7 @@ class StepValidator:
                 base = observed.base
                 if type(base) is not np.ndarray or base.dtype is not dtype or base.size > self._size:
                     base = None
-                if not _is_finite(observed if base is None else base):
+                if not is_finite(observed if base is None else base):
                     return False
         return True
 
@@ -171,7 +170,7 @@ class StepValidator:
             if array.shape != shape or not keeps_values(array, leaf.dtype):
                 expected = f"expected {leaf.dtype} {shape} for the space {space}"
                 raise self._error(entity, f"observations{part} as {_described(array)}; {expected}")
-            if _is_finite(array):
+            if is_finite(array):
                 continue
             finite = np.isfinite(array).reshape(len(array), -1).all(axis=1)
             for lane in np.flatnonzero(lanes & ~finite).tolist():
@@ -194,7 +193,7 @@ class StepValidator:
             is_found = f"{found.dtype} {found.shape} in {len(found)} rows"
             expected = f"expected items {leaf.dtype} {leaf.shape} in {self._shape[0]} rows"
             raise self._error(entity, f"observations{leaf.place} as {is_found}; {expected}")
-        if not units and not _is_finite(found.values):
+        if not units and not is_finite(found.values):
             finite = np.isfinite(found.values).reshape(found.total, -1).all(axis=1)
             for row in found.rows()[~finite].tolist():
                 if lanes[row]:
@@ -242,11 +241,6 @@ class StepValidator:
 
     def _error(self, entity: int, found: str, lane: int | None = None) -> GameError:
         return GameError(found, entity=self._interface.entities[entity], lane=lane)
-
-
-def _is_finite(array: NDArray[Any]) -> bool:
-    # A sum of squares is finite only if all numbers are, and the fastest of such tests; large numbers may overflow it.
-    return array.dtype.kind != "f" or isfinite(np.vdot(array, array)) or bool(np.isfinite(array).all())
 
 
 def _described(given: Any) -> str:

@@ -11,6 +11,9 @@ from arena.errors import ConfigError
 from arena.game.units import Choice, GlobalChoice, UnitSpace
 from policies.networks.units.options import Transformer
 
+_PATH = "options.transformer."
+_EXTENT = f"{_PATH}relative.extent"
+
 
 class Schema:
     """The types, features, actions and options that weights belong to.
@@ -22,7 +25,7 @@ class Schema:
 
     def __init__(self, space: UnitSpace, options: Transformer) -> None:
         named = msgspec.to_builtins(options)
-        self._options = {f"options.transformer.{key}": value for key, value in _flat(named).items()}
+        self._options = {f"{_PATH}{key}": _plain(f"{_PATH}{key}", value) for key, value in _flat(named).items()}
         self._lists = {
             "types": list(space.types),
             **{f"features of {name!r}": list(features) for name, features in space.types.items()},
@@ -55,7 +58,7 @@ class Schema:
                     "game's configuration that it was learned with"
                 )
         for key in {**self._options, **options}:
-            given, own = options.get(key), self._options.get(key)
+            given, own = _plain(key, options.get(key)), self._options.get(key)
             if given != own:
                 raise ConfigError(
                     f"the stored weights do not fit this network: they were learned with {key}: {_shown(given)}, here "
@@ -83,6 +86,13 @@ def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
         inner = _flat(value, f"{before}{key}.") if isinstance(value, Mapping) else {f"{before}{key}": value}
         flat.update(inner)
     return flat
+
+
+def _plain(key: str, value: Any) -> Any:
+    """A value as it is compared: an extent of one number is a list, too."""
+    if key == _EXTENT and isinstance(value, int):
+        return [value]
+    return list(value) if isinstance(value, (list, tuple)) else value
 
 
 def _shown(value: Any) -> str:

@@ -22,7 +22,7 @@ Integers = NDArray[np.int64]
 
 
 class Shown(NamedTuple):
-    """Who may do what in one action."""
+    """The actors of one action, and what they may do."""
 
     actors: RaggedTensor  # int64 [B], indices
     actees: RaggedTensor | None  # of a Select
@@ -121,7 +121,7 @@ def has_row_token(space: UnitSpace) -> bool:
 def units_of(space: UnitSpace, leaves: Sequence[Tensor | RaggedTensor]) -> Tensor:
     """float32 [N] how many units there are in rows, given as leaves."""
     counts = [units.lengths for units in Reader(space)(leaves).units]
-    return torch.from_numpy(np.sum(counts, axis=0, initial=0) * np.ones(len(leaves[0]), np.float32))
+    return torch.from_numpy(np.broadcast_to(np.sum(counts, axis=0, initial=0), len(leaves[0])).astype(np.float32))
 
 
 def allowed_rows(space: UnitSpace, leaves: Sequence[Tensor | RaggedTensor], actions: RaggedTensor) -> NDArray[np.bool_]:
