@@ -209,7 +209,8 @@ class Driver:
         repeat = self.plan.file.config.repeat
         for number, record in sorted(self.records.items()):
             for each in self.plan.trials.variants[0].varied:
-                if not is_within(each.form, value := record.params[each.path]):
+                value = record.params.get(each.path)  # of a place that varies only now: refused below
+                if each.path in record.params and not is_within(each.form, value):
                     raise ConfigError(
                         f"found a space without {value!r}, which an earlier suggestion has; keep it in, or search in "
                         "another folder",

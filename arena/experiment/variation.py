@@ -89,7 +89,9 @@ Form = Grid | Choice | Range
 
 def is_within(form: Form, value: Any) -> bool:
     """Whether a value is one of those that a form stands for."""
-    return form.low <= value <= form.high if isinstance(form, Range) else value in form.values
+    if isinstance(form, Range):
+        return isinstance(value, (int, float)) and form.low <= value <= form.high
+    return value in form.values
 
 
 class Varied(NamedTuple):

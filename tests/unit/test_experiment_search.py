@@ -206,6 +206,7 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (Range(1e-4, 1e-2, integer=False, log=True), 1e-4, 2e-2),
         (Range(2, 5, integer=True, log=False), 5, 6),
+        (Range(2, 5, integer=False, log=False), 2.5, "2.5"),
         (Choice(("a", [1, 2])), [1, 2], "b"),
     ],
 )
