@@ -23,6 +23,7 @@ from arena.seat.ragged_parts import RaggedParts, packed, read_heap
 from arena.seat.server import SeatServer
 from arena.seat.welcome import Welcome
 from arena.transport.heap import LocalHeap, SharedHeap, reserved
+from arena.transport.shared_memory import whole_pages
 
 MIXED = Dict(
     a=Box(-1, 1, (2,), np.float64),
@@ -341,24 +342,21 @@ def test_actions_without_memory_say_what_to_do(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_shared_heap_takes_the_exact_size_where_twice_as_much_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory, allocate = reserved(1), os.posix_fallocate
+    memory, allocate, room = reserved(1), os.posix_fallocate, whole_pages(2**17 + 1)
+
+    def little(descriptor: int, start: int, nbytes: int) -> None:
+        if nbytes > room:
+            raise OSError("no space left")
+        allocate(descriptor, start, nbytes)
+
+    monkeypatch.setattr("os.posix_fallocate", little)
     try:
         heap = SharedHeap(memory, 0, writes=True)
-
-        def little(descriptor: int, start: int, nbytes: int) -> None:
-            if nbytes > 2**18:
-                raise OSError("no space left")
-            allocate(descriptor, start, nbytes)
-
-        monkeypatch.setattr("os.posix_fallocate", little)
         heap.reserve(2**17 + 1)[:] = 1
-        assert os.fstat(memory.descriptor).st_blocks * 512 == 2**18
-        heap.reserve(2**18)[:] = 1
-        monkeypatch.setattr("os.posix_fallocate", lambda *given: little(given[0], given[1], given[2] + 2**17))
-        other = SharedHeap(memory, 0, writes=True)
-        assert len(other.reserve(2**16 + 5)) == 2**16 + 5  # 2**17 would not fit
+        assert os.fstat(memory.descriptor).st_blocks * 512 == room < 2**18
         with pytest.raises(OSError, match="no space left"):
-            other.reserve(2**18)
+            heap.reserve(room + 1)
+        assert len(heap.reserve(room)) == room
     finally:
         memory.close()
 
