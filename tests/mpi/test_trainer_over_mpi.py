@@ -103,9 +103,11 @@ with trainer:
 
 
 INTERRUPTED = """
-import os, sys, threading
+import os, signal, sys, threading
 from pathlib import Path
 from arena import Trainer
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell has started this in the background
 
 def interrupt():  # as a terminal does: the process that holds the run alone, in the middle of an iteration
     while not (journal.exists() and journal.stat().st_size > before + 2000):
