@@ -16,6 +16,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -48,9 +49,9 @@ class Task(Environment):
             self.rng = np.random.default_rng(seed)
         return self.begin()
 
+    @abstractmethod
     def begin(self) -> Observation:
         """The first observation of an episode."""
-        raise NotImplementedError
 
 
 class CherryPick(Task):

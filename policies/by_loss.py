@@ -16,6 +16,7 @@ a `minibatch_size` of the whole rollout it makes one gradient step per rollout, 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -31,7 +32,7 @@ from policies.ppo import PPO, Options
 __all__ = ["OnPolicyByLoss", "Options"]
 
 
-class OnPolicyByLoss(PPO):
+class OnPolicyByLoss(PPO, ABC):
     """One worker of a policy whose loss a subclass says; arguments and options are those of `PPO`.
 
     A subclass may have an `Options` of its own, which extends that of this module.
@@ -60,11 +61,11 @@ class OnPolicyByLoss(PPO):
                 f"limits approx_kl, which the loss of {cls.__name__} does not measure", path="options.target_kl"
             )
 
+    @abstractmethod
     def loss(  # type: ignore[override]  # PPO's own is the sum of its `losses`
         self, network: ActorCritic, batch: Batch
     ) -> tuple[Tensor, Mapping[str, Tensor]]:
         """The loss, a mean over the minibatch, and the values of `measured`, means likewise."""
-        raise NotImplementedError
 
     def backward(self, batch: Batch) -> Tensor:
         """Adds the gradient of the loss to `grad` of the weights; returns the loss and what was measured."""

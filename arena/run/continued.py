@@ -67,7 +67,7 @@ def continued(config: Config, run: Path | str) -> tuple[Config, list[str]]:
     past: dict[str, Player] = {}  # the snapshots among them
     for player in map(player_of, chain.from_iterable(snapshots.values())):
         name = f"{player.policy}-{player.tick}"
-        if player.policy in loaded and name not in config.policies and _entries_of(config, player.policy):
+        if player.policy in loaded and name not in config.policies and _meets_past_selves(config, player.policy):
             file, known = folder.snapshot_path(player.policy, player.tick), earlier.policies[player.policy]
             past[name] = player
             loaded[name] = msgspec.structs.replace(known, frozen=True, load=str(file.resolve()))
@@ -97,13 +97,12 @@ def continued(config: Config, run: Path | str) -> tuple[Config, list[str]]:
     )
 
 
-def _entries_of(config: Config, policy: str) -> list[MatchmakingEntry]:
-    """The entries in which past selves of a policy can be opponents: none of two populations."""
-    return [
-        entry
+def _meets_past_selves(config: Config, policy: str) -> bool:
+    """Whether past selves of a policy can be opponents in some entry: in none of two populations."""
+    return any(
+        isinstance(entry, MatchmakingEntry) and not entry.matchmaking.versus and policy in entry.matchmaking.policies
         for entry in chain(*config.listed)
-        if isinstance(entry, MatchmakingEntry) and not entry.matchmaking.versus and policy in entry.matchmaking.policies
-    ]
+    )
 
 
 def _with_policies(config: Config, loaded: Mapping[str, PolicyConfig], past: Mapping[str, Player]) -> Config:

@@ -6,7 +6,7 @@ inner observation, and pass the mask as an action mask.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from gymnasium import spaces
@@ -15,7 +15,7 @@ from gymnasium.spaces import Space
 from arena.errors import ConfigError, GameError
 from arena.game.api import Info
 from arena.game.spaces import mask_size
-from envs.adapters.lane import MASK
+from envs.adapters.lane import MASK, LaneStep
 
 _INNER = ("observation", "observations")  # the key of the observation itself in PettingZoo, and in RLlib
 
@@ -60,6 +60,29 @@ class AgentTable:
         if observation is None or inner is None:
             return observation, info
         return observation[inner], {**info, MASK: observation[MASK]}
+
+    def lane_step(
+        self,
+        active: Collection[Any],
+        observations: Mapping[Any, Any],
+        rewards: Mapping[Any, float],
+        terminated: Mapping[Any, bool],
+        truncated: Mapping[Any, bool],
+        infos: Mapping[Any, Info],
+        *,
+        over: bool = False,
+    ) -> LaneStep:
+        """What mappings by agent say, in the order of the agents; `active` are those that act next."""
+        split = [self.split(agent, observations.get(agent), infos.get(agent, {})) for agent in self.agents]
+        return LaneStep(
+            observations=[observation for observation, _ in split],
+            active=[agent in active for agent in self.agents],
+            infos=[info for _, info in split],
+            rewards=[rewards.get(agent, 0.0) for agent in self.agents],
+            terminated=[bool(terminated.get(agent, False)) for agent in self.agents],
+            truncated=[bool(truncated.get(agent, False)) for agent in self.agents],
+            over=over,
+        )
 
 
 class Lives:

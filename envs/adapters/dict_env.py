@@ -126,17 +126,8 @@ class DictGame:
         terminated: Mapping[Any, bool],
         truncated: Mapping[Any, bool],
     ) -> LaneStep:
-        agents, turn = self._agents.agents, set(self._turn)
         self._known("infos", infos, besides=(_COMMON,))
-        split = [self._agents.split(agent, observations.get(agent), infos.get(agent, {})) for agent in agents]
-        return LaneStep(
-            observations=[observation for observation, _ in split],
-            active=[agent in turn for agent in agents],
-            infos=[info for _, info in split],
-            rewards=[rewards.get(agent, 0.0) for agent in agents],
-            terminated=[terminated.get(agent, False) for agent in agents],
-            truncated=[truncated.get(agent, False) for agent in agents],
-        )
+        return self._agents.lane_step(set(self._turn), observations, rewards, terminated, truncated, infos)
 
     def render(self) -> NDArray[np.uint8] | str | None:
         """The environment's picture or text."""

@@ -101,10 +101,10 @@ class EntityGames:
         return Step(self._frame(batches, observations), rewards, terminated, truncated)
 
     def render(self) -> NDArray[np.uint8] | str | None:
-        """What lane 0 draws, if it does; games of `entity-gym` raise NotImplementedError where they do not."""
+        """What lane 0 draws, if its game draws."""
         try:
             image = self._envs[0].render()
-        except NotImplementedError:
+        except NotImplementedError:  # raised by the base class of the package `entity-gym`: the game draws nothing
             return None
         return image if image is None or isinstance(image, str) else np.asarray(image, np.uint8)
 

@@ -52,17 +52,8 @@ class ParallelGame:
         truncated: Mapping[Any, bool],
         infos: Mapping[Any, Info],
     ) -> LaneStep:
-        agents, present = self._cast.agents, set(self._env.agents)
-        split = [self._cast.split(agent, observations.get(agent), infos.get(agent, {})) for agent in agents]
-        return LaneStep(
-            observations=[observation for observation, _ in split],
-            active=[agent in present for agent in agents],
-            infos=[info for _, info in split],
-            rewards=[rewards.get(agent, 0.0) for agent in agents],
-            terminated=[bool(terminated.get(agent, False)) for agent in agents],
-            truncated=[bool(truncated.get(agent, False)) for agent in agents],
-            over=not present,
-        )
+        present = set(self._env.agents)
+        return self._cast.lane_step(present, observations, rewards, terminated, truncated, infos, over=not present)
 
     def render(self) -> NDArray[np.uint8] | str | None:
         """The environment's picture or text."""

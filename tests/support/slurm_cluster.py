@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -12,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import pytest
+from system_programs import executable, unavailable
 
 _PROGRAMS = ("slurmctld", "slurmd", "sbatch", "scontrol", "munged")
 _CONFIGURATION = """
@@ -46,16 +45,11 @@ PartitionName=all Nodes=a,b Default=YES MaxTime=INFINITE State=UP
 
 
 def require() -> None:
-    """Skips the test, or fails it in CI, where SLURM cannot be started."""
-    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"])
-    lacking = [name for name in _PROGRAMS if shutil.which(name, path=path) is None]
-    why = f"there is no {lacking[0]}: apt install slurmctld slurmd slurm-client munge" if lacking else ""
-    if not why and os.geteuid() != 0:
-        why = "slurmd needs root"
-    if why and os.environ.get("CI"):
-        pytest.fail(why)
-    if why:
-        pytest.skip(why)
+    """Without SLURM, or the rights to start it, a test fails in CI and is skipped elsewhere."""
+    for name in _PROGRAMS:
+        executable("SLURM", name)
+    if os.geteuid() != 0:
+        unavailable("no slurmd can be started by this user")
 
 
 def _free_port() -> int:

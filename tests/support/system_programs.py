@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
+from typing import NoReturn
 
 import pytest
 
 
 def executable(title: str, *names: str) -> str:
     """The path of the first program that is found; without one a test fails in CI, and is skipped elsewhere."""
-    for name in names:
-        if found := shutil.which(name, path=f"{os.environ['PATH']}{os.pathsep}/usr/sbin"):
-            return found
-    missing = f"there is no {title}: `make system` installs it"
+    everywhere = f"{os.environ['PATH']}{os.pathsep}/usr/sbin"
+    found = next((path for name in names if (path := shutil.which(name, path=everywhere))), None)
+    return found or unavailable(f"there is no {title}: `make system` installs it")
+
+
+def unavailable(why: str) -> NoReturn:
+    """Fails the test in CI, where everything is there; skips it where a developer is not root."""
     if os.environ.get("CI"):
-        pytest.fail(missing)
-    pytest.skip(f"{missing}, which needs root; this is tested in CI")
+        pytest.fail(why)
+    pytest.skip(f"{why}, which needs root; this is tested in CI")
