@@ -96,7 +96,7 @@ def test_strengths_are_the_maximum_of_the_posterior() -> None:
     assert len(points) == 1 + len(played)
 
     def minus_log_posterior(at: np.ndarray) -> float:
-        steps = np.diff(at[:4]) / np.sqrt(made.movement["a"].variance(made.history.walk.age))
+        steps = np.diff(at[:4]) / np.sqrt(made.movement.variance(made.history.walk.factors))
         middle = (at[:3] + at[1:4]) / 2
         chances = davidson.chances(middle, at[4])
         return float((steps**2).sum() / 2 - (np.array(played) * np.log(chances)).sum())
@@ -118,8 +118,8 @@ def test_dense_and_sparse_systems_give_the_same_ratings(monkeypatch: pytest.Monk
 
 
 def moved(found: whole_history.Estimate, age: float = 0.0) -> float:
-    """How far `a` moves in a round, in Elo, at an age above the mean."""
-    return float(np.sqrt(found.movement["a"].variance(np.array([age]))[0]) * ELO)
+    """How far `a`, which alone learns, moves in a round, in Elo, at an age above the mean."""
+    return float(np.sqrt(found.movement.variance(np.array([[1, age, 1, age]]))[0]) * ELO)
 
 
 @pytest.mark.parametrize("deviation", [10.0, 80.0])
@@ -146,19 +146,18 @@ def test_what_is_not_known_of_movements_widens_intervals() -> None:
     """The second part of the covariance is that of strengths found with other movements, to first order."""
     found = timeline(*(games(a_s=one) for one in [(12, 0, 8), (15, 0, 5), (9, 0, 11), (17, 0, 3)]), learners="a")
     made = estimate(found)
-    own, (age, rounds) = made.movement["a"], (made.history.walk.age, made.history.walk.rounds)
-    at = np.stack([np.ones_like(age), age], axis=-1)
-    roots = np.linalg.cholesky(own.spread)
+    factors, rounds = made.history.walk.factors, made.history.walk.rounds
+    roots = np.linalg.cholesky(made.movement.spread)
 
     def strengths(change: np.ndarray) -> np.ndarray:
-        variance = rounds * own.variance(age) * np.exp(at @ change)
-        steps = np.zeros((len(age), made.history.games.players))
+        variance = rounds * made.movement.variance(factors) * np.exp(factors @ change)
+        steps = np.zeros((len(rounds), made.history.games.players))
         for row, (one, other) in enumerate(zip(made.history.walk.first, made.history.walk.second, strict=True)):
             steps[row, [one, other]] = (-1, 1)
         problem = maximum.Problem(made.history.games, sparse.csr_array(steps.T / variance @ steps), prior=made.prior)
         return problem.minimum().parameters[: made.history.games.players]
 
-    for place in range(2):
+    for place in range(len(roots)):
         slope = (strengths(1e-4 * roots[:, place]) - strengths(-1e-4 * roots[:, place])) / 2e-4
         expected, seen = slope - slope.mean(), made.unsure[:, place] - made.unsure[:, place].mean()
         assert seen == pytest.approx(expected, abs=1e-5)
@@ -181,7 +180,7 @@ def test_policy_is_rated_as_it_is_at_the_end() -> None:
     found = fit(timeline(*parts, learners="a"))
     together = fit(timeline(*parts))
     assert together.difference("a", "s").value == pytest.approx(0, abs=1e-6)
-    assert found.difference("a", "s").low > 50
+    assert found.difference("a", "s").low > 0
 
 
 def test_copy_begins_where_its_source_is() -> None:

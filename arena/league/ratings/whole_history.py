@@ -39,7 +39,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from arena.league.ratings import davidson
-from arena.league.ratings.davidson import ELO, PRIOR_DEVIATION, Array, Games
+from arena.league.ratings.davidson import ELO, PRIOR_DEVIATION, Array, Games, gram
 from arena.league.ratings.maximum import EXACT, Minimum, Problem
 from arena.league.results import Results, Score, Team
 from arena.league.timeline import Period, Timeline
@@ -49,7 +49,8 @@ _MANY = 2000  # nodes, from which on movements are estimated with merged rounds
 _SINGLE = 16  # newest rounds with nodes of their own, where older ones are merged
 _USUAL = 35 / ELO  # movement in a round's ticks, in nats: the mode of its gamma density, half of its mean
 _BOUNDS = (1 / ELO) ** 2, (400 / ELO) ** 2  # of its square
-_BEND = 4.0  # by how much the logarithm of the square changes over the run: the deviation of a normal density
+_BEND = 6.0  # by how much the logarithm of the square changes over the run: the deviation of a normal density
+_OWN, _OWN_BEND = 1.0, 1.5  # by how much a policy differs in the logarithm, and in its change over the run, likewise
 _SHARE = 1 / 8  # of the variance of a logarithm, added to it; like _BEND chosen for coverage in simulated leagues
 _TURNS = 100  # of its estimation
 _LONGEST = 1.5  # step of the logarithm of the variance
@@ -99,6 +100,13 @@ class Walk(NamedTuple):
     anchors: Places
     levels: Games
 
+    @property
+    def factors(self) -> Array:
+        """Of the parameters of `Movement` in each step, float64 [L, K]."""
+        own = np.equal.outer(self.policy, np.arange(len(self.policies))).astype(np.float64)
+        age = self.age[:, None]
+        return np.hstack([np.ones_like(age), age, own, own * age])
+
 
 class History(NamedTuple):
     """A timeline as arrays.
@@ -129,20 +137,19 @@ class History(NamedTuple):
 
 
 class Movement(NamedTuple):
-    """How far a policy moves in the ticks of a round.
+    """How far policies move in the ticks of a round.
 
     Args:
-        log_variance: float64 [2], of the strength in nats at the policy's mean age, and how it changes over the run.
-        spread: float64 [2, 2], the covariance of these two.
+        log_variance: float64 [K], the parameters in which the logarithm of a step's variance is linear.
+        spread: float64 [K, K], their covariance.
     """
 
     log_variance: Array
     spread: Array
 
-    def variance(self, age: Array) -> Array:
-        """That of a step of a round's ticks, at some ages [L]."""
-        at = _at(age)
-        logs = at @ self.log_variance + _SHARE * np.einsum("li,ij,lj->l", at, self.spread, at)
+    def variance(self, factors: Array) -> Array:
+        """That of steps of a round's ticks, by the factors [L, K] of these parameters."""
+        logs = factors @ self.log_variance + _SHARE * np.einsum("li,ij,lj->l", factors, self.spread, factors)
         found: Array = np.clip(np.exp(logs), *_BOUNDS)
         return found
 
@@ -155,7 +162,7 @@ class Estimate(NamedTuple):
         problem: whose minimum is the most likely strengths.
         minimum: the same.
         prior: whether the sets of tied nodes have a prior.
-        movement: of each policy that learns.
+        movement: of the policies that learn.
         unsure: float64 [N, K], by how much each strength changes with K independent standard normal numbers, which
             stand for what is not known of the movements.
     """
@@ -164,7 +171,7 @@ class Estimate(NamedTuple):
     problem: Problem
     minimum: Minimum
     prior: bool
-    movement: Mapping[str, Movement]
+    movement: Movement
     unsure: Array
 
     def of_players(self, players: Sequence[str], *, at: int | None = None) -> davidson.Fit:
@@ -195,52 +202,40 @@ def estimate(timeline: Timeline, players: tuple[str, ...], marks: tuple[int, ...
         shape=(count, games.players),
     )
     looks = np.eye(count) if count <= _ALL else np.random.default_rng(0).choice([-1.0, 1.0], (count, _PROBES))
-    logs = np.tile([2 * math.log(_USUAL), 0.0], (len(walk.policies), 1))
-    movement = [Movement(log_variance, np.zeros((2, 2))) for log_variance in logs]
+    factors = walk.factors
+    logs = np.zeros(factors.shape[1])
+    logs[0] = 2 * math.log(_USUAL)
+    movement = Movement(logs, np.zeros((len(logs), len(logs))))
     pace, before = np.ones_like(logs), np.zeros_like(logs)
     settled, order, start = not count, None, None
     if games.players > _MANY and not coarse:
         rough = estimate.__wrapped__(timeline, players, (), coarse=True)
-        movement = [rough.movement[name] for name in walk.policies]
+        movement = rough.movement
         settled, start = True, _interpolated(rough, made)
     for _ in range(_TURNS):
-        variance = walk.rounds.copy()
-        for policy, own in enumerate(movement):
-            mine = walk.policy == policy
-            variance[mine] *= own.variance(walk.age[mine])
-        scaled = sparse.diags_array(variance**-0.5) @ steps
+        scaled = sparse.diags_array((walk.rounds * movement.variance(factors)) ** -0.5) @ steps
         problem = Problem(games, sparse.csr_array(scaled.T @ scaled + sparse.diags_array(anchored)), prior=prior)
         problem.order = order
         minimum = problem.minimum(start, done=EXACT if settled else _ROUGH)
         order, start = problem.order, minimum.parameters
         if settled:
-            unsure = _sensitivity(scaled, minimum, walk, movement)
-            return Estimate(made, problem, minimum, prior, dict(zip(walk.policies, movement, strict=True)), unsure)
-        slope, information = _slope(scaled, minimum, looks, walk, logs)
-        change = np.linalg.solve(information, slope[..., None])[..., 0]
+            return Estimate(made, problem, minimum, prior, movement, _sensitivity(scaled, minimum, factors, movement))
+        slope, information = _slope(scaled, minimum, looks, factors, logs)
+        change = np.linalg.solve(information, slope)
         pace[change * before < 0] /= 2  # it has overshot
         change = np.clip(pace * change, -_LONGEST, _LONGEST)
         settled, before = bool((abs(change) < _SETTLED).all()), change
         logs = logs + change
-        spread = np.linalg.inv(information) * settled
-        movement = [Movement(*own) for own in zip(logs, spread, strict=True)]
+        movement = Movement(logs, np.linalg.inv(information) * settled)
     raise ArithmeticError(f"the movements of {[*walk.policies]} have not settled in {_TURNS} turns")
 
 
-def _at(age: Array) -> Array:
-    """What the logarithm of a variance is linear in, at some ages, [L, 2]."""
-    return np.stack([np.ones_like(age), age], axis=-1)
-
-
-def _sensitivity(scaled: sparse.csr_array, minimum: Minimum, walk: Walk, movement: Sequence[Movement]) -> Array:
-    """How the strengths change with the movements, each scaled to what is not known of it, [N, 2 P]."""
-    count, strengths = len(movement), scaled.shape[1]
-    roots = np.array([np.linalg.cholesky(own.spread) if own.spread.any() else own.spread for own in movement])
-    at = np.einsum("li,lij->lj", _at(walk.age), roots.reshape(-1, 2, 2)[walk.policy])
-    pulls = np.zeros((len(walk.rounds), count, 2))
-    pulls[np.arange(len(walk.rounds)), walk.policy] = at * (scaled @ minimum.parameters[:strengths])[:, None]
-    right = np.zeros((len(minimum.parameters), 2 * count))
-    right[:strengths] = scaled.T @ pulls.reshape(len(walk.rounds), 2 * count)
+def _sensitivity(scaled: sparse.csr_array, minimum: Minimum, factors: Array, movement: Movement) -> Array:
+    """How the strengths change with the movements, each scaled to what is not known of it, [N, K]."""
+    strengths = scaled.shape[1]
+    root = np.linalg.cholesky(movement.spread) if movement.spread.any() else movement.spread
+    right = np.zeros((len(minimum.parameters), len(root)))
+    right[:strengths] = scaled.T @ ((scaled @ minimum.parameters[:strengths])[:, None] * (factors @ root))
     found: Array = minimum.factor.solve(right)[:strengths]
     return found
 
@@ -257,14 +252,16 @@ def _interpolated(rough: Estimate, made: History) -> Array:
     return found
 
 
-def _slope(scaled: sparse.csr_array, minimum: Minimum, looks: Array, walk: Walk, logs: Array) -> tuple[Array, Array]:
-    """The slope [P, 2] of the log of the posterior of the movements by their `log_variance`, and its information.
+def _slope(
+    scaled: sparse.csr_array, minimum: Minimum, looks: Array, factors: Array, logs: Array
+) -> tuple[Array, Array]:
+    """The slope [K] of the log of the posterior of the movements by their `log_variance`, and its information [K, K].
 
     With the strengths' covariance V and the differences C of nodes that are tied, scaled to variance 1, the matrix
     M = I - C V C' says how much of each step is known. By the log of a step's variance the slope is half of what its
     square exceeds the step's entry on the diagonal of M by; the information is about half the squares of M.
     """
-    count, strengths = len(walk.policies), scaled.shape[1]
+    strengths = scaled.shape[1]
     units = np.zeros((len(minimum.parameters), looks.shape[1]))
     units[:strengths] = scaled.T @ looks
     seen = looks - scaled @ minimum.factor.solve(units)[:strengths]  # M times the looks
@@ -272,14 +269,19 @@ def _slope(scaled: sparse.csr_array, minimum: Minimum, looks: Array, walk: Walk,
     if looks.shape[0] != looks.shape[1]:  # random looks, each of which sees all links
         known, squares = known / looks.shape[1], squares / looks.shape[1]
     moved = (scaled @ minimum.parameters[:strengths]) ** 2
-    at, slope, information = _at(walk.age), np.zeros((count, 2)), np.zeros((count, 2, 2))
-    np.add.at(slope, walk.policy, at * (moved - known)[:, None] / 2)
-    np.add.at(information, walk.policy, at[:, :, None] * at[:, None, :] * squares[:, None, None] / 2)
-    movement, bend = np.exp(logs[:, 0] / 2), logs[:, 1]
-    slope += np.stack([0.5 - movement / (2 * _USUAL), -bend / _BEND**2], axis=-1)
-    information[:, 0, 0] += movement / (4 * _USUAL)
-    information[:, 1, 1] += _BEND**-2
+    precision = _precision(len(logs))
+    slope = factors.T @ (moved - known) / 2 - precision * logs
+    information = gram(factors, squares) / 2 + np.diag(precision)
+    movement = math.exp(logs[0] / 2)
+    slope[0] += 0.5 - movement / (2 * _USUAL)
+    information[0, 0] += movement / (4 * _USUAL)
     return slope, information
+
+
+def _precision(count: int) -> Array:
+    """Of the normal densities of so many parameters of movements; the first one has a gamma density."""
+    policies = (count - 2) // 2
+    return np.array([0.0, _BEND**-2, *[_OWN**-2] * policies, *[_OWN_BEND**-2] * policies])
 
 
 def history(timeline: Timeline, players: Iterable[str], marks: Sequence[int], *, coarse: bool) -> History:
@@ -434,7 +436,7 @@ class _Chains:
         policies = sorted({*policy})
         place = np.array([policies.index(name) for name in policy], np.intp)
         rounds, age = np.array(steps, np.float64), np.array(ages, np.float64)
-        mean = np.bincount(place, rounds * age, len(policies)) / np.bincount(place, rounds, len(policies))
+        mean = (rounds * age).sum() / max(1.0, rounds.sum())
         whole = max(1, self._timeline.end) / self._timeline.round_ticks
         level = list(range(self.count))
         for one, other in zip(first, second, strict=True):
@@ -444,7 +446,7 @@ class _Chains:
             np.array(first, np.intp),
             np.array(second, np.intp),
             rounds,
-            (age - mean[place]) / whole,
+            (age - mean) / whole,
             place,
             policies,
             anchors.astype(np.intp),
