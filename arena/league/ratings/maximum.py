@@ -30,6 +30,7 @@ from arena.league.ratings.davidson import (
 _DENSE = 500  # parameters, up to which dense matrices are the faster
 _STEPS = 100
 _SUFFICIENT = 1e-4  # of what a step promises, which it has to bring at least
+_SLOW = 10.0  # by which promises have to fall from step to step, for a factor to serve once more
 _NEAR = 1e-6  # what a step promises where values cannot resolve any more whether it keeps that
 EXACT = 1e-12  # what the last step promises; it squares the error once more
 
@@ -92,10 +93,15 @@ class Problem:
         """
         found = np.zeros(self.size) if start is None else start
         value, gradient = self.value_and_gradient(found)
+        factor, best = self._factor(found), math.inf
+        fresh = True
         for _ in range(_STEPS):
-            factor = self._factor(found)
             step = factor.solve(gradient)
             promised = float(gradient @ step)
+            if not fresh and promised > best / _SLOW:
+                factor, fresh = self._factor(found), True
+                step = factor.solve(gradient)
+                promised = float(gradient @ step)
             length = 1.0
             while True:
                 after = found - length * step
@@ -103,9 +109,9 @@ class Problem:
                 if promised < _NEAR or reached <= value - _SUFFICIENT * length * promised:
                     break
                 length /= 2
-            found, value, gradient = after, reached, slope
             if promised < done:
-                return Minimum(found, factor)
+                return Minimum(after, factor if fresh else self._factor(found))
+            found, value, gradient, best, fresh = after, reached, slope, promised, False
         raise ArithmeticError(f"Newton's method has not converged in {_STEPS} steps")
 
     def fit(self, minimum: Minimum, at: Places, zero: Places, *, prior: bool) -> Fit:
