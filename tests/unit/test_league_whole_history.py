@@ -142,6 +142,23 @@ def test_policies_that_slow_down_are_known_to() -> None:
     assert 0.4 < np.median(found["walk"]) < 2.5
 
 
+@pytest.mark.parametrize("deviation", [10.0, 80.0])
+def test_policy_of_few_games_is_taken_to_move_as_the_others_do(deviation: float) -> None:
+    rng, found = np.random.default_rng(9), []
+    for _ in range(2):
+        elo = np.cumsum(rng.normal(0, deviation, (20, 4)), axis=0)
+        won = rng.binomial(200, 1 / (1 + 10 ** (-elo / 400))).tolist()
+        parts = [
+            games(**{f"{name}_s": (one, 0, 200 - one) for name, one in zip("bcde", row, strict=True)}) for row in won
+        ]
+        parts[9].update(games(a_s=(2, 0, 2)))
+        made = estimate(timeline(*parts, learners="abcde"))
+        walk = made.history.walk
+        variance = made.movement.variance(walk.factors)[walk.policy == walk.policies.index("a")]
+        found.append(float(np.sqrt(np.median(variance)) * ELO))
+    assert deviation * 0.5 < np.median(found) < deviation * 2
+
+
 def test_what_is_not_known_of_movements_widens_intervals() -> None:
     """The second part of the covariance is that of strengths found with other movements, to first order."""
     found = timeline(*(games(a_s=one) for one in [(12, 0, 8), (15, 0, 5), (9, 0, 11), (17, 0, 3)]), learners="a")
