@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -171,7 +172,7 @@ def test_what_is_not_known_of_movements_widens_intervals() -> None:
         steps = np.zeros((len(rounds), made.history.games.players))
         for row, (one, other) in enumerate(zip(made.history.walk.first, made.history.walk.second, strict=True)):
             steps[row, [one, other]] = (-1, 1)
-        problem = maximum.Problem(made.history.games, sparse.csr_array(steps.T / variance @ steps), prior=made.prior)
+        problem = maximum.Problem(made.problem.games, sparse.csr_array(steps.T / variance @ steps), prior=made.prior)
         return problem.minimum().parameters[: made.history.games.players]
 
     for place in range(len(roots)):
@@ -179,6 +180,43 @@ def test_what_is_not_known_of_movements_widens_intervals() -> None:
         expected, seen = slope - slope.mean(), made.unsure[:, place] - made.unsure[:, place].mean()
         assert seen == pytest.approx(expected, abs=1e-5)
     assert abs(made.unsure).max() > 0.01
+
+
+def pairings(deviation: float, rng: np.random.Generator) -> Timeline:
+    """Five equal players, of whom `a` learns; each pair suits one of the two, by so many Elo, for a round."""
+    parts = []
+    for _ in range(16):
+        part = Results()
+        for first, second in itertools.permutations("abcde", 2):
+            won = int(rng.binomial(40, 1 / (1 + 10 ** (-rng.normal(0, deviation) / 400))))
+            part.add_score((first,), (second,), Score(won, 0, 40 - won), sided=True)
+        parts.append(part)
+    return timeline(*parts, learners="a")
+
+
+@pytest.mark.parametrize(("deviation", "least", "most"), [(0.0, 0.0, 0.003), (200.0, 0.15, 0.3)])
+def test_games_of_a_meeting_are_alike_as_far_as_results_say_so(deviation: float, least: float, most: float) -> None:
+    """Of equal players wins have the variance p (1 - p) = 1/4, and so many Elo add that of p itself, 0.057, to it."""
+    assert least <= estimate(pairings(deviation, np.random.default_rng(3))).likeness <= most
+
+
+def test_intervals_hold_where_pairings_suit_players() -> None:
+    rng, held = np.random.default_rng(7), []
+    for _ in range(4):
+        found = fit(pairings(200.0, rng))
+        differences = [found.difference(*pair) for pair in itertools.combinations("abcde", 2)]
+        held += [one.low <= 0 <= one.high for one in differences]
+    assert np.mean(held) >= 0.85
+
+
+def test_meeting_of_many_games_counts_little_more_than_one_of_few() -> None:
+    """`a` wins 40 quick games on the first side and draws 4 long ones on the other."""
+    quick = Results()
+    quick.add_score(("a",), ("b",), Score(40, 0, 0), sided=True)
+    quick.add_score(("b",), ("a",), Score(0, 4, 0), sided=True)
+    made = whole_history.history(timeline(quick, learners="a"), (), (), coarse=False)
+    assert made.meetings.weighted(0.0).sum(axis=1).tolist() == [40, 4]
+    assert made.meetings.weighted(0.5).sum(axis=1) == pytest.approx([40 / 20.5, 4 / 2.5])
 
 
 def test_snapshot_is_its_policy_at_its_tick() -> None:
@@ -193,7 +231,7 @@ def test_snapshot_is_its_policy_at_its_tick() -> None:
 
 
 def test_policy_is_rated_as_it_is_at_the_end() -> None:
-    parts = [games(a_s=(2, 0, 18))] * 4 + [games(a_s=(18, 0, 2))] * 4
+    parts = [games(a_s=(2, 0, 18))] * 8 + [games(a_s=(18, 0, 2))] * 8
     found = fit(timeline(*parts, learners="a"))
     together = fit(timeline(*parts))
     assert together.difference("a", "s").value == pytest.approx(0, abs=1e-6)

@@ -141,7 +141,7 @@ class Problem:
 
     def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
         """The function and its slope [n]."""
-        counts, found = self.games.counts, self._chances(parameters)
+        counts, found = self.games.counts, self.chances(parameters)
         pull = self._quadratic @ parameters
         likelihood = special.xlogy(counts, found).sum()
         surplus = counts - counts.sum(axis=1, keepdims=True) * found  # [M, 3], seen minus expected
@@ -153,7 +153,7 @@ class Problem:
     def hessian(self, parameters: Array) -> Array | sparse.csc_array:
         """The curvature [n, n]: the covariance of what a game shows, summed over the games, and the quadratic form."""
         count, design = self.games.counts.sum(axis=1), self._design
-        won, drawn, lost = self._chances(parameters).T
+        won, drawn, lost = self.chances(parameters).T
         own = count * (won + lost - (won - lost) ** 2) / 4
         cross = design.T @ (-count * (won - lost) * drawn / 2)
         last = (count * drawn * (1 - drawn)).sum()
@@ -179,7 +179,8 @@ class Problem:
             self.order = _elimination_order(hessian, last=self.size - self.games.players)
         return _Sparse(hessian, self.order)
 
-    def _chances(self, parameters: Array) -> Array:
+    def chances(self, parameters: Array) -> Array:
+        """Of the results in each row of the games, float64 [M, 3]."""
         log_nu = float(parameters[-1]) if self.games.drawn else -np.inf
         return chances(self._design @ parameters[: self._linear], log_nu)
 

@@ -54,6 +54,8 @@ _BOUNDS = (1 / ELO) ** 2, (400 / ELO) ** 2  # of its square
 _BEND = 6.0  # by how much the logarithm of the square changes over the run: the deviation of a normal density
 _OWN, _OWN_BEND = 1.0, 1.5  # by how much a policy differs in the logarithm, and in its change over the run, likewise
 _SHARE = 1 / 8  # of the variance of a logarithm, added to it; like _BEND chosen for coverage in simulated leagues
+_CLOSE = 0.1  # to what it was, as a share, for a likeness to have settled
+_UNLIKE = 10.0  # meetings that speak for games that are not alike, besides those that were played
 _TURNS = 100  # of its estimation
 _LONGEST = 1.5  # step of the logarithm of the variance
 _SETTLED = 0.04  # longest such step of the last turn: 2 % of the movement
@@ -111,17 +113,70 @@ class Walk(NamedTuple):
         return np.hstack([np.ones_like(age), age, own, own * age])
 
 
+class Meetings(NamedTuple):
+    """The games by meeting: those of a round between the same teams on the same sides.
+
+    Args:
+        counts: float64 [C, 3], games won, drawn and lost by the first team.
+        row: int [C], the row of `Games` in which they count.
+        meeting: int [C], the number of their meeting.
+        apart: bool [C], whether the teams differ.
+        others: float64 [M, 3], the counts of the rows without them.
+    """
+
+    counts: Array
+    row: Places
+    meeting: Places
+    apart: davidson.Flags
+    others: Array
+
+    def weighted(self, likeness: float) -> Array:
+        """The counts of all rows, float64 [M, 3], of games of a meeting that are alike to a degree."""
+        games = self.counts.sum(axis=1)
+        played = np.bincount(self.meeting, games)[self.meeting]
+        found = self.others.copy()
+        np.add.at(found, self.row, self.counts / (1 + likeness * (played - 1))[:, None])
+        return found
+
+    def likeness(self, chances: Array, fitted: float) -> float:
+        """How much alike the games of a meeting are: by how much results differ from what is expected of them.
+
+        The square of a meeting's surplus of wins is expected to be v (1 + likeness (n - 1)), with its number of games n
+        and v, the sum of their variances. Of M meetings the fit takes away the share `fitted` / M. Those of a team with
+        itself do not count: how good the sides are for it says little about others.
+
+        Args:
+            chances: float64 [M, 3], of the results in each row.
+            fitted: how many parameters have been fitted to the results, in effect.
+        """
+        counts, (won, _, lost) = self.counts[self.apart], chances[self.row[self.apart]].T
+        _, meeting = np.unique(self.meeting[self.apart], return_inverse=True)
+        games, expected = counts.sum(axis=1), won - lost
+        surplus = np.bincount(meeting, counts[:, 0] - counts[:, 2] - games * expected)
+        variance = np.bincount(meeting, games * (won + lost - expected**2))
+        played = np.bincount(meeting, games)
+        free = len(played) - fitted
+        left = max(0.0, free) / max(1, len(played))
+        alike = left * (variance * (played - 1) / played).sum()
+        if not alike:
+            return 0.0
+        found = ((surplus**2 - left * variance) / played).sum() / alike
+        return float(np.clip(found * free / (free + _UNLIKE), 0.0, 1.0))
+
+
 class History(NamedTuple):
     """A timeline as arrays.
 
     Args:
         games: over the nodes.
+        meetings: the same games.
         walk: how the nodes are tied.
         nodes: the node of every player as it is at the end, and of every snapshot.
         curves: the nodes of each policy that learns, in the order of their ticks.
     """
 
     games: Games
+    meetings: Meetings
     walk: Walk
     nodes: Mapping[str, int]
     curves: Mapping[str, Sequence[Point]]
@@ -166,6 +221,7 @@ class Estimate(NamedTuple):
         minimum: the same.
         prior: whether the sets of tied nodes have a prior.
         movement: of the policies that learn.
+        likeness: of the games of a meeting, see `Meetings`.
         unsure: float64 [N, K], by how much each strength changes with K independent standard normal numbers, which
             stand for what is not known of the movements.
     """
@@ -175,6 +231,7 @@ class Estimate(NamedTuple):
     minimum: Minimum
     prior: bool
     movement: Movement
+    likeness: float
     unsure: Array
 
     def of_players(self, players: Sequence[str], *, at: int | None = None) -> davidson.Fit:
@@ -210,24 +267,31 @@ def estimate(timeline: Timeline, players: tuple[str, ...], marks: tuple[int, ...
     logs[0] = 2 * math.log(_USUAL)
     movement = Movement(logs, np.zeros((len(logs), len(logs))))
     pace, before = np.ones_like(logs), np.zeros_like(logs)
-    settled, order, start = not count, None, None
+    likeness, settled, order, start = 0.0, not count, None, None
     if games.players > _MANY and not coarse:
         rough = estimate.__wrapped__(timeline, players, (), coarse=True)
-        movement = rough.movement
+        movement, likeness = rough.movement, rough.likeness
         settled, start = True, _interpolated(rough, made)
     for _ in range(_TURNS):
         scaled = sparse.diags_array((walk.rounds * movement.variance(factors)) ** -0.5) @ steps
+        games = games._replace(counts=made.meetings.weighted(likeness))
         problem = Problem(games, sparse.csr_array(scaled.T @ scaled + sparse.diags_array(anchored)), prior=prior)
         problem.order = order
         minimum = problem.minimum(start, done=EXACT if settled else _ROUGH)
         order, start = problem.order, minimum.parameters
         if settled:
-            return Estimate(made, problem, minimum, prior, movement, _sensitivity(scaled, minimum, factors, movement))
-        slope, information = _slope(scaled, minimum, looks, factors, logs)
+            unsure = _sensitivity(scaled, minimum, factors, movement)
+            return Estimate(made, problem, minimum, prior, movement, likeness, unsure)
+        slope, information, known = _slope(scaled, minimum, looks, factors, logs)
         change = np.linalg.solve(information, slope).astype(np.float64)
         pace[change * before < 0] /= 2  # it has overshot
         change = np.clip(pace * change, -_LONGEST, _LONGEST)
         settled, before = bool((abs(change) < _SETTLED).all()), change
+        if settled:
+            now = made.meetings.likeness(problem.chances(start), problem.size - count + known)
+            settled = abs(now - likeness) <= _CLOSE * likeness
+            if not settled:
+                likeness, pace = now, np.ones_like(logs)
         logs = logs + change
         movement = Movement(logs, np.linalg.inv(information).astype(np.float64) * settled)
     raise ArithmeticError(f"the movements of {[*walk.policies]} have not settled in {_TURNS} turns")
@@ -257,8 +321,10 @@ def _interpolated(rough: Estimate, made: History) -> Array:
 
 def _slope(
     scaled: sparse.csr_array, minimum: Minimum, looks: Array, factors: Array, logs: Array
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array, float]:
     """The slope [K] of the log of the posterior of the movements by their `log_variance`, and its information [K, K].
+
+    And how many steps are known, in effect.
 
     With the strengths' covariance V and the differences C of nodes that are tied, scaled to variance 1, the matrix
     M = I - C V C' says how much of each step is known. By the log of a step's variance the slope is half of what its
@@ -278,7 +344,7 @@ def _slope(
     movement = math.exp(logs[0] / 2)
     slope[0] += 0.5 - movement / (2 * _USUAL)
     information[0, 0] += movement / (4 * _USUAL)
-    return slope, information
+    return slope, information, float(known.sum())
 
 
 def _precision(count: int) -> Array:
@@ -299,18 +365,23 @@ def history(timeline: Timeline, players: Iterable[str], marks: Sequence[int], *,
     chains, rows = _Chains(timeline, marks), _Rows()
     for group in _groups(timeline, coarse=coarse):
         chains.play(group)
-        scores = defaultdict[tuple[Team, Team, bool], Score](Score)
+        scores = defaultdict[tuple[Team, Team, bool, int], Score](Score)
         for period in group:
+            start = _round(timeline, period)
             for first, second, score, sided in period.results.scores():
-                scores[first, second, sided] = scores[first, second, sided].plus(score)
-        for first, second, sided in sorted(scores):
-            mine, theirs = (tuple(sorted(n for name in team for n in chains.ends(name))) for team in (first, second))
-            rows.add(mine, theirs, scores[first, second, sided], sided=sided)
+                scores[first, second, sided, start] = scores[first, second, sided, start].plus(score)
+        nodes = dict[Team, davidson.Nodes]()
+        for first, second, sided, start in sorted(scores):
+            for team in (first, second):
+                if team not in nodes:
+                    nodes[team] = tuple(sorted(node for name in team for node in chains.ends(name)))
+            meeting = (first, second, sided, start)
+            rows.add(nodes[first], nodes[second], scores[meeting], meeting, sided=sided)
     chains.begin(timeline.end)
     for name in players:
         chains.ends(name)
     _expect(timeline.prior, chains, rows)
-    return History(rows.games(chains.count), chains.walk(rows), chains.nodes(), chains.points)
+    return History(*rows.games(chains.count), chains.walk(rows), chains.nodes(), chains.points)
 
 
 def _expect(prior: Mapping[str, float], chains: _Chains, rows: _Rows) -> None:
@@ -483,35 +554,42 @@ class _Rows:
     """Games between teams of nodes; the strength of a team is the mean of its nodes'."""
 
     def __init__(self) -> None:
-        self._scores: dict[tuple[bool, davidson.Nodes, davidson.Nodes], Score] = {}
+        self._scores: dict[tuple[bool, davidson.Nodes, davidson.Nodes], list[tuple[int, Score]]] = {}
+        self._meetings: dict[object, int] = {}
         self._expected: list[tuple[int, int, float, float]] = []  # two nodes, the games that each wins of the other
 
     def expect(self, first: int, second: int, *, games: float, share: float) -> None:
         """Takes parts of games without draws and sides, of which the first node wins a share."""
         self._expected.append((first, second, games * share, games * (1 - share)))
 
-    def add(self, first: davidson.Nodes, second: davidson.Nodes, score: Score, *, sided: bool) -> None:
-        """Takes games; unless they are `sided` neither team has had the first side."""
+    def add(self, first: davidson.Nodes, second: davidson.Nodes, score: Score, meeting: object, *, sided: bool) -> None:
+        """Takes games of a meeting; unless they are `sided` neither team has had the first side."""
+        number = self._meetings.setdefault(meeting, len(self._meetings))
         if not sided and second < first:
             first, second, score = second, first, score.reversed
-        key = (not sided, first, second)
-        self._scores[key] = self._scores.get(key, Score()).plus(score)
+        self._scores.setdefault((not sided, first, second), []).append((number, score))
 
-    def games(self, nodes: int) -> Games:
+    def games(self, nodes: int) -> tuple[Games, Meetings]:
         """The games as arrays."""
         keys = sorted(self._scores)
         teams = [(first, second) for _, first, second in keys]
         teams += [((first,), (second,)) for first, second, _, _ in self._expected]
-        scores = [*(self._scores[key] for key in keys), *((won, 0, lost) for _, _, won, lost in self._expected)]
-        counts = np.array(scores, np.float64).reshape(-1, 3)
-        return davidson.of_nodes(teams, counts, sided=sum(not key[0] for key in keys), nodes=nodes)
+        others = np.zeros((len(teams), 3))
+        others[len(keys) :, [0, 2]] = [own[2:] for own in self._expected] or np.zeros((0, 2))
+        parts = [(row, number, *score) for row, key in enumerate(keys) for number, score in self._scores[key]]
+        found = np.array(parts, np.intp).reshape(-1, 5)
+        apart = np.array([first != second for first, second in teams], np.bool_)
+        meetings = Meetings(found[:, 2:].astype(np.float64), found[:, 0], found[:, 1], apart[found[:, 0]], others)
+        sided = sum(not key[0] for key in keys)
+        return davidson.of_nodes(teams, meetings.weighted(0.0), sided=sided, nodes=nodes), meetings
 
     def between(self, levels: Sequence[int], count: int) -> Games:
         """The games between sets of nodes, by the numbers of these sets."""
         results, names = Results(), [f"{level:09d}" for level in range(count)]
-        for (_, first, second), score in self._scores.items():
+        for (_, first, second), scores in self._scores.items():
             mine, theirs = (tuple(names[levels[node]] for node in team) for team in (first, second))
-            results.add_score(mine, theirs, score)
+            for _, score in scores:
+                results.add_score(mine, theirs, score)
         for one, other, _, _ in self._expected:  # either may win
             results.add_score((names[levels[one]],), (names[levels[other]],), Score(wins=1, losses=1))
         return davidson.games_of(results, names)
