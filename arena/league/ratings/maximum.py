@@ -30,7 +30,7 @@ from arena.league.ratings.davidson import (
 _DENSE = 500  # parameters, up to which dense matrices are the faster
 _STEPS = 100
 _SUFFICIENT = 1e-4  # of what a step promises, which it has to bring at least
-_SLOW = 10.0  # by which promises have to fall from step to step, for a factor to serve once more
+_SLOW = 0.5  # of what the last step promised, up to which a factor serves once more: it takes as long as 50 solutions
 _NEAR = 1e-6  # what a step promises where values cannot resolve any more whether it keeps that
 EXACT = 1e-12  # what the last step promises; it squares the error once more
 
@@ -93,12 +93,11 @@ class Problem:
         """
         found = np.zeros(self.size) if start is None else start
         value, gradient = self.value_and_gradient(found)
-        factor, best = self._factor(found), math.inf
-        fresh = True
+        factor, fresh, best = self._factor(found), True, math.inf
         for _ in range(_STEPS):
             step = factor.solve(gradient)
             promised = float(gradient @ step)
-            if not fresh and promised > best / _SLOW:
+            if not fresh and promised > best * _SLOW:
                 factor, fresh = self._factor(found), True
                 step = factor.solve(gradient)
                 promised = float(gradient @ step)
