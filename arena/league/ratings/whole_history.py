@@ -19,6 +19,12 @@ from infinity (Chung et al. 2013, "A nondegenerate penalized likelihood estimato
 models"). Without the common part one policy's games say too little about how fast it moves at the end: where all have
 stopped, intervals are wider by a fifth, and strengths less exact by as much.
 
+Games of a meeting, that is of a round between the same teams on the same sides, are alike: a policy may suit another
+one badly, or play one side only. So n of them have the weight of n / (1 + likeness (n - 1)) games, as if their chances
+varied from meeting to meeting; the likeness is estimated by the method of moments (Williams 1982, "Extra-binomial
+variation in logistic linear models"), each time when the movements have settled. Otherwise such surprises would be
+taken for movement, and who wins quickly, and so often, would be rated too good.
+
 Intervals at the maximum alone are too narrow if there are few rounds: in simulated leagues of 12 rounds they hold the
 truth in 90 % rather than in 95 %. So the covariance of the strengths has a second part, by how much they change with
 these parameters as far as they are not known (Kass and Steffey 1989, "Approximate Bayesian inference in conditionally
@@ -114,7 +120,7 @@ class Walk(NamedTuple):
 
 
 class Meetings(NamedTuple):
-    """The games by meeting: those of a round between the same teams on the same sides.
+    """The games by meeting: a round's games between the same teams on the same sides.
 
     Args:
         counts: float64 [C, 3], games won, drawn and lost by the first team.
