@@ -187,9 +187,11 @@ def pairings(deviation: float, rng: np.random.Generator) -> Timeline:
     parts = []
     for _ in range(16):
         part = Results()
-        for first, second in itertools.permutations("abcde", 2):
-            won = int(rng.binomial(40, 1 / (1 + 10 ** (-rng.normal(0, deviation) / 400))))
-            part.add_score((first,), (second,), Score(won, 0, 40 - won), sided=True)
+        for pair in itertools.combinations("abcde", 2):
+            share = 1 / (1 + 10 ** (-rng.normal(0, deviation) / 400))
+            for first, second, chance in ((*pair, share), (*pair[::-1], 1 - share)):
+                won = int(rng.binomial(40, chance))
+                part.add_score((first,), (second,), Score(won, 0, 40 - won), sided=True)
         parts.append(part)
     return timeline(*parts, learners="a")
 
@@ -216,7 +218,7 @@ def test_meeting_of_many_games_counts_little_more_than_one_of_few() -> None:
     quick.add_score(("b",), ("a",), Score(0, 4, 0), sided=True)
     made = whole_history.history(timeline(quick, learners="a"), (), (), coarse=False)
     assert made.meetings.weighted(0.0).sum(axis=1).tolist() == [40, 4]
-    assert made.meetings.weighted(0.5).sum(axis=1) == pytest.approx([40 / 20.5, 4 / 2.5])
+    assert made.meetings.weighted(0.5).sum(axis=1) == pytest.approx([40 / 40.5, 4 / 4.5])
 
 
 def test_snapshot_is_its_policy_at_its_tick() -> None:

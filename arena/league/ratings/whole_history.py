@@ -22,7 +22,7 @@ stopped, intervals are wider by a fifth, and strengths less exact by as much.
 Games of a meeting, that is of a round between the same teams on the same sides, are alike: a policy may suit another
 one badly, or play one side only. So n of them have the weight of n / (1 + likeness (n - 1)) games, as if their chances
 varied from meeting to meeting; the likeness is estimated by the method of moments (Williams 1982, "Extra-binomial
-variation in logistic linear models"), each time when the movements have settled. Otherwise such surprises would be
+variation in logistic linear models"), in turns with the movements. Otherwise such surprises would be
 taken for movement, and who wins quickly, and so often, would be rated too good.
 
 Intervals at the maximum alone are too narrow if there are few rounds: in simulated leagues of 12 rounds they hold the
@@ -126,20 +126,27 @@ class Meetings(NamedTuple):
         counts: float64 [C, 3], games won, drawn and lost by the first team.
         row: int [C], the row of `Games` in which they count.
         meeting: int [C], the number of their meeting.
-        apart: bool [C], whether the teams differ.
+        pair: int [C], the number of the pair of teams in that round, on whatever sides.
+        sign: float64 [C], 1 where the first team of the row is the first one of the pair, -1 where it is the other one,
+            0 where they are the same.
         others: float64 [M, 3], the counts of the rows without them.
     """
 
     counts: Array
     row: Places
     meeting: Places
-    apart: davidson.Flags
+    pair: Places
+    sign: Array
     others: Array
 
     def weighted(self, likeness: float) -> Array:
-        """The counts of all rows, float64 [M, 3], of games of a meeting that are alike to a degree."""
-        games = self.counts.sum(axis=1)
-        played = np.bincount(self.meeting, games)[self.meeting]
+        """The counts of all rows, float64 [M, 3], of games of a pair in a round that are alike to a degree.
+
+        Both sides of a pair have weights of their own, as if the other one had as many games: quick ones are many.
+        """
+        _, first = np.unique(self.meeting, return_index=True)
+        sides = np.bincount(self.pair[first])[self.pair]
+        played = np.bincount(self.meeting, self.counts.sum(axis=1))[self.meeting] * sides
         found = self.others.copy()
         np.add.at(found, self.row, self.counts / (1 + likeness * (played - 1))[:, None])
         return found
@@ -147,20 +154,21 @@ class Meetings(NamedTuple):
     def likeness(self, chances: Array, fitted: float) -> float:
         """How much alike the games of a meeting are: by how much results differ from what is expected of them.
 
-        The square of a meeting's surplus of wins is expected to be v (1 + likeness (n - 1)), with its number of games n
-        and v, the sum of their variances. Of M meetings the fit takes away the share `fitted` / M. Those of a team with
-        itself do not count: how good the sides are for it says little about others.
+        The square of the surplus of wins of a pair in a round is expected to be v (1 + likeness (n - 1)), with the
+        number of games n and v, the sum of their variances. Of M pairs the fit takes away the share `fitted` / M. Both
+        sides count together, as what one of them is worth to a policy says little about how good it is; and so games of
+        a team with itself do not count.
 
         Args:
             chances: float64 [M, 3], of the results in each row.
             fitted: how many parameters have been fitted to the results, in effect.
         """
-        counts, (won, _, lost) = self.counts[self.apart], chances[self.row[self.apart]].T
-        _, meeting = np.unique(self.meeting[self.apart], return_inverse=True)
-        games, expected = counts.sum(axis=1), won - lost
-        surplus = np.bincount(meeting, counts[:, 0] - counts[:, 2] - games * expected)
-        variance = np.bincount(meeting, games * (won + lost - expected**2))
-        played = np.bincount(meeting, games)
+        won, _, lost = chances[self.row].T
+        games, expected = self.counts.sum(axis=1), won - lost
+        met = np.unique(self.pair[self.sign != 0])
+        above = self.sign * (self.counts[:, 0] - self.counts[:, 2] - games * expected)
+        each = (above, games * (won + lost - expected**2), games)
+        surplus, variance, played = (np.bincount(self.pair, one)[met] for one in each)
         free = len(played) - fitted
         left = max(0.0, free) / max(1, len(played))
         alike = left * (variance * (played - 1) / played).sum()
@@ -293,11 +301,9 @@ def estimate(timeline: Timeline, players: tuple[str, ...], marks: tuple[int, ...
         pace[change * before < 0] /= 2  # it has overshot
         change = np.clip(pace * change, -_LONGEST, _LONGEST)
         settled, before = bool((abs(change) < _SETTLED).all()), change
-        if settled:
-            now = made.meetings.likeness(problem.chances(start), problem.size - count + known)
-            settled = abs(now - likeness) <= _CLOSE * likeness
-            if not settled:
-                likeness, pace = now, np.ones_like(logs)
+        now = made.meetings.likeness(problem.chances(start), problem.size - count + known)
+        if abs(now - likeness) > _CLOSE * likeness:
+            likeness, settled = now, False
         logs = logs + change
         movement = Movement(logs, np.linalg.inv(information).astype(np.float64) * settled)
     raise ArithmeticError(f"the movements of {[*walk.policies]} have not settled in {_TURNS} turns")
@@ -381,8 +387,8 @@ def history(timeline: Timeline, players: Iterable[str], marks: Sequence[int], *,
             for team in (first, second):
                 if team not in nodes:
                     nodes[team] = tuple(sorted(node for name in team for node in chains.ends(name)))
-            meeting = (first, second, sided, start)
-            rows.add(nodes[first], nodes[second], scores[meeting], meeting, sided=sided)
+            met = (first, second, sided, start)
+            rows.add(nodes[first], nodes[second], scores[met], met)
     chains.begin(timeline.end)
     for name in players:
         chains.ends(name)
@@ -560,20 +566,26 @@ class _Rows:
     """Games between teams of nodes; the strength of a team is the mean of its nodes'."""
 
     def __init__(self) -> None:
-        self._scores: dict[tuple[bool, davidson.Nodes, davidson.Nodes], list[tuple[int, Score]]] = {}
-        self._meetings: dict[object, int] = {}
+        self._scores: dict[tuple[bool, davidson.Nodes, davidson.Nodes], list[tuple[Score, int, int, int]]] = {}
+        self._meetings: dict[tuple[Team, Team, bool, int], int] = {}
+        self._pairs: dict[tuple[Team, Team, int], int] = {}
         self._expected: list[tuple[int, int, float, float]] = []  # two nodes, the games that each wins of the other
 
     def expect(self, first: int, second: int, *, games: float, share: float) -> None:
         """Takes parts of games without draws and sides, of which the first node wins a share."""
         self._expected.append((first, second, games * share, games * (1 - share)))
 
-    def add(self, first: davidson.Nodes, second: davidson.Nodes, score: Score, meeting: object, *, sided: bool) -> None:
-        """Takes games of a meeting; unless they are `sided` neither team has had the first side."""
-        number = self._meetings.setdefault(meeting, len(self._meetings))
+    def add(
+        self, first: davidson.Nodes, second: davidson.Nodes, score: Score, met: tuple[Team, Team, bool, int]
+    ) -> None:
+        """Takes games of a meeting: two teams, whether the first one has the first side, and the round."""
+        one, other, sided, start = met
+        meeting = self._meetings.setdefault(met, len(self._meetings))
+        pair = self._pairs.setdefault((min(one, other), max(one, other), start), len(self._pairs))
+        sign = (one < other) - (other < one)
         if not sided and second < first:
-            first, second, score = second, first, score.reversed
-        self._scores.setdefault((not sided, first, second), []).append((number, score))
+            first, second, score, sign = second, first, score.reversed, -sign
+        self._scores.setdefault((not sided, first, second), []).append((score, meeting, pair, sign))
 
     def games(self, nodes: int) -> tuple[Games, Meetings]:
         """The games as arrays."""
@@ -582,10 +594,10 @@ class _Rows:
         teams += [((first,), (second,)) for first, second, _, _ in self._expected]
         others = np.zeros((len(teams), 3))
         others[len(keys) :, [0, 2]] = [own[2:] for own in self._expected] or np.zeros((0, 2))
-        parts = [(row, number, *score) for row, key in enumerate(keys) for number, score in self._scores[key]]
-        found = np.array(parts, np.intp).reshape(-1, 5)
-        apart = np.array([first != second for first, second in teams], np.bool_)
-        meetings = Meetings(found[:, 2:].astype(np.float64), found[:, 0], found[:, 1], apart[found[:, 0]], others)
+        parts = [(row, *rest, *score) for row, key in enumerate(keys) for score, *rest in self._scores[key]]
+        row, meeting, pair, sign, *scores = np.array(parts, np.intp).reshape(-1, 7).T
+        counts = np.stack(scores, axis=-1).astype(np.float64)
+        meetings = Meetings(counts, row, meeting, pair, sign.astype(np.float64), others)
         sided = sum(not key[0] for key in keys)
         return davidson.of_nodes(teams, meetings.weighted(0.0), sided=sided, nodes=nodes), meetings
 
@@ -594,7 +606,7 @@ class _Rows:
         results, names = Results(), [f"{level:09d}" for level in range(count)]
         for (_, first, second), scores in self._scores.items():
             mine, theirs = (tuple(names[levels[node]] for node in team) for team in (first, second))
-            for _, score in scores:
+            for score, *_ in scores:
                 results.add_score(mine, theirs, score)
         for one, other, _, _ in self._expected:  # either may win
             results.add_score((names[levels[one]],), (names[levels[other]],), Score(wins=1, losses=1))
