@@ -19,11 +19,11 @@ from infinity (Chung et al. 2013, "A nondegenerate penalized likelihood estimato
 models"). Without the common part one policy's games say too little about how fast it moves at the end: where all have
 stopped, intervals are wider by a fifth, and strengths less exact by as much.
 
-Games of a meeting, that is of a round between the same teams on the same sides, are alike: a policy may suit another
-one badly, or play one side only. So n of them have the weight of n / (1 + likeness (n - 1)) games, as if their chances
-varied from meeting to meeting; the likeness is estimated by the method of moments (Williams 1982, "Extra-binomial
-variation in logistic linear models"), in turns with the movements. Otherwise such surprises would be
-taken for movement, and who wins quickly, and so often, would be rated too good.
+Games of a pair in a round are alike: a policy may suit another one badly, or play one side only. So n of them have the
+weight of n / (1 + likeness (n - 1)) games, as if chances varied from pair to pair and round to round; those of each
+side as if there were as many of the other one, since quick games are many and long ones few. The likeness is estimated
+by the method of moments (Williams 1982, "Extra-binomial variation in logistic linear models") in turns with the
+movements. Otherwise such surprises would be taken for movement, and intervals would be too narrow.
 
 Intervals at the maximum alone are too narrow if there are few rounds: in simulated leagues of 12 rounds they hold the
 truth in 90 % rather than in 95 %. So the covariance of the strengths has a second part, by how much they change with
@@ -59,9 +59,9 @@ _USUAL = 35 / ELO  # movement in a round's ticks, in nats: the mode of its gamma
 _BOUNDS = (1 / ELO) ** 2, (400 / ELO) ** 2  # of its square
 _BEND = 6.0  # by how much the logarithm of the square changes over the run: the deviation of a normal density
 _OWN, _OWN_BEND = 1.0, 1.5  # by how much a policy differs in the logarithm, and in its change over the run, likewise
-_SHARE = 1 / 8  # of the variance of a logarithm, added to it; like _BEND chosen for coverage in simulated leagues
+_SHARE = 3 / 16  # of the variance of a logarithm, added to it; like _BEND chosen for coverage in simulated leagues
 _CLOSE = 0.1  # to what it was, as a share, for a likeness to have settled
-_UNLIKE = 10.0  # meetings that speak for games that are not alike, besides those that were played
+_UNLIKE = 10.0  # pairs in rounds that speak for games that are not alike, besides those that were played
 _TURNS = 100  # of its estimation
 _LONGEST = 1.5  # step of the logarithm of the variance
 _SETTLED = 0.04  # longest such step of the last turn: 2 % of the movement
@@ -120,7 +120,7 @@ class Walk(NamedTuple):
 
 
 class Meetings(NamedTuple):
-    """The games by meeting: a round's games between the same teams on the same sides.
+    """The games of each round by pair of teams, and by meeting: those on the same sides.
 
     Args:
         counts: float64 [C, 3], games won, drawn and lost by the first team.
@@ -152,7 +152,7 @@ class Meetings(NamedTuple):
         return found
 
     def likeness(self, chances: Array, fitted: float) -> float:
-        """How much alike the games of a meeting are: by how much results differ from what is expected of them.
+        """How much alike the games of a pair in a round are: by how much results differ from what is expected of them.
 
         The square of the surplus of wins of a pair in a round is expected to be v (1 + likeness (n - 1)), with the
         number of games n and v, the sum of their variances. Of M pairs the fit takes away the share `fitted` / M. Both
@@ -235,7 +235,7 @@ class Estimate(NamedTuple):
         minimum: the same.
         prior: whether the sets of tied nodes have a prior.
         movement: of the policies that learn.
-        likeness: of the games of a meeting, see `Meetings`.
+        likeness: of the games of a pair in a round, see `Meetings`.
         unsure: float64 [N, K], by how much each strength changes with K independent standard normal numbers, which
             stand for what is not known of the movements.
     """
