@@ -60,7 +60,8 @@ _BOUNDS = (1 / ELO) ** 2, (400 / ELO) ** 2  # of its square
 _BEND = 6.0  # by how much the logarithm of the square changes over the run: the deviation of a normal density
 _OWN, _OWN_BEND = 1.0, 1.5  # by how much a policy differs in the logarithm, and in its change over the run, likewise
 _SHARE = 3 / 16  # of the variance of a logarithm, added to it; like _BEND chosen for coverage in simulated leagues
-_CLOSE = 0.1  # to what it was, as a share, for a likeness to have settled
+_CLOSE, _SLIGHT = 0.1, 1e-3  # to what it was, as a share, for a likeness to have settled; of no less than this
+_FIRST = 20  # turns in which it may change, so that the movements settle in any case
 _UNLIKE = 10.0  # pairs in rounds that speak for games that are not alike, besides those that were played
 _TURNS = 100  # of its estimation
 _LONGEST = 1.5  # step of the logarithm of the variance
@@ -286,7 +287,7 @@ def estimate(timeline: Timeline, players: tuple[str, ...], marks: tuple[int, ...
         rough = estimate.__wrapped__(timeline, players, (), coarse=True)
         movement, likeness = rough.movement, rough.likeness
         settled, start = True, _interpolated(rough, made)
-    for _ in range(_TURNS):
+    for turn in range(_TURNS):
         scaled = sparse.diags_array((walk.rounds * movement.variance(factors)) ** -0.5) @ steps
         games = games._replace(counts=made.meetings.weighted(likeness))
         problem = Problem(games, sparse.csr_array(scaled.T @ scaled + sparse.diags_array(anchored)), prior=prior)
@@ -302,8 +303,8 @@ def estimate(timeline: Timeline, players: tuple[str, ...], marks: tuple[int, ...
         change = np.clip(pace * change, -_LONGEST, _LONGEST)
         settled, before = bool((abs(change) < _SETTLED).all()), change
         now = made.meetings.likeness(problem.chances(start), problem.size - count + known)
-        if abs(now - likeness) > _CLOSE * likeness:
-            likeness, settled = now, False
+        if turn < _FIRST and abs(now - likeness) > _CLOSE * max(likeness, _SLIGHT):
+            likeness, settled, pace = now, False, np.ones_like(logs)
         logs = logs + change
         movement = Movement(logs, np.linalg.inv(information).astype(np.float64) * settled)
     raise ArithmeticError(f"the movements of {[*walk.policies]} have not settled in {_TURNS} turns")
