@@ -464,6 +464,7 @@ def test_launcher_is_ended_if_a_process_fails_before_all_joined(
     assert "one of its processes has died while they started" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_slow_start_without_failures_is_waited_for(
     lonely: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

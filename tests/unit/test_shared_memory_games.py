@@ -233,6 +233,7 @@ def test_interface_is_learned_from_the_program() -> None:
     assert games(groups=None).interface == games().interface
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("then", "start_s"), [("exit 7", 60.0), ("exec sleep 600", 1.0)])
 def test_a_program_that_does_not_answer_is_a_mistake_of_the_configuration(then: str, start_s: float) -> None:
     made = games(command=["sh", "-c", f"echo a line of output; {then}"], start_s=start_s, close_s=0.1)
