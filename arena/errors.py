@@ -403,9 +403,9 @@ def close_name(name: str, known: Iterable[str]) -> str | None:
 
     If no name is close, upper and lower case are ignored: 'PPO' means 'ppo'.
     """
-    spelt = {one: one for one in known}
-    folded = {one.casefold(): one for one in spelt}
-    for word, names in ((name, spelt), (name.casefold(), folded)):
+    exact = {one: one for one in known}
+    folded = {one.casefold(): one for one in exact}
+    for word, names in ((name, exact), (name.casefold(), folded)):
         close = difflib.get_close_matches(word, names, n=1, cutoff=_CLOSE)
         if close:
             return names[close[0]]

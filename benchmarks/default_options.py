@@ -50,7 +50,7 @@ class Game(NamedTuple):
 
     make: str
     steps: Mapping[str, int]  # by algorithm
-    learnt: float  # a return that only learning reaches
+    learned: float  # a return that only learning reaches
     episodes: int = 50  # of the evaluation
     needs: Sequence[str] = ()
 
@@ -78,7 +78,7 @@ def row_of(name: str, algorithm: str, lanes: int, copies: int) -> Row:
         steps=game.steps[algorithm],
         policies={"p": {"algorithm": algorithm}},
         seats=["p"],
-        goals=[Goal("return", game.learnt, returns("p"))],
+        goals=[Goal("return", game.learned, returns("p"))],
         lanes=lanes,
         copies=copies,
         episodes=game.episodes,

@@ -102,10 +102,10 @@ def uneven_sides(truth: Truth, games: int, rng: np.random.Generator) -> Results:
 def ratings_covered(truth: Truth, results: Results) -> list[bool]:
     """Whether intervals hold the truth: of the rating of each player, then of the difference of each pair."""
     found = ratings.fit(results)
-    centred = dict(zip(truth.players, truth.elo - truth.elo.mean(), strict=True))
-    alone = [found.of(name).low <= elo <= found.of(name).high for name, elo in centred.items()]
+    centered = dict(zip(truth.players, truth.elo - truth.elo.mean(), strict=True))
+    alone = [found.of(name).low <= elo <= found.of(name).high for name, elo in centered.items()]
     differences = [
-        found.difference(a, b).low <= centred[a] - centred[b] <= found.difference(a, b).high
+        found.difference(a, b).low <= centered[a] - centered[b] <= found.difference(a, b).high
         for a, b in itertools.combinations(truth.players, 2)
     ]
     return [*alone, *differences]

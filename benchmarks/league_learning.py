@@ -90,8 +90,8 @@ def evolution(seed: int, *, quick: bool) -> Sample:
     config = population(seed, quick=quick)
     with runs.arena(config, ranks=1, timeout=TIMEOUT) as run:
         last = config["rounds"] - 1
-        learnt = returns(line for line in runs.lines_of(run.folder / "episodes.jsonl") if line["round"] == last)
-        best = max(learnt, key=learnt.__getitem__)
+        learned = returns(line for line in runs.lines_of(run.folder / "episodes.jsonl") if line["round"] == last)
+        best = max(learned, key=learned.__getitem__)
         forks = [line["forks"] for line in runs.lines_of(run.folder / "rounds.jsonl")]
         return {"return": evaluated(run.folder)[best], "forks": float(sum(map(len, forks)))}
 

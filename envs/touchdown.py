@@ -37,7 +37,7 @@ CONTROLS = ("discrete", "continuous")
 
 IMAGE = 84  # pixels of an image observation, each way
 SPRITE = 2  # a player is a square of 2 * SPRITE + 1 pixels
-GREY_LINE, GREY_OPPONENT, GREY_MATE, GREY_SELF = 50, 110, 180, 255
+GRAY_LINE, GRAY_OPPONENT, GRAY_MATE, GRAY_SELF = 50, 110, 180, 255
 
 
 class Touchdown:
@@ -218,14 +218,14 @@ class Touchdown:
         count = len(seen) * self.lanes
         images = np.empty((count, IMAGE * IMAGE), np.uint8)
         images[...] = self._background
-        centres = (pixels[..., 1] * IMAGE + pixels[..., 0]).reshape(count, -1) + self._corners  # [P * L, E]
+        centers = (pixels[..., 1] * IMAGE + pixels[..., 0]).reshape(count, -1) + self._corners  # [P * L, E]
         flat = images.reshape(-1)
-        for grey, first, last in (
-            (GREY_OPPONENT, self.team_size, None),
-            (GREY_MATE, 1, self.team_size),
-            (GREY_SELF, 0, 1),
+        for gray, first, last in (
+            (GRAY_OPPONENT, self.team_size, None),
+            (GRAY_MATE, 1, self.team_size),
+            (GRAY_SELF, 0, 1),
         ):
-            flat[centres[:, first:last, None] + _SPRITE_OFFSETS] = grey
+            flat[centers[:, first:last, None] + _SPRITE_OFFSETS] = gray
         return images.reshape(*seen.shape[:2], IMAGE, IMAGE, 1)
 
     def render(self) -> NDArray[np.uint8]:
@@ -254,7 +254,7 @@ def _empty_field() -> NDArray[np.uint8]:
     """An image without players, `[84, 84, 1]`: the two lines."""
     image = np.zeros((IMAGE, IMAGE, 1), np.uint8)
     rows = np.rint((1.0 - np.array([LINE, -LINE])) * ((IMAGE - 1) / 2)).astype(np.intp)
-    image[rows] = GREY_LINE
+    image[rows] = GRAY_LINE
     return image
 
 

@@ -76,7 +76,7 @@ def greedy_cover(observations: Floats, infos: Infos) -> GumbelSoftmaxActions:
 
 
 def focus(observations: Any, infos: Infos) -> dict[str, Ragged]:
-    """Skirmish (`envs.skirmish`): attacks the weakest enemy in reach; else walks towards the nearest one."""
+    """Skirmish (`envs.skirmish`): attacks the weakest enemy in reach; else walks toward the nearest one."""
     own, enemy = observations["units"]["Own"], observations["units"]["Enemy"]
     enemies = np.full((len(enemy), max(1, int(enemy.lengths.max(initial=0))), 3), np.inf)  # [B, N, 3] x, y, health
     enemies[enemy.rows(), enemy.places()] = enemy.values

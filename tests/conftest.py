@@ -30,13 +30,17 @@ def _patient_checks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Rows(LoadScopeScheduling):  # type: ignore[misc]  # xdist is not typed
-    """The tests of `tests/mpi` in a row, the longest one and so the first; each of the others wherever there is room.
+    """Work units: the tests of `tests/mpi` in a row, those of a unit test's module, and each of the others alone.
 
-    The groups of pytest-xdist itself are not heard of by pytest 9.2.
+    The longest units are started first. The 6,600 unit tests as units of their own cost the controller 14 s: it counts
+    all units after every test. The groups of pytest-xdist itself are not heard of by pytest 9.2.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return "mpi" if "/mpi/" in nodeid.partition("::")[0] else nodeid
+        module = nodeid.partition("::")[0]
+        if "/mpi/" in module:
+            return "mpi"
+        return module if "/unit/" in module else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Rows:

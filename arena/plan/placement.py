@@ -1,7 +1,7 @@
 """Packing: which rank hosts which roles when there are fewer ranks than roles.
 
 All roles stand in one row, match after match, and the row is cut into as many pieces as there are ranks. So the roles
-of a match are on one rank or on neighbouring ones, and copies spread evenly. What decides, in this order:
+of a match are on one rank or on neighboring ones, and copies spread evenly. What decides, in this order:
 
 1. Balance. A role weighs what it costs per tick: about 1 for an environment or a worker that only acts, 3 for one
    that learns, nothing for the root. The heaviest rank is as light as cuts can make it.

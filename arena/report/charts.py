@@ -30,7 +30,7 @@ _SHARE = {"tickformat": ".0%", "rangemode": "tozero"}
 _ABOVE = 0.3  # rows: what happens when a round begins stands beside the snapshot of that tick
 _VERDICTS = {"better": "triangle-up", "not_better": "triangle-down", "open": "square-open"}
 _FEW_BARS = 6  # more fill a picture
-# What a role does for the game has a color; waiting is grey, the darker the further away the cause.
+# What a role does for the game has a color; waiting is gray, the darker the further away the cause.
 _ACTIVITY_COLORS = {
     "environment": "#2f9e8f",
     "inference": "#4c78c8",

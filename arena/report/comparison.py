@@ -25,7 +25,7 @@ from arena.report.colors import SPARE, faded
 from arena.report.episodes import Floats
 from arena.report.page import asset, numbered_templates, plotly_script, script_json
 from arena.report.read_run import RunFiles, read_run
-from arena.report.summary import Summary, summarise
+from arena.report.summary import Summary, summarize
 
 _FEWEST_PARTS, _MOST_PARTS = 5, 40  # of the ticks; each curve has a point in each
 _LAST = 100  # episodes of a policy, at the end of a run
@@ -127,7 +127,7 @@ def compared(files: Sequence[RunFiles]) -> tuple[Comparison, dict[str, Figure]]:
     """What is known of several runs, and the figures of it by their titles."""
     members = _members(files)
     groups = _groups(files, members)
-    summaries = [summarise(run) for run in files]
+    summaries = [summarize(run) for run in files]
     runs = [
         ComparedRun(str(files[place].folder.path), number, summaries[place])
         for number, places in enumerate(members)

@@ -24,7 +24,7 @@ class Learning(msgspec.Struct, frozen=True):
 
 
 class Logged(msgspec.Struct, frozen=True):
-    """A logged value of one policy: means of neighbouring updates where there are more than fit the page."""
+    """A logged value of one policy: means of neighboring updates where there are more than fit the page."""
 
     ticks: list[float]
     values: list[float]

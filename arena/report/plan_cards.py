@@ -1,7 +1,7 @@
 """The plan as a picture: a small card for each match, with its environment, its seats, and the ranks that host them.
 
 Cards are pictures of their own, so that they flow into the width of the page: 151 ranks can be read on a phone too.
-Colours of lines and of text are classes of the page's style, which knows light and dark.
+Colors of lines and of text are classes of the page's style, which knows light and dark.
 """
 
 from __future__ import annotations

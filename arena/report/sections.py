@@ -30,7 +30,7 @@ from arena.report.plan_cards import PlanPicture, plan_picture
 from arena.report.read_run import RunFiles, Source
 from arena.report.replays import Recorded, Replay, recorded_episodes
 from arena.report.standings import Standings, standings
-from arena.report.summary import PolicyRow, Summary, policy_rows, summarise
+from arena.report.summary import PolicyRow, Summary, policy_rows, summarize
 from arena.report.timing import Timing, timing
 
 MOST_RECORDED = 200  # episodes in the list of those that have a replay
@@ -66,7 +66,7 @@ def page_data(files: RunFiles, replays: Sequence[Replay] = ()) -> PageData:
     Raises:
         ConfigError: the results do not fit the rounds or the plan.
     """
-    colors, summary = Colors(files.config), summarise(files)
+    colors, summary = Colors(files.config), summarize(files)
     reading = read_encounters(files.folder, last=_last(files), journal=files.journals.journal)
     recorded = recorded_episodes(
         files.folder, files.journals.journal(files.folder.episodes).lines(EpisodeLine, missing_ok=True)

@@ -87,7 +87,7 @@ class PolicyRow(msgspec.Struct, frozen=True):
     losses: float | None
 
 
-def summarise(files: RunFiles) -> Summary:
+def summarize(files: RunFiles) -> Summary:
     """The summary of a run."""
     config, episodes, newest = files.config, files.episodes, _newest(files)
     ticks, planned = ticks_played(files), planned_ticks(files.config)

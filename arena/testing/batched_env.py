@@ -207,7 +207,8 @@ def _check_observation(env: BatchedEnv, batched: Any, entity: int, lanes: NDArra
         if not leaf.ragged:
             _check_array(array, leaf.dtype, (env.lanes, *leaf.shape), at)
             continue
-        must(isinstance(array, Ragged), f"{at} is {array!r:.80}", "expected a Ragged with one row per lane")
+        if not isinstance(array, Ragged):
+            raise ContractBroken(f"{at} is {array!r:.80}; expected a Ragged with one row per lane")
         _check_array(array.values, leaf.dtype, (array.total, *leaf.shape), f"{at}.values")
         must(len(array) == env.lanes, f"{at} has {len(array)} rows", f"one per lane, so {env.lanes}")
     if isinstance(space, UnitSpace):
@@ -217,7 +218,8 @@ def _check_observation(env: BatchedEnv, batched: Any, entity: int, lanes: NDArra
             raise ContractBroken(f"{where}: lane {shown[breach.row]}: {breach.text}")
     for lane in np.flatnonzero(lanes):
         row = spaces.row(space, batched, lane)
-        must(space.contains(row), f"{where}: lane {lane} observes {row}", f"it must lie in {space}")
+        if not space.contains(row):  # not `must`: to write out every row costs more than all checks
+            raise ContractBroken(f"{where}: lane {lane} observes {row}; it must lie in {space}")
 
 
 def _check_mask(env: BatchedEnv, frame: Frame, entity: int, lanes: NDArray[np.bool_], where: str) -> None:
@@ -226,11 +228,13 @@ def _check_mask(env: BatchedEnv, frame: Frame, entity: int, lanes: NDArray[np.bo
         must(mask is None and not size, f"{where}: mask is {mask}, mask_size {size}", "None, and 0, or neither")
         return
     _check_array(mask, np.int8, (env.lanes, size), f"{where}: mask")
-    must(np.isin(mask[lanes], (0, 1)).all(), f"{where}: mask {mask}", "items are 0 (forbidden) and 1 (allowed)")
+    if not np.isin(mask[lanes], (0, 1)).all():
+        raise ContractBroken(f"{where}: mask {mask}; items are 0 (forbidden) and 1 (allowed)")
     last = None if frame.final_masks is None else frame.final_masks[entity]
     if last is not None:
         _check_array(last, np.int8, (env.lanes, size), f"{where}: final mask")
-        must(np.isin(last[lanes], (0, 1)).all(), f"{where}: final mask {last}", "items are 0 and 1")
+        if not np.isin(last[lanes], (0, 1)).all():
+            raise ContractBroken(f"{where}: final mask {last}; items are 0 and 1")
     acting = mask[lanes & frame.active[:, entity]]
     must(acting.any(axis=1).all(), f"{where}: the mask forbids everything", "an active entity needs an allowed action")
 

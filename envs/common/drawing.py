@@ -18,7 +18,7 @@ RED: Color = (214, 39, 40)
 GREEN: Color = (44, 160, 44)
 ORANGE: Color = (255, 127, 14)
 INK: Color = (45, 52, 60)
-GREY: Color = (190, 196, 202)
+GRAY: Color = (190, 196, 202)
 PALE: Color = (226, 229, 232)
 PAPER: Color = (248, 249, 250)
 WHITE: Color = (255, 255, 255)
@@ -106,7 +106,7 @@ class World(NamedTuple):
         canvas = Canvas(self.size, self.size)
         inner = (self.margin, self.margin, self.size - self.margin, self.size - self.margin)
         canvas.rectangle(*inner, WHITE)
-        canvas.frame(inner[0] - 2, inner[1] - 2, inner[2] + 2, inner[3] + 2, GREY)
+        canvas.frame(inner[0] - 2, inner[1] - 2, inner[2] + 2, inner[3] + 2, GRAY)
         return canvas
 
 
@@ -134,7 +134,7 @@ class Board:
             self.canvas.rectangle(
                 self.margin, self.margin + line * self.cell, bottom, self.margin + line * self.cell + 1, PALE
             )
-        self.canvas.frame(self.margin - 2, self.margin - 2, bottom + 2, right + 2, GREY)
+        self.canvas.frame(self.margin - 2, self.margin - 2, bottom + 2, right + 2, GRAY)
 
     def middle(self, x: float, y: float) -> tuple[float, float]:
         """The (row, column) of the middle of a cell."""

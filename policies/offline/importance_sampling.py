@@ -1,12 +1,12 @@
 """What a policy would earn, estimated from episodes that another one has played: importance sampling.
 
-    samples = open_dataset("runs/behaviour")                    recorded with `record: samples`
-    behaviour = load_policy("runs/behaviour", "blue")           the frozen policy that has played
+    samples = open_dataset("runs/behavior")                    recorded with `record: samples`
+    behavior = load_policy("runs/behavior", "blue")           the frozen policy that has played
     target = load_policy("runs/other", "blue")                  the policy to be estimated
-    estimate(samples.episodes("blue"), target=target.log_prob, behaviour=behaviour.log_prob)
+    estimate(samples.episodes("blue"), target=target.log_prob, behavior=behavior.log_prob)
 
 Probabilities are computed here, from the policies' weights, not recorded while they play: so every recorded run can be
-used, playing costs nothing, and both sides come from the same function. It follows that the behaviour policy has to be
+used, playing costs nothing, and both sides come from the same function. It follows that the behavior policy has to be
 one that was not learning meanwhile (`frozen: true`), and played as it is asked about: not greedily. What is asked for
 is the probability of what the environment got: of a Box action on its bound, that of all that was clipped to it.
 
@@ -69,19 +69,19 @@ class _Weighed(NamedTuple):
     unit: float  # see `_unit`, of the weights of its rewards
 
 
-def estimate(episodes: Iterable[Episode], *, target: LogProb, behaviour: LogProb, gamma: float = 1.0) -> Estimates:
-    """Estimates the target policy's expected return from the behaviour policy's episodes.
+def estimate(episodes: Iterable[Episode], *, target: LogProb, behavior: LogProb, gamma: float = 1.0) -> Estimates:
+    """Estimates the target policy's expected return from the behavior policy's episodes.
 
     Where both are the same, all three are the mean return. Rewards before an entity's first action count as they are.
 
     Args:
         episodes: of one policy, see `arena.dataset.reader`.
         target: the policy that is asked about.
-        behaviour: the policy that has played them.
+        behavior: the policy that has played them.
         gamma: discount per action.
 
     Raises:
-        ConfigError: no episode is left, or the behaviour policy learned while it played them or cannot have played
+        ConfigError: no episode is left, or the behavior policy learned while it played them or cannot have played
             them, or a ratio of probabilities or a reward is no finite number.
     """
     weighed: list[_Weighed] = []
@@ -92,7 +92,7 @@ def estimate(episodes: Iterable[Episode], *, target: LogProb, behaviour: LogProb
         if episode.cut or episode.idle_ticks or foreign:
             left_out += 1
         else:
-            weighed.append(_weigh(episode, target, behaviour, gamma))
+            weighed.append(_weigh(episode, target, behavior, gamma))
     if not weighed:
         raise ConfigError(
             f"there is no whole episode to estimate from; {left_out} were cut by the end of a leg, idle, or have "
@@ -112,11 +112,11 @@ def estimate(episodes: Iterable[Episode], *, target: LogProb, behaviour: LogProb
     )
 
 
-def _weigh(episode: Episode, target: LogProb, behaviour: LogProb, gamma: float) -> _Weighed:
+def _weigh(episode: Episode, target: LogProb, behavior: LogProb, gamma: float) -> _Weighed:
     log_ratios = np.zeros(0)
     if len(episode.tick):
         given = (episode.observations, episode.actions, episode.masks)
-        played = np.asarray(behaviour(*given), np.float64)
+        played = np.asarray(behavior(*given), np.float64)
         _check_played(played, episode)
         log_ratios = np.asarray(target(*given), np.float64) - played
     before = episode.rewards_before
@@ -157,7 +157,7 @@ def _check_played(log_probs: NDArray[np.float64], episode: Episode) -> None:
     if (log_probs < _IMPOSSIBLE).any():
         tick = int(episode.tick[np.argmin(log_probs)])
         raise ConfigError(
-            f"{_place(episode)}: the behaviour policy never takes the action of tick {tick}: it is not the one that "
+            f"{_place(episode)}: the behavior policy never takes the action of tick {tick}: it is not the one that "
             "has played, or not with these weights"
         )
 

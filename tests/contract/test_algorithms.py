@@ -98,7 +98,7 @@ class Learner:
     def __init__(self, case: Case, folder: Path) -> None:
         self.cls, self.actions, self.folder = registry.algorithm(case.name), ACTIONS[case.actions], folder
         self.known = options_of(case.name)
-        self.data = self.record("samples", ticks=50, lanes=4)
+        self.data = self.record("samples", ticks=50, lanes=4) if "data" in self.known else ""
 
     def record(self, name: str, *, ticks: int, lanes: int) -> str:
         """The path of recorded samples with random actions."""

@@ -1,4 +1,4 @@
-"""A batch file with real processes in it: signalled, requeued, resumed, done, and nothing lost or played twice."""
+"""A batch file with real processes in it: signaled, requeued, resumed, done, and nothing lost or played twice."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def job(home: Path, programs: Path, restarts: int) -> subprocess.Popen[str]:
     return start(["bash", "duel.sbatch"], home, PATH=path, SLURM_JOB_ID="7", SLURM_RESTART_COUNT=str(restarts))
 
 
-def signalled(home: Path, process: subprocess.Popen[str]) -> Ended:
-    """A start whose batch shell is signalled when there are some checkpoints, or some more than before."""
+def signaled(home: Path, process: subprocess.Popen[str]) -> Ended:
+    """A start whose batch shell is signaled when there are some checkpoints, or some more than before."""
     record = home / "runs" / "duel-7" / "episodes.jsonl"
     size = record.stat().st_size if record.exists() else 0
     wait_for(lambda: record.exists() and record.stat().st_size > size + 10_000)
@@ -47,12 +47,12 @@ def signalled(home: Path, process: subprocess.Popen[str]) -> Ended:
     return finish(process)
 
 
-def test_a_run_that_is_signalled_requeued_and_resumed_plays_every_tick_once(tmp_path: Path, programs: Path) -> None:
+def test_a_run_that_is_signaled_requeued_and_resumed_plays_every_tick_once(tmp_path: Path, programs: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     write(home, DUEL)
     assert finish(start([*ARENA, "slurm", "config.yaml", "--time", "1h"], home)).code == 0
-    first = signalled(home, job(home, programs, 0))
+    first = signaled(home, job(home, programs, 0))
     assert first.code == 0, first
     assert (programs / "asked").read_text() == "requeue 7\n", first
     last = finish(job(home, programs, 1))

@@ -1,4 +1,4 @@
-"""Small games of known behaviour that tests put into environments."""
+"""Small games of known behavior that tests put into environments."""
 
 from __future__ import annotations
 

@@ -240,6 +240,7 @@ def test_cpu_of_a_child_is_counted_both_ways(tmp_path: Path) -> None:
     assert max(usage.peak for usage in finished.processes.values()) > 2**20
 
 
+@pytest.mark.slow
 def test_a_command_that_takes_too_long_is_killed_with_all_its_children(tmp_path: Path) -> None:
     with pytest.raises(processes.Failed, match="not done within 1 s"):
         run("import time; time.sleep(987.25)", tmp_path, timeout=1.0)

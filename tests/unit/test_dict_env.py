@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,9 @@ from arena.game.spaces import row
 from arena.testing import check_batched_env
 from dict_games import GuessTheNumber, Relay, RockPaperScissors, Scripted, TicTacToe, TwoStep, seen
 from envs.adapters import adapt
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+from peer_rllib_games import own_loop, through_dictionaries
 
 ONE = np.ones(1, np.bool_)
 GOES_ON = {"__all__": False}
@@ -35,60 +40,11 @@ def acted(*numbers: int) -> list[Any]:
     return [np.array([number]) for number in numbers]
 
 
-def own_loop(game: Any, draw: Callable[[Any], Any], episodes: int) -> list[dict[str, float]]:
-    """The returns of a game by a plain loop over its dictionaries, by agent."""
-    returns = []
-    for episode in range(episodes):
-        observations, _ = game.reset(seed=7 if episode == 0 else None)
-        earned = {str(agent): 0.0 for agent in game.possible_agents}
-        over = False
-        while not over:
-            actions = {
-                agent: draw(game.action_spaces[agent]) for agent in game.possible_agents if agent in observations
-            }
-            observations, rewards, terminateds, truncateds, _ = game.step(actions)
-            for agent, reward in rewards.items():
-                earned[str(agent)] += reward
-            over = terminateds["__all__"] or truncateds.get("__all__", False)
-        returns.append(earned)
-    return returns
-
-
-def through_the_adapter(make: Callable[[], Any], draw: Callable[[Any], Any], episodes: int) -> list[dict[str, float]]:
-    env = adapt(make, {}, 1)
-    names, returns = env.interface.entities, []
-    for episode in range(episodes):
-        frame = env.reset(ONE, [7] if episode == 0 else None)
-        earned = np.zeros(len(names))
-        ended = np.zeros(len(names), np.bool_)
-        while not ended.all():
-            actions = [
-                np.asarray(draw(space) if active else np.zeros(space.shape, space.dtype))[None]
-                for space, active in zip(env.interface.action_spaces, frame.active[0], strict=True)
-            ]
-            frame, rewards, terminated, truncated = env.step(actions)
-            earned += rewards[0]
-            ended |= terminated[0] | truncated[0]
-        returns.append(dict(zip(names, earned.tolist(), strict=True)))
-    return returns
-
-
-def drawer(seed: int = 3) -> Callable[[Any], Any]:
-    random = np.random.default_rng(seed)
-
-    def draw(space: Any) -> Any:
-        if isinstance(space, spaces.MultiDiscrete):
-            return random.integers(space.nvec)
-        return np.int64(random.integers(space.n))
-
-    return draw
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GAMES)
 def test_dict_env_pays_what_its_own_loop_pays_in_a_thousand_episodes(name: str) -> None:
-    known = own_loop(GAMES[name](), drawer(), 1000)
-    assert through_the_adapter(GAMES[name], drawer(), 1000) == known
+    known = own_loop(GAMES[name](), 1000)
+    assert through_dictionaries(GAMES[name], 1000) == known
     assert len({tuple(returns.values()) for returns in known}) > 2
 
 

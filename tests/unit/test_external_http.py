@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import struct
 import subprocess
@@ -9,11 +10,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import requests
+import uvicorn.server
 from gymnasium.spaces import Box, Dict, Discrete
 
 import external_actors
@@ -37,6 +40,18 @@ def server(
 
 def actor(name: str, slots: int = 2, rules: TickRules | None = None, **options: Any) -> Playing:
     return server(f"external_actors:{name}", slots, rules, **options)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _short_naps() -> Iterator[None]:
+    """uvicorn looks every 0.1 s whether it is to end, and waits as long for its connections: 0.2 s for each test."""
+
+    async def sleep(_: float) -> None:
+        await asyncio.sleep(0.005)
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(uvicorn.server, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": sleep}))
+        yield
 
 
 @pytest.fixture
@@ -383,6 +398,7 @@ def test_half_a_request_leaves_the_game_as_it_was(playing: Playing, wire: HttpWi
     playing.until(lambda: wire.step("start", "h").status == 200)
 
 
+@pytest.mark.slow
 def test_connection_without_a_request_is_closed() -> None:
     with server(keep_alive_s=0.5) as playing, HttpWire(playing.games.address) as wire:
         assert wire.at_end()
@@ -394,6 +410,7 @@ def test_connection_without_a_request_is_closed() -> None:
 # --- times ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_silent_games_expire_and_slow_actors_time_out() -> None:
     rules = TickRules(max_delay_s=0.0, idle_s=0.3, answer_s=0.6)
     with actor("Balancer", rules=rules) as playing, HttpWire(playing.games.address) as wire:
@@ -412,6 +429,7 @@ def test_silent_games_expire_and_slow_actors_time_out() -> None:
         playing.until(lambda: sorted(game.lost for game in playing.finished) == ["expired", "timeout"])
 
 
+@pytest.mark.slow
 def test_time_in_a_pause_does_not_count() -> None:
     rules = TickRules(max_delay_s=0.0, idle_s=0.5, answer_s=0.5)
     with server(rules=rules) as playing, HttpWire(playing.games.address) as wire:
@@ -536,6 +554,7 @@ def test_requests_without_a_game_are_answered_and_not_recorded() -> None:
         assert playing.table.counts.void == 2
 
 
+@pytest.mark.slow
 def test_requests_without_a_game_do_not_share_their_fate() -> None:
     rules = TickRules(max_delay_s=0.0, answer_s=1.0)
     with actor("Balancer", rules=rules) as playing:
@@ -552,6 +571,7 @@ def test_requests_without_a_game_do_not_share_their_fate() -> None:
             wire.socket.close()
 
 
+@pytest.mark.slow
 def test_a_request_that_waited_is_told_that_the_game_has_timed_out() -> None:
     rules = TickRules(max_delay_s=0.0, answer_s=0.6)
     with actor("Balancer", rules=rules) as playing, HttpWire(playing.games.address) as wire:

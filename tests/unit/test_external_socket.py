@@ -666,6 +666,7 @@ def test_a_game_that_is_dropped_before_its_request_is_sent_is_told_so(monkeypatc
         assert caught.value.code == "timeout"
 
 
+@pytest.mark.slow
 def test_silence_before_a_request_is_no_silence_of_the_server() -> None:
     with Playing(served(), 1) as playing, PolicyClient(playing.games.address, timeout_s=0.5) as client:
         episode = client.start_episode()

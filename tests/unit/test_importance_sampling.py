@@ -14,7 +14,7 @@ from arena.dataset.reader import Episode
 from arena.errors import ConfigError
 from policies.offline.importance_sampling import Estimates, estimate
 
-BEHAVIOUR, TARGET = np.array([0.5, 0.3, 0.2]), np.array([0.1, 0.2, 0.7])  # of three choices
+BEHAVIOR, TARGET = np.array([0.5, 0.3, 0.2]), np.array([0.1, 0.2, 0.7])  # of three choices
 
 
 def episode(actions: Any, rewards: Any, *, before: float = 0.0, **fields: Any) -> Episode:
@@ -50,21 +50,21 @@ def always(probabilities: NDArray[np.float64]) -> Callable[..., Any]:
 
 
 def bandit(seed: int, pulls: int) -> list[Episode]:
-    """One pull of an arm each, by the behaviour policy; arm i pays i + 1 and a little noise."""
+    """One pull of an arm each, by the behavior policy; arm i pays i + 1 and a little noise."""
     rng = np.random.default_rng(seed)
-    arms = rng.choice(3, pulls, p=BEHAVIOUR)
+    arms = rng.choice(3, pulls, p=BEHAVIOR)
     return [episode([arm], [arm + 1 + rng.normal() / 10]) for arm in arms]
 
 
 def chain(seed: int, count: int) -> list[Episode]:
     """Three choices in a row; each pays its number, the last one twice."""
     rng = np.random.default_rng(seed)
-    choices = rng.choice(3, (count, 3), p=BEHAVIOUR)
+    choices = rng.choice(3, (count, 3), p=BEHAVIOR)
     return [episode(row, row * [1, 1, 2]) for row in choices]
 
 
 def of_target(episodes: list[Episode], **options: Any) -> Estimates:
-    return estimate(episodes, target=always(TARGET), behaviour=always(BEHAVIOUR), **options)
+    return estimate(episodes, target=always(TARGET), behavior=always(BEHAVIOR), **options)
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.9, 0.0])
@@ -74,18 +74,18 @@ def test_estimates_of_equal_policies_are_the_mean_return(gamma: float) -> None:
         episode(rng.integers(0, 3, n), 1e3 * rng.normal(size=n), before=float(rng.normal()))
         for n in rng.integers(0, 40, 50)
     ]
-    found = estimate(episodes, target=always(TARGET), behaviour=always(TARGET), gamma=gamma)
+    found = estimate(episodes, target=always(TARGET), behavior=always(TARGET), gamma=gamma)
     returns = [e.rewards_before + math.fsum(gamma**k * r for k, r in enumerate(e.rewards)) for e in episodes]
     for value in (found.ordinary, found.per_decision, found.weighted, found.mean_return):
         assert value.value == pytest.approx(math.fsum(returns) / 50, abs=1e-10, rel=1e-12)
     assert found.effective_episodes == pytest.approx(50, abs=1e-9)
-    last = estimate([episode([1, 2], [0.0, 7.0])], target=always(TARGET), behaviour=always(TARGET))
+    last = estimate([episode([1, 2], [0.0, 7.0])], target=always(TARGET), behavior=always(TARGET))
     assert (last.ordinary.value, last.per_decision.value, last.weighted.value) == (7.0, 7.0, 7.0)
 
 
 def test_the_formulas_by_hand() -> None:
     found = of_target([episode([2, 0], [1.0, 10.0], before=0.5), episode([1], [4.0])], gamma=0.5)
-    rho = TARGET / BEHAVIOUR  # 1/5, 2/3, 7/2
+    rho = TARGET / BEHAVIOR  # 1/5, 2/3, 7/2
     w, returns = np.array([rho[2] * rho[0], rho[1]]), np.array([0.5 + 1 + 5, 4.0])
     assert found.ordinary.value == pytest.approx(float((w * returns).mean()))
     assert found.per_decision.value == pytest.approx((0.5 + rho[2] * 1 + rho[2] * rho[0] * 5 + rho[1] * 4) / 2)
@@ -131,7 +131,7 @@ def test_unusable_episodes_are_excluded_and_counted() -> None:
 
 
 def test_impossible_target_actions_have_weight_zero() -> None:
-    found = estimate([episode([0], [5.0])], target=always(np.array([0.0, 0.5, 0.5])), behaviour=always(BEHAVIOUR))
+    found = estimate([episode([0], [5.0])], target=always(np.array([0.0, 0.5, 0.5])), behavior=always(BEHAVIOR))
     assert (found.ordinary.value, found.per_decision.value, found.effective_episodes) == (0.0, 0.0, 0.0)
     assert math.isnan(found.weighted.value)
 
@@ -150,9 +150,9 @@ def weighing(log_weight: float) -> Callable[..., Any]:
 
 def test_zero_reward_adds_nothing_at_any_weight() -> None:
     episodes = [episode([0], [1.0]), episode([2], [0.0]), episode([0, 2], [3.0, 0.0])]
-    found = estimate(episodes, target=weighing(800.0), behaviour=weighing(0.0))
+    found = estimate(episodes, target=weighing(800.0), behavior=weighing(0.0))
     assert found.per_decision.value == pytest.approx(4 / 3), "1, nothing, and 3 before the large weight"
-    nothing = estimate([episode([2], [0.0])] * 2, target=weighing(800.0), behaviour=weighing(0.0))
+    nothing = estimate([episode([2], [0.0])] * 2, target=weighing(800.0), behavior=weighing(0.0))
     assert nothing.ordinary == nothing.per_decision == (0.0, 0.0)
 
 
@@ -161,7 +161,7 @@ def test_weight_of_a_zero_reward_does_not_affect_others() -> None:
         return np.array([0.0, -1000.0, 1000.0])[actions]
 
     episodes = [episode([2, 1], [0.0, 5.0]), episode([0], [3.0]), episode([0], [1.0]), episode([2], [0.0])]
-    found = estimate(episodes, target=target, behaviour=weighing(0.0))
+    found = estimate(episodes, target=target, behavior=weighing(0.0))
     assert found.ordinary == found.per_decision == found.mean_return
     assert found.ordinary.value == (5 + 3 + 1) / 4
 
@@ -169,12 +169,12 @@ def test_weight_of_a_zero_reward_does_not_affect_others() -> None:
 def test_overflowing_weights_give_signed_infinities() -> None:
     def of(*rewards: float) -> Estimates:
         episodes = [episode([2], [reward]) for reward in rewards]
-        return estimate(episodes, target=weighing(900.0), behaviour=weighing(0.0))
+        return estimate(episodes, target=weighing(900.0), behavior=weighing(0.0))
 
     assert (of(1.0, -3.0).ordinary.value, of(1.0, -3.0).per_decision.value) == (-math.inf, -math.inf)
     assert (of(2.0, -2.0).ordinary.value, of(2.0, -2.0).per_decision.value) == (0.0, 0.0)
     assert of(1.0, -3.0).weighted.value == -1.0
-    large = estimate([episode([2], [1.0]), episode([0], [1.0])], target=weighing(600.0), behaviour=weighing(0.0))
+    large = estimate([episode([2], [1.0]), episode([0], [1.0])], target=weighing(600.0), behavior=weighing(0.0))
     expected = math.exp(600) / 2
     assert large.ordinary == large.per_decision
     assert large.ordinary == pytest.approx((expected, expected)), "two values, one of them 0 beside the other"
@@ -183,9 +183,9 @@ def test_overflowing_weights_give_signed_infinities() -> None:
 def test_impossible_behavior_policy_is_refused() -> None:
     impossible = always(np.array([0.5, 0.5, 0.0]))
     with pytest.raises(
-        ConfigError, match="episode 0, entity 'one': the behaviour policy never takes the action of tick 2"
+        ConfigError, match="episode 0, entity 'one': the behavior policy never takes the action of tick 2"
     ):
-        estimate([episode([0, 2], [1.0, 1.0])], target=always(TARGET), behaviour=impossible)
+        estimate([episode([0, 2], [1.0, 1.0])], target=always(TARGET), behavior=impossible)
 
 
 @pytest.mark.parametrize("what", ["target", "ratio", "reward", "before", "shape"])
@@ -197,10 +197,10 @@ def test_nan_is_refused(what: str) -> None:
         "ratio": lambda observations, actions, masks: np.array([math.inf]),
         "shape": lambda observations, actions, masks: np.zeros((1, 1)),
     }
-    target, behaviour = (wrong.get(what, always(TARGET)), always(BEHAVIOUR))
+    target, behavior = (wrong.get(what, always(TARGET)), always(BEHAVIOR))
     with pytest.raises(ConfigError, match="no number" if what != "shape" else "log-probabilities of"):
         estimate(
             [episode([0], rewards, before=before)],
             target=target,
-            behaviour=wrong["shape"] if what == "shape" else behaviour,
+            behavior=wrong["shape"] if what == "shape" else behavior,
         )

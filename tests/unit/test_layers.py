@@ -120,7 +120,7 @@ def within(name: str, packages: str | tuple[str, ...]) -> bool:
 
 
 def room(module: str) -> str:
-    """The part of the arena that a module belongs to: `arena.seat.layout` to `comm`."""
+    """The part of the arena that a module belongs to: `arena.seat.layout` to `seat`."""
     return module.split(".")[1] if "." in module else ""
 
 

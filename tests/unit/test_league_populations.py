@@ -184,6 +184,7 @@ def test_two_tables_have_one_scale() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_intervals_within_a_population_hold_the_truth() -> None:
     strengths = {"a": 60.0, "b": 0.0, "c": -60.0, "x": 150.0, "y": -90.0}
     sides, rng = Sides(("a", "b", "c"), ("x", "y")), np.random.default_rng(1)

@@ -130,6 +130,7 @@ def test_movement_is_estimated_from_the_games(deviation: float) -> None:
     assert deviation * 0.7 < np.median(found) < deviation * 2
 
 
+@pytest.mark.slow
 def test_policies_that_slow_down_are_known_to() -> None:
     """A rise of 500 Elo that is nearly over after a third of the run; and a walk of as large steps all the time."""
     rng, found = np.random.default_rng(8), dict[str, list[float]]()
@@ -275,6 +276,7 @@ def test_curve_ends_at_the_rating_of_the_table() -> None:
     assert (last.elo, last.low, last.high) == pytest.approx(rating[:3], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_merged_rounds_change_ratings_little() -> None:
     found, _ = moving(100, np.random.default_rng(5), deviation=20)
     fine, coarse = fit(found), fit(found, coarse=True)
@@ -283,6 +285,7 @@ def test_merged_rounds_change_ratings_little() -> None:
     assert coarse.of("a").elo == pytest.approx(fine.of("a").elo, abs=5)
 
 
+@pytest.mark.slow
 def test_intervals_hold_where_those_of_one_strength_for_all_rounds_do_not() -> None:
     rng = np.random.default_rng(6)
     held, before = [], []

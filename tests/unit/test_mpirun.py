@@ -376,14 +376,14 @@ def test_signal_is_handled_during_the_wait_for_the_launcher(lonely: Path) -> Non
     waits = f"{joins}; touch {ready}; for _ in $(seq 300); do sleep 0.1; done; exit 3"
     launcher(lonely / "system", does=f"PATH=/bin:/usr/bin\n{waits}")
 
-    def signalled() -> None:
+    def signaled() -> None:
         wait_for(lambda: ready.exists() and callable(signal.getsignal(signal.SIGUSR1)))
         signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)  # the thread that waits sleeps on
 
-    signalling = threading.Thread(target=signalled)
-    signalling.start()
+    signaling = threading.Thread(target=signaled)
+    signaling.start()
     assert mpirun.run(2, ["program"]) == 0
-    signalling.join()
+    signaling.join()
 
 
 @pytest.mark.parametrize(("sent", "status"), [((signal.SIGUSR1,), 0), ((signal.SIGUSR1, signal.SIGTERM), 143)])
@@ -395,21 +395,21 @@ def test_signals_while_the_processes_start_neither_kill_them_nor_are_lost(
     waits = f"echo '{mpirun._JOINED}' >&2; for _ in $(seq 300); do sleep 0.1; done; exit 3"
     launcher(lonely / "system", says=OPEN_MPI, does=f"PATH=/bin:/usr/bin\n{starts}; {waits}")
 
-    def signalled() -> None:
+    def signaled() -> None:
         wait_for(ready.exists)
         for number in sent:
             signal.pthread_kill(waiting, number)  # to the thread that blocks it; the process has others that do not
         joining.touch()
 
     waiting = threading.get_ident()
-    signalling = threading.Thread(target=signalled)
+    signaling = threading.Thread(target=signaled)
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, sent)  # the handlers may not be there yet
     try:
-        signalling.start()
+        signaling.start()
         assert mpirun.run(2, ["program"]) == status
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-    signalling.join()
+    signaling.join()
     words = capsys.readouterr().err
     assert ("ended by SIGTERM" in words, "SIGUSR" in words) == (signal.SIGTERM in sent, False)
 
@@ -464,6 +464,7 @@ def test_launcher_is_ended_if_a_process_fails_before_all_joined(
     assert "one of its processes has died while they started" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_slow_start_without_failures_is_waited_for(
     lonely: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -146,6 +146,7 @@ def test_games_without_winners_have_no_results(own: RunFolder) -> None:
     assert '<data class="number" data-path="policies.0.wins" value="">\u2013</data>' in page(read_run(own.path))
 
 
+@pytest.mark.slow
 def test_the_results_of_a_policy_are_those_of_its_seats(league: RunFolder, told: Any) -> None:
     counts: Counter[tuple[str, str]] = Counter()
     for line in lines(league.episodes):

@@ -229,18 +229,20 @@ def test_a_wrong_configuration_is_refused(change: dict[str, Any], message: str) 
 
 
 @pytest.mark.slow
-def test_interface_is_learnt_from_the_program() -> None:
+def test_interface_is_learned_from_the_program() -> None:
     assert games(groups=None).interface == games().interface
 
 
-@pytest.mark.parametrize("kind", ["ends at once", "silent"])
-def test_a_program_that_does_not_answer_is_a_mistake_of_the_configuration(kind: str) -> None:
-    made = games(kind, start_s=1.0, close_s=0.1)
+@pytest.mark.slow
+@pytest.mark.parametrize(("then", "start_s"), [("exit 7", 60.0), ("exec sleep 600", 1.0)])
+def test_a_program_that_does_not_answer_is_a_mistake_of_the_configuration(then: str, start_s: float) -> None:
+    made = games(command=["sh", "-c", f"echo a line of output; {then}"], start_s=start_s, close_s=0.1)
     made.open(5, lambda: None)
     with pytest.raises(ConfigError, match=r"simulator 0 \(pid \d+\) .*\n  \| a line of output"):
         wait_for_start(made)
 
 
+@pytest.mark.slow
 def test_another_group_than_the_configured_one_fails() -> None:
     other = {**GROUPS, "walker": {**GROUPS["walker"], "agents": 4}}
     made = games(groups=other)

@@ -71,6 +71,7 @@ def test_sizes_and_offsets_are_those_of_the_specification() -> None:
 NAMES = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), min_size=1, max_size=63)
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_offsets_and_bytes_equal_a_second_computation(data: st.DataObject) -> None:
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))

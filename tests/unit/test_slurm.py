@@ -79,7 +79,7 @@ class Cluster:
         log = self.home / "starts.jsonl"
         return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 
-    def signalled(self, batch: Path, number: signal.Signals, *, restarts: int = 0) -> Ended:
+    def signaled(self, batch: Path, number: signal.Signals, *, restarts: int = 0) -> Ended:
         """A start that gets a signal, the batch shell alone, as soon as the run goes."""
         before = len(self.started())
         process = self.start(batch, restarts=restarts)
@@ -103,9 +103,9 @@ def home(tmp_path: Path) -> Path:
 def test_a_run_is_requeued_at_each_signal_resumed_at_each_start_and_ends(home: Path) -> None:
     cluster = Cluster(home)
     batch = cluster.batch("train", "x.yaml")
-    assert cluster.signalled(batch, signal.SIGUSR1).code == 0
+    assert cluster.signaled(batch, signal.SIGUSR1).code == 0
     assert cluster.requeued() == ["requeue 4711"]
-    assert cluster.signalled(batch, signal.SIGUSR1, restarts=1).code == 0
+    assert cluster.signaled(batch, signal.SIGUSR1, restarts=1).code == 0
     assert cluster.requeued() == ["requeue 4711"] * 2
     assert finish(cluster.start(batch, restarts=2)).code == 0
     assert cluster.requeued() == ["requeue 4711"] * 2, "a run that is done goes into no queue"
@@ -123,7 +123,7 @@ def test_a_run_that_fails_ends_the_job_with_its_code_and_without_the_queue(home:
 
 def test_a_cancelled_job_passes_the_signal_on_and_is_not_requeued(home: Path) -> None:
     cluster = Cluster(home)
-    assert cluster.signalled(cluster.batch("train"), signal.SIGTERM).code == 143
+    assert cluster.signaled(cluster.batch("train"), signal.SIGTERM).code == 143
     assert cluster.requeued() == []
 
 
@@ -141,7 +141,7 @@ def test_repeated_signals_equal_one(home: Path) -> None:
 
 def test_refused_requeue_is_a_failure(home: Path) -> None:
     cluster = Cluster(home, scontrol=1)
-    assert cluster.signalled(cluster.batch("train"), signal.SIGUSR1).code == 1
+    assert cluster.signaled(cluster.batch("train"), signal.SIGUSR1).code == 1
 
 
 def test_remains_of_a_failed_start_do_not_block_the_next(home: Path) -> None:
@@ -430,7 +430,7 @@ def test_a_task_of_an_array_is_requeued_by_its_own_mark_and_takes_its_trial_up_i
     with pytest.MonkeyPatch.context() as patch:
         for name, value in variables.items():
             patch.setenv(name, value)
-        assert cluster.signalled(path, signal.SIGUSR1).code == 0
-        assert cluster.signalled(path, signal.SIGUSR1, restarts=1).code == 0
+        assert cluster.signaled(path, signal.SIGUSR1).code == 0
+        assert cluster.signaled(path, signal.SIGUSR1, restarts=1).code == 0
     assert cluster.requeued() == ["requeue 4711"] * 2
     assert [entry["argv"] for entry in cluster.started()] == [["e", "--trial=3", "--run-dir=e"]] * 2

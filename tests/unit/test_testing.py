@@ -213,8 +213,8 @@ def test_observations_of_any_length_are_ragged() -> None:
 
 
 def test_games_with_units_are_played_with_what_is_allowed() -> None:
-    check_batched_env(crowd.Crowd(3, alone=True), ticks=60)
-    check_batched_env(crowd.Crowd(2, turns=True), ticks=60)
+    check_batched_env(crowd.Crowd(3, alone=True), ticks=20)
+    check_batched_env(crowd.Crowd(2, turns=True), ticks=20)
 
     class Hidden(crowd.Crowd):
         def _frame(self) -> Frame:
@@ -224,4 +224,4 @@ def test_games_with_units_are_played_with_what_is_allowed() -> None:
             return frame
 
     with pytest.raises(ContractBroken, match=r"'p0': lane \d: action 'walk': actor \d+ is no unit"):
-        check_batched_env(Hidden(3), ticks=60)
+        check_batched_env(Hidden(3), ticks=20)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from arena.errors import ConfigError
 from arena.testing import check_batched_env
-from envs.touchdown import GREY_LINE, GREY_MATE, GREY_OPPONENT, GREY_SELF, Touchdown
+from envs.touchdown import GRAY_LINE, GRAY_MATE, GRAY_OPPONENT, GRAY_SELF, Touchdown
 
 STAY, RIGHT, LEFT, UP, DOWN = range(5)
 
@@ -169,12 +169,12 @@ def test_image_shows_each_player_in_the_gray_of_its_role() -> None:
     image = step.frame.observations[0][0, :, :, 0]
     assert step.frame.observations[0].shape == (1, 84, 84, 1)
     assert image.dtype == np.uint8
-    assert image[21, 42] == GREY_SELF  # y = +0.5 is a quarter from the top, x = 0 the middle column
-    assert image[21, 62] == GREY_MATE
-    assert image[62, 42] == GREY_OPPONENT
-    assert image[62, 0] == GREY_OPPONENT
-    assert [int((image == grey).sum()) for grey in (GREY_SELF, GREY_MATE, GREY_OPPONENT)] == [25, 25, 50]
-    assert (image[[4, 79]] == GREY_LINE).all()
+    assert image[21, 42] == GRAY_SELF  # y = +0.5 is a quarter from the top, x = 0 the middle column
+    assert image[21, 62] == GRAY_MATE
+    assert image[62, 42] == GRAY_OPPONENT
+    assert image[62, 0] == GRAY_OPPONENT
+    assert [int((image == gray).sum()) for gray in (GRAY_SELF, GRAY_MATE, GRAY_OPPONENT)] == [25, 25, 50]
+    assert (image[[4, 79]] == GRAY_LINE).all()
     assert step.frame.observations[2].shape == (1, 8)  # red sees vectors
 
 

@@ -212,6 +212,7 @@ def test_rows_that_never_decide_teach_the_critic_alone() -> None:
     assert not torch.equal(ppo.network.critic.weight, before.network.critic.weight)
 
 
+@pytest.mark.slow
 def test_games_in_turns_count_own_turns() -> None:
     active = lambda tick: (np.arange(4) + tick) % 2 == 0  # noqa: E731
     ppo = worker(RandomUnits(active=active, length=99))
@@ -249,6 +250,7 @@ def test_workers_on_one_full_batch_equal_one_worker(sync: str) -> None:
     assert expected["decisions"] == pytest.approx(lengths.mean())
 
 
+@pytest.mark.slow
 def test_a_worker_whose_rows_never_decide_learns_with_the_others() -> None:
     def work(group: ThreadGroup) -> Any:
         env = RandomUnits(ticks=16, seed=group.rank)
@@ -261,6 +263,7 @@ def test_a_worker_whose_rows_never_decide_learns_with_the_others() -> None:
     assert np.array_equal(mine, yours)
 
 
+@pytest.mark.slow
 def test_all_actions_are_allowed_ones() -> None:
     env = Lanes(Minesweeper(lanes=8), ticks=40)
     ppo = trained(env, n_steps=16, learning_rate=0.01)

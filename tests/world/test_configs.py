@@ -23,7 +23,7 @@ SMALL = {
     "sac": "learning_starts=4",
 }  # so that 20 ticks are enough to learn something
 ROUNDS = 3  # of a league
-LEARNT = {
+LEARNED = {
     "gym": ("learner", 0.9),
     "vector": ("learner", 150.0),
     "parallel": ("team", 7.4),
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:pygame", "ig
 
 def test_there_are_configurations_to_test() -> None:
     assert len(FILES) >= 12
-    assert set(LEARNT) == {path.parent.name for path in FILES if path.parent.parent.name == "examples"}
+    assert set(LEARNED) == {path.parent.name for path in FILES if path.parent.parent.name == "examples"}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(CONFIGS)))
@@ -69,9 +69,9 @@ def test_an_experiment_is_valid(file: Path, capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out.startswith(f"{file.stem}: ")
 
 
-@pytest.mark.parametrize("name", LEARNT)
+@pytest.mark.parametrize("name", LEARNED)
 def test_an_example_learns(name: str, tmp_path: Path) -> None:
-    policy, expected = LEARNT[name]
+    policy, expected = LEARNED[name]
     with working_directory(CONFIGS / "examples" / name):
         assert main(["train", "match.yaml", "--ranks", "1", "--run-dir", str(tmp_path / "run")]) == 0
     returns = [

@@ -15,7 +15,7 @@ from arena.records.journal import JournalReader
 from arena.report.page import page
 from arena.report.read_run import read_run
 from arena.report.sections import page_data
-from arena.report.summary import summarise
+from arena.report.summary import summarize
 
 
 def plays(action: int) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def test_decided_league_ends_before_its_last_round(
     assert main(["train", str(path), "--ranks", "1", "--run-dir", str(run)]) == 0
     assert main(["watch", str(run)]) == 0
     assert "the run has finished" in capsys.readouterr().out.splitlines()
-    summary = summarise(read_run(run))
+    summary = summarize(read_run(run))
     assert summary.state == "finished"
     assert summary.rounds < 9
 

@@ -225,12 +225,12 @@ def test_a_signal_during_an_evaluation_ends_the_run_at_its_boundary(
     whole = train(duel(), tmp_path / "whole")[1]
     prepared = evaluating.prepare
 
-    def signalled(*given: Any, **options: Any) -> Any:
+    def signaled(*given: Any, **options: Any) -> Any:
         signal.raise_signal(signal.SIGTERM)
         return prepared(*given, **options)
 
     with monkeypatch.context() as patched:
-        patched.setattr(evaluating, "prepare", signalled)
+        patched.setattr(evaluating, "prepare", signaled)
         status, folder = train(duel(), tmp_path / "run")
     assert status == 143
     assert "stopped at tick 40" in capsys.readouterr().err

@@ -113,7 +113,7 @@ def test_samples_say_what_was_given_and_what_is_void(tmp_path: Path) -> None:
         assert episode.actions.tolist() == [2, 1, 1, 2, 1, 1]
         assert episode.void.tolist() == [False] * 5 + [True]
     with pytest.raises(ConfigError, match="given or void"):
-        estimate(episodes, target=_certain, behaviour=_certain)
+        estimate(episodes, target=_certain, behavior=_certain)
 
 
 def _certain(observations: Any, actions: Any, masks: Any) -> Any:

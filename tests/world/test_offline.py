@@ -103,7 +103,7 @@ def policy(samples: Samples) -> Any:
 
 def test_on_policy_estimate_is_the_mean_return(samples: Samples) -> None:
     blue = policy(samples)
-    found = estimate(samples.episodes("blue"), target=blue.log_prob, behaviour=blue.log_prob)
+    found = estimate(samples.episodes("blue"), target=blue.log_prob, behavior=blue.log_prob)
     returns = [episode.undiscounted for episode in samples.episodes("blue")]
     assert found.episodes == len(returns) == 1600
     assert np.mean(returns) > 5.5, "it has learned"
@@ -114,7 +114,7 @@ def test_on_policy_estimate_is_the_mean_return(samples: Samples) -> None:
 def test_off_policy_estimate_is_the_other_policys_return(samples: Samples, tmp_path: Path) -> None:
     """Uniform actions are asked about."""
     uniform = load_policy(play(countdown(RANDOM, ticks=5), tmp_path).folder.path, "blue")
-    found = estimate(samples.episodes("blue"), target=uniform.log_prob, behaviour=policy(samples).log_prob)
+    found = estimate(samples.episodes("blue"), target=uniform.log_prob, behavior=policy(samples).log_prob)
     for estimated in (found.ordinary, found.per_decision, found.weighted):
         assert abs(estimated.value - 5.0) < 4 * estimated.standard_error < 1.0
 
@@ -123,7 +123,7 @@ def test_learning_policy_is_refused_as_behavior_policy(tmp_path: Path) -> None:
     samples = open_dataset(play(countdown(PPO, ticks=40, record="samples"), tmp_path).folder.path)
     blue = policy(samples)
     with pytest.raises(ConfigError, match=r"the policy 'blue' learned while it was recorded.*`frozen: true`"):
-        estimate(samples.episodes("blue"), target=blue.log_prob, behaviour=blue.log_prob)
+        estimate(samples.episodes("blue"), target=blue.log_prob, behavior=blue.log_prob)
 
 
 def test_recurrent_policy_is_evaluated_by_episode(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_cartpole_through_a_file_is_valid_and_trains(tmp_path: Path, monkeypatch
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_cartpole_through_a_file_is_learnt(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cartpole_through_a_file_is_learned(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(PROJECT))
     file = str(PROJECT / "configs" / "shared_memory_cartpole.yaml")
     assert main(["train", file, "--ranks", "1", "--run-dir", str(tmp_path / "run"), "--set", f"seed={seed}"]) == 0

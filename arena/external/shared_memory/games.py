@@ -42,7 +42,7 @@ class SharedMemoryGames:
         restarted: called after a simulator was started again, with its failure and the slots of the lost lives.
 
     Raises:
-        ConfigError: an argument is wrong, or the interface cannot be learnt.
+        ConfigError: an argument is wrong, or the interface cannot be learned.
     """
 
     closed_loop = True

@@ -34,7 +34,7 @@ class Settings:
         command: a program and its arguments; `{seed}`, `{number}`, `{python}`, `{memory_path}` in them are replaced.
         attach: the name under which a program looks that is started by hand.
         simulators: how many of the program the match has.
-        groups: what the simulators have, in the order of the entities; None: learnt from the program.
+        groups: what the simulators have, in the order of the entities; None: learned from the program.
         split: by group, the number of entities that play it.
         profile: of the protocol.
         side_channel_bytes: the capacity of the first file for messages.

@@ -72,7 +72,7 @@ def _widest(ahead: Floats) -> Floats:
     """An equilibrium `[P]` that plays all players that any equilibrium plays.
 
     Of weights w >= 0 that no player beats, (A w)_i <= 0, any multiple and any sum is such as well. So all who can have
-    a weight above 0 can have one of at least 1 at once, and maximising the sum of min(1, w_i) gives it them.
+    a weight above 0 can have one of at least 1 at once, and maximizing the sum of min(1, w_i) gives it them.
     """
     players = len(ahead)
     nothing, one = np.zeros_like(ahead), np.eye(players)
