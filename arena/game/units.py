@@ -676,8 +676,9 @@ def _as_batch(space: Space[Any], sample: Any) -> Any:
 
 
 def _first(wrong: NDArray[np.bool_]) -> int | None:
-    """The first place where a condition holds."""
-    return int(np.argmax(wrong)) if np.count_nonzero(wrong) else None
+    """The first place where a condition [N] holds."""
+    place = wrong.tobytes().find(1)  # of so few items, faster than any function of NumPy
+    return None if place < 0 else place
 
 
 def _breach_of_flags(flags: Ragged, where: str) -> Breach | None:
