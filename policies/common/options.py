@@ -67,7 +67,7 @@ def defaults_of(options: Any) -> Mapping[str, Any]:
 
 
 @cache
-def _defaults(kind: type[Any]) -> Mapping[str, Any]:
+def _defaults(kind: Any) -> Mapping[str, Any]:
     """By class: msgspec evaluates all annotations again whenever it is asked for the fields."""
     fields = msgspec.structs.fields(kind) if issubclass(kind, msgspec.Struct) else dataclasses.fields(kind)
     return {field.name: field.default for field in fields}
