@@ -64,9 +64,8 @@ def batch_leaves(
     """
     if batch is None:
         raise TypeError(f"None is no batch of {_brief(space)}; an action is needed for each row")
-    units = isinstance(space, UnitActions)
-    if not (units and type(batch) is dict and batch.keys() == space.spaces.keys()):  # which most batches are
-        _check_form(space, batch, "batch")
+    if not (isinstance(space, UnitActions) and type(batch) is dict and batch.keys() == space.spaces.keys()):
+        _check_form(space, batch, "batch")  # most batches of units need none
     try:
         given = columns.flatten(batch)
     except (KeyError, IndexError) as error:
@@ -77,7 +76,7 @@ def batch_leaves(
         _ragged(space, leaf, part, active) if leaf.ragged else _fixed(space, leaf, part, len(active))
         for leaf, part in zip(columns.leaves, given, strict=True)
     ]
-    if units:
+    if isinstance(space, UnitActions):
         space.check_choices(dict(zip(space.actions, found, strict=True)), shown, first_row=first_row)
     else:
         check_choices(space, columns.unflatten(found), active)

@@ -63,11 +63,11 @@ def is_number(value: object) -> bool:
 
 def defaults_of(options: Any) -> Mapping[str, Any]:
     """The defaults of a struct or a dataclass of options, by name."""
-    return _defaults(type(options))
+    return _defaults(options.__class__)
 
 
 @cache
-def _defaults(kind: Any) -> Mapping[str, Any]:
+def _defaults(kind: type[Any]) -> Mapping[str, Any]:
     """By class: msgspec evaluates all annotations again whenever it is asked for the fields."""
     fields = msgspec.structs.fields(kind) if issubclass(kind, msgspec.Struct) else dataclasses.fields(kind)
     return {field.name: field.default for field in fields}
