@@ -15,7 +15,6 @@ from arena.experiment.folder import DIGITS, ExperimentFolder, free_folder, newes
 from arena.experiment.plan import ExperimentPlan
 from arena.experiment.tables import FollowedExperiment
 from arena.launch.console import terminal_columns
-from arena.records.lock import is_held
 from arena.run.status import planned_ticks
 
 _LOOK_SECONDS = 1.0
@@ -83,7 +82,7 @@ def watch_experiment(path: str | Path, stream: IO[str], *, wait: Callable[[float
     display.start()
     try:
         while True:
-            going = is_held(folder.path)  # first: the last look takes what was written last
+            going = folder.is_going_on  # first: the last look takes what was written last
             rows = followed.look()
             display.update(rows)
             if not going:

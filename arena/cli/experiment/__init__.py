@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     folder = ExperimentFolder(place_of(plan, arguments.run_dir, resume=arguments.resume, shared=alone))
     stream = sys.stderr if arguments.json else sys.stdout
     display = display_for(plan, stream)
-    with opened(plan, folder, resume=arguments.resume, shared=alone):
+    with opened(plan, folder, resume=arguments.resume, only=arguments.trial):
         display.message(
             f"{plan.file.config.name}: {'; '.join(head_lines(plan, slots))}\nexperiment folder: {folder.path}"
         )
