@@ -85,14 +85,13 @@ class SeatServer:
         self.reply.no_final()
 
     def write_cut(self, frame: Frame, playing: NDArray[np.bool_]) -> None:
-        """Truncates the rows that were still playing when the game failed, after a step was written.
+        """Truncates the rows that were still playing when the game failed, after a step with ends was written.
 
         Args:
             frame: of that step.
             playing: [L, E] of the game: the entities whose episode has not ended.
         """
         self.reply.truncated |= playing[:, self._columns]
-        self._ended = True
         self.pack_final(frame)
 
     def write_begin(self, frame: Frame, lanes: NDArray[np.bool_]) -> None:
