@@ -63,14 +63,15 @@ def is_number(value: object) -> bool:
 
 def defaults_of(options: Any) -> Mapping[str, Any]:
     """The defaults of a struct or a dataclass of options, by name."""
-    return _defaults(type(options))
+    if isinstance(options, msgspec.Struct):
+        return _defaults(type(options))
+    return {field.name: field.default for field in dataclasses.fields(options)}
 
 
 @cache
-def _defaults(kind: type[Any]) -> Mapping[str, Any]:
+def _defaults(kind: type[msgspec.Struct]) -> Mapping[str, Any]:
     """By class: msgspec evaluates all annotations again whenever it is asked for the fields."""
-    fields = msgspec.structs.fields(kind) if issubclass(kind, msgspec.Struct) else dataclasses.fields(kind)
-    return {field.name: field.default for field in fields}
+    return {field.name: field.default for field in msgspec.structs.fields(kind)}
 
 
 def check_refused(options: Any, *names: str, why: str) -> None:
