@@ -112,6 +112,7 @@ class Driver:
         )
         self._pruning = None if config.prune is None else Pruning(config.prune, config.metric.mode)
         self.records: dict[int, Record] = {}
+        self._roles = {trial.digest: trial.roles for trial in plan.known}
         self._results: dict[int, FollowedResults] = {}
         self._rows: dict[int, TrialRow] = {}
         self._processes: dict[int, TrialProcess] = {}
@@ -214,6 +215,7 @@ class Driver:
                         path=joined("set", each.path),
                     )
             trials = [*self.plan.trials.repeated(record.first.variant or "", record.params)]
+            self._roles.update((trial.digest, trial.roles) for trial in trials)
             if trials[number % repeat].digest != record.first.digest:
                 raise ConfigError(
                     "the experiment has changed: its earlier suggestions would be other trials today; a search can be "
@@ -242,6 +244,7 @@ class Driver:
         )
         write_state(self.folder.state_path(number), [line])
         self.records[number] = Record(number, line, line)
+        self._roles[trial.digest] = trial.roles
 
     def _take_up(self, number: int, record: Record) -> None:
         """Gives a trial to the scheduler, in the state in which it goes on."""
@@ -254,7 +257,8 @@ class Driver:
             self._note(Note(number, State.TERMINATED, attempt, 0))
             state = State.TERMINATED
         config = self.plan.file.config
-        processes = self.plan.processes(self._slots.total, alone=self._only is not None)
+        roles = self._roles[record.first.digest or ""]
+        processes = self.plan.processes(self._slots, roles=roles, alone=self._only is not None)
         self._handle(Added(number, processes, state, attempt, config.gpus))
 
     def _replay(self) -> None:

@@ -50,9 +50,15 @@ def place_of(plan: ExperimentPlan, run_dir: str | Path | None, *, resume: bool, 
     return found
 
 
-def display_for(plan: ExperimentPlan, stream: IO[str]) -> ExperimentDisplay:
-    """The display that fits the stream: a live table on a terminal, else lines."""
-    return _display(Progress(plan.ticks, plan.number, plan.file.config.metric), stream)
+def display_for(plan: ExperimentPlan, stream: IO[str], *, alone: bool = False) -> ExperimentDisplay:
+    """The display that fits the stream: a live table on a terminal, else lines.
+
+    Args:
+        plan: of the experiment.
+        stream: to write to.
+        alone: a single trial is run.
+    """
+    return _display(Progress(plan.ticks, 1 if alone else plan.number, plan.file.config.metric), stream)
 
 
 def _display(progress: Progress, stream: IO[str]) -> ExperimentDisplay:
