@@ -81,7 +81,11 @@ FORMS["predators and prey"] = {
 
 
 @pytest.mark.parametrize(
-    "form", [pytest.param(name, marks=[pytest.mark.long] * (name == "predators and prey")) for name in FORMS]
+    "form",
+    [
+        pytest.param(name, marks=[pytest.mark.long] * (name in ("listed rounds", "predators and prey")))
+        for name in FORMS
+    ],
 )
 def test_killed_and_resumed_league_is_the_undisturbed_one(form: str, tmp_path: Path) -> None:
     config = write(tmp_path, league(**FORMS[form]))

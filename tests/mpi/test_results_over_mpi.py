@@ -48,14 +48,14 @@ def test_results_do_not_depend_on_processes_nor_on_a_kill(tmp_path: Path) -> Non
     assert ended.code == 0, ended.err
     assert without_clock(tmp_path / "two") == known
 
-    process = start([*ARENA, "train", "config.yaml", "--run-dir", "killed"], tmp_path)
+    process = start([*ARENA, "train", "config.yaml", "--run-dir", "killed", "--ranks", "3"], tmp_path)
     run = tmp_path / "killed"
     wait_for(lambda: len(json_lines_so_far(run)) > 5 or process.poll() is not None)
     assert len(json_lines_so_far(run)) < 15, "results are written while the run goes on"
     for pid in [process.pid, *ranks_in(tmp_path).values()]:
         os.kill(pid, signal.SIGKILL)
     finish(process)
-    ended = arena(tmp_path, "train", "config.yaml", "--run-dir", "killed", "--resume")
+    ended = arena(tmp_path, "train", "config.yaml", "--run-dir", "killed", "--resume", "--ranks", "3")
     assert ended.code == 0, ended.err
     assert without_clock(run) == known
     assert (run / "progress.csv").read_text().count("training_iteration") == 1

@@ -89,7 +89,7 @@ def test_game_that_hangs_at_the_start_is_named(where: str, tmp_path: Path) -> No
     assert_named(ended, "environment of match 1 ('game') (rank 3) has not come back", f'self.at("{where}")')
 
 
-@pytest.mark.parametrize("way", ["sleep", "hold_lock"])
+@pytest.mark.parametrize("way", [pytest.param("sleep", marks=pytest.mark.long), "hold_lock"])
 def test_an_algorithm_that_hangs_is_named(way: str, tmp_path: Path) -> None:
     ended = train(tmp_path, duel(LONG, {"algorithm": "hanging:HangingPlayer", "options": {"way": way}}))
     assert_named(
@@ -106,7 +106,7 @@ def test_an_algorithm_that_hangs_is_named(way: str, tmp_path: Path) -> None:
     [
         ("1", "hold_lock"),
         ("2", "spin"),
-        ("3", "burn"),
+        pytest.param("3", "burn", marks=pytest.mark.long),
         *(pytest.param("1", way, marks=pytest.mark.long) for way in ("sleep", "spin", "burn")),
         pytest.param("2", "hold_lock", marks=pytest.mark.long),
     ],
