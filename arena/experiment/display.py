@@ -31,7 +31,7 @@ class Progress:
 
     Args:
         ticks: of a trial, in all its rounds; None where the number of episodes decides.
-        number: of trials in the end.
+        number: of trials in the end; at least those that are on record.
         metric: by which they are judged.
         clock: seconds.
     """

@@ -84,7 +84,7 @@ def watch_experiment(path: str | Path, stream: IO[str], *, wait: Callable[[float
     followed = FollowedExperiment(folder, config)
     first = folder.configs / f"{0:0{DIGITS}d}.yaml"
     ticks = planned_ticks(load_config(first)) if first.is_file() else None
-    display = _display(Progress(ticks, sum(row.wanted for row in followed.look()), config.metric), stream)
+    display = _display(Progress(ticks, 0, config.metric), stream)
     display.start()
     try:
         while True:

@@ -59,9 +59,10 @@ def resumed(run: Run, config: Config) -> Run:
     evaluated = not run.plan.evaluates_at(found.tick) or found.tick in evaluations.evaluated(folder)
     told = not folder.results.exists() or any(result["done"] for result in read_results(folder.path)[-1:])
     if run.concluded and evaluated and told:
+        more = "--ticks, or ticks= in Python" if run.plan.rounds == 1 else "--set rounds=..., or overrides= in Python"
         raise ConfigError(
             f"the run has played {found.tick} ticks, the configuration asks for {run.plan.horizon}: there is "
-            f"nothing left to do; ask for more with {'--ticks' if run.plan.rounds == 1 else '--set rounds=...'}",
+            f"nothing left to do; ask for more with {more}",
             source=str(folder.path),
         )
     return replace(run, words=(*passed_over, *_anew_words(run.plan, found), *_change_words(before, config, found, run)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from contextlib import ExitStack
 from datetime import datetime, timedelta, timezone
@@ -10,11 +11,16 @@ from pathlib import Path
 import pytest
 
 from arena.errors import ConfigError
+from arena.experiment import display
 from arena.experiment.config import parse_experiment
-from arena.experiment.driver import opened
+from arena.experiment.display import PlainExperimentDisplay, Progress
+from arena.experiment.driver import Driver, opened
 from arena.experiment.folder import ExperimentFolder, StateLine, now, read_record, write_state
 from arena.experiment.plan import ExperimentPlan, plan_experiment
+from arena.experiment.run import watch_experiment
 from arena.experiment.scheduler import State
+from arena.experiment.slots import Slots
+from arena.plan.hosts import Host
 from arena.records.lock import RunLock
 from experiment_folders import RUN, write_experiment
 
@@ -75,3 +81,31 @@ def test_seconds_of_a_trial_are_those_of_its_attempts(tmp_path: Path) -> None:
     write_state(path := tmp_path / "0000.jsonl", lines)
     record = read_record(0, path)
     assert record is not None and record.seconds == 10 + 10 + 3.5
+
+
+def test_driver_that_fails_leaves_no_process_of_a_trial(plan: ExperimentPlan, tmp_path: Path) -> None:
+    class Broken(PlainExperimentDisplay):
+        """Fails as soon as a trial has started."""
+
+        def message(self, text: str) -> None:
+            raise RuntimeError(text)
+
+    folder, broken = ExperimentFolder(tmp_path / "e"), Broken(io.StringIO(), Progress(10, 3, plan.file.config.metric))
+    with opened(plan, folder, resume=False), pytest.raises(RuntimeError, match="started on here"):
+        Driver(plan, folder, Slots([Host("here", 1)]), broken).run()
+    (started,) = [record.last.pid for record in folder.read() if record.state is State.RUNNING]
+    assert not Path(f"/proc/{started}").exists(), "it was killed, and its end was taken"
+
+
+def test_watching_forgets_trials_that_are_no_longer_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(display, "LINE_EVERY", 0.0)  # a line at every look
+    path = write_experiment(tmp_path / "e", {"run": RUN, "repeat": 3}, lambda *_: 0.0, results=1, errors=False)
+    folder, shown = ExperimentFolder(path), io.StringIO()
+    driver = RunLock.take(path)
+
+    def change(_: float) -> None:
+        write_state(folder.state_path(2), [StateLine(now(), State.TERMINATED, wanted=False)])
+        driver.release()
+
+    watch_experiment(path, shown, wait=change)
+    assert [line.partition(";")[0] for line in shown.getvalue().splitlines()[:2]] == ["3 terminated", "2 terminated"]

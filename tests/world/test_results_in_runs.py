@@ -206,7 +206,7 @@ def test_run_that_ended_before_its_last_result_was_written_is_resumed_to_write_i
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
     train(DUEL, run, resume=True)
     assert without_clock(run) == before and before[-1]["done"]
-    with pytest.raises(ConfigError, match="nothing left to do"):
+    with pytest.raises(ConfigError, match="nothing left to do; ask for more with --ticks, or ticks= in Python"):
         train(DUEL, run, resume=True)
 
 
