@@ -7,16 +7,18 @@ tournament with sampled actions, in which none of them learns.
 
 Compared are the differences of each two of these players. The joint interval has the variance of both differences
 together. Pairs that are more than 60 Elo apart in the tournament should be in the same order in the league. The gap is
-the median over the pairs. The figures of promises are over all games and turns; a turn is a seed.
+the median over the pairs. The figures of promises are over all games and turns; a turn is a seed. Leagues are played
+side by side, as many as there are cores: nothing that is measured depends on time.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 import statistics
 import sys
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +60,9 @@ def league(game: str, seed: int, *, quick: bool) -> dict[str, Any]:
     }
 
 
-def compared(game: str, seeds: Iterator[int], *, quick: bool) -> Sample:
+def compared(game: str, seed: int, *, quick: bool) -> Sample:
     """A league, the tournament of its players, and how far their differences agree."""
-    config = league(game, next(seeds), quick=quick)
+    config = league(game, seed, quick=quick)
     with runs.arena(config, ranks=1, timeout=3600.0) as run:
         taken = [f"{name}@{number * config['ticks']}" for name, numbers in TAKEN.items() for number in numbers]
         players = [*POLICIES, *taken]
@@ -100,8 +102,10 @@ def overall(measured: Measured, figure: str, weight: str) -> Summary:
 
 def benchmark(settings: Settings) -> Report:
     """Plays, and compares."""
-    cases = [Case(game, partial(compared, game, itertools.count(1), quick=settings.quick)) for game in GAMES]
-    measured = interleave(cases, settings.repeats, say=say)
+    seeds = range(1, settings.repeats + 1)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        samples = pool.map(lambda one: compared(one[1], one[0], quick=settings.quick), itertools.product(seeds, GAMES))
+        measured = interleave([Case(game, samples.__next__) for game in GAMES], settings.repeats, say=say)
     report = Report("league_tournament", "A league's ratings against a tournament", measured, method(__doc__))
     figures = list(measured.samples[next(iter(GAMES))][0])
     report.at_least(figures[0], overall(measured, figures[0], figures[3]), 0.85)

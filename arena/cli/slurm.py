@@ -14,6 +14,7 @@ A shell handles a signal between two commands, or during `wait`: so the run is a
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import shlex
 import sys
@@ -36,6 +37,7 @@ _MARK = "# Written by `arena slurm`."
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _SHORT = re.compile(r"(?:([0-9]{1,6})d)?(?:([0-9]{1,6})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,6})s)?")
 _OWN = re.compile(r"(?:(?P<d>[0-9]{1,6})-(?=[0-9]))?(?P<parts>[0-9]{1,6}(?::[0-9]{1,2}){0,2})")
+_USUAL_ARRAY = 1001  # SLURM's default of MaxArraySize
 _LEAST_SECONDS = 300  # SLURM rounds to minutes, and its signal can come a minute early
 _MOST_SECONDS = 365 * 86400
 _NOTICE = (60, 600)  # seconds between signal and end: a twentieth of the time, from a minute to ten
@@ -152,22 +154,30 @@ def _run_experiment(arguments: argparse.Namespace) -> int:
         check_alone(plan, 0, option="--array")
     tasks = given or config.ranks or plan.most_roles
     job = make_job(config.name, time=arguments.time, nodes=arguments.nodes, tasks=tasks)
+    hints = []
     if arguments.array is not None:
-        job = job._replace(array=f"0-{plan.number - 1}%{arguments.array}")
+        job = job._replace(array=f"0-{plan.number - 1}%{arguments.array}", gpus=math.ceil(config.gpus))
+        if plan.number > _USUAL_ARRAY:
+            hints.append(
+                f"the array has {plan.number} tasks; SLURM takes as many as its MaxArraySize says, {_USUAL_ARRAY} by "
+                "default (`scontrol show config`); without --array one job drives all trials"
+            )
+    elif config.gpus:
+        hints.append(f"each trial asks for {config.gpus:g} of the devices of a host: add --gpus-per-node=N to sbatch")
     path = f"./{arguments.config}" if arguments.config.startswith("-") else arguments.config
     sets = [f"--set={override}" for override in arguments.overrides]
     program = [sys.executable, "-m", "arena", "experiment", path, *sets]
     text = batch_text(job, program, run_dir=arguments.run_dir, home=Path.cwd(), experiment=True)
-    return _write(arguments, job, text)
+    return _write(arguments, job, text, hints)
 
 
-def _write(arguments: argparse.Namespace, job: Job, text: str) -> int:
+def _write(arguments: argparse.Namespace, job: Job, text: str, hints: Sequence[str] = ()) -> int:
     if arguments.output == "-":
         say(text.removesuffix("\n"))
         return 0
     path = Path(arguments.output or f"{job.name}.sbatch")
     write_batch(path, text, option="--output" if arguments.output else "")
-    say(f"{path}: {job.words}\nsubmit it: {shlex.join(['sbatch', str(path)])}")
+    say("\n".join([f"{path}: {job.words}", f"submit it: {shlex.join(['sbatch', str(path)])}", *hints]))
     return 0
 
 
@@ -179,6 +189,7 @@ class Job(NamedTuple):
     tasks: int
     seconds: int
     array: str = ""  # its tasks, as `0-11%8`; empty: no job array
+    gpus: int = 0  # devices of each node
 
     @property
     def tasks_per_node(self) -> int:
@@ -208,6 +219,8 @@ class Job(NamedTuple):
         }
         if self.array:
             settings["array"] = self.array
+        if self.gpus:
+            settings["gpus-per-node"] = self.gpus
         return [*(f"#SBATCH --{name}={value}" for name, value in settings.items()), "#SBATCH --requeue"]
 
 

@@ -55,12 +55,13 @@ from arena.experiment.variation import Params, is_within
 from arena.records.atomic import replacing
 from arena.records.boundary import newest_tick
 from arena.records.folder import RunFolder
-from arena.records.lock import RunLock, is_held, refuse_held
+from arena.records.lock import RunLock, is_held, sharing
 from arena.run.stop import takes_signals
 
-_POLL_SECONDS = 0.05  # between two looks whether a process has ended
+_POLL_SECONDS = 0.01  # between two looks whether a process has ended; a small trial plays 300 ms
 _LOOK_SECONDS = 1.0  # between two looks at the results
 _HELD_SECONDS = 60.0  # for the processes of an earlier attempt to leave a run folder
+_KILLED_SECONDS = 5.0  # for the process of a trial to end when it was killed
 
 
 class ExperimentDisplay(Protocol):
@@ -111,11 +112,11 @@ class Driver:
         )
         self._pruning = None if config.prune is None else Pruning(config.prune, config.metric.mode)
         self.records: dict[int, Record] = {}
+        self._roles = {trial.digest: trial.roles for trial in plan.known}
         self._results: dict[int, FollowedResults] = {}
         self._rows: dict[int, TrialRow] = {}
         self._processes: dict[int, TrialProcess] = {}
         self._delayed: dict[int, tuple[Start, float]] = {}  # trials whose folders are held, and until when to wait
-        self._locks: dict[int, ExitStack] = {}
         self._ended = 0  # trials that are over, for the order in which they ended
         self._stale = True  # whether the table on the disk is
         self._asked: list[int] = []  # signals
@@ -135,8 +136,8 @@ class Driver:
         finally:
             for process in self._processes.values():  # after an error of our own
                 process.kill()
-            for lock in self._locks.values():
-                lock.close()
+            for process in self._processes.values():
+                process.wait(_KILLED_SECONDS)
             self._display.stop()
         return self._status
 
@@ -176,9 +177,6 @@ class Driver:
                     self._put_on_record(fresh, trial)
                     fresh += 1
         for number, record in sorted(self.records.items()):
-            if record.wanted and not record.state.is_over:
-                with trial_lock(self.folder.state_path(number)):  # before any trial is started
-                    pass
             self._results[number] = FollowedResults(
                 self.folder.run_folder(record).results, self.plan.file.config.metric.name
             )
@@ -217,6 +215,7 @@ class Driver:
                         path=joined("set", each.path),
                     )
             trials = [*self.plan.trials.repeated(record.first.variant or "", record.params)]
+            self._roles.update((trial.digest, trial.roles) for trial in trials)
             if trials[number % repeat].digest != record.first.digest:
                 raise ConfigError(
                     "the experiment has changed: its earlier suggestions would be other trials today; a search can be "
@@ -245,6 +244,7 @@ class Driver:
         )
         write_state(self.folder.state_path(number), [line])
         self.records[number] = Record(number, line, line)
+        self._roles[trial.digest] = trial.roles
 
     def _take_up(self, number: int, record: Record) -> None:
         """Gives a trial to the scheduler, in the state in which it goes on."""
@@ -257,7 +257,8 @@ class Driver:
             self._note(Note(number, State.TERMINATED, attempt, 0))
             state = State.TERMINATED
         config = self.plan.file.config
-        processes = self.plan.processes(self._slots.total, alone=self._only is not None)
+        roles = self._roles[record.first.digest or ""]
+        processes = self.plan.processes(self._slots, roles=roles, alone=self._only is not None)
         self._handle(Added(number, processes, state, attempt, config.gpus))
 
     def _replay(self) -> None:
@@ -306,7 +307,6 @@ class Driver:
         """Takes the end of a trial's process, with what it has written last."""
         del self._processes[number]
         self._results[number].look()
-        self._locks.pop(number).close()
         run = self.folder.run_folder(self.records[number])
         self._handle(Ended(number, code, saved=run.requeue.exists()))
 
@@ -385,9 +385,6 @@ class Driver:
     def _note(self, note: Note) -> None:
         """Puts a change of state on record; that a trial runs is put there when its process has started."""
         if note.state is State.RUNNING:
-            with ExitStack() as stack:
-                stack.enter_context(trial_lock(self.folder.state_path(note.trial)))
-                self._locks[note.trial] = stack.pop_all()
             return
         record, order = self.records[note.trial], None
         if note.state.is_over:
@@ -441,7 +438,6 @@ class Driver:
         for number, (start, until) in [*self._delayed.items()]:
             del self._delayed[number]
             if self._asked or time.monotonic() >= until:
-                self._locks.pop(number).close()
                 why = f"a process of an earlier attempt has not left its folder within {_HELD_SECONDS:.0f} s"
                 self._handle(Ended(number, 0, saved=True) if self._asked else Ended(number, 1, why=why))
             else:
@@ -509,39 +505,40 @@ class Driver:
 
 
 @contextmanager
-def opened(plan: ExperimentPlan, folder: ExperimentFolder, *, resume: bool, shared: bool = False) -> Iterator[None]:
+def opened(plan: ExperimentPlan, folder: ExperimentFolder, *, resume: bool, only: int | None = None) -> Iterator[None]:
     """Makes the folder of an experiment, or takes it up again, and holds its lock.
 
     Args:
         plan: of the experiment.
         folder: its folder.
         resume: it may hold this experiment already.
-        shared: other processes may run other trials in it, but no driver of all: `--trial`.
+        only: the number of the one trial to run: other processes may run others in the folder, but no driver of all.
 
     Raises:
         ConfigError: it holds files, or another experiment, or another process is at work in it.
     """
     config = plan.file.config
+    unbegun = folder.is_unbegun  # first: a process that begins it now, for another trial, writes `config` before others
     there = folder.config.is_file()
     if there and (name := folder.read_config().name) != config.name:
         raise ConfigError(
             f"holds the experiment {name!r}, not {config.name!r}; name another folder with --run-dir",
             source=str(folder.path),
         )
-    if not (there and (resume or shared)) and not folder.is_unbegun:
+    if not unbegun and not (there and (resume or only is not None)):
         raise ConfigError(
             "holds files already; go on with an experiment by --resume, or name another folder",
             source=str(folder.path),
         )
     folder.make()
     with ExitStack() as stack:
-        if shared:
-            refuse_held(folder.path)
-        if not shared:
+        if only is None:
             stack.enter_context(RunLock.take(folder.path))
             folder.write_config(experiment_yaml(config))
-        elif not there:
-            with folder.writing_alone():
+        else:
+            stack.enter_context(sharing(folder.path))
+            with folder.beginning_alone():
                 if not folder.config.is_file():
                     folder.write_config(experiment_yaml(config))
+            stack.enter_context(trial_lock(folder.state_path(only)))
         yield

@@ -16,7 +16,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,10 @@ from arena.experiment.scheduler import State
 from arena.records.atomic import make_folder, part_of, private, replacing, writing
 from arena.records.folder import RunFolder
 from arena.records.journal import Journal, JournalReader
+from arena.records.lock import is_held
 
 DIGITS = 4
+_BEGINNING = "lock.beginning"  # of the processes that run trials alone, which hold `lock` together
 _NAME = re.compile(r"([0-9]{4,})\.jsonl")
 
 
@@ -81,13 +83,15 @@ class Record:
         number: of the trial.
         first: its first line.
         last: its newest line.
-        starts: the times at which its process was started.
+        started: whether its process was ever started.
+        seconds: that its attempts took; one that ended with its driver has left no end, and is not counted.
     """
 
     number: int
     first: StateLine
     last: StateLine
-    starts: list[str] = field(default_factory=list)
+    started: bool = False
+    seconds: float = 0.0
 
     @property
     def state(self) -> State:
@@ -111,16 +115,12 @@ class Record:
 
     def take(self, line: StateLine) -> None:
         """Takes a further line."""
-        self.last = line
         if line.state is State.RUNNING:
-            self.starts.append(line.time)
-
-    @property
-    def seconds(self) -> float:
-        """From its first start to its newest change."""
-        if not self.starts:
-            return 0.0
-        return (datetime.fromisoformat(self.last.time) - datetime.fromisoformat(self.starts[0])).total_seconds()
+            self.started = True
+        elif self.last.state is State.RUNNING:
+            begun, ended = (datetime.fromisoformat(each.time) for each in (self.last, line))
+            self.seconds += (ended - begun).total_seconds()
+        self.last = line
 
 
 def now() -> str:
@@ -169,10 +169,17 @@ class ExperimentFolder:
             return True
         if not self.path.is_dir() or self.config.exists():
             return False
-        known = {"configs", "trials", "states", "logs", "lock", part_of(self.config).name}
+        known = {"configs", "trials", "states", "logs", "lock", _BEGINNING, part_of(self.config).name}
         entries = [*self.path.iterdir()]
         folders = [entry for entry in entries if entry.is_dir()]
         return {entry.name for entry in entries} <= known and not any(any(entry.iterdir()) for entry in folders)
+
+    @property
+    def is_going_on(self) -> bool:
+        """Whether trials are played: by the driver of all, or by processes that run a trial alone."""
+        return is_held(self.path) or any(
+            is_held(self.run_folder(record).path) for record in self.read() if record.state is State.RUNNING
+        )
 
     def make(self) -> None:
         """Makes the tree; what is there stays.
@@ -188,9 +195,9 @@ class ExperimentFolder:
             raise ConfigError(f"the folder cannot be made: {error.strerror or error}", source=str(self.path)) from error
 
     @contextmanager
-    def writing_alone(self) -> Iterator[None]:
-        """Waits until no other process begins the experiment in this folder."""
-        descriptor = private(str(self.path / "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+    def beginning_alone(self) -> Iterator[None]:
+        """Waits until no other process begins the experiment in this folder, to run a trial of it."""
+        descriptor = private(str(self.path / _BEGINNING), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
         try:
             with suppress(OSError):  # of a file system without locks
                 fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -24,7 +24,6 @@ from arena.experiment.tables import FollowedExperiment, labels_of
 from arena.experiment.values import FollowedResults, TrialRow
 from arena.experiment.variation import value_words
 from arena.records.atomic import check_place, replacing
-from arena.records.lock import is_held
 from arena.report.colors import faded, palette
 from arena.report.page import asset, numbered_templates, plotly_script, script_json
 
@@ -156,7 +155,7 @@ def page_data(folder: ExperimentFolder, config: ExperimentConfig, rows: Sequence
             )
         )
     ends = [end for each in combinations for end in (each.low, each.high) if end is not None]
-    going = is_held(folder.path)
+    going = folder.is_going_on
     over = all(State(row.state).is_over for row in rows if row.wanted)
     best = next((row for row in rows if row.number == ranking.best), None)
     return ExperimentPage(

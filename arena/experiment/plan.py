@@ -51,20 +51,28 @@ class ExperimentPlan:
         """Of the run."""
         return self.trials.variants[0].seed
 
-    def processes(self, slots: int, *, alone: bool = False) -> int:
-        """The processes of each trial, at most one for each of its roles.
+    def processes(self, slots: Slots, *, roles: int | None = None, alone: bool = False) -> int:
+        """The processes of a trial: `ranks`, else its share of the slots, at most one for each of its roles.
 
         Args:
-            slots: of all hosts together.
+            slots: that the trials share.
+            roles: of the trial; None: of the one with the most.
             alone: a single trial is run.
         """
         config = self.file.config
         if config.ranks is not None:
             return config.ranks
-        if alone:
-            return max(1, min(slots, self.most_roles))
-        together = min(slots, self.number, config.at_once or slots)
-        return max(1, min(slots // max(1, together), self.most_roles))
+        together = slots.room(1, config.gpus, most=1 if alone else self._most_at_once)
+        widest = max(host.slots for host in slots.hosts) if config.gpus else slots.total  # devices are of one host
+        return max(1, min(slots.total // max(1, together), widest, roles or self.most_roles))
+
+    def at_once(self, slots: Slots) -> int:
+        """How many trials run at the same time, each with the processes of the largest one."""
+        return slots.room(self.processes(slots), self.file.config.gpus, most=self._most_at_once)
+
+    @property
+    def _most_at_once(self) -> int:
+        return min(self.number, self.file.config.at_once or self.number)
 
 
 def plan_experiment(file: ExperimentFile, *, examined: bool = True) -> ExperimentPlan:
@@ -153,10 +161,10 @@ def slots_for(plan: ExperimentPlan, hosts: str | None, environment: Mapping[str,
     gpus = plan.file.config.gpus
     devices = _devices(environment) if gpus else ()
     found = Slots(given or (here,), {host.name: devices for host in given or (here,)}, crowding=not given)
-    processes = plan.processes(found.total, alone=alone)
+    processes = plan.processes(found, alone=alone)
     if gpus and len(devices) < gpus:
         raise ConfigError(f"a trial asks for {gpus:g}, this host has {pluralize(len(devices), 'device')}", path="gpus")
-    if not found.can_ever_fit(processes, gpus):
+    if not found.room(processes, gpus, most=1):
         most = max(host.slots for host in found.hosts) if gpus else found.total
         raise ConfigError(
             f"a trial of {pluralize(processes, 'process', 'processes')} does not fit on "

@@ -75,6 +75,11 @@ class TrialProcess:
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
 
+    def wait(self, seconds: float) -> None:
+        """Waits for the end of a process that was killed."""
+        with suppress(subprocess.TimeoutExpired):  # in a call of the kernel that does not come back
+            self._process.wait(seconds)
+
 
 def last_lines(log: Path, number: int) -> list[str]:
     """The last lines of a log that say something."""

@@ -15,7 +15,6 @@ from arena.experiment.folder import DIGITS, ExperimentFolder, free_folder, newes
 from arena.experiment.plan import ExperimentPlan
 from arena.experiment.tables import FollowedExperiment
 from arena.launch.console import terminal_columns
-from arena.records.lock import is_held
 from arena.run.status import planned_ticks
 
 _LOOK_SECONDS = 1.0
@@ -51,9 +50,15 @@ def place_of(plan: ExperimentPlan, run_dir: str | Path | None, *, resume: bool, 
     return found
 
 
-def display_for(plan: ExperimentPlan, stream: IO[str]) -> ExperimentDisplay:
-    """The display that fits the stream: a live table on a terminal, else lines."""
-    return _display(Progress(plan.ticks, plan.number, plan.file.config.metric), stream)
+def display_for(plan: ExperimentPlan, stream: IO[str], *, alone: bool = False) -> ExperimentDisplay:
+    """The display that fits the stream: a live table on a terminal, else lines.
+
+    Args:
+        plan: of the experiment.
+        stream: to write to.
+        alone: a single trial is run.
+    """
+    return _display(Progress(plan.ticks, 1 if alone else plan.number, plan.file.config.metric), stream)
 
 
 def _display(progress: Progress, stream: IO[str]) -> ExperimentDisplay:
@@ -83,7 +88,7 @@ def watch_experiment(path: str | Path, stream: IO[str], *, wait: Callable[[float
     display.start()
     try:
         while True:
-            going = is_held(folder.path)  # first: the last look takes what was written last
+            going = folder.is_going_on  # first: the last look takes what was written last
             rows = followed.look()
             display.update(rows)
             if not going:

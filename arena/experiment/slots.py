@@ -63,9 +63,14 @@ class Slots:
         """Whether some slot is free."""
         return any(self._free)
 
-    def can_ever_fit(self, processes: int, gpus: float) -> bool:
-        """Whether a trial fits when all slots are free."""
-        return Slots(self.hosts, self.devices, self.crowding).take(processes, gpus) is not None
+    def room(self, processes: int, gpus: float = 0.0, *, most: int) -> int:
+        """How many such trials fit at the same time when all slots are free, counted up to `most`."""
+        if processes == 1 and not gpus:
+            return min(self.total, most)
+        free, number = Slots(self.hosts, self.devices, self.crowding), 0
+        while number < most and free.take(processes, gpus) is not None:
+            number += 1
+        return number
 
     def take(self, processes: int, gpus: float = 0.0) -> Place | None:
         """Takes a place: on one host where the processes fit, else on neighboring hosts; None if there is none now."""

@@ -40,7 +40,7 @@ def trial_row(folder: ExperimentFolder, record: Record, results: FollowedResults
         params=record.params,
         seed=record.first.seed or 0,
         state=record.state.value,
-        attempts=record.last.attempt if record.starts else 0,
+        attempts=record.last.attempt if record.started else 0,
         ticks=max(results.ticks, record.last.tick or 0),
         seconds=record.seconds,
         value=judged(values, config.metric),

@@ -111,7 +111,7 @@ class TrialRow(msgspec.Struct, frozen=True):
         state: its newest state.
         attempts: how often it was tried.
         ticks: that the run has reached.
-        seconds: from its first start to its newest change.
+        seconds: that its attempts took.
         value: by which it is judged; None without one.
         highest: value of the metric in any result; `lowest`, `last` likewise.
         folder: of the run, as a path.

@@ -332,10 +332,12 @@ def _shown_by(seats: Sequence[SeatClient]) -> Callable[[], Any]:
     first = next(number for number, leaf in enumerate(leaves_of(space, ragged=True)) if leaf.of_actors)
 
     def shown() -> Any:
-        if [seat for seat in seats if not seat.begun]:
+        if not seats[-1].begun:
             return None
-        rows = [seat.reply.rows[0][first:] for seat in seats]
-        return columns.unflatten(rows[0] if len(rows) == 1 else list(map(Ragged.concat, zip(*rows, strict=True))))
+        if len(seats) == 1:
+            return columns.unflatten(seats[0].reply.rows[0][first:])
+        rows = (seat.reply.rows[0][first:] for seat in seats)
+        return columns.unflatten(list(map(Ragged.concat, zip(*rows, strict=True))))
 
     return shown
 

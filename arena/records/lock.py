@@ -14,6 +14,8 @@ import os
 import socket
 import time
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -48,10 +50,7 @@ class RunLock:
             ConfigError: another process writes into it, and says which; or the lock file cannot be made.
         """
         path = Path(folder) / _NAME
-        try:
-            descriptor = private(str(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except OSError as error:
-            raise _unlockable(path, error) from error
+        descriptor = _made(path)
         try:
             locked = _flock(descriptor, folder)
         except ConfigError:
@@ -88,6 +87,22 @@ class RunLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+
+@contextmanager
+def sharing(folder: Path | str) -> Iterator[None]:
+    """Keeps `RunLock.take` from a folder while this is open; any number of processes may share it.
+
+    Raises:
+        ConfigError: another process has the folder for itself, and says which; or the lock file cannot be made.
+    """
+    descriptor = _made(Path(folder) / _NAME)
+    try:
+        _flock(descriptor, folder, fcntl.LOCK_SH)
+        _write(descriptor, "")  # the words of a holder that was killed would be taken for those of a living one
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def refuse_held(folder: Path | str) -> None:
@@ -136,14 +151,22 @@ def is_left(folder: Path | str) -> bool:
     return path.is_file() and path.stat().st_size > 0 and not is_held(folder)
 
 
-def _flock(descriptor: int, folder: Path | str) -> bool:
+def _made(path: Path) -> int:
+    """The lock file, open; made where it is missing."""
+    try:
+        return private(str(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError as error:
+        raise _unlockable(path, error) from error
+
+
+def _flock(descriptor: int, folder: Path | str, kind: int = fcntl.LOCK_EX) -> bool:
     """Locks an open file until it is closed; False on a file system without locks, which does not prevent training.
 
     Raises:
         ConfigError: another process has it.
     """
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in _UNKNOWN_HERE:
             return False
@@ -165,7 +188,7 @@ def _holder(descriptor: int) -> str:
         told = json.loads(os.pread(descriptor, _MOST_BYTES, 0))
         return f"process {told['pid']!r:.80} on host {told['host']!r:.80} since {told['since']!r:.80}"
     except (ValueError, KeyError, TypeError):
-        return "a process that has not said who it is"
+        return "a process that has not said who it is, or several that share it"
 
 
 def _write(descriptor: int, text: str) -> None:

@@ -43,6 +43,7 @@ class SeatServer:
         self._forms = list(map(Columns, welcome.observation_spaces)) if self.ragged else []
         self._borrows = False  # the game's own arrays: they were sent, and are valid until its next call
         self._left = False  # the worker, so nothing is sent any more
+        self._ended = True  # whether the flags of the last step have to be cleared
         self._observed = [  # per entity its space, and the reply's arrays for its observations
             (space, flatten(space, target))
             for space, target in zip(welcome.observation_spaces, self.reply.by_entity, strict=True)
@@ -61,9 +62,11 @@ class SeatServer:
         """
         reply, columns = self.reply, self._columns
         reply.rewards[:] = step.rewards[:, columns]
-        reply.terminated[:] = step.terminated[:, columns]
-        reply.truncated[:] = step.truncated[:, columns]
         reply.fresh[:] = False
+        if ends or self._ended:
+            reply.terminated[:] = step.terminated[:, columns]
+            reply.truncated[:] = step.truncated[:, columns]
+        self._ended = ends
         self._borrows = self.ragged and not (ends or self._left)
         self._write_frame(step.frame, slice(None))
         self.pack_final(step.frame) if ends else reply.no_final()
@@ -82,7 +85,7 @@ class SeatServer:
         self.reply.no_final()
 
     def write_cut(self, frame: Frame, playing: NDArray[np.bool_]) -> None:
-        """Truncates the rows that were still playing when the game failed, after a step was written.
+        """Truncates the rows that were still playing when the game failed, after a step with ends was written.
 
         Args:
             frame: of that step.
@@ -145,10 +148,11 @@ class SeatServer:
 
     def read_actions(self) -> None:
         """Reads the ragged leaves of the request that has come, if it has actions."""
-        self._left = self.request.kind is RequestKind.LEAVE
+        kind = self.request.kind
+        self._left = kind is RequestKind.LEAVE
         if self._left:
             self._own_rows()
-        if self.request.kind is RequestKind.ACT:
+        if kind is RequestKind.ACT:
             self.request.read_heap(self.link.wait_heap(self.request.heap))
 
     def idle_actions(self, chosen: Any) -> list[Any]:

@@ -15,6 +15,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -62,9 +63,14 @@ def is_number(value: object) -> bool:
 
 def defaults_of(options: Any) -> Mapping[str, Any]:
     """The defaults of a struct or a dataclass of options, by name."""
-    if isinstance(options, msgspec.Struct):
-        return {field.name: field.default for field in msgspec.structs.fields(options)}
-    return {field.name: field.default for field in dataclasses.fields(options)}
+    return _defaults(options.__class__)
+
+
+@cache
+def _defaults(kind: type[Any]) -> Mapping[str, Any]:
+    """By class: msgspec evaluates all annotations again whenever it is asked for the fields."""
+    fields = msgspec.structs.fields(kind) if issubclass(kind, msgspec.Struct) else dataclasses.fields(kind)
+    return {field.name: field.default for field in fields}
 
 
 def check_refused(options: Any, *names: str, why: str) -> None:

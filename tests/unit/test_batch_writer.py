@@ -87,6 +87,7 @@ def test_alike_seats_get_the_same_replies_as_one_by_one(
         write(step, ends)
         for port in apart.ports:
             port.write_step(step, ends=ends)
+            assert np.array_equal(port.reply.ended(), (step.terminated | step.truncated)[:, port.entities])
         assert together.said() == apart.said()
 
 

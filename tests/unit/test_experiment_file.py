@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 import yaml
 
+import hanging
 from arena.errors import ConfigError
+from arena.experiment.checks import first_mistake
 from arena.experiment.config import parse_experiment, read_experiment
 from arena.experiment.plan import ExperimentPlan, plan_experiment
 from arena.experiment.trials import Trials, covering, digest_of
@@ -237,6 +239,15 @@ def test_algorithms_are_tried_with_every_value_without_torch_in_this_process() -
     lines = done.stdout.splitlines()
     assert lines[0].startswith("s.yaml: set.policies.blue.options.n_steps: ") and "(trial n_steps=many)" in lines[0]
     assert lines[-1] == "False False"
+
+
+@pytest.mark.slow
+def test_check_of_a_game_that_hangs_ends_and_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(hanging.__file__).parent))
+    game = {"make": "hanging:Hangs", "kwargs": {"way": "sleep", "where": "make"}}
+    config = Trials(parse_experiment({"run": {**RUN, "envs": {"game": game}, "watchdog_s": 5}})).config_of("", {})
+    with pytest.raises(ConfigError, match=r"cannot be tried \(exit 1\)\nTimeout \(0:00:05\)(.|\n)*in sleep\n"):
+        first_mistake([config], limit=1.0)
 
 
 def test_trials_keep_the_checkpoints_of_their_best_result_by_the_metric() -> None:

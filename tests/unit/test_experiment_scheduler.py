@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 
+from arena.experiment.config import parse_experiment
+from arena.experiment.plan import plan_experiment, slots_for
 from arena.experiment.scheduler import (
     SAVING_SECONDS,
     Added,
@@ -25,6 +28,7 @@ from arena.experiment.scheduler import (
 )
 from arena.experiment.slots import Slots
 from arena.plan.hosts import Host
+from experiment_folders import RUN
 
 
 def scheduler(slots: int = 2, **limits: int) -> Scheduler:
@@ -224,7 +228,7 @@ def test_a_trial_with_too_many_processes_runs_alone_on_one_host() -> None:
     slots.give_back(small)
     large = slots.take(5)
     assert large is not None and large.crowded and slots.take(1) is None
-    assert not Slots([Host("a", 2)], crowding=False).can_ever_fit(5, 0.0)
+    assert not Slots([Host("a", 2)], crowding=False).room(5, most=9)
 
 
 def test_two_trials_share_a_device_and_others_wait() -> None:
@@ -239,4 +243,30 @@ def test_two_trials_share_a_device_and_others_wait() -> None:
     slots.give_back(places[3])
     whole = slots.take(1, 1.0)
     assert whole is not None and whole.devices == (("1", 1.0),)
-    assert not slots.can_ever_fit(1, 3.0)
+    assert (slots.room(1, 3.0, most=9), slots.room(1, 0.5, most=9), slots.room(3, 1.0, most=9)) == (0, 4, 2)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "devices", "keys", "processes", "together"),
+    [
+        ("a:8", 0, {"repeat": 4}, 2, 4),
+        ("a:8", 0, {"repeat": 9}, 1, 8),
+        ("a:8", 0, {"repeat": 2}, 4, 2),  # each has four roles
+        ("a:8", 0, {"repeat": 9, "at_once": 3}, 2, 3),
+        ("a:3,b:3", 0, {"repeat": 4, "ranks": 2}, 2, 3),  # one of them on both hosts
+        ("a:8", 2, {"repeat": 9, "gpus": 1}, 4, 2),
+        ("a:8", 1, {"repeat": 9, "gpus": 0.25}, 2, 4),
+        ("a:4,b:4", 1, {"repeat": 1, "gpus": 1}, 4, 1),  # devices are those of one host
+        ("a:3,b:3", 1, {"repeat": 9, "gpus": 1, "ranks": 2}, 2, 2),
+    ],
+)
+def test_as_many_trials_start_as_the_plan_says(
+    hosts: str, devices: int, keys: dict[str, Any], processes: int, together: int
+) -> None:
+    plan = plan_experiment(parse_experiment({"run": RUN, **keys}), examined=False)
+    slots = slots_for(plan, hosts, {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(devices)))})
+    assert (plan.processes(slots), plan.at_once(slots)) == (processes, together)
+    machine = Scheduler(slots, at_once=plan.file.config.at_once)
+    for number in range(plan.number):
+        machine.handle(Added(number, processes, gpus=plan.file.config.gpus), now=0.0)
+    assert len(machine.running) == together

@@ -368,17 +368,23 @@ def of_experiment(folder: Path, *arguments: str, **changes: object) -> str:
 
 
 @pytest.mark.slow
-def test_an_experiment_is_one_job_whose_slots_its_trials_share(tmp_path: Path) -> None:
-    text = of_experiment(tmp_path, "--nodes", "2", "--ranks-per-node", "4", "--set", "seed=3")
+def test_an_experiment_is_one_job_whose_slots_its_trials_share(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = of_experiment(tmp_path, "--nodes", "2", "--ranks-per-node", "4", "--set", "seed=3", gpus=0.5)
+    assert (
+        "each trial asks for 0.5 of the devices of a host: add --gpus-per-node=N to sbatch" in capsys.readouterr().out
+    )
     assert {"nodes=2", "ntasks=8", "ntasks-per-node=4", "signal=B:USR1@180", "requeue"} <= {*directives(text)}
     assert "-m arena experiment x.yaml --set=seed=3)" in text
     assert 'run=experiments/x-"${SLURM_JOB_ID:?is given by sbatch}"' in text and "begun=experiment.yaml" in text
 
 
 @pytest.mark.slow
-def test_a_job_array_has_a_task_per_trial(tmp_path: Path) -> None:
-    text = of_experiment(tmp_path, "--array", "4", ranks=3)
-    assert {"ntasks=3", "array=0-5%4"} <= {*directives(text)}
+def test_a_job_array_has_a_task_per_trial(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = of_experiment(tmp_path, "--array", "4", ranks=3, gpus=0.5, repeat=334)
+    assert {"ntasks=3", "array=0-1001%4", "gpus-per-node=1"} <= {*directives(text)}
+    assert "the array has 1002 tasks; SLURM takes as many as its MaxArraySize says" in capsys.readouterr().out
     assert 'program+=("--trial=$SLURM_ARRAY_TASK_ID")' in text
     assert "${SLURM_ARRAY_JOB_ID:?" in text, "all tasks have one folder"
 

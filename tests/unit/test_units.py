@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import pickle
 from collections import Counter
 from typing import Any
@@ -157,6 +158,16 @@ def test_each_rule_of_an_observation_is_checked_in_its_row(path: list[Any], valu
     assert wrong not in EVERYTHING
     breach = EVERYTHING.breach(batched([board(), wrong, board()]))
     assert breach is not None and breach.row == 1 and text in breach.text
+
+
+def test_every_small_mask_is_judged_as_by_a_slow_rule() -> None:
+    space = UnitSpace({"Ant": []}, actions={"walk": Choice(["a", "b"])})
+    units, actors = Ragged(np.zeros((3, 0), np.float32), [3]), Ragged(np.arange(3), [3])
+    for flags in itertools.product((0, 1, -1), repeat=6):
+        mask = np.reshape(flags, (3, 2)).astype(np.int8)
+        shown = {"walk": {"actors": actors, "mask": Ragged(mask, [3])}}
+        right = all(1 in row and -1 not in row for row in mask.tolist())
+        assert (space.breach({"units": {"Ant": units}, "actions": shown}) is None) == right, flags
 
 
 @pytest.mark.parametrize(

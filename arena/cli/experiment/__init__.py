@@ -8,7 +8,7 @@ import os
 import sys
 
 from arena.cli.arguments import non_negative_int, positive_int
-from arena.cli.experiment.lines import check_alone, head_lines, plan_lines, tell_failures
+from arena.cli.experiment.lines import check_alone, head_line, plan_lines, tell_failures
 from arena.errors import ConfigError
 from arena.experiment.config import read_experiment
 from arena.experiment.display import outcome_lines
@@ -73,10 +73,10 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     folder = ExperimentFolder(place_of(plan, arguments.run_dir, resume=arguments.resume, shared=alone))
     stream = sys.stderr if arguments.json else sys.stdout
-    display = display_for(plan, stream)
-    with opened(plan, folder, resume=arguments.resume, shared=alone):
+    display = display_for(plan, stream, alone=alone)
+    with opened(plan, folder, resume=arguments.resume, only=arguments.trial):
         display.message(
-            f"{plan.file.config.name}: {'; '.join(head_lines(plan, slots))}\nexperiment folder: {folder.path}"
+            f"{plan.file.config.name}: {head_line(plan, slots, only=arguments.trial)}\nexperiment folder: {folder.path}"
         )
         driver = Driver(
             plan,

@@ -35,24 +35,29 @@ def check_alone(plan: ExperimentPlan, trial: int, *, option: str = "--trial") ->
         )
 
 
-def head_lines(plan: ExperimentPlan, slots: Slots) -> list[str]:
-    """How many trials there are, with how many processes each, and how many run at the same time here."""
-    processes = plan.processes(slots.total)
-    together = max(1, min(slots.total // processes, plan.number, plan.file.config.at_once or plan.number))
+def head_line(plan: ExperimentPlan, slots: Slots, *, only: int | None = None) -> str:
+    """How many trials there are, with how many processes each, and how many run at the same time here.
+
+    Args:
+        plan: of the experiment.
+        slots: that the trials share.
+        only: the number of the one trial that is run.
+    """
+    each = pluralize(plan.processes(slots, alone=only is not None), "process", "processes")
     hosts = "" if len(slots.hosts) == 1 else f" on {len(slots.hosts)} hosts"
-    each = pluralize(processes, "process", "processes")
-    return [f"{pluralize(plan.number, 'trial')} of {each}, {together} at the same time{hosts}"]
+    if only is not None:
+        return f"trial {only} of {pluralize(plan.number, 'trial')}, {each}{hosts}"
+    return f"{pluralize(plan.number, 'trial')} of {each}, {plan.at_once(slots)} at the same time{hosts}"
 
 
 def plan_lines(plan: ExperimentPlan, slots: Slots) -> list[str]:
     """The trials: number, what varies and seed; and how many run at the same time here."""
-    lines = [f"{plan.file.config.name}: {head_lines(plan, slots)[0]}"]
-    processes = plan.processes(slots.total)
+    lines = [f"{plan.file.config.name}: {head_line(plan, slots)}"]
     width = len(str(max(plan.number - 1, 0)))
     for number, trial in enumerate(plan.known):
         words = plan.trials.words(trial.variant, trial.params).replace(",", " ")
         seed = "" if "seed" in trial.params else f"seed={trial.seed}"
-        count = pluralize(min(processes, trial.roles), "process", "processes")
+        count = pluralize(plan.processes(slots, roles=trial.roles), "process", "processes")
         lines.append(f"{number:{max(4, width)}}  {'  '.join(filter(None, [words, seed, count]))}")
     if plan.search is not None and plan.search.adaptive:
         varied = ", ".join(plan.trials.labels.values())

@@ -18,7 +18,6 @@ of the strengths say so.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -124,7 +123,7 @@ def _differences(pairs: Sequence[tuple[Any, Any]], players: Sequence[Any], *, si
     index = {name: place for place, name in enumerate(players)}
     unlike = [(row, *pair) for row, pair in enumerate(pairs) if pair[0] != pair[1]]  # else its players may be unrated
     parts = {  # rounded once: teams that are equal differ by 0
-        team: [(index[name], count / len(team)) for name, count in Counter(team).items()]
+        team: [(index[name], team.count(name) / len(team)) for name in dict.fromkeys(team)]
         for team in {team for _, *pair in unlike for team in pair}
     }
     found = [(row, place, part) for row, team, _ in unlike for place, part in parts[team]]

@@ -30,6 +30,7 @@ from arena.league.ratings.davidson import (
 _DENSE = 500  # parameters, up to which dense matrices are the faster
 _STEPS = 100
 _SUFFICIENT = 1e-4  # of what a step promises, which it has to bring at least
+_SLOW = 0.5  # of what the last step promised, up to which a factor serves once more: it takes as long as 50 solutions
 _NEAR = 1e-6  # what a step promises where values cannot resolve any more whether it keeps that
 EXACT = 1e-12  # what the last step promises; it squares the error once more
 
@@ -92,10 +93,14 @@ class Problem:
         """
         found = np.zeros(self.size) if start is None else start
         value, gradient = self.value_and_gradient(found)
+        factor, fresh, best = self._factor(found), True, math.inf
         for _ in range(_STEPS):
-            factor = self._factor(found)
             step = factor.solve(gradient)
             promised = float(gradient @ step)
+            if not fresh and promised > best * _SLOW:
+                factor, fresh = self._factor(found), True
+                step = factor.solve(gradient)
+                promised = float(gradient @ step)
             length = 1.0
             while True:
                 after = found - length * step
@@ -103,9 +108,9 @@ class Problem:
                 if promised < _NEAR or reached <= value - _SUFFICIENT * length * promised:
                     break
                 length /= 2
-            found, value, gradient = after, reached, slope
             if promised < done:
-                return Minimum(found, factor)
+                return Minimum(after, factor if fresh else self._factor(found))
+            found, value, gradient, best, fresh = after, reached, slope, promised, False
         raise ArithmeticError(f"Newton's method has not converged in {_STEPS} steps")
 
     def fit(self, minimum: Minimum, at: Places, zero: Places, *, prior: bool) -> Fit:
@@ -135,7 +140,7 @@ class Problem:
 
     def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
         """The function and its slope [n]."""
-        counts, found = self.games.counts, self._chances(parameters)
+        counts, found = self.games.counts, self.chances(parameters)
         pull = self._quadratic @ parameters
         likelihood = special.xlogy(counts, found).sum()
         surplus = counts - counts.sum(axis=1, keepdims=True) * found  # [M, 3], seen minus expected
@@ -147,7 +152,7 @@ class Problem:
     def hessian(self, parameters: Array) -> Array | sparse.csc_array:
         """The curvature [n, n]: the covariance of what a game shows, summed over the games, and the quadratic form."""
         count, design = self.games.counts.sum(axis=1), self._design
-        won, drawn, lost = self._chances(parameters).T
+        won, drawn, lost = self.chances(parameters).T
         own = count * (won + lost - (won - lost) ** 2) / 4
         cross = design.T @ (-count * (won - lost) * drawn / 2)
         last = (count * drawn * (1 - drawn)).sum()
@@ -173,7 +178,8 @@ class Problem:
             self.order = _elimination_order(hessian, last=self.size - self.games.players)
         return _Sparse(hessian, self.order)
 
-    def _chances(self, parameters: Array) -> Array:
+    def chances(self, parameters: Array) -> Array:
+        """Of the results in each row of the games, float64 [M, 3]."""
         log_nu = float(parameters[-1]) if self.games.drawn else -np.inf
         return chances(self._design @ parameters[: self._linear], log_nu)
 

@@ -4,22 +4,30 @@ The strength of a policy that learns is a function of the ticks that it has play
 end of each period (see `arena.league.timeline`), and moves between two of them like a Wiener process (Coulom 2008,
 "Whole-History Rating: A Bayesian Rating System for Players of Time-Varying Strength"):
 
-    s(t2) - s(t1)  ~  Normal(0, w(t)^2 (t2 - t1)),     log w(t)^2  =  u + v (t - mean)
+    s(t2) - s(t1)  ~  Normal(0, w(t)^2 (t2 - t1)),     log w(t)^2  =  u + u_p + (v + v_p) (t - mean)
 
 Games of a period are of the mean of the nodes at its two ends. A player that does not learn is one node. A snapshot
 `p@t` is the node of `p` at tick t: the same weights, the same strength. A policy that is reset begins a new curve; the
 first node of a copy is the node of its source. Results follow Davidson's model as elsewhere, see `davidson`.
 
-w, the movement of a policy in a round's ticks, is estimated for each policy, and so is how it changes with the age of
-the policy: most policies learn fast first, and slowly later. u and v maximize the marginal likelihood of all games in
-Laplace's approximation, in which the curvature of the likelihood is held fixed while they vary, times a gamma density
-of shape 2 for w at the mean age and a normal density for v. The first keeps w from 0, where the maximum lies by chance
-if there are few games, and from infinity (Chung et al. 2013, "A nondegenerate penalized likelihood estimator for
-variance parameters in multilevel models").
+w, the movement of a policy p in a round's ticks, changes with the age t of the policy: most learn fast first, and
+slowly later. What all policies of a run have in common, u and v, is estimated from the games of all of them; u_p and
+v_p say by how much each one differs. All maximize the marginal likelihood of all games in Laplace's approximation, in
+which the curvature of the likelihood is held fixed while they vary, times a gamma density of shape 2 for exp(u / 2) and
+normal densities for the others. The first keeps w from 0, where the maximum lies by chance if there are few games, and
+from infinity (Chung et al. 2013, "A nondegenerate penalized likelihood estimator for variance parameters in multilevel
+models"). Without the common part one policy's games say too little about how fast it moves at the end: where all have
+stopped, intervals are wider by a fifth, and strengths less exact by as much.
+
+Games of a pair in a round are alike: a policy may suit another one badly, or play one side only. So n of them have the
+weight of n / (1 + likeness (n - 1)) games, as if chances varied from pair to pair and round to round; those of each
+side as if there were as many of the other one, since quick games are many and long ones few. The likeness is estimated
+by the method of moments (Williams 1982, "Extra-binomial variation in logistic linear models") in turns with the
+movements. Otherwise such surprises would be taken for movement, and intervals would be too narrow.
 
 Intervals at the maximum alone are too narrow if there are few rounds: in simulated leagues of 12 rounds they hold the
-truth in 90 % rather than in 95 %. So the covariance of the strengths has a second part, by how much they change with u
-and v as far as these are not known (Kass and Steffey 1989, "Approximate Bayesian inference in conditionally
+truth in 90 % rather than in 95 %. So the covariance of the strengths has a second part, by how much they change with
+these parameters as far as they are not known (Kass and Steffey 1989, "Approximate Bayesian inference in conditionally
 independent hierarchical models"). The first part, which does not grow in proportion to w, is that of a w that is larger
 by a share of what is not known of it, `_SHARE`.
 """
@@ -39,7 +47,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from arena.league.ratings import davidson
-from arena.league.ratings.davidson import ELO, PRIOR_DEVIATION, Array, Games
+from arena.league.ratings.davidson import ELO, PRIOR_DEVIATION, Array, Games, gram
 from arena.league.ratings.maximum import EXACT, Minimum, Problem
 from arena.league.results import Results, Score, Team
 from arena.league.timeline import Period, Timeline
@@ -49,8 +57,12 @@ _MANY = 2000  # nodes, from which on movements are estimated with merged rounds
 _SINGLE = 16  # newest rounds with nodes of their own, where older ones are merged
 _USUAL = 35 / ELO  # movement in a round's ticks, in nats: the mode of its gamma density, half of its mean
 _BOUNDS = (1 / ELO) ** 2, (400 / ELO) ** 2  # of its square
-_BEND = 4.0  # by how much the logarithm of the square changes over the run: the deviation of a normal density
-_SHARE = 1 / 8  # of the variance of a logarithm, added to it; like _BEND chosen for coverage in simulated leagues
+_BEND = 6.0  # by how much the logarithm of the square changes over the run: the deviation of a normal density
+_OWN, _OWN_BEND = 1.0, 1.5  # by how much a policy differs in the logarithm, and in its change over the run, likewise
+_SHARE = 3 / 16  # of the variance of a logarithm, added to it; like _BEND chosen for coverage in simulated leagues
+_CLOSE, _SLIGHT = 0.1, 1e-3  # to what it was, as a share, for a likeness to have settled; of no less than this
+_FIRST = 20  # turns in which it may change, so that the movements settle in any case
+_UNLIKE = 10.0  # pairs in rounds that speak for games that are not alike, besides those that were played
 _TURNS = 100  # of its estimation
 _LONGEST = 1.5  # step of the logarithm of the variance
 _SETTLED = 0.04  # longest such step of the last turn: 2 % of the movement
@@ -83,7 +95,8 @@ class Walk(NamedTuple):
         first: int [L], nodes from which policies have moved.
         second: int [L], to which.
         rounds: float64 [L], for how many rounds' ticks.
-        age: float64 [L], the share of the run's rounds that a policy had played then since it began, above the mean.
+        age: float64 [L], the share of the run's rounds that a policy had played then since it began, above the mean of
+            all steps.
         policy: int [L], the number of the policy.
         policies: the names by these numbers.
         anchors: int [C], a node of each set of nodes that are tied with each other.
@@ -99,18 +112,86 @@ class Walk(NamedTuple):
     anchors: Places
     levels: Games
 
+    @property
+    def factors(self) -> Array:
+        """Those of the parameters of `Movement` in each step, float64 [L, K]: of u, v, then of each policy's own."""
+        own = np.equal.outer(self.policy, np.arange(len(self.policies))).astype(np.float64)
+        age = self.age[:, None]
+        return np.hstack([np.ones_like(age), age, own, own * age])
+
+
+class Meetings(NamedTuple):
+    """The games of each round by pair of teams, and by meeting: those on the same sides.
+
+    Args:
+        counts: float64 [C, 3], games won, drawn and lost by the first team.
+        row: int [C], the row of `Games` in which they count.
+        meeting: int [C], the number of their meeting.
+        pair: int [C], the number of the pair of teams in that round, on whatever sides.
+        sign: float64 [C], 1 where the first team of the row is the first one of the pair, -1 where it is the other one,
+            0 where they are the same.
+        others: float64 [M, 3], the counts of the rows without them.
+    """
+
+    counts: Array
+    row: Places
+    meeting: Places
+    pair: Places
+    sign: Array
+    others: Array
+
+    def weighted(self, likeness: float) -> Array:
+        """The counts of all rows, float64 [M, 3], of games of a pair in a round that are alike to a degree.
+
+        Both sides of a pair have weights of their own, as if the other one had as many games: quick ones are many.
+        """
+        _, first = np.unique(self.meeting, return_index=True)
+        sides = np.bincount(self.pair[first])[self.pair]
+        played = np.bincount(self.meeting, self.counts.sum(axis=1))[self.meeting] * sides
+        found = self.others.copy()
+        np.add.at(found, self.row, self.counts / (1 + likeness * (played - 1))[:, None])
+        return found
+
+    def likeness(self, chances: Array, fitted: float) -> float:
+        """How much alike the games of a pair in a round are: by how much results differ from what is expected of them.
+
+        The square of the surplus of wins of a pair in a round is expected to be v (1 + likeness (n - 1)), with the
+        number of games n and v, the sum of their variances. Of M pairs the fit takes away the share `fitted` / M. Both
+        sides count together, as what one of them is worth to a policy says little about how good it is; and so games of
+        a team with itself do not count.
+
+        Args:
+            chances: float64 [M, 3], of the results in each row.
+            fitted: how many parameters have been fitted to the results, in effect.
+        """
+        won, _, lost = chances[self.row].T
+        games, expected = self.counts.sum(axis=1), won - lost
+        met = np.unique(self.pair[self.sign != 0])
+        above = self.sign * (self.counts[:, 0] - self.counts[:, 2] - games * expected)
+        each = (above, games * (won + lost - expected**2), games)
+        surplus, variance, played = (np.bincount(self.pair, one)[met] for one in each)
+        free = len(played) - fitted
+        left = max(0.0, free) / max(1, len(played))
+        alike = left * (variance * (played - 1) / played).sum()
+        if not alike:
+            return 0.0
+        found = ((surplus**2 - left * variance) / played).sum() / alike
+        return float(np.clip(found * free / (free + _UNLIKE), 0.0, 1.0))
+
 
 class History(NamedTuple):
     """A timeline as arrays.
 
     Args:
         games: over the nodes.
+        meetings: the same games.
         walk: how the nodes are tied.
         nodes: the node of every player as it is at the end, and of every snapshot.
         curves: the nodes of each policy that learns, in the order of their ticks.
     """
 
     games: Games
+    meetings: Meetings
     walk: Walk
     nodes: Mapping[str, int]
     curves: Mapping[str, Sequence[Point]]
@@ -129,20 +210,19 @@ class History(NamedTuple):
 
 
 class Movement(NamedTuple):
-    """How far a policy moves in the ticks of a round.
+    """How far policies move in the ticks of a round.
 
     Args:
-        log_variance: float64 [2], of the strength in nats at the policy's mean age, and how it changes over the run.
-        spread: float64 [2, 2], the covariance of these two.
+        log_variance: float64 [K], the parameters in which the logarithm of a step's variance is linear.
+        spread: float64 [K, K], their covariance.
     """
 
     log_variance: Array
     spread: Array
 
-    def variance(self, age: Array) -> Array:
-        """That of a step of a round's ticks, at some ages [L]."""
-        at = _at(age)
-        logs = at @ self.log_variance + _SHARE * np.einsum("li,ij,lj->l", at, self.spread, at)
+    def variance(self, factors: Array) -> Array:
+        """That of steps of a round's ticks, by the factors [L, K] of these parameters."""
+        logs = factors @ self.log_variance + _SHARE * np.einsum("li,ij,lj->l", factors, self.spread, factors)
         found: Array = np.clip(np.exp(logs), *_BOUNDS)
         return found
 
@@ -155,7 +235,8 @@ class Estimate(NamedTuple):
         problem: whose minimum is the most likely strengths.
         minimum: the same.
         prior: whether the sets of tied nodes have a prior.
-        movement: of each policy that learns.
+        movement: of the policies that learn.
+        likeness: of the games of a pair in a round, see `Meetings`.
         unsure: float64 [N, K], by how much each strength changes with K independent standard normal numbers, which
             stand for what is not known of the movements.
     """
@@ -164,7 +245,8 @@ class Estimate(NamedTuple):
     problem: Problem
     minimum: Minimum
     prior: bool
-    movement: Mapping[str, Movement]
+    movement: Movement
+    likeness: float
     unsure: Array
 
     def of_players(self, players: Sequence[str], *, at: int | None = None) -> davidson.Fit:
@@ -195,52 +277,45 @@ def estimate(timeline: Timeline, players: tuple[str, ...], marks: tuple[int, ...
         shape=(count, games.players),
     )
     looks = np.eye(count) if count <= _ALL else np.random.default_rng(0).choice([-1.0, 1.0], (count, _PROBES))
-    logs = np.tile([2 * math.log(_USUAL), 0.0], (len(walk.policies), 1))
-    movement = [Movement(log_variance, np.zeros((2, 2))) for log_variance in logs]
+    factors = walk.factors
+    logs: Array = np.zeros(factors.shape[1])
+    logs[0] = 2 * math.log(_USUAL)
+    movement = Movement(logs, np.zeros((len(logs), len(logs))))
     pace, before = np.ones_like(logs), np.zeros_like(logs)
-    settled, order, start = not count, None, None
+    likeness, settled, order, start = 0.0, not count, None, None
     if games.players > _MANY and not coarse:
         rough = estimate.__wrapped__(timeline, players, (), coarse=True)
-        movement = [rough.movement[name] for name in walk.policies]
+        movement, likeness = rough.movement, rough.likeness
         settled, start = True, _interpolated(rough, made)
-    for _ in range(_TURNS):
-        variance = walk.rounds.copy()
-        for policy, own in enumerate(movement):
-            mine = walk.policy == policy
-            variance[mine] *= own.variance(walk.age[mine])
-        scaled = sparse.diags_array(variance**-0.5) @ steps
+    for turn in range(_TURNS):
+        scaled = sparse.diags_array((walk.rounds * movement.variance(factors)) ** -0.5) @ steps
+        games = games._replace(counts=made.meetings.weighted(likeness))
         problem = Problem(games, sparse.csr_array(scaled.T @ scaled + sparse.diags_array(anchored)), prior=prior)
         problem.order = order
         minimum = problem.minimum(start, done=EXACT if settled else _ROUGH)
         order, start = problem.order, minimum.parameters
         if settled:
-            unsure = _sensitivity(scaled, minimum, walk, movement)
-            return Estimate(made, problem, minimum, prior, dict(zip(walk.policies, movement, strict=True)), unsure)
-        slope, information = _slope(scaled, minimum, looks, walk, logs)
-        change = np.linalg.solve(information, slope[..., None])[..., 0]
+            unsure = _sensitivity(scaled, minimum, factors, movement)
+            return Estimate(made, problem, minimum, prior, movement, likeness, unsure)
+        slope, information, known = _slope(scaled, minimum, looks, factors, logs)
+        change = np.linalg.solve(information, slope).astype(np.float64)
         pace[change * before < 0] /= 2  # it has overshot
         change = np.clip(pace * change, -_LONGEST, _LONGEST)
         settled, before = bool((abs(change) < _SETTLED).all()), change
+        now = made.meetings.likeness(problem.chances(start), problem.size - count + known)
+        if turn < _FIRST and abs(now - likeness) > _CLOSE * max(likeness, _SLIGHT):
+            likeness, settled, pace = now, False, np.ones_like(logs)
         logs = logs + change
-        spread = np.linalg.inv(information) * settled
-        movement = [Movement(*own) for own in zip(logs, spread, strict=True)]
+        movement = Movement(logs, np.linalg.inv(information).astype(np.float64) * settled)
     raise ArithmeticError(f"the movements of {[*walk.policies]} have not settled in {_TURNS} turns")
 
 
-def _at(age: Array) -> Array:
-    """What the logarithm of a variance is linear in, at some ages, [L, 2]."""
-    return np.stack([np.ones_like(age), age], axis=-1)
-
-
-def _sensitivity(scaled: sparse.csr_array, minimum: Minimum, walk: Walk, movement: Sequence[Movement]) -> Array:
-    """How the strengths change with the movements, each scaled to what is not known of it, [N, 2 P]."""
-    count, strengths = len(movement), scaled.shape[1]
-    roots = np.array([np.linalg.cholesky(own.spread) if own.spread.any() else own.spread for own in movement])
-    at = np.einsum("li,lij->lj", _at(walk.age), roots.reshape(-1, 2, 2)[walk.policy])
-    pulls = np.zeros((len(walk.rounds), count, 2))
-    pulls[np.arange(len(walk.rounds)), walk.policy] = at * (scaled @ minimum.parameters[:strengths])[:, None]
-    right = np.zeros((len(minimum.parameters), 2 * count))
-    right[:strengths] = scaled.T @ pulls.reshape(len(walk.rounds), 2 * count)
+def _sensitivity(scaled: sparse.csr_array, minimum: Minimum, factors: Array, movement: Movement) -> Array:
+    """How the strengths change with the movements, each scaled to what is not known of it, [N, K]."""
+    strengths = scaled.shape[1]
+    root = np.linalg.cholesky(movement.spread) if movement.spread.any() else movement.spread
+    right = np.zeros((len(minimum.parameters), len(root)))
+    right[:strengths] = scaled.T @ ((scaled @ minimum.parameters[:strengths])[:, None] * (factors @ root))
     found: Array = minimum.factor.solve(right)[:strengths]
     return found
 
@@ -257,14 +332,18 @@ def _interpolated(rough: Estimate, made: History) -> Array:
     return found
 
 
-def _slope(scaled: sparse.csr_array, minimum: Minimum, looks: Array, walk: Walk, logs: Array) -> tuple[Array, Array]:
-    """The slope [P, 2] of the log of the posterior of the movements by their `log_variance`, and its information.
+def _slope(
+    scaled: sparse.csr_array, minimum: Minimum, looks: Array, factors: Array, logs: Array
+) -> tuple[Array, Array, float]:
+    """The slope [K] of the log of the posterior of the movements by their `log_variance`, and its information [K, K].
+
+    And how many steps are known, in effect.
 
     With the strengths' covariance V and the differences C of nodes that are tied, scaled to variance 1, the matrix
     M = I - C V C' says how much of each step is known. By the log of a step's variance the slope is half of what its
     square exceeds the step's entry on the diagonal of M by; the information is about half the squares of M.
     """
-    count, strengths = len(walk.policies), scaled.shape[1]
+    strengths = scaled.shape[1]
     units = np.zeros((len(minimum.parameters), looks.shape[1]))
     units[:strengths] = scaled.T @ looks
     seen = looks - scaled @ minimum.factor.solve(units)[:strengths]  # M times the looks
@@ -272,14 +351,19 @@ def _slope(scaled: sparse.csr_array, minimum: Minimum, looks: Array, walk: Walk,
     if looks.shape[0] != looks.shape[1]:  # random looks, each of which sees all links
         known, squares = known / looks.shape[1], squares / looks.shape[1]
     moved = (scaled @ minimum.parameters[:strengths]) ** 2
-    at, slope, information = _at(walk.age), np.zeros((count, 2)), np.zeros((count, 2, 2))
-    np.add.at(slope, walk.policy, at * (moved - known)[:, None] / 2)
-    np.add.at(information, walk.policy, at[:, :, None] * at[:, None, :] * squares[:, None, None] / 2)
-    movement, bend = np.exp(logs[:, 0] / 2), logs[:, 1]
-    slope += np.stack([0.5 - movement / (2 * _USUAL), -bend / _BEND**2], axis=-1)
-    information[:, 0, 0] += movement / (4 * _USUAL)
-    information[:, 1, 1] += _BEND**-2
-    return slope, information
+    precision = _precision(len(logs))
+    slope = factors.T @ (moved - known) / 2 - precision * logs
+    information = gram(factors, squares) / 2 + np.diag(precision)
+    movement = math.exp(logs[0] / 2)
+    slope[0] += 0.5 - movement / (2 * _USUAL)
+    information[0, 0] += movement / (4 * _USUAL)
+    return slope, information, float(known.sum())
+
+
+def _precision(count: int) -> Array:
+    """That of the normal densities of so many parameters of movements; the first one has a gamma density instead."""
+    policies = count // 2 - 1
+    return np.array([0.0, _BEND**-2, *[_OWN**-2] * policies, *[_OWN_BEND**-2] * policies])
 
 
 def history(timeline: Timeline, players: Iterable[str], marks: Sequence[int], *, coarse: bool) -> History:
@@ -294,18 +378,23 @@ def history(timeline: Timeline, players: Iterable[str], marks: Sequence[int], *,
     chains, rows = _Chains(timeline, marks), _Rows()
     for group in _groups(timeline, coarse=coarse):
         chains.play(group)
-        scores = defaultdict[tuple[Team, Team, bool], Score](Score)
+        scores = defaultdict[tuple[Team, Team, bool, int], Score](Score)
         for period in group:
+            start = _round(timeline, period)
             for first, second, score, sided in period.results.scores():
-                scores[first, second, sided] = scores[first, second, sided].plus(score)
-        for first, second, sided in sorted(scores):
-            mine, theirs = (tuple(sorted(n for name in team for n in chains.ends(name))) for team in (first, second))
-            rows.add(mine, theirs, scores[first, second, sided], sided=sided)
+                scores[first, second, sided, start] = scores[first, second, sided, start].plus(score)
+        nodes = dict[Team, davidson.Nodes]()
+        for first, second, sided, start in sorted(scores):
+            for team in (first, second):
+                if team not in nodes:
+                    nodes[team] = tuple(sorted(node for name in team for node in chains.ends(name)))
+            met = (first, second, sided, start)
+            rows.add(nodes[first], nodes[second], scores[met], met)
     chains.begin(timeline.end)
     for name in players:
         chains.ends(name)
     _expect(timeline.prior, chains, rows)
-    return History(rows.games(chains.count), chains.walk(rows), chains.nodes(), chains.points)
+    return History(*rows.games(chains.count), chains.walk(rows), chains.nodes(), chains.points)
 
 
 def _expect(prior: Mapping[str, float], chains: _Chains, rows: _Rows) -> None:
@@ -434,7 +523,7 @@ class _Chains:
         policies = sorted({*policy})
         place = np.array([policies.index(name) for name in policy], np.intp)
         rounds, age = np.array(steps, np.float64), np.array(ages, np.float64)
-        mean = np.bincount(place, rounds * age, len(policies)) / np.bincount(place, rounds, len(policies))
+        mean = (rounds * age).sum() / max(1.0, rounds.sum())
         whole = max(1, self._timeline.end) / self._timeline.round_ticks
         level = list(range(self.count))
         for one, other in zip(first, second, strict=True):
@@ -444,7 +533,7 @@ class _Chains:
             np.array(first, np.intp),
             np.array(second, np.intp),
             rounds,
-            (age - mean[place]) / whole,
+            (age - mean) / whole,
             place,
             policies,
             anchors.astype(np.intp),
@@ -478,35 +567,48 @@ class _Rows:
     """Games between teams of nodes; the strength of a team is the mean of its nodes'."""
 
     def __init__(self) -> None:
-        self._scores: dict[tuple[bool, davidson.Nodes, davidson.Nodes], Score] = {}
+        self._scores: dict[tuple[bool, davidson.Nodes, davidson.Nodes], list[tuple[Score, int, int, int]]] = {}
+        self._meetings: dict[tuple[Team, Team, bool, int], int] = {}
+        self._pairs: dict[tuple[Team, Team, int], int] = {}
         self._expected: list[tuple[int, int, float, float]] = []  # two nodes, the games that each wins of the other
 
     def expect(self, first: int, second: int, *, games: float, share: float) -> None:
         """Takes parts of games without draws and sides, of which the first node wins a share."""
         self._expected.append((first, second, games * share, games * (1 - share)))
 
-    def add(self, first: davidson.Nodes, second: davidson.Nodes, score: Score, *, sided: bool) -> None:
-        """Takes games; unless they are `sided` neither team has had the first side."""
+    def add(
+        self, first: davidson.Nodes, second: davidson.Nodes, score: Score, met: tuple[Team, Team, bool, int]
+    ) -> None:
+        """Takes games of a meeting: two teams, whether the first one has the first side, and the round."""
+        one, other, sided, start = met
+        meeting = self._meetings.setdefault(met, len(self._meetings))
+        pair = self._pairs.setdefault((min(one, other), max(one, other), start), len(self._pairs))
+        sign = (one < other) - (other < one)
         if not sided and second < first:
-            first, second, score = second, first, score.reversed
-        key = (not sided, first, second)
-        self._scores[key] = self._scores.get(key, Score()).plus(score)
+            first, second, score, sign = second, first, score.reversed, -sign
+        self._scores.setdefault((not sided, first, second), []).append((score, meeting, pair, sign))
 
-    def games(self, nodes: int) -> Games:
+    def games(self, nodes: int) -> tuple[Games, Meetings]:
         """The games as arrays."""
         keys = sorted(self._scores)
         teams = [(first, second) for _, first, second in keys]
         teams += [((first,), (second,)) for first, second, _, _ in self._expected]
-        scores = [*(self._scores[key] for key in keys), *((won, 0, lost) for _, _, won, lost in self._expected)]
-        counts = np.array(scores, np.float64).reshape(-1, 3)
-        return davidson.of_nodes(teams, counts, sided=sum(not key[0] for key in keys), nodes=nodes)
+        others = np.zeros((len(teams), 3))
+        others[len(keys) :, [0, 2]] = [own[2:] for own in self._expected] or np.zeros((0, 2))
+        parts = [(row, *rest, *score) for row, key in enumerate(keys) for score, *rest in self._scores[key]]
+        row, meeting, pair, sign, *scores = np.array(parts, np.intp).reshape(-1, 7).T
+        counts = np.stack(scores, axis=-1).astype(np.float64)
+        meetings = Meetings(counts, row, meeting, pair, sign.astype(np.float64), others)
+        sided = sum(not key[0] for key in keys)
+        return davidson.of_nodes(teams, meetings.weighted(0.0), sided=sided, nodes=nodes), meetings
 
     def between(self, levels: Sequence[int], count: int) -> Games:
         """The games between sets of nodes, by the numbers of these sets."""
         results, names = Results(), [f"{level:09d}" for level in range(count)]
-        for (_, first, second), score in self._scores.items():
+        for (_, first, second), scores in self._scores.items():
             mine, theirs = (tuple(names[levels[node]] for node in team) for team in (first, second))
-            results.add_score(mine, theirs, score)
+            for score, *_ in scores:
+                results.add_score(mine, theirs, score)
         for one, other, _, _ in self._expected:  # either may win
             results.add_score((names[levels[one]],), (names[levels[other]],), Score(wins=1, losses=1))
         return davidson.games_of(results, names)
