@@ -407,7 +407,7 @@ class PolicyClient:
             call.finish(None, ExternalError("ended", f"the episode {frame.id!r} was ended meanwhile"))
 
     def _leave(self, connection: socket.socket, reason: str) -> None:
-        """The connection is over: whoever waits is told so."""
+        """Marks the connection as lost; calls that wait are told the reason."""
         with self._lock:
             if connection is not self._socket:
                 return

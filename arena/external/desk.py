@@ -213,7 +213,7 @@ class Desk:
         self._put(_Request(game, do, told))
 
     def lose(self, game: DeskGame, reason: str) -> None:
-        """The game has gone without a word; requests before this one are told first."""
+        """Ends a game whose client has gone; its earlier requests are told to the table first."""
         game.gone = reason
 
         def do(table: Slots) -> None:
@@ -316,7 +316,7 @@ class Desk:
         self._leave(game, reason)
 
     def close(self, reason: str) -> None:
-        """Refuses all requests from now on; who waits is told so."""
+        """Refuses all requests from now on; those that wait are told the reason."""
         with self._lock:
             self._closed = reason
         error = ExternalError("over", reason)

@@ -292,7 +292,7 @@ class HttpGames:
             _log.warning("%d actors have not returned %g s after the end", len(left), self.rules.close_s)
 
     def _forget(self, game: DeskGame) -> None:
-        """A game is over; one that has ended by its own word waits for the request `end`."""
+        """Drops a game that is over; a game that has ended itself waits for the request `end`."""
         if game.over != "ended":
             self._deliver(lambda: self._drop(game))
 
@@ -946,7 +946,7 @@ def _interface_and_actor(
 
 
 def _protocol() -> Any:
-    """The class of connections: uvicorn's, which also ends one that never sends anything."""
+    """uvicorn's class of connections, which also closes connections that never send anything."""
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
     class Protocol(HttpToolsProtocol):

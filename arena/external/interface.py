@@ -67,7 +67,7 @@ class ExternalError(Exception):
 
 
 def check_outcome(outcome: Any) -> None:
-    """Checks what a game says of who has won; None: nothing.
+    """Checks the outcome that a game gives; None: it gives none.
 
     Raises:
         ExternalError: `bad_body`: it is neither `win` nor `loss` nor `draw`.

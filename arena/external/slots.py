@@ -496,7 +496,7 @@ class Slots:
         self._note(slots)
 
     def lose(self, slot: int, reason: str) -> None:
-        """The game has gone without a word, or is given up.
+        """Ends a game whose client has gone, or that is given up.
 
         Entities that have not ended are truncated with what they have shown last; transitions under way are void.
 

@@ -314,8 +314,8 @@ class SocketGames:
         name, count = frame.id, len(self.interface.entities)
         codec.check_id(name)
         names = names_of(frame.entities)
-        everyone = range(count)
-        entities = tuple(everyone if names is None else {entity_index(self.interface, everyone, one) for one in names})
+        every = range(count)
+        entities = tuple(every if names is None else {entity_index(self.interface, every, one) for one in names})
         if not entities:
             raise ExternalError("unknown_entity", "a game needs at least one entity")
         if not self._playing:

@@ -317,7 +317,7 @@ class ThreadGames:
         self._episodes.desk.answer(actions)
 
     def drop(self, slot: int, reason: str) -> None:
-        """Ends an episode; who waits for its action gets an `ExternalError`."""
+        """Ends an episode; a caller that waits for its action gets an `ExternalError`."""
         self._episodes.desk.drop(slot, reason)
 
     def pause(self, on: bool) -> None:

@@ -1,4 +1,4 @@
-"""A league is a row of rounds: what is known of those before decides who plays whom in the next one.
+"""Rounds of a league: the matches of the next one, from the results of those before.
 
     first_round   from the configuration alone
     next_round    rounds, results and returns so far -> the next round
@@ -283,7 +283,7 @@ def _changes(config: Config, history: History, results: Timeline, returns: Mappi
 
 
 class _Due(NamedTuple):
-    """Exploiters whose time has come: whose snapshots join, and who of them begins anew."""
+    """Exploiters that are due: whose snapshots join, and which of them begin anew."""
 
     snapshots: tuple[str, ...] = ()
     resets: tuple[str, ...] = ()

@@ -88,7 +88,7 @@ class KnockoutRules:
         self._fitted: Ratings | None = None
 
     def winner(self, players: Sequence[str], made: Shares) -> str:
-        """The better one of two, or the one who had a bye."""
+        """The better of two players, or the player that had a bye."""
         return max(players, key=lambda name: (made[name], self._elo(name), self._rng.random()))
 
     def reason(self, players: Sequence[str], made: Shares) -> Literal["points", "rating", "coin"]:
@@ -116,7 +116,7 @@ def opening(entry: KnockoutConfig | SwissConfig) -> Pairings:
 
 
 def teams(entry: KnockoutConfig | SwissConfig, pairings: Pairings) -> list[Pair]:
-    """The sides of all who play."""
+    """The sides of all players."""
     return [entry.pair(players[0], players[1]) for players in pairings if len(players) > 1]
 
 

@@ -1,4 +1,4 @@
-"""Which past selves are in the league: who joins, after which test, and who leaves."""
+"""Snapshots in the league: which join, after which test, and which leave."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Period(NamedTuple):
 
     @property
     def ticks(self) -> int:
-        """How long it is."""
+        """The length of the timeline, in ticks."""
         return self.end - self.start
 
 

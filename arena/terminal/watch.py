@@ -262,7 +262,7 @@ def _await_start(folder: RunFolder, wait: Callable[[float], None]) -> None:
 
 
 def _end_words(run: FollowedRun) -> str:
-    """How it has ended, for someone who has looked away."""
+    """How the run has ended, as one sentence."""
     found = run.condition
     if found is RunStatus.FINISHED:
         return "the run has finished"

@@ -205,9 +205,9 @@ class _Player(threading.Thread):
         super().join(self._limit_s if timeout is None else timeout)
 
     def check_told(self, reason: str, by: str) -> None:
-        """The game has heard why it is over."""
+        """Checks that the game was told why it is over."""
         error = self.error
-        must(self.over, f"{by} did not wake the game {self.game!r}", f"whoever waits is told {reason!r}")
+        must(self.over, f"{by} did not wake the game {self.game!r}", f"a caller that waits is told {reason!r}")
         told = isinstance(error, ExternalClosed) if reason == "over" else False
         told = told or (isinstance(error, ExternalError) and error.code == reason)
         if not told and error is not None and not isinstance(error, (ExternalError, ExternalClosed)):

@@ -258,7 +258,7 @@ MUTANTS: dict[type[FakeGames], str] = {
     ForgetsFullSlots: "all games are over",
     ShowsStale: "the table was told observations, number 1",
     LosesAtEnd: "was lost",
-    ClosesInSilence: "whoever waits is told 'over'",
+    ClosesInSilence: "a caller that waits is told 'over'",
     ClosesOnce: "the second close has raised",
     LeavesThread: "still the thread 'left behind'",
     LeavesDescriptor: "still 1 descriptors",

@@ -186,7 +186,7 @@ class SharedMemoryGames:
             self._give(simulator, None)
 
     def answer(self, actions: Answers) -> None:
-        """Gives the actions to the simulators that wait for them; the next `poll` tells of one that has failed."""
+        """Gives the actions to the simulators that wait for them; the next `poll` reports simulators that failed."""
         for simulator in self._simulators:
             if simulator.asked is not None:
                 try:
@@ -391,7 +391,7 @@ class _Simulator:
         return self.driver
 
     def counts(self) -> dict[str, Any]:
-        """Of all drivers so far; the keys are those of `LinkLine`."""
+        """Counts of all drivers so far, by the keys of `LinkLine`."""
         driver = self.link
         read, written = driver.bytes_moved
         now = {

@@ -27,7 +27,7 @@ OffsetOf = Callable[[str, str, int], int]
 
 @dataclass
 class Life:
-    """An agent that lives.
+    """An agent of a simulator, from its first row to its last one.
 
     Args:
         slot: of its game; None: the arena has given the game up, and the agent plays without a policy.
