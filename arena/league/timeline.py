@@ -31,7 +31,7 @@ class Period(NamedTuple):
 
     @property
     def ticks(self) -> int:
-        """The length of the timeline, in ticks."""
+        """Its length."""
         return self.end - self.start
 
 
