@@ -58,7 +58,7 @@ from arena.records.folder import RunFolder
 from arena.records.lock import RunLock, is_held, sharing
 from arena.run.stop import takes_signals
 
-_POLL_SECONDS = 0.02  # between two looks whether a process has ended; a small trial plays 300 ms
+_POLL_SECONDS = 0.03  # between two looks whether a process has ended; a small trial plays 300 ms
 _LOOK_SECONDS = 1.0  # between two looks at the results
 _HELD_SECONDS = 60.0  # for the processes of an earlier attempt to leave a run folder
 _KILLED_SECONDS = 5.0  # for the process of a trial to end when it was killed
