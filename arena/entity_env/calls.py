@@ -15,7 +15,7 @@ _PACKAGE = "entity_gym"
 
 def is_entity_env(env: Any) -> bool:
     """Whether an object is an environment of the published interface: ours, or one of the package `entity-gym`."""
-    return isinstance(env, Environment) or _package_module(env) is not None
+    return isinstance(env, Environment) or _package_base(env) is not None
 
 
 def translator_of(env: Any) -> Translator:
@@ -24,17 +24,17 @@ def translator_of(env: Any) -> Translator:
     Raises:
         ValueError: its spaces are not of the interface.
     """
-    module = _package_module(env)
+    base = _package_base(env)
     classes = None
-    if module is not None:
-        package = sys.modules[module]  # the game has imported it
+    if base is not None:
+        package = sys.modules[base.__module__]  # the game has imported it
         classes = ActionClasses(package.CategoricalAction, package.GlobalCategoricalAction, package.SelectEntityAction)
     return Translator(unit_space(env.obs_space(), env.action_space()), classes)
 
 
 def players_of(env: Any) -> tuple[str, ...]:
     """The names of an environment's players."""
-    if _package_module(env) is not None:  # its games have one player each, whatever they call `players`
+    if _package_base(env) is not None:  # its games have one player each, whatever they call `players`
         return tuple(Environment.players)
     players: Any = getattr(env, "players", Environment.players)
     listed = isinstance(players, (tuple, list)) and all(isinstance(name, str) for name in players)
@@ -72,9 +72,15 @@ def _has_keyword_seed(env: Any) -> bool:
     return any(one.name == "seed" or one.kind is one.VAR_KEYWORD for one in parameters)
 
 
-def _package_module(env: Any) -> str | None:
-    """The module of the package's base class, if the environment derives from it; compared by name, not imported."""
+def draws(env: Any) -> bool:
+    """Whether a game has a picture: not if it keeps the `render` of the package's base class, which only raises."""
+    base = _package_base(env)
+    return base is None or type(env).render is not base.render
+
+
+def _package_base(env: Any) -> Any:
+    """The package's base class, if the environment derives from it; compared by name, not imported."""
     for base in type(env).__mro__:
         if base.__name__ == "Environment" and base.__module__.partition(".")[0] == _PACKAGE:
-            return base.__module__
+            return base
     return None

@@ -740,7 +740,7 @@ def _breach_of_mask(kind: ActionKind, parts: Mapping[str, Ragged], action: str) 
     if usual and not select:
         raw = mask.values.tobytes()
         if bytes(kind.choices) not in raw and not raw.translate(None, b"\x00\x01"):
-            return None  # nowhere as many zeros as a row has; else they may belong to two rows
+            return None  # all are flags, and nowhere are as many zeros in a row as would forbid everything
     flags = mask.values.view(np.uint8) if usual else np.asarray(mask.values, np.uint8)
     if select:
         each = np.repeat(parts["actees"].lengths, actors.lengths)

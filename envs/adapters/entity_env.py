@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.entity_env.calls import begin, players_of, translator_of
+from arena.entity_env.calls import begin, draws, players_of, translator_of
 from arena.entity_env.translation import Batch, WrongObservation
 from arena.errors import ConfigError, GameError
 from arena.game.api import Frame, Info, Interface, Step
@@ -102,10 +102,7 @@ class EntityGames:
 
     def render(self) -> NDArray[np.uint8] | str | None:
         """What lane 0 draws, if its game draws."""
-        try:
-            image = self._envs[0].render()
-        except NotImplementedError:  # raised by the base class of the package `entity-gym`: the game draws nothing
-            return None
+        image = self._envs[0].render() if draws(self._envs[0]) else None
         return image if image is None or isinstance(image, str) else np.asarray(image, np.uint8)
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ def executable(title: str, *names: str) -> str:
 
 
 def unavailable(why: str) -> NoReturn:
-    """Fails the test in CI, where everything is there; skips it where a developer is not root."""
+    """Fails the test in CI; skips it elsewhere, as only root can install or start such programs."""
     if os.environ.get("CI"):
         pytest.fail(why)
-    pytest.skip(f"{why}, which needs root; this is tested in CI")
+    pytest.skip(f"{why}; only root can, and CI fails without it")

@@ -26,6 +26,7 @@ from arena.entity_env import (
     VecCategoricalActionMask,
     VecSelectEntityActionMask,
 )
+from arena.entity_env.calls import draws
 from arena.errors import ConfigError, GameError
 from arena.registry import adapt_environment
 from arena.testing import ContractBroken, check_batched_env, check_entity_env
@@ -255,6 +256,15 @@ def test_wrong_observations_are_faults_of_the_game_in_a_run(case: str) -> None:
     with pytest.raises(GameError, match=message) as caught:
         env.reset(np.ones(2, np.bool_))
     assert (caught.value.entity, caught.value.lane) == ("player", 1)
+
+
+def test_only_a_game_that_keeps_the_render_of_the_package_draws_nothing() -> None:
+    def fails(self: Any) -> Any:
+        raise NotImplementedError
+
+    base = type("Environment", (), {"__module__": "entity_gym.env.environment", "render": fails})
+    keeps, own = type("Keeps", (base,), {}), type("Own", (base,), {"render": lambda self: "a picture"})
+    assert [draws(game) for game in (keeps(), own(), BoardGame(BOARDS[0]))] == [False, True, True]
 
 
 def test_contradictory_arguments_are_refused() -> None:
