@@ -1,4 +1,4 @@
-"""The games of a league with the ticks at which they were played: what is needed where policies learn meanwhile.
+"""Timelines: the games of a league by the ticks at which they ended, with snapshots, resets and copies.
 
 A period is a stretch of ticks in which it is known who has played whom, not when exactly. Periods never cross the
 border of two rounds, at which snapshots join and policies begin anew.
@@ -15,7 +15,7 @@ from arena.league.results import Results, Score
 
 
 class Period(NamedTuple):
-    """The games that ended within some ticks.
+    """A stretch of ticks, and the games that ended within it.
 
     Args:
         start: the tick after which they ended.
@@ -36,7 +36,7 @@ class Period(NamedTuple):
 
 
 class Beginning(NamedTuple):
-    """A policy begins anew.
+    """A reset of a policy, or its replacement by a copy.
 
     Args:
         tick: at which.

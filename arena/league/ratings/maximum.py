@@ -179,7 +179,7 @@ class Problem:
         return _Sparse(hessian, self.order)
 
     def chances(self, parameters: Array) -> Array:
-        """Of the results in each row of the games, float64 [M, 3]."""
+        """The chances of a win, a draw and a loss in each row of the games, float64 [M, 3]."""
         log_nu = float(parameters[-1]) if self.games.drawn else -np.inf
         return chances(self._design @ parameters[: self._linear], log_nu)
 
@@ -233,5 +233,5 @@ def most_likely(games: Games) -> Fit:
         return Fit(np.zeros(1), np.zeros((1, 1)), 0.0, False)
     prior = not has_maximum(games)
     problem = Problem(games, np.full(count, prior * PRIOR_DEVIATION**-2), prior=prior)
-    everyone = np.arange(count)
-    return problem.fit(problem.minimum(), everyone, everyone, prior=prior)
+    places = np.arange(count)
+    return problem.fit(problem.minimum(), places, places, prior=prior)

@@ -1,4 +1,4 @@
-"""The standings as rows: who is best, by how much, and how sure one is; and whether short games count too often."""
+"""Tables of rated players: a row per player with its Elo and interval; and the bias by games that were cut."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ POPULATIONS = ("first side", "second side")
 
 
 class Row(NamedTuple):
-    """A player.
+    """A row of a table: a player with its rating and its results.
 
     Args:
         rank: 1 is the strongest, by `elo`.
@@ -58,7 +58,7 @@ class Row(NamedTuple):
 
 
 class LeagueTable(NamedTuple):
-    """What a league has found out.
+    """The tables of a league, and what qualifies them.
 
     Args:
         tables: see `tables`.
@@ -76,7 +76,7 @@ class LeagueTable(NamedTuple):
 
 
 class Curtailed(NamedTuple):
-    """The player of whose games the largest share was cut.
+    """The bias by games that were cut: the player of whose games the largest share was cut.
 
     Args:
         player: its name.
@@ -146,8 +146,9 @@ def tables(
     now: Timeline | None = None,
     at: int | None = None,
 ) -> list[list[Row]]:
-    """All players that are rated, the best first: a table, or of two populations two, for each set of players that
-    games connect, so that they can be compared; the largest set first.
+    """The tables of all rated players: one, or of two populations two, for each set of players that games connect.
+
+    Players of one set can be compared; the largest set comes first, and in a table the best player.
 
     Args:
         ratings: fitted to the results.
@@ -176,7 +177,7 @@ def tables(
 def rows(
     ratings: Ratings, scores: Mapping[str, Score], *, middle: float = 0.0, population: str = "", scale: int = 0
 ) -> list[Row]:
-    """All players that are rated, the best first.
+    """The rows of one table, the best player first.
 
     Args:
         ratings: of the players.

@@ -89,7 +89,7 @@ class Point(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """Which nodes are tied.
+    """The ties between nodes: the steps of all curves.
 
     Args:
         first: int [L], nodes from which policies have moved.
@@ -210,7 +210,7 @@ class History(NamedTuple):
 
 
 class Movement(NamedTuple):
-    """How far policies move in the ticks of a round.
+    """The movements of policies in the ticks of a round: parameters of their variance.
 
     Args:
         log_variance: float64 [K], the parameters in which the logarithm of a step's variance is linear.
@@ -228,7 +228,7 @@ class Movement(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """What a history says.
+    """The most likely strengths of a history, with what their covariance is made of.
 
     Args:
         history: the nodes.
@@ -311,7 +311,7 @@ def estimate(timeline: Timeline, players: tuple[str, ...], marks: tuple[int, ...
 
 
 def _sensitivity(scaled: sparse.csr_array, minimum: Minimum, factors: Array, movement: Movement) -> Array:
-    """How the strengths change with the movements, each scaled to what is not known of it, [N, K]."""
+    """The derivatives [N, K] of the strengths by the movements, each scaled to the deviation of what is not known."""
     strengths = scaled.shape[1]
     root = np.linalg.cholesky(movement.spread) if movement.spread.any() else movement.spread
     right = np.zeros((len(minimum.parameters), len(root)))
@@ -321,7 +321,7 @@ def _sensitivity(scaled: sparse.csr_array, minimum: Minimum, factors: Array, mov
 
 
 def _interpolated(rough: Estimate, made: History) -> Array:
-    """The most likely strengths at fewer nodes, as parameters of more of them."""
+    """The parameters at all nodes, interpolated from an estimate with fewer of them."""
     known, players = rough.minimum.parameters, made.games.players
     found = np.concatenate([np.zeros(players), known[rough.history.games.players :]])
     for name, node in made.nodes.items():
@@ -361,7 +361,7 @@ def _slope(
 
 
 def _precision(count: int) -> Array:
-    """That of the normal densities of so many parameters of movements; the first one has a gamma density instead."""
+    """The precision of the normal densities of movement parameters; the first one has a gamma density instead."""
     policies = count // 2 - 1
     return np.array([0.0, _BEND**-2, *[_OWN**-2] * policies, *[_OWN_BEND**-2] * policies])
 
