@@ -92,8 +92,13 @@ class Timeline:
 
     def _is_now(self, player: str, period: Period) -> bool:
         """Whether a player is still what it was in a period, or has learned since, but not begun anew."""
-        times = self.beginnings.get(player)
-        return not times or times[-1].tick <= period.start
+        began = self.newest_beginnings.get(player)
+        return began is None or began.tick <= period.start
+
+    @cached_property
+    def newest_beginnings(self) -> Mapping[str, Beginning]:
+        """The newest beginning of each policy that has begun anew."""
+        return {name: times[-1] for name, times in self.beginnings.items() if times}
 
     @property
     def players(self) -> tuple[str, ...]:

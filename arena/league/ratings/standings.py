@@ -13,7 +13,7 @@ from arena.league.populations import populations_of
 from arena.league.ratings.ranking import Doubt, equals
 from arena.league.ratings.ratings import Ratings, comparable, fit
 from arena.league.results import Results, Score
-from arena.league.timeline import Timeline
+from arena.league.timeline import Beginning, Timeline
 
 ENOUGH = 30
 """Finished games for each that the end of a leg has cut, from which on a rating is taken for unbiased.
@@ -26,6 +26,7 @@ cut, and biases nothing.
 
 
 POPULATIONS = ("first side", "second side")
+NONE_BEGUN: Mapping[str, Beginning] = {}
 
 
 class Row(NamedTuple):
@@ -40,6 +41,7 @@ class Row(NamedTuple):
         score: of the sides on which it sat.
         population: `first side` or `second side`, where there are two that only meet each other; else empty.
         scale: players can be compared where these numbers are the same, as games connect them.
+        began: when it began anew, as a copy of another policy or from its first weights; None: it did not.
     """
 
     rank: int
@@ -50,6 +52,7 @@ class Row(NamedTuple):
     score: Score
     population: str = ""
     scale: int = 0
+    began: Beginning | None = None
 
     @property
     def share(self) -> float | None:
@@ -157,17 +160,18 @@ def tables(
         now: the games that count at a tick; None: all.
         at: the tick.
     """
-    scores = (now or played).tallies()
+    current = now or played
+    scores, begun = current.tallies(), current.newest_beginnings if isinstance(current, Timeline) else {}
     found: list[list[Row]] = []
     for scale, together in enumerate(comparable(played, ratings.players, at=at)):
         if sides is None:
-            found.append(rows(ratings.among(together), scores, scale=scale))
+            found.append(rows(ratings.among(together), scores, scale=scale, begun=begun))
             continue
         members = [[name for name in together if name in side] for side in sides]
         means = [float(np.mean([ratings.of(name).elo for name in names])) for names in members if names]
         half = (means[0] - means[1] + ratings.side.value) / 2 if all(members) else 0.0
         found += [
-            rows(ratings.among(names), scores, middle=middle, population=title, scale=scale)
+            rows(ratings.among(names), scores, middle=middle, population=title, scale=scale, begun=begun)
             for names, middle, title in zip(members, (half, -half), POPULATIONS, strict=True)
             if names
         ]
@@ -175,7 +179,13 @@ def tables(
 
 
 def rows(
-    ratings: Ratings, scores: Mapping[str, Score], *, middle: float = 0.0, population: str = "", scale: int = 0
+    ratings: Ratings,
+    scores: Mapping[str, Score],
+    *,
+    middle: float = 0.0,
+    population: str = "",
+    scale: int = 0,
+    begun: Mapping[str, Beginning] = NONE_BEGUN,
 ) -> list[Row]:
     """The rows of one table, the best player first.
 
@@ -184,6 +194,7 @@ def rows(
         scores: what they have scored; none: nothing.
         middle: the Elo of their mean.
         population: of all of them, as in `Row`; also `scale`.
+        begun: the newest beginning of each policy that has begun anew.
     """
     found = [(player, ratings.of(player)) for player in ratings.order()]
     return [
@@ -196,6 +207,7 @@ def rows(
             scores.get(player, Score()),
             population,
             scale,
+            begun.get(player),
         )
         for rank, (player, own) in enumerate(found, start=1)
     ]
