@@ -290,6 +290,8 @@ def estimate(timeline: Timeline, players: tuple[str, ...], marks: tuple[int, ...
     for turn in range(_TURNS):
         scaled = sparse.diags_array((walk.rounds * movement.variance(factors)) ** -0.5) @ steps
         games = games._replace(counts=made.meetings.weighted(likeness))
+        if start is not None:
+            games = games.leveled(start[: games.players])
         problem = Problem(games, sparse.csr_array(scaled.T @ scaled + sparse.diags_array(anchored)), prior=prior)
         problem.order = order
         minimum = problem.minimum(start, done=EXACT if settled else _ROUGH)
