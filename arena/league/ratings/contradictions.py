@@ -76,7 +76,8 @@ def contradictions(
     margin = elo / davidson.ELO
     played, side = _head_to_head(results), float(fitted.parameters[-1])
     known = dict(zip(order, strengths, strict=True))
-    draws = {pair: fitted.log_nu(np.mean([known.get(name, 0.0) for name in pair])) for pair in played}
+    means = np.array([(known.get(one, 0.0) + known.get(other, 0.0)) / 2 for one, other in played])
+    draws = dict(zip(played, fitted.log_nu(means).tolist(), strict=True))
     better = {pair: games.expected(margin, side, draws[pair]) for pair, games in played.items()}
     beaten = {
         name: [other for other in order if (name, other) in played and played[name, other].low > better[name, other]]

@@ -239,11 +239,13 @@ def most_likely(games: Games) -> Fit:
     if not count:
         return Fit(np.zeros(1), np.zeros((1, 1)), 0.0, False)
     prior = not has_maximum(games)
-    precision, places, found = np.full(count, prior * PRIOR_DEVIATION**-2), np.arange(count), None
-    for _ in range(_TURNS if games.drawn else 1):
-        problem = Problem(games, precision, prior=prior)
-        before, found = found, problem.minimum(None if found is None else found.parameters)
-        if before is not None and abs(found.parameters - before.parameters).max() < _LEVEL:
+    precision, places = np.full(count, prior * PRIOR_DEVIATION**-2), np.arange(count)
+    problem = Problem(games, precision, prior=prior)
+    found = problem.minimum()
+    for _ in range(_TURNS if games.drawn else 0):
+        before = found.parameters
+        problem = Problem(games.leveled(before[:count]), precision, prior=prior)
+        found = problem.minimum(before)
+        if abs(found.parameters - before).max() < _LEVEL:
             break
-        games = games.leveled(found.parameters[:count])
     return problem.fit(found, places, places, prior=prior)
