@@ -75,7 +75,6 @@ class Problem:
         players = games.players
         self._linear = players + 1  # parameters of d
         self.size = self._linear + 2 * games.drawn
-        self._draws = np.stack([np.ones_like(games.levels), games.levels], axis=-1)  # [M, 2], factors of log nu
         of_draws = [prior * LOG_NU_DEVIATION**-2, SLOPE_DEVIATION**-2] if games.drawn else []
         rest = np.array([PRIOR_DEVIATION**-2, *of_draws])
         own = sparse.diags_array(precision) if isinstance(precision, np.ndarray) else precision
@@ -88,6 +87,10 @@ class Problem:
         self._quadratic = quadratic.toarray() if self._dense else quadratic
         self._design = games.design if self._dense else sparse.csr_array(games.design)
         self.order: Places | None = None
+
+    def take_levels(self, strengths: Array) -> None:
+        """Gives the games the levels that these strengths [P] say."""
+        self.games = self.games.leveled(strengths)
 
     def minimum(self, start: Array | None = None, *, done: float = EXACT) -> Minimum:
         """The minimum.
@@ -185,6 +188,11 @@ class Problem:
             self.order = _elimination_order(hessian, last=self.size - self.games.players)
         return _Sparse(hessian, self.order)
 
+    @property
+    def _draws(self) -> Array:
+        """The factors of log nu and of its slope in each row of the games, float64 [M, 2]."""
+        return np.stack([np.ones_like(self.games.levels), self.games.levels], axis=-1)
+
     def chances(self, parameters: Array) -> Array:
         """The chances of a win, a draw and a loss in each row of the games, float64 [M, 3]."""
         log_nu = self._draws @ parameters[self._linear :] if self.games.drawn else -np.inf
@@ -244,7 +252,7 @@ def most_likely(games: Games) -> Fit:
     found = problem.minimum()
     for _ in range(_TURNS if games.drawn else 0):
         before = found.parameters
-        problem = Problem(games.leveled(before[:count]), precision, prior=prior)
+        problem.take_levels(before[:count])
         found = problem.minimum(before)
         if abs(found.parameters - before).max() < _LEVEL:
             break
