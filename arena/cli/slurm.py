@@ -27,6 +27,7 @@ from arena.cli.experiment.lines import check_alone
 from arena.config import load_with_origin
 from arena.config.load import load_data
 from arena.errors import ConfigError, WriteError, pluralize
+from arena.experiment.checks import checking
 from arena.experiment.config import is_experiment_data, read_experiment
 from arena.experiment.plan import plan_experiment
 from arena.plan.build import make_plan
@@ -146,7 +147,8 @@ def _run_experiment(arguments: argparse.Namespace) -> int:
         if getattr(arguments, option):
             name = option.replace("_", "-")
             raise ConfigError("goes with a run; this is an experiment", path=f"--{name}")
-    plan = plan_experiment(read_experiment(arguments.config, overrides=arguments.overrides))
+    with checking() as first_mistake:
+        plan = plan_experiment(read_experiment(arguments.config, overrides=arguments.overrides), first_mistake)
     config, given = plan.file.config, arguments.nodes * (arguments.ranks_per_node or 0) or arguments.ranks
     if arguments.array is None and given is None:
         raise ConfigError("say how many processes the trials share: --ranks-per-node, or --ranks", path="--nodes")

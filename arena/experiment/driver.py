@@ -31,7 +31,7 @@ from arena.experiment.folder import (
     write_state,
 )
 from arena.experiment.plan import ExperimentPlan
-from arena.experiment.process import TrialProcess
+from arena.experiment.process import TrialProcess, wait_for_end
 from arena.experiment.scheduler import (
     Added,
     Ask,
@@ -58,7 +58,7 @@ from arena.records.folder import RunFolder
 from arena.records.lock import RunLock, is_held, sharing
 from arena.run.stop import takes_signals
 
-_POLL_SECONDS = 0.03  # between two looks whether a process has ended; a small trial plays 300 ms
+_WAIT_SECONDS = 0.25  # for the end of a process, between two looks for signals
 _LOOK_SECONDS = 1.0  # between two looks at the results
 _HELD_SECONDS = 60.0  # for the processes of an earlier attempt to leave a run folder
 _KILLED_SECONDS = 5.0  # for the process of a trial to end when it was killed
@@ -169,7 +169,7 @@ class Driver:
         elif self.plan.search is not None and self.plan.search.adaptive:
             self._begin_search()
         else:
-            numbers = {record.first.digest: record.number for record in known}
+            numbers = {record.digest: record.number for record in known}
             self._want({numbers[trial.digest] for trial in self.plan.known if trial.digest in numbers})
             fresh = 1 + max(self.records, default=-1)
             for trial in self.plan.known:
@@ -192,7 +192,7 @@ class Driver:
         """Puts the one trial on record that this process runs; other processes may run other trials."""
         trial = self.plan.known[number]
         record = read_record(number, self.folder.state_path(number))
-        if record is not None and record.first.digest != trial.digest:
+        if record is not None and record.digest != trial.digest:
             raise ConfigError(
                 f"holds another trial {number} than the experiment asks for; name another folder with --run-dir",
                 source=str(self.folder.path),
@@ -214,9 +214,9 @@ class Driver:
                         "another folder",
                         path=joined("set", each.path),
                     )
-            trials = [*self.plan.trials.repeated(record.first.variant or "", record.params)]
+            trials = [*self.plan.trials.repeated(record.variant, record.params)]
             self._roles.update((trial.digest, trial.roles) for trial in trials)
-            if trials[number % repeat].digest != record.first.digest:
+            if trials[number % repeat].digest != record.digest:
                 raise ConfigError(
                     "the experiment has changed: its earlier suggestions would be other trials today; a search can be "
                     "resumed with the same run, or started in another folder",
@@ -257,7 +257,7 @@ class Driver:
             self._note(Note(number, State.TERMINATED, attempt, 0))
             state = State.TERMINATED
         config = self.plan.file.config
-        roles = self._roles[record.first.digest or ""]
+        roles = self._roles[record.digest]
         processes = self.plan.processes(self._slots, roles=roles, alone=self._only is not None)
         self._handle(Added(number, processes, state, attempt, config.gpus))
 
@@ -300,7 +300,7 @@ class Driver:
                 looked = time.monotonic()
                 self._look()
                 self._handle(TimePassed())
-            time.sleep(_POLL_SECONDS)
+            wait_for_end(self._processes.values(), _WAIT_SECONDS)
         self._look()
 
     def _take_end(self, number: int, code: int) -> None:
@@ -466,11 +466,10 @@ class Driver:
         return path
 
     def _config_of(self, number: int, record: Record) -> Config:
-        variant = record.first.variant or ""
-        held = next(each for each in self.plan.trials.variants if each.name == variant)
-        repetition = (record.first.seed or 0) - int(record.params.get("seed", held.seed))
+        held = next(each for each in self.plan.trials.variants if each.name == record.variant)
+        repetition = record.seed - int(record.params.get("seed", held.seed))
         name = run_name(self.plan.file.config.name, number)
-        return self.plan.trials.config_of(variant, record.params, repetition, name=name)
+        return self.plan.trials.config_of(record.variant, record.params, repetition, name=name)
 
     def _is_complete(self, record: Record) -> bool:
         """Whether a run has come to its end, although no driver has put that on record."""

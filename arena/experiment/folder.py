@@ -109,9 +109,25 @@ class Record:
         return self.last.order
 
     @property
+    def digest(self) -> str:
+        """Of its configuration."""
+        assert self.first.digest is not None, "a first line without it is not read"
+        return self.first.digest
+
+    @property
+    def variant(self) -> str:
+        """The name of its variant; empty without variants."""
+        return self.first.variant or ""
+
+    @property
     def params(self) -> dict[str, Any]:
         """The values that vary, by key path."""
         return self.first.params or {}
+
+    @property
+    def seed(self) -> int:
+        """Of the run."""
+        return self.first.seed or 0
 
     def take(self, line: StateLine) -> None:
         """Takes a further line."""
@@ -176,9 +192,9 @@ class ExperimentFolder:
 
     @property
     def is_going_on(self) -> bool:
-        """Whether trials are played: by the driver of all, or by processes that run a trial alone."""
+        """Whether a process is at work: the driver of all, or one that runs a trial alone."""
         return is_held(self.path) or any(
-            is_held(self.run_folder(record).path) for record in self.read() if record.state is State.RUNNING
+            _is_locked(self.state_path(record.number)) for record in self.read() if not record.state.is_over
         )
 
     def make(self) -> None:
@@ -312,6 +328,20 @@ def trial_lock(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether a process holds the lock of a trial's state file, as it does from before the first line to its end."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def newest_folder(path: Path) -> Path | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from arena.config import Config
 from arena.config.result_keys import check_key
 from arena.errors import ConfigError, located, pluralize
-from arena.experiment.checks import first_mistake
+from arena.experiment.checks import FirstMistake
 from arena.experiment.config import MOST_TRIALS, ExperimentFile
 from arena.experiment.searching import Pruning, Search, check_search, draws, read_search
 from arena.experiment.slots import Slots
@@ -78,23 +78,23 @@ class ExperimentPlan:
         return min(self.number, self.file.config.at_once or self.number)
 
 
-def plan_experiment(file: ExperimentFile, *, examined: bool = True) -> ExperimentPlan:
+def plan_experiment(file: ExperimentFile, first_mistake: FirstMistake | None = None) -> ExperimentPlan:
     """Makes and checks all trials that are known before the start; starts and writes nothing.
 
     Args:
         file: the experiment.
-        examined: whether games and algorithms are tried too, as `arena check` does.
+        first_mistake: tries games and algorithms, see `checking`; None: they are not tried.
 
     Raises:
         ConfigError: the first mistake, with its place in the file, and the values of the trial that has it.
     """
     try:
-        return _planned(file, examined=examined)
+        return _planned(file, first_mistake)
     except ConfigError as error:
         raise ConfigError(error.message, path=error.path, source=error.source or file.source) from error
 
 
-def _planned(file: ExperimentFile, *, examined: bool) -> ExperimentPlan:
+def _planned(file: ExperimentFile, first_mistake: FirstMistake | None) -> ExperimentPlan:
     config = file.config
     search = None if config.search is None else read_search(config.search)
     if config.prune is not None:
@@ -130,7 +130,7 @@ def _planned(file: ExperimentFile, *, examined: bool) -> ExperimentPlan:
     mistakes = zip(configs, tried, strict=True)
     for each, (name, params) in mistakes:
         _check(each, trials, name, params)
-    if examined and (mistake := first_mistake(configs)) is not None:
+    if first_mistake is not None and (mistake := first_mistake(configs)) is not None:
         error = ConfigError(mistake.message, path=mistake.path, source=mistake.source)
         raise trials.blamed(error, *tried[mistake.number])
     roles = max([trial.roles for trial in known] + [each.roles + 1 for each in configs])

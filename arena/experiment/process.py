@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import select
 import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from arena.launch.mpirun import die_with_parent
@@ -79,6 +80,18 @@ class TrialProcess:
         """Waits for the end of a process that was killed."""
         with suppress(subprocess.TimeoutExpired):  # in a call of the kernel that does not come back
             self._process.wait(seconds)
+
+
+def wait_for_end(processes: Iterable[TrialProcess], seconds: float) -> None:
+    """Waits until one of some processes has ended, or for so many seconds; a signal does not end the wait."""
+    poll = select.poll()  # unlike `select`, for descriptors of any number
+    with ExitStack() as opened:
+        for process in processes:
+            with suppress(AttributeError, OSError):  # of a system that does not tell; then the time ends the wait
+                descriptor = os.pidfd_open(process.pid)
+                opened.callback(os.close, descriptor)
+                poll.register(descriptor, select.POLLIN)
+        poll.poll(1000 * seconds)
 
 
 def last_lines(log: Path, number: int) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import signal
+import subprocess
 import time
 from typing import Any
 
@@ -78,6 +79,14 @@ class Slow(Hangs):
         if self.steps < self.often:
             time.sleep(self.seconds)
         return super().step(action)
+
+
+class LeavesProcess(Hangs):
+    """Starts a process in a folder that keeps this one's output open, and notes there when it ends by itself."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(where="never")
+        subprocess.Popen(["sh", "-c", "sleep 20; touch ended"], cwd=folder)
 
 
 class HangingPlayer(Player):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -11,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from arena.errors import ConfigError
-from arena.experiment import display
+from arena.experiment import display, driver
 from arena.experiment.config import parse_experiment
 from arena.experiment.display import PlainExperimentDisplay, Progress
 from arena.experiment.driver import Driver, opened
-from arena.experiment.folder import ExperimentFolder, StateLine, now, read_record, write_state
+from arena.experiment.folder import ExperimentFolder, StateLine, now, read_record, trial_lock, write_state
 from arena.experiment.plan import ExperimentPlan, plan_experiment
 from arena.experiment.run import watch_experiment
 from arena.experiment.scheduler import State
@@ -27,7 +28,7 @@ from experiment_folders import RUN, write_experiment
 
 @pytest.fixture
 def plan() -> ExperimentPlan:
-    return plan_experiment(parse_experiment({"name": "sweep", "run": RUN, "repeat": 3}), examined=False)
+    return plan_experiment(parse_experiment({"name": "sweep", "run": RUN, "repeat": 3}))
 
 
 def test_trials_alone_share_a_folder_and_keep_the_driver_of_all_from_it(plan: ExperimentPlan, tmp_path: Path) -> None:
@@ -63,12 +64,15 @@ def test_trial_alone_is_let_into_a_folder_that_another_one_begins(plan: Experime
 
 def test_experiment_goes_on_while_a_trial_alone_is_played(tmp_path: Path) -> None:
     folder = ExperimentFolder(write_experiment(tmp_path / "e", {"run": RUN, "repeat": 2}, lambda *_: 0.0, results=1))
-    run = folder.run_folder(folder.read()[1])
-    with RunLock.take(run.path):
-        assert not folder.is_going_on, "that trial is over: another command goes on with its run"
-        write_state(folder.state_path(1), [StateLine(now(), State.RUNNING)])
-        assert folder.is_going_on
-    assert not folder.is_going_on
+    path = folder.state_path(1)
+    write_state(path, [StateLine(now(), State.RUNNING)])
+    assert not folder.is_going_on, "its process was killed"
+    with trial_lock(path):
+        assert folder.is_going_on, "also before its run holds the lock of the run folder"
+        write_state(path, [StateLine(now(), State.PENDING)])
+        assert folder.is_going_on, "also between two attempts"
+        write_state(path, [StateLine(now(), State.TERMINATED)])
+        assert not folder.is_going_on, "it is over"
 
 
 def test_seconds_of_a_trial_are_those_of_its_attempts(tmp_path: Path) -> None:
@@ -95,6 +99,32 @@ def test_driver_that_fails_leaves_no_process_of_a_trial(plan: ExperimentPlan, tm
         Driver(plan, folder, Slots([Host("here", 1)]), broken).run()
     (started,) = [record.last.pid for record in folder.read() if record.state is State.RUNNING]
     assert not Path(f"/proc/{started}").exists(), "it was killed, and its end was taken"
+
+
+def test_trials_of_variants_get_processes_by_their_own_roles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+
+    class Over:
+        """The process of a trial that has ended as soon as it has started."""
+
+        pid, exit = 0, 0
+
+        def __init__(self, arguments: Sequence[str], log: Path, *, devices: Sequence[str] | None = None) -> None:
+            started.append((log.stem, next(each for each in arguments if each.startswith("--ranks="))))
+
+    monkeypatch.setattr(driver, "TrialProcess", Over)
+    variants = {
+        "duel": {"set": {}},
+        "duels": {"set": {"matches[0].copies": 3}},
+        "two": {"set": {"matches[0].copies": 2}},
+    }
+    plan = plan_experiment(parse_experiment({"run": RUN, "variants": variants}))
+    folder, shown = ExperimentFolder(tmp_path / "e"), Progress(10, 3, plan.file.config.metric)
+    with opened(plan, folder, resume=False):
+        status = Driver(plan, folder, Slots([Host("here", 24)]), PlainExperimentDisplay(io.StringIO(), shown)).run()
+    assert status == 0
+    # Their roles: 4, 10 and 7; a third of the slots: 8.
+    assert started == [("0000", "--ranks=4"), ("0001", "--ranks=8"), ("0002", "--ranks=7")]
 
 
 def test_watching_forgets_trials_that_are_no_longer_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

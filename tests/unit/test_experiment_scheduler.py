@@ -264,7 +264,7 @@ def test_two_trials_share_a_device_and_others_wait() -> None:
 def test_as_many_trials_start_as_the_plan_says(
     hosts: str, devices: int, keys: dict[str, Any], processes: int, together: int
 ) -> None:
-    plan = plan_experiment(parse_experiment({"run": RUN, **keys}), examined=False)
+    plan = plan_experiment(parse_experiment({"run": RUN, **keys}))
     slots = slots_for(plan, hosts, {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(devices)))})
     assert (plan.processes(slots), plan.at_once(slots)) == (processes, together)
     machine = Scheduler(slots, at_once=plan.file.config.at_once)
