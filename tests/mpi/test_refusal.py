@@ -139,8 +139,8 @@ def test_unfit_evaluation_seats_are_refused_before_training(way: str, tmp_path: 
 def test_a_later_round_that_can_deadlock_is_refused_before_it_is_played(way: str, tmp_path: Path) -> None:
     data = duel({"algorithm": "leagues:KeptAtEpisodes"}, rounds=2)
     data["envs"]["game"]["kwargs"]["team_size"] = 2
-    data["policies"]["grey"] = {"algorithm": "random"}
-    data["matches"] = [{"knockout": {"env": "game", "policies": ["blue", "red", "grey"], "team_size": 2}}]
+    data["policies"]["gray"] = {"algorithm": "random"}
+    data["matches"] = [{"knockout": {"env": "game", "policies": ["blue", "red", "gray"], "team_size": 2}}]
     ended = WAYS[way](tmp_path, "train", write(tmp_path, data), "--run-dir", "run")
     assert ended.code == 2, ended.err
     assert "Traceback" not in ended.err
