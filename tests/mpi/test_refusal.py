@@ -51,11 +51,19 @@ COMMANDS: dict[str, Callable[[Path, str], Ended]] = {
 }
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"gravity": 3}, "TypeError: "),  # an argument it does not take
+    ({"num_actions": 4}, "AssertionError: "),  # a value it does not take
+]
+
+
 @pytest.mark.parametrize(
-    ("kwargs", "found"),
-    [({"gravity": 3}, "TypeError: "), ({"num_actions": 4}, "AssertionError: ")],
-    ids=["an argument it does not take", "a value it does not take"],
+    ("command", "kwargs", "found"),
+    [
+        pytest.param(command, *wrong, marks=[pytest.mark.long] * (wrong is WRONG[1] and command != "train launched"))
+        for command in COMMANDS
+        for wrong in WRONG
+    ],
 )
 def test_wrong_arguments_of_a_game_are_one_sentence_and_leave_nothing(
     command: str, kwargs: dict[str, Any], found: str, tmp_path: Path
@@ -128,7 +136,7 @@ def refused(way: str, folder: Path, data: dict[str, Any]) -> str:
     return next(line for line in ended.err.splitlines() if "arena: error:" in line)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ["launched", *(pytest.param(way, marks=pytest.mark.long) for way in list(WAYS)[1:])])
 def test_unfit_evaluation_seats_are_refused_before_training(way: str, tmp_path: Path) -> None:
     data = duel(PPO, evaluation={"every": 16, "seats": ["red", "blue"]})
     data["envs"]["game"]["kwargs"]["red_obs"] = "image"
