@@ -1,7 +1,7 @@
 """The folder of an experiment: its files, the states of its trials on record, and the lock of each trial.
 
 experiment.yaml    the experiment with all defaults
-configs/0003.yaml  the resolved configuration of a trial, written when it starts
+configs/0003.yaml  the resolved configuration of a trial, written before it starts
 trials/0003_.../   its run folder
 states/0003.jsonl  `StateLine`, a line per change of its state
 logs/0003.log      what its commands have printed
