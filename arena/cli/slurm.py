@@ -165,7 +165,8 @@ def _run_experiment(arguments: argparse.Namespace) -> int:
                 "default (`scontrol show config`); without --array one job drives all trials"
             )
     elif config.gpus:
-        hints.append(f"each trial asks for {config.gpus:g} of the devices of a host: add --gpus-per-node=N to sbatch")
+        devices = "device" if config.gpus == 1 else "devices"
+        hints.append(f"a trial takes {config.gpus:g} {devices} of a node: submit with `sbatch --gpus-per-node=N`")
     path = f"./{arguments.config}" if arguments.config.startswith("-") else arguments.config
     sets = [f"--set={override}" for override in arguments.overrides]
     program = [sys.executable, "-m", "arena", "experiment", path, *sets]
@@ -176,6 +177,8 @@ def _run_experiment(arguments: argparse.Namespace) -> int:
 def _write(arguments: argparse.Namespace, job: Job, text: str, hints: Sequence[str] = ()) -> int:
     if arguments.output == "-":
         say(text.removesuffix("\n"))
+        for hint in hints:
+            print(hint, file=sys.stderr, flush=True)
         return 0
     path = Path(arguments.output or f"{job.name}.sbatch")
     write_batch(path, text, option="--output" if arguments.output else "")

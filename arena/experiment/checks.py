@@ -64,10 +64,11 @@ def checking(*, limit: float = _LIMIT_SECONDS) -> Iterator[FirstMistake]:
         try:
             return msgspec.json.decode(output.read().rpartition(b"\0")[2], type=Mistake | None)
         except msgspec.DecodeError as error:
-            hung = [number for number, line in enumerate(lines) if line.startswith("Timeout (")]  # newest call first
-            told = lines[hung[-1] :][:_MOST_LINES] if hung else lines[-_MOST_LINES:]
-            words = "\n".join(told)
-            raise ConfigError(f"the games of the run cannot be tried (exit {process.returncode})\n{words}") from error
+            late = [line for line in lines if line.startswith("Timeout (")]
+            threads = [number for number, line in enumerate(lines) if line.startswith("Thread 0x")]  # the main one last
+            told = [late[-1], *lines[threads[-1] :]][:_MOST_LINES] if late else lines[-_MOST_LINES:]
+            words = "\n".join([f"games and algorithms cannot be tried (exit {process.returncode})", *told])
+            raise ConfigError(words) from error
 
     with (
         tempfile.TemporaryFile() as output,  # not a pipe, which a process that a game has started may hold open
@@ -77,7 +78,7 @@ def checking(*, limit: float = _LIMIT_SECONDS) -> Iterator[FirstMistake]:
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=errors,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},  # as trials have it; networks are made eight times as fast
+            env={"OMP_NUM_THREADS": "1", **os.environ},  # as of trials; networks are made eight times as fast
             start_new_session=True,  # so that such processes are ended with it
             preexec_fn=die_with_parent,
         ) as process,

@@ -116,6 +116,7 @@ class Driver:
         self._results: dict[int, FollowedResults] = {}
         self._rows: dict[int, TrialRow] = {}
         self._processes: dict[int, TrialProcess] = {}
+        self._seconds: dict[int, float] = {}  # of attempts whose ends are not on record yet
         self._delayed: dict[int, tuple[Start, float]] = {}  # trials whose folders are held, and until when to wait
         self._configured: set[int] = set()  # trials whose configurations are written
         self._ended = 0  # trials that are over, for the order in which they ended
@@ -308,7 +309,7 @@ class Driver:
 
     def _take_end(self, number: int, code: int) -> None:
         """Takes the end of a trial's process, with what it has written last."""
-        del self._processes[number]
+        self._seconds[number] = self._processes.pop(number).seconds
         self._results[number].look()
         run = self.folder.run_folder(self.records[number])
         self._handle(Ended(number, code, saved=run.requeue.exists()))
@@ -393,7 +394,16 @@ class Driver:
         if note.state.is_over:
             order, self._ended = self._ended, self._ended + 1
         tick = newest_tick(self.folder.run_folder(record))
-        line = StateLine(now(), note.state, attempt=note.attempt, exit=note.exit, tick=tick, why=note.why, order=order)
+        line = StateLine(
+            now(),
+            note.state,
+            attempt=note.attempt,
+            exit=note.exit,
+            tick=tick,
+            why=note.why,
+            order=order,
+            seconds=self._seconds.pop(note.trial, None),
+        )
         self._write(record, line)
         if note.state.is_over:
             self._tell_pruning(record)
@@ -525,14 +535,8 @@ def opened(plan: ExperimentPlan, folder: ExperimentFolder, *, resume: bool, only
     Raises:
         ConfigError: it holds files, or another experiment, or another process is at work in it.
     """
-    config = plan.file.config
     unbegun = folder.is_unbegun  # first: a process that begins it now, for another trial, writes `config` before others
     there = folder.config.is_file()
-    if there and (name := folder.read_config().name) != config.name:
-        raise ConfigError(
-            f"holds the experiment {name!r}, not {config.name!r}; name another folder with --run-dir",
-            source=str(folder.path),
-        )
     if not unbegun and not (there and (resume or only is not None)):
         raise ConfigError(
             "holds files already; go on with an experiment by --resume, or name another folder",
@@ -542,11 +546,21 @@ def opened(plan: ExperimentPlan, folder: ExperimentFolder, *, resume: bool, only
     with ExitStack() as stack:
         if only is None:
             stack.enter_context(RunLock.take(folder.path))
-            folder.write_config(experiment_yaml(config))
+            _refuse_another(plan, folder)
+            folder.write_config(experiment_yaml(plan.file.config))
         else:
             stack.enter_context(sharing(folder.path))
             with folder.beginning_alone():
+                _refuse_another(plan, folder)
                 if not folder.config.is_file():
-                    folder.write_config(experiment_yaml(config))
+                    folder.write_config(experiment_yaml(plan.file.config))
             stack.enter_context(trial_lock(folder.state_path(only)))
         yield
+
+
+def _refuse_another(plan: ExperimentPlan, folder: ExperimentFolder) -> None:
+    name = plan.file.config.name
+    if folder.config.is_file() and (found := folder.read_config().name) != name:
+        raise ConfigError(
+            f"holds the experiment {found!r}, not {name!r}; name another folder with --run-dir", source=str(folder.path)
+        )

@@ -67,6 +67,7 @@ class StateLine(msgspec.Struct, omit_defaults=True):
     hosts: str = ""
     pid: int | None = None
     order: int | None = None
+    seconds: float | None = None
     wanted: bool = True
     variant: str | None = None
     params: dict[str, Any] | None = None
@@ -84,7 +85,7 @@ class Record:
         first: its first line.
         last: its newest line.
         started: whether its process was ever started.
-        seconds: that its attempts took; one that ended with its driver has left no end, and is not counted.
+        seconds: that its attempts took, without those that ended after their driver.
     """
 
     number: int
@@ -133,9 +134,7 @@ class Record:
         """Takes a further line."""
         if line.state is State.RUNNING:
             self.started = True
-        elif self.last.state is State.RUNNING:
-            begun, ended = (datetime.fromisoformat(each.time) for each in (self.last, line))
-            self.seconds += (ended - begun).total_seconds()
+        self.seconds += line.seconds or 0.0
         self.last = line
 
 

@@ -64,7 +64,10 @@ class ExperimentPlan:
             return config.ranks
         together = slots.room(1, config.gpus, most=1 if alone else self._most_at_once)
         widest = max(host.slots for host in slots.hosts) if config.gpus else slots.total  # devices are of one host
-        return max(1, min(slots.total // max(1, together), widest, roles or self.most_roles))
+        share = max(1, min(slots.total // max(1, together), widest, roles or self.most_roles))
+        while share > 1 and slots.room(share, config.gpus, most=together) < together:
+            share -= 1  # hosts with devices have different numbers of slots
+        return share
 
     def at_once(self, slots: Slots) -> int:
         """How many trials run at the same time, each with the processes of the largest one."""

@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -42,6 +43,7 @@ class TrialProcess:
             if os.getppid() != driver:  # it has died before
                 os._exit(1)
 
+        self._began = time.monotonic()
         with writing(log), open(log, "ab", opener=private) as output:
             output.write(f"$ arena {shlex.join(arguments)}\n".encode())
             output.flush()
@@ -54,6 +56,11 @@ class TrialProcess:
                 start_new_session=True,  # Ctrl-C of a terminal reaches the driver alone
                 preexec_fn=begin,
             )
+
+    @property
+    def seconds(self) -> float:
+        """The time since its start."""
+        return time.monotonic() - self._began
 
     @property
     def pid(self) -> int:

@@ -126,8 +126,8 @@ class HeldRun:
         self.run = run = stage.run
         if stage.evaluation is not None:
             own = memory.for_evaluation()
-            result = in_one_process(stage.evaluation, silent_display(), own, watched=self._watched)
-            outcome: Outcome = _evaluated(run, stage.evaluation, result, memory, output)
+            in_one_process(stage.evaluation, silent_display(), own, watched=self._watched)
+            outcome: Outcome = _evaluated(run, stage.evaluation, memory, output)
         else:
             display = self._display or output.display(run)
             result = in_one_process(run, display, memory, watched=self._watched)
@@ -171,9 +171,7 @@ def _outcome(
     return status
 
 
-def _evaluated(
-    run: Run, evaluation: Run, result: Result, memory: ProcessState, output: Output = CONSOLE_OUTPUT
-) -> Outcome:
+def _evaluated(run: Run, evaluation: Run, memory: ProcessState, output: Output = CONSOLE_OUTPUT) -> Outcome:
     """Writes the results of an evaluation; if it was ended by request, discards them and ends the run."""
     if memory.stop.wanted:
         _end_callbacks(memory)
@@ -431,8 +429,8 @@ def lead_evaluation(team: World, host: RoleScheduler, run: Run, evaluation: Run,
     """
     own = memory.for_evaluation()
 
-    def conclude(result: Result) -> Outcome:
-        return _evaluated(run, evaluation, result, memory)
+    def conclude(_: Result) -> Outcome:
+        return _evaluated(run, evaluation, memory)
 
     return _led(team, host, evaluation, own, silent_display(), conclude, whole=(run, memory))
 

@@ -6,6 +6,7 @@ import hashlib
 import re
 import signal
 import subprocess
+import threading
 import time
 from typing import Any
 
@@ -39,7 +40,20 @@ def burn() -> None:
     hashlib.pbkdf2_hmac("sha256", b"a", b"b", 2**31 - 1)
 
 
-WAYS = {"spin": spin, "sleep": sleep, "hold_lock": hold_lock, "burn": burn}
+def among_threads() -> None:
+    """The same sleep, beside threads that have called many functions."""
+
+    def deep(calls: int) -> None:
+        if calls:
+            deep(calls - 1)
+        time.sleep(3600)
+
+    for _ in range(3):
+        threading.Thread(target=deep, args=(8,), daemon=True).start()
+    sleep()
+
+
+WAYS = {"spin": spin, "sleep": sleep, "among_threads": among_threads, "hold_lock": hold_lock, "burn": burn}
 
 
 class Hangs(gymnasium.Env[Any, Any]):

@@ -262,8 +262,8 @@ def hanging_config(make: str, monkeypatch: pytest.MonkeyPatch, **kwargs: Any) ->
 
 @pytest.mark.slow
 def test_check_of_a_game_that_hangs_ends_and_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = hanging_config("Hangs", monkeypatch, way="sleep", where="make")
-    where = r"cannot be tried \(exit 1\)\nTimeout \(0:00:05\)(.|\n)*in sleep\n"
+    config = hanging_config("Hangs", monkeypatch, way="among_threads", where="make")
+    where = r"cannot be tried \(exit 1\)\nTimeout \(0:00:05\)!\nThread .*\n.* in sleep\n.* in among_threads\n"
     with checking(limit=1.0) as first_mistake, pytest.raises(ConfigError, match=where):
         first_mistake([config])
 

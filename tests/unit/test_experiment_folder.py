@@ -35,7 +35,7 @@ def test_trials_alone_share_a_folder_and_keep_the_driver_of_all_from_it(plan: Ex
     folder = ExperimentFolder(tmp_path / "e")
     with opened(plan, folder, resume=False, only=0), opened(plan, folder, resume=False, only=2):
         refuse(plan, folder, "another process runs this trial", only=2)
-        refuse(plan, folder, "or several that share it", only=None)
+        refuse(plan, folder, "as trials of an experiment that are run alone do not", only=None)
     with opened(plan, folder, resume=True):
         refuse(plan, folder, f"process {os.getpid()} on host", only=0)
     with opened(plan, folder, resume=False, only=0):
@@ -75,16 +75,27 @@ def test_experiment_goes_on_while_a_trial_alone_is_played(tmp_path: Path) -> Non
         assert not folder.is_going_on, "it is over"
 
 
-def test_seconds_of_a_trial_are_those_of_its_attempts(tmp_path: Path) -> None:
-    changes = [(0, State.PENDING), (5, State.RUNNING), (15, State.PENDING), (20, State.RUNNING), (30, State.PAUSED)]
-    changes += [(500, State.RUNNING), (600, State.RUNNING), (603.5, State.TERMINATED)]  # a driver was killed after 500
+def test_seconds_of_a_trial_are_those_that_drivers_have_seen_of_its_attempts(tmp_path: Path) -> None:
+    """Three days pass between the death of a driver and the next one, which finds that the trial has ended."""
+    changes = [(0, State.RUNNING, None), (10, State.PENDING, 9.5), (15, State.RUNNING, None), (40, State.PAUSED, 25.0)]
+    changes += [(50, State.RUNNING, None), (259_200, State.TERMINATED, None)]
     begun = datetime(2026, 1, 1, tzinfo=timezone.utc)
     lines = [
-        StateLine((begun + timedelta(seconds=at)).isoformat(), state, digest="d", folder="f") for at, state in changes
+        StateLine((begun + timedelta(seconds=at)).isoformat(), state, seconds=seconds, digest="d", folder="f")
+        for at, state, seconds in changes
     ]
     write_state(path := tmp_path / "0000.jsonl", lines)
     record = read_record(0, path)
-    assert record is not None and record.seconds == 10 + 10 + 3.5
+    assert record is not None and record.seconds == 9.5 + 25
+
+
+def test_another_experiment_is_not_begun_in_a_folder(plan: ExperimentPlan, tmp_path: Path) -> None:
+    folder = ExperimentFolder(tmp_path / "e")
+    another = plan_experiment(parse_experiment({"name": "another", "run": RUN, "repeat": 3}))
+    with opened(plan, folder, resume=False, only=0):
+        refuse(another, folder, "holds the experiment 'sweep', not 'another'", only=1)
+    refuse(another, folder, "holds the experiment 'sweep', not 'another'", only=None)
+    assert folder.read_config().name == "sweep"
 
 
 def test_driver_that_fails_leaves_no_process_of_a_trial(plan: ExperimentPlan, tmp_path: Path) -> None:
@@ -107,7 +118,7 @@ def test_trials_of_variants_get_processes_by_their_own_roles(tmp_path: Path, mon
     class Over:
         """The process of a trial that has ended as soon as it has started."""
 
-        pid, exit = 0, 0
+        pid, exit, seconds = 0, 0, 0.0
 
         def __init__(self, arguments: Sequence[str], log: Path, *, devices: Sequence[str] | None = None) -> None:
             started.append((log.stem, next(each for each in arguments if each.startswith("--ranks="))))

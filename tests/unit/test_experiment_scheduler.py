@@ -257,6 +257,7 @@ def test_two_trials_share_a_device_and_others_wait() -> None:
         ("a:8", 2, {"repeat": 9, "gpus": 1}, 4, 2),
         ("a:8", 1, {"repeat": 9, "gpus": 0.25}, 2, 4),
         ("a:4,b:4", 1, {"repeat": 1, "gpus": 1}, 4, 1),  # devices are those of one host
+        ("a:6,b:2", 1, {"repeat": 2, "gpus": 1}, 2, 2),  # a trial on each host, as large as the smaller one allows
         ("a:3,b:3", 1, {"repeat": 9, "gpus": 1, "ranks": 2}, 2, 2),
     ],
 )

@@ -91,7 +91,7 @@ def test_a_suggestion_is_that_of_a_study_that_optuna_has_led_itself() -> None:
             "size": trial.suggest_int("size", 1, 9),
             "kind": ("a", [1, 2], None)[trial.suggest_categorical("kind", range(3))],
         }
-        # Ask and define by run draw in different orders only while nothing is modelled.
+        # Ask and define by run draw in different orders only while nothing is modeled.
         assert number < 3 or params == told.params
         study.add_trial(_as_trial(told)) if params != told.params else study.tell(trial, told.value)
         if params != told.params:
