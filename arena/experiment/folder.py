@@ -50,6 +50,7 @@ class StateLine(msgspec.Struct, omit_defaults=True):
         hosts: on which it runs, as `a:4,b:4`.
         pid: of its process.
         order: how many trials had ended before, when this one has ended.
+        seconds: that the attempt which has ended took, as its driver has seen it.
         wanted: whether the experiment still asks for the trial.
         variant: the name of its variant.
         params: the values that vary, by key path.
