@@ -118,6 +118,7 @@ class Driver:
         self._processes: dict[int, TrialProcess] = {}
         self._seconds: dict[int, float] = {}  # of attempts whose ends are not on record yet
         self._delayed: dict[int, tuple[Start, float]] = {}  # trials whose folders are held, and until when to wait
+        self._configured: set[int] = set()  # trials whose configurations are written
         self._ended = 0  # trials that are over, for the order in which they ended
         self._stale = True  # whether the table on the disk is
         self._asked: list[int] = []  # signals
@@ -301,6 +302,8 @@ class Driver:
                 looked = time.monotonic()
                 self._look()
                 self._handle(TimePassed())
+            if (following := self._scheduler.first_waiting) is not None:
+                self._write_config(following)  # now, while others play: a small trial takes 300 ms, the disk 5 to 20
             wait_for_end(self._processes.values(), _WAIT_SECONDS)
         self._look()
 
@@ -427,8 +430,13 @@ class Driver:
             self._delayed[start.trial] = start, until or time.monotonic() + _HELD_SECONDS
             return
         resume = self._made_ready(run, start.attempt)
-        config = self._write_config(start.trial, record)
-        arguments = ["train", str(config), f"--run-dir={run.path}", f"--ranks={start.processes}"]
+        self._write_config(start.trial)
+        arguments = [
+            "train",
+            str(self.folder.config_path(start.trial)),
+            f"--run-dir={run.path}",
+            f"--ranks={start.processes}",
+        ]
         if self._hosts_given:
             arguments.append(f"--hosts={start.place.words}")
         if resume:
@@ -465,15 +473,16 @@ class Driver:
             shutil.move(run.path, aside)
         return False
 
-    def _write_config(self, number: int, record: Record) -> Path:
-        """Writes the configuration of a trial, with the `stop` that holds now."""
+    def _write_config(self, number: int) -> None:
+        """Writes the configuration of a trial, with the `stop` that holds now, unless this driver has done so."""
+        if number in self._configured:
+            return
         path = self.folder.config_path(number)
-        config = self._config_of(number, record)
-        text = resolved_yaml(config).encode()
+        text = resolved_yaml(self._config_of(number, self.records[number])).encode()
         if not path.is_file() or path.read_bytes() != text:
             with replacing(path) as file:
                 file.write(text)
-        return path
+        self._configured.add(number)
 
     def _config_of(self, number: int, record: Record) -> Config:
         held = next(each for each in self.plan.trials.variants if each.name == record.variant)

@@ -1,7 +1,7 @@
 """The folder of an experiment: its files, the states of its trials on record, and the lock of each trial.
 
 experiment.yaml    the experiment with all defaults
-configs/0003.yaml  the resolved configuration of a trial, written when it starts
+configs/0003.yaml  the resolved configuration of a trial, written before it starts
 trials/0003_.../   its run folder
 states/0003.jsonl  `StateLine`, a line per change of its state
 logs/0003.log      what its commands have printed
@@ -50,6 +50,7 @@ class StateLine(msgspec.Struct, omit_defaults=True):
         hosts: on which it runs, as `a:4,b:4`.
         pid: of its process.
         order: how many trials had ended before, when this one has ended.
+        seconds: that the attempt which has ended took, as its driver has seen it.
         wanted: whether the experiment still asks for the trial.
         variant: the name of its variant.
         params: the values that vary, by key path.

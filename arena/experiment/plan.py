@@ -105,7 +105,7 @@ def _planned(file: ExperimentFile, first_mistake: FirstMistake | None) -> Experi
             )
     trials = Trials(file)
     for variant in trials.variants:
-        check_search(search, variant.varied, variants=bool(config.variants))
+        check_search(search, variant, variants=bool(config.variants))
     known: list[Trial] = []
     adaptive = search is not None and search.adaptive
     if search is None:
@@ -166,7 +166,11 @@ def slots_for(plan: ExperimentPlan, hosts: str | None, environment: Mapping[str,
     found = Slots(given or (here,), {host.name: devices for host in given or (here,)}, crowding=not given)
     processes = plan.processes(found, alone=alone)
     if gpus and len(devices) < gpus:
-        raise ConfigError(f"a trial asks for {gpus:g}, this host has {pluralize(len(devices), 'device')}", path="gpus")
+        raise ConfigError(
+            f"a trial asks for {gpus:g}, this host has {pluralize(len(devices), 'device')}",
+            path="gpus",
+            source=plan.file.source,
+        )
     if not found.room(processes, gpus, most=1):
         most = max(host.slots for host in found.hosts) if gpus else found.total
         raise ConfigError(
@@ -174,6 +178,7 @@ def slots_for(plan: ExperimentPlan, hosts: str | None, environment: Mapping[str,
             f"{pluralize(len(found.hosts), 'host')} with {pluralize(found.total, 'slot')} in all; write "
             f"`ranks: {most}` or less, so that a process hosts several roles",
             path="ranks",
+            source=plan.file.source,
         )
     return found
 

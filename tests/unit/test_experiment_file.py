@@ -157,7 +157,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "no integers": ({"set": {GAMMA: {"integers": [0.5, 1]}}}, f"set.{GAMMA}.integers: found [0.5, 1]; expected two"),
     "search forms": (
         {"set": {GAMMA: {"uniform": [0, 1]}}},
-        f"{GAMMA}: is searched, but the experiment has no `search`",
+        f"set.{GAMMA}: is searched, but the experiment has no `search`",
     ),
     "nothing to search": ({"search": {"random": {"trials": 3}}}, "search: there is nothing to search"),
     "unknown search": ({"search": {"rnd": {"trials": 3}}}, "search: unknown search 'rnd'; did you mean"),
@@ -176,7 +176,10 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         "metric: unknown policy 'bleu'; did you mean 'blue'?",
     ),
     "number of a mapping": ({"metric": "policy_reward_mean"}, "metric: is a mapping; name one of its numbers"),
-    "stop": ({"stop": {"episode_reward_men": 3}}, "stop.episode_reward_men: no result has it; did you mean"),
+    "stop": (
+        {"stop": {"episode_reward_men": 3}},
+        "stop.episode_reward_men: no result has 'episode_reward_men'; did you mean",
+    ),
     "name": ({"name": "a b"}, "name: found 'a b'; a name becomes a folder"),
     "share of devices": ({"gpus": 1.5}, "gpus: found 1.5; expected a whole number, or a share of one device"),
 }
@@ -193,7 +196,7 @@ def test_mistakes_are_refused_with_their_place_in_the_file(mistake: str) -> None
 def test_experiment_without_its_run_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"^sweep.yaml: the key 'run' is missing"):
         parse_experiment({"repeat": 2}, source="sweep.yaml")
-    with pytest.raises(ConfigError, match=r"nowhere\.yaml: there is no such file"):
+    with pytest.raises(ConfigError, match=r"^sweep\.yaml: run: nowhere\.yaml: there is no such file"):
         planned(run="nowhere.yaml")
 
 
