@@ -108,7 +108,7 @@ def client(kind: str, requests: int) -> Sample:
 
 
 def silent(seconds: float) -> Sample:
-    """Nobody connects: an empty tick every half second."""
+    """No client connects: an empty tick every half second."""
     env = {"make": "external_clients:Asking", "kwargs": {"requests": 0}}
     with runs.arena(config(env, int(seconds * 2)), ranks=3) as run:
         times = [run.finished.of_rank(rank) for role in ("environment", "worker") for rank in run.ranks(role)]

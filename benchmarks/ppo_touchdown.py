@@ -13,7 +13,7 @@ the game.
 
 Learned means: 90 % of the last 200 episodes were won, as counted by the game (in RLlib: by its returns). The CPU
 seconds until then begin at the start of the command, imports included. A contestant that has not learned in its time
-counts with the CPU seconds used by then, which are too few; its figure `learnt` is then 0.
+counts with the CPU seconds used by then, which are too few; its figure `learned` is then 0.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PEERS = harness.HERE.parent / ".venv-peers" / "bin" / "python"
 OURS, FUSED, ASYNC = "arena, 1 copy", "fused", "AsyncVectorEnv"
 RLLIB, RLLIB_MULTI = "RLlib, one agent", "RLlib, two policies"
 OURS_2, SB3, SB3_2 = "arena, 2 copies", "Stable-Baselines3", "Stable-Baselines3, double"
-WALL, CPU, LEARNT = "samples per s", "samples per CPU s", "CPU s to 90 % wins"
+WALL, CPU, TO_LEARN = "samples per s", "samples per CPU s", "CPU s to 90 % wins"
 PLAYED = "CPU s from the first tick to 90 % wins"
 
 
@@ -58,15 +58,15 @@ def sample(run: runs.Run, terms: Terms) -> Sample:
     samples = window.count * terms.lanes
     reached = [noted.reached for noted in run.progress]
     times = [moment for moment in reached if moment is not None]
-    learnt = len(times) == len(reached)  # in every copy
-    end = max(times) if learnt else max(noted.times[-1] for noted in run.progress)
+    learned = len(times) == len(reached)  # in every copy
+    end = max(times) if learned else max(noted.times[-1] for noted in run.progress)
     return {
         WALL: samples / window.seconds,
         CPU: samples / run.finished.cpu_between(window.begin, window.end),
-        LEARNT: run.finished.cpu_between(run.finished.begun, end),
+        TO_LEARN: run.finished.cpu_between(run.finished.begun, end),
         PLAYED: run.finished.cpu_between(max(noted.times[0] for noted in run.progress), end),
         "s to 90 % wins": end - run.finished.begun,
-        "learnt, 1 = yes": float(learnt),
+        "learned, 1 = yes": float(learned),
         "s in all": run.finished.wall,
     }
 
@@ -135,11 +135,11 @@ def benchmark(settings: Settings) -> Report:
         add_promises_of_two_copies(report, measured)
     peers = [name for name in (SB3, SB3_2, ASYNC, RLLIB, RLLIB_MULTI) if measured.samples.get(name)]
     if peers:
-        least = measured.each(lambda at: at(OURS, LEARNT) / min(at(name, LEARNT) for name in peers), [OURS, *peers])
-        report.at_most(f"{LEARNT}, arena / the best peer", least, 1)
-    learnt = measured.summary(OURS, "learnt, 1 = yes")
+        least = measured.each(lambda at: at(OURS, TO_LEARN) / min(at(name, TO_LEARN) for name in peers), [OURS, *peers])
+        report.at_most(f"{TO_LEARN}, arena / the best peer", least, 1)
+    learned = measured.summary(OURS, "learned, 1 = yes")
     if not settings.quick:
-        report.at_least("the arena has learnt within its samples, 1 = yes", learnt, 1)
+        report.at_least("the arena has learned within its samples, 1 = yes", learned, 1)
     return report
 
 

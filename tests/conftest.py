@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,10 @@ from xdist.scheduler import LoadScopeScheduling
 from arena.preflight import examine
 
 HERE = Path(__file__).parent
+
+# Tests start some 2,000 processes, each of which would compile the whole package again: 0.2 s of CPU time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 settings.register_profile(
     "arena",

@@ -94,12 +94,6 @@ class MatchConfig(Seated, frozen=True, kw_only=True, forbid_unknown_fields=True)
         """The policy of each seat of a side, by its number."""
         return tuple(self.names[seat] for seat in self.known_sides[side])
 
-    @property
-    def is_rated(self) -> bool:
-        """Whether its games count for ratings: there are two sides, of different policies."""
-        teams = [sorted(self.names[seat] for seat in side) for side in self.known_sides]
-        return len(teams) == 2 and teams[0] != teams[1]
-
 
 class Generator(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The keys that all generators of matches have."""

@@ -94,7 +94,7 @@ class JsonActor(BuiltinActor):
     async def tick(self, data: bytes) -> bytes:
         """See the class."""
         body = _decoded(_body, data)
-        forwards = self._tell(body, self._said(body))
+        forwards = self._tell(self._said(body))
         actions = {}
         for link, forward in forwards:
             actions[link.name] = {"action": as_json(link.action_space, await forward)}
@@ -111,7 +111,7 @@ class JsonActor(BuiltinActor):
             said = self._said(body)
         for one in said.values():
             one.end = True
-        self._tell(body, said)
+        self._tell(said)
         return b"{}"
 
     def _said(self, body: _Body) -> dict[str, _Said]:
@@ -121,7 +121,7 @@ class JsonActor(BuiltinActor):
             raise ExternalError("bad_body", f'several entities: {{"entities": {{{", ".join(self.links)}}}}}')
         return dict.fromkeys(self.links, body)
 
-    def _tell(self, body: _Body, said: dict[str, _Said]) -> list[tuple[EntityLink, Forward]]:
+    def _tell(self, said: dict[str, _Said]) -> list[tuple[EntityLink, Forward]]:
         """Checks everything, then tells it; returns the requests that wait for actions."""
         checked: list[tuple[EntityLink, _Said, Any]] = []
         for name, one in said.items():

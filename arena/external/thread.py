@@ -204,10 +204,8 @@ class _Episodes:
         self.drains = False  # no episode may begin any more
 
     def start(self, name: str, training: bool, entities: Sequence[str] | None) -> str:
-        everyone = range(len(self.interface.entities))
-        indices = tuple(
-            everyone if entities is None else (entity_index(self.interface, everyone, each) for each in entities)
-        )
+        known = range(len(self.interface.entities))
+        indices = tuple(known if entities is None else (entity_index(self.interface, known, each) for each in entities))
         game = DeskGame(name, indices, training, after=getattr(self.left_slot, "number", None))
         with self._lock:
             if name in self._games:

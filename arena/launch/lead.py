@@ -37,7 +37,7 @@ from arena.run.evaluation import is_due, measure_alone, record_evaluation
 from arena.run.leg import Leg
 from arena.run.prepare import abandon, begin
 from arena.run.process_state import ProcessState
-from arena.run.results import opened, stop_words, write_boundary
+from arena.run.results import newest_result, opened, stop_words, write_boundary
 from arena.run.resume import forget
 from arena.run.run import Run, Stage
 from arena.run.stages import is_over
@@ -126,8 +126,8 @@ class HeldRun:
         self.run = run = stage.run
         if stage.evaluation is not None:
             own = memory.for_evaluation()
-            result = in_one_process(stage.evaluation, silent_display(), own, watched=self._watched)
-            outcome: Outcome = _evaluated(run, stage.evaluation, result, memory, output)
+            in_one_process(stage.evaluation, silent_display(), own, watched=self._watched)
+            outcome: Outcome = _evaluated(run, stage.evaluation, memory, output)
         else:
             display = self._display or output.display(run)
             result = in_one_process(run, display, memory, watched=self._watched)
@@ -171,9 +171,7 @@ def _outcome(
     return status
 
 
-def _evaluated(
-    run: Run, evaluation: Run, result: Result, memory: ProcessState, output: Output = CONSOLE_OUTPUT
-) -> Outcome:
+def _evaluated(run: Run, evaluation: Run, memory: ProcessState, output: Output = CONSOLE_OUTPUT) -> Outcome:
     """Writes the results of an evaluation; if it was ended by request, discards them and ends the run."""
     if memory.stop.wanted:
         _end_callbacks(memory)
@@ -309,13 +307,14 @@ def between_stages(run: Run, memory: ProcessState, output: Output = CONSOLE_OUTP
         ConfigError: a curriculum asks for what is refused; the boundary is on the disk.
     """
     _measure(run, memory)
-    over = run.concluded or run.leg.start >= run.plan.ticks or is_due(run) or rule_met(run) is not None
+    over = run.concluded or run.leg.start >= run.plan.ticks or is_due(run) or rule_met(run, memory.results) is not None
     if over or not (run.plan.curriculum or memory.wanted or run.folder.changes.exists()):
         return run
     if memory.curriculum is None and run.plan.curriculum is not None:
         memory.curriculum = curriculum.made(run.plan.curriculum)
         curriculum.resume(run, memory.curriculum)
-    following, memory.change = curriculum.changed(run, memory.curriculum, memory.wanted)
+    newest = newest_result(run, memory.results)
+    following, memory.change = curriculum.changed(run, memory.curriculum, memory.wanted, newest)
     memory.wanted = {}
     for line in curriculum.frozen_words(run.plan, following.plan):
         output.say(line)
@@ -430,8 +429,8 @@ def lead_evaluation(team: World, host: RoleScheduler, run: Run, evaluation: Run,
     """
     own = memory.for_evaluation()
 
-    def conclude(result: Result) -> Outcome:
-        return _evaluated(run, evaluation, result, memory)
+    def conclude(_: Result) -> Outcome:
+        return _evaluated(run, evaluation, memory)
 
     return _led(team, host, evaluation, own, silent_display(), conclude, whole=(run, memory))
 
@@ -536,7 +535,7 @@ class Rank0Base(ABC):
         """Calls the user's functions between two stages, and returns the run as it continues; waits if it is held."""
         if run.held:
             _measure(run, memory)
-            if not (is_due(run) or run.concluded or rule_met(run) is not None):
+            if not (is_due(run) or run.concluded or rule_met(run, memory.results) is not None):
                 memory.holder = memory.holder or Holder()
                 memory.wanted = memory.holder.hold(run.leg.start) or {}
                 if memory.holder.has_ended:

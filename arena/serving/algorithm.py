@@ -46,7 +46,7 @@ def load_algorithm(run: Path | str, policy: str, checkpoint: str) -> LoadedAlgor
     if policy not in config.policies:
         raise ConfigError(f"no policy {policy!r} in this run; {nearest(policy, config.policies)}", source=str(run))
     own = checkpoints.list_checkpoints(folder.checkpoints_path(policy))
-    file = _labelled(folder, policy, config, own, checkpoint)
+    file = _labeled(folder, policy, config, own, checkpoint)
     tick = checkpoints.ticks_of(file) if own and file is not None else None
     given = with_learned_options(folder, policy, config, tick)
     cls, options = registry.configured_algorithm(
@@ -75,7 +75,7 @@ def load_algorithm(run: Path | str, policy: str, checkpoint: str) -> LoadedAlgor
     return LoadedAlgorithm(algorithm, given.algorithm, observation_space, file, held.boundary)
 
 
-def _labelled(folder: RunFolder, policy: str, config: Config, own: Sequence[Path], label: str) -> Path | None:
+def _labeled(folder: RunFolder, policy: str, config: Config, own: Sequence[Path], label: str) -> Path | None:
     """The checkpoint or snapshot of this label; None: the policy has none at all.
 
     Args:

@@ -19,7 +19,7 @@ from arena.preflight.external import FROM_OUTSIDE
 from arena.terminal.text import processes_words
 
 _HEADINGS = ("rank", "role", "match", "policy", "entities")
-_UNCOLOURED = "#999999"
+_UNCOLORED = "#999999"
 
 
 def plan_text(
@@ -241,7 +241,7 @@ def dot(plan: Plan, *, rounds: Sequence[str] = ()) -> str:
         lines += [f"  {line}" for line in _cluster(plan, match)]
     lines += [f"  root -> env_{match.match} [style=dotted, arrowhead=none];" for match in plan.matches]
     for policy in plan.policies.values():
-        lines += [f"  {line}" for line in _group_edges(policy.workers, policy.color or _UNCOLOURED)]
+        lines += [f"  {line}" for line in _group_edges(policy.workers, policy.color or _UNCOLORED)]
     if rounds:  # at the end, or the clusters' labels would be placed likewise
         below = "\n".join(rounds)
         lines.append(f"  labelloc=b; labeljust=l; label={_quote(below)};")
@@ -255,7 +255,7 @@ def _cluster(plan: Plan, match: MatchPlan) -> Iterator[str]:
     yield f"  label={_quote(f'match {number}')}; color={_quote('#bbbbbb')};"
     yield f"  env_{number} [label={_quote(f'{match.env}{hosted}')}, shape=box];"
     for seat in match.seats:
-        color = plan.policies[seat.policy].color or _UNCOLOURED
+        color = plan.policies[seat.policy].color or _UNCOLORED
         hosted = _hosted(plan, Role(RoleKind.WORKER, number, seat.index))
         entities = ", ".join(str(entity) for entity in seat.entities)
         label = _quote(f"{seat.policy}{hosted}\nplays {entities}")

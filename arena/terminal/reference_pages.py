@@ -59,16 +59,16 @@ def configuration() -> str:
         "```sh\narena check configs/touchdown_2v2.yaml\n```\n",
         "How the keys work together is told in [Configuration](index.md).\n",
     ]
-    parts += [_section(*section, keys=_rows(section.struct)) for section in _SECTIONS]
+    parts += [_section(section.heading, section.about, keys=_rows(section.struct)) for section in _SECTIONS]
     shared = set(_rows(matches.Generator))
     for title, kinds in (("Generator", matches.GENERATORS), ("Rule", matches.RULES)):
         for name, struct in kinds.items():
             own = [row for row in _rows(struct) if row not in shared]
-            parts.append(_section(f"{title} `{name}`", struct, (inspect.getdoc(struct) or "").split("\n")[0], keys=own))
+            parts.append(_section(f"{title} `{name}`", (inspect.getdoc(struct) or "").split("\n")[0], keys=own))
     return "\n".join(parts)
 
 
-def _section(heading: str, struct: type[msgspec.Struct], about: str, *, keys: Sequence[str]) -> str:
+def _section(heading: str, about: str, *, keys: Sequence[str]) -> str:
     table = f"{_HEAD}\n" + "\n".join(keys) if keys else "No keys of its own."
     return "\n\n".join(part for part in (f"## {heading}", about, table) if part) + "\n"
 

@@ -2,7 +2,8 @@
 
 A role holds an `Endpoint`. It carries two kinds of traffic:
 
-- *messages*: byte strings with a tag, for control and for the groups: `send`, and `receive` from one role or `ANYONE`;
+- *messages*: byte strings with a tag, for control and for the groups: `send`, and `receive` from one role or from
+  `ANY_SOURCE`;
 - *links*: two fixed buffers between an environment and one of its seats, for the step path: `post`, `wait`. An
   environment opens the links of all its seats at once (`open_links`).
 
@@ -17,6 +18,6 @@ to ask for the `status` of all roles; `arena.diagnostics.remote_stacks` reads th
 answer.
 """
 
-from arena.transport.endpoint import ANYONE, Bytes, Endpoint, Link, Order, Tag
+from arena.transport.endpoint import ANY_SOURCE, Bytes, Endpoint, Link, Order, Tag
 
-__all__ = ["ANYONE", "Bytes", "Endpoint", "Link", "Order", "Tag"]
+__all__ = ["ANY_SOURCE", "Bytes", "Endpoint", "Link", "Order", "Tag"]

@@ -13,7 +13,7 @@ from arena.diagnostics.remote_stacks import Process
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
-ANYONE = -1
+ANY_SOURCE = -1
 """As source of `receive`: any role."""
 
 
@@ -54,7 +54,7 @@ PARTS = 2
 """The most links between an environment and a worker: one per block of lanes (`pipeline`)."""
 
 Channel: TypeAlias = tuple[int, Tag, int]
-"""A mailbox: receiver, tag, sender (ANYONE for a mailbox shared by all senders)."""
+"""A mailbox: receiver, tag, sender (ANY_SOURCE for a mailbox shared by all senders)."""
 
 
 class Side(IntEnum):
@@ -157,7 +157,7 @@ class Endpoint(Protocol):
         ...
 
     def receive(self, source: int, tag: Tag) -> tuple[int, Bytes]:
-        """Waits for the next message with this tag from `source` (or `ANYONE`); its sender and its bytes."""
+        """Waits for the next message with this tag from `source` (or `ANY_SOURCE`); its sender and its bytes."""
         ...
 
     def listen(self, source: int, tag: Tag, seconds: float) -> tuple[int, Bytes] | None:

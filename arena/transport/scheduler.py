@@ -27,7 +27,7 @@ from arena.diagnostics.stacks import stack_of
 from arena.errors import Deadlock, PeerLost, RunStopped
 from arena.transport import status
 from arena.transport.endpoint import (
-    ANYONE,
+    ANY_SOURCE,
     Bytes,
     Channel,
     Link,
@@ -102,7 +102,7 @@ class RoleScheduler:
         self._rung: set[int] = set()  # addresses whose bell has been rung since they were last woken
         self._bell = threading.Event()  # without other processes, set when a bell is rung
         # By address and order.
-        self._orders: dict[tuple[int, int], OrderHandler] = {(ANYONE, Order.QUERY_STATUS): self._answer}
+        self._orders: dict[tuple[int, int], OrderHandler] = {(ANY_SOURCE, Order.QUERY_STATUS): self._answer}
         self._tallies: dict[int, Callable[[], Mapping[str, int]]] = {}  # address -> counts of the role's calls
         self._last_poll = 0.0  # when other processes were last polled
         self.turns = 0  # number of turns, and of `listen` calls
@@ -272,7 +272,7 @@ class RoleScheduler:
         """See `Endpoint.tally`."""
         self._tallies[address] = count
 
-    def on_order(self, order: Order, do: OrderHandler, address: int = ANYONE) -> None:
+    def on_order(self, order: Order, do: OrderHandler, address: int = ANY_SOURCE) -> None:
         """Calls `do` when this order comes for the role at an address, or for any role of this process."""
         self._orders[address, order] = do
 
@@ -302,11 +302,11 @@ class RoleScheduler:
     def deliver(self, to: int, tag: Tag, source: int, data: Bytes) -> None:
         """Puts a message into its mailbox and makes its receiver ready if it waits for it; handles an order."""
         if tag is Tag.ORDER:
-            do = self._orders.get((to, data[0])) or self._orders[ANYONE, data[0]]
+            do = self._orders.get((to, data[0])) or self._orders[ANY_SOURCE, data[0]]
             do(source, data[1:])
             return
         self._has_arrivals = True
-        channel = (to, tag, ANYONE if tag is Tag.TO_ROOT else source)
+        channel = (to, tag, ANY_SOURCE if tag is Tag.TO_ROOT else source)
         self._mail[channel].append((source, data))
         wait = self._asleep.get(to)
         if wait is not None and wait.awaited == channel:

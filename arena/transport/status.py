@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from arena.diagnostics.remote_stacks import Process
 from arena.diagnostics.stacks import Stack, shortened, stack_lines
-from arena.transport.endpoint import ANYONE, Bytes, Channel, Tag
+from arena.transport.endpoint import ANY_SOURCE, Bytes, Channel, Tag
 
 _MOST_STACKS = 12  # the remaining roles get one line each
 _MOST_LINES = 24
@@ -101,7 +101,7 @@ def unpack(data: Bytes) -> Any:
 def format_awaited(channel: Channel, names: Names) -> str:
     """What a role waits for, in words."""
     _, tag, source = channel
-    return _AWAITED.get(tag, f"{tag.name} of the {{}}").format("anyone" if source == ANYONE else names(source))
+    return _AWAITED.get(tag, f"{tag.name} of the {{}}").format("any role" if source == ANY_SOURCE else names(source))
 
 
 def find_circle(roles: Iterable[RoleStatus]) -> list[RoleStatus]:

@@ -17,7 +17,6 @@ from functools import cache
 from arena.errors import ConfigError
 
 SIZE = "1400x900x24"
-KINDS = ("xvfb",)
 _START_SECONDS = 30.0
 # Xvfb chooses a free number and writes it to stdout. The shell waits for the end of this process: its stdin closes.
 _SERVER = f"""

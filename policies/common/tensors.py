@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from arena.errors import ConfigError
 from policies.common.shape_errors import Shape, ShapeMismatch, difference
 
-_AS_LEARNT = (
+_AS_LEARNED = (
     "they were learned with other spaces of the environment, or other options of the network, such as "
     "options.hidden_sizes: take those of the configuration that they were learned with"
 )
@@ -52,7 +52,7 @@ def load_weights(module: nn.Module, weights: Mapping[str, Any]) -> None:
     tensors = to_tensors(weights)
     found = misfit(module, tensors)
     if found is not None:
-        remedy = f"they were learned with {found.option}" if found.option else _AS_LEARNT
+        remedy = f"they were learned with {found.option}" if found.option else _AS_LEARNED
         raise ConfigError(f"the stored weights do not fit this network: {found.words}; {remedy}")
     module.load_state_dict(tensors)
 

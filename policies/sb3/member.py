@@ -56,7 +56,7 @@ ARCHIVE = "stable_baselines3.zip"
 """The one item of a member's state: uint8 [n], the bytes of a file that the library's `load` opens."""
 
 _COUNTERS = ("_n_updates", "_n_calls", "_episode_num", "_current_progress_remaining", "exploration_rate")
-_AS_LEARNT = "load them with the policy_kwargs, the optimizer and the environment's spaces that they were learned with"
+_AS_LEARNED = "load them with the policy_kwargs, the optimizer and the environment's spaces that they were learned with"
 _MAKING = 100  # of random streams, beside those of policies.common.rng
 
 Figures = dict[str, float]
@@ -328,13 +328,13 @@ class Member:
                 if isinstance(part, Optimizer):
                     _check_same_kind(part, parameters)
                 elif (differs := misfit(part, parameters)) is not None:
-                    raise ConfigError(f"the stored weights do not fit this network: {differs.words}; {_AS_LEARNT}")
+                    raise ConfigError(f"the stored weights do not fit this network: {differs.words}; {_AS_LEARNED}")
                 part.load_state_dict(parameters)
             with torch.no_grad():
                 for name, value in found.variables.items():
                     recursive_getattr(self.model, name).copy_(value)
         except (RuntimeError, ValueError, TypeError, KeyError, AttributeError) as error:
-            raise ConfigError(f"the stored weights do not fit this network: {error}; {_AS_LEARNT}") from error
+            raise ConfigError(f"the stored weights do not fit this network: {error}; {_AS_LEARNED}") from error
 
 
 class _Told(BaseCallback):

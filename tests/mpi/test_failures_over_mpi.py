@@ -64,7 +64,7 @@ def test_an_algorithm_that_asks_for_the_end_of_its_process_ends_the_run(tmp_path
     assert "SystemExit: 5" in ended.err
 
 
-@pytest.mark.parametrize("how", ["_exit", "_exit 0", "segv"])
+@pytest.mark.parametrize("how", [pytest.param("_exit", marks=pytest.mark.long), "_exit 0", "segv"])
 def test_silently_ended_process_ends_the_run(how: str, tmp_path: Path) -> None:
     ended = ending_of(tmp_path, run_of(blue={"algorithm": "faulty_workers:Ends", "options": {"how": how}}))
     assert ended.code == 1, ended

@@ -12,7 +12,7 @@ from test_rounds_over_mpi import everything, rounds_of
 
 from run_cli import ARENA, arena, finish, left_behind, start, wait_for, write
 
-TICKS = 300  # of a round
+TICKS = 600  # of a round
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
 
 def league(**keys: Any) -> dict[str, Any]:
     """Four rounds of three policies in touchdown, with two boundaries in each."""
-    ppo = {"algorithm": "ppo", "options": {"n_steps": 50, "minibatch_size": 50, "hidden_sizes": [8]}}
+    learner = {"algorithm": "learners:PlaysPastSelves"}  # imports no torch
     return {
         "name": "league",
         "seed": 4,
@@ -31,7 +31,7 @@ def league(**keys: Any) -> dict[str, Any]:
         "rounds": 4,
         "checkpoint_every": TICKS // 2,
         "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 20}}},
-        "policies": {"blue": ppo, "red": ppo, "rock": {"algorithm": "random"}},
+        "policies": {"blue": learner, "red": learner, "rock": {"algorithm": "random"}},
         **keys,
     }
 

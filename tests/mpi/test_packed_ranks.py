@@ -56,13 +56,13 @@ def train(folder: Path, config: str, ranks: int | None) -> tuple[Ended, Path]:
 
 
 def test_weights_are_equal_on_1_3_and_11_ranks(tmp_path: Path) -> None:
-    config = write(tmp_path, teams())
+    config = write(tmp_path, teams(red={"algorithm": "random"}))
     hashes, games, said = set(), set(), []
     for ranks in (1, 3, None):
         ended, run = train(tmp_path, config, ranks)
         assert ended.code == 0, ended.err
         said.append(ended.out.splitlines()[0])
-        hashes.add((weights_hash(run, "blue"), weights_hash(run, "red")))
+        hashes.add(weights_hash(run, "blue"))
         games.add(tuple(episodes(run)))
     assert len(hashes) == 1
     assert len(games) == 1
@@ -103,8 +103,13 @@ def test_messages_over_mpi_alone_change_nothing(tmp_path: Path) -> None:
     assert episodes(in_one) == episodes(in_few)
 
 
-@pytest.mark.parametrize("ranks", [2, 5])
-@pytest.mark.parametrize("where", ["init", "late", "state"])
+FAILING = [("init", 5), ("late", 2), ("state", 5)]
+FURTHER = [("init", 2), ("late", 5), ("state", 2)]
+
+
+@pytest.mark.parametrize(
+    ("where", "ranks"), [*FAILING, *(pytest.param(*case, marks=pytest.mark.long) for case in FURTHER)]
+)
 def test_failing_worker_on_a_shared_rank_gives_one_traceback(where: str, ranks: int, tmp_path: Path) -> None:
     data = teams(size=1, copies=3, red={"algorithm": "random"})
     data["policies"]["blue"] = {"algorithm": "odd_workers:Fails", "options": {"where": where}}
@@ -115,7 +120,7 @@ def test_failing_worker_on_a_shared_rank_gives_one_traceback(where: str, ranks: 
     assert f"ZeroDivisionError: {where}" in ended.err
 
 
-@pytest.mark.parametrize("where", ["reset", "step"])
+@pytest.mark.parametrize("where", [pytest.param("reset", marks=pytest.mark.long), "step"])
 def test_failing_game_on_a_shared_rank_gives_one_traceback(where: str, tmp_path: Path) -> None:
     data = teams()
     data["envs"] = {"game": {"make": "games:Raises", "kwargs": {"where": where}}}

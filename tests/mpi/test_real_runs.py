@@ -16,6 +16,7 @@ import pytest
 from run_cli import ARENA, TESTS, arena, by_hand, episodes, finish, left_behind, start, wait_for, write
 
 CONFIGS = Path(__file__).parent.parent.parent / "configs"
+PPO = {"algorithm": "ppo", "options": {"n_steps": 20}}
 
 
 @pytest.fixture(autouse=True)
@@ -105,20 +106,27 @@ def test_thirty_one_processes_play_as_one_does(tmp_path: Path) -> None:
     assert episodes(tmp_path / "many") == episodes(tmp_path / "one")
 
 
+@pytest.fixture(scope="module")
+def in_one_process(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The episodes of a run of one learner in one process."""
+    folder = tmp_path_factory.mktemp("one")
+    config = write(folder, duel(PPO, ticks=100))
+    assert arena(folder, "train", config, "--run-dir", "one", "--ranks", "1").code == 0
+    return episodes(folder / "one")
+
+
 @pytest.mark.parametrize(
     "elsewhere", ["2,3", "0", *(pytest.param(rank, marks=pytest.mark.long) for rank in ("1", "3"))]
 )
-def test_processes_of_two_nodes_play_as_those_of_one(elsewhere: str, tmp_path: Path) -> None:
-    blue = {"algorithm": "ppo", "options": {"n_steps": 20}}
-    config = write(tmp_path, duel(blue, ticks=100))
+def test_processes_of_two_nodes_play_as_those_of_one(elsewhere: str, in_one_process: list[str], tmp_path: Path) -> None:
+    config = write(tmp_path, duel(PPO, ticks=100))
     program = [sys.executable, str(TESTS / "cli_on_other_node.py")]
     two = by_hand(tmp_path, 4, "train", config, "--run-dir", "two", program=program, RANKS_ELSEWHERE=elsewhere)
     assert two.code == 0, two.err
-    assert arena(tmp_path, "train", config, "--run-dir", "one", "--ranks", "1").code == 0
-    assert episodes(tmp_path / "two") == episodes(tmp_path / "one")
+    assert episodes(tmp_path / "two") == in_one_process
 
 
-@pytest.mark.parametrize("where", ["reset", "step"])
+@pytest.mark.parametrize("where", ["reset", pytest.param("step", marks=pytest.mark.long)])
 def test_a_game_that_raises_ends_everything_with_one_traceback(where: str, tmp_path: Path) -> None:
     data = duel(env={"make": "games:Raises", "kwargs": {"where": where}})
     data["matches"] = [{"env": "game", "seats": ["blue"], "copies": 2}]
@@ -129,7 +137,9 @@ def test_a_game_that_raises_ends_everything_with_one_traceback(where: str, tmp_p
     assert "the game cannot be" in ended.err
 
 
-@pytest.mark.parametrize("where", ["init", "late", "state"])
+@pytest.mark.parametrize(
+    "where", ["late", *(pytest.param(where, marks=pytest.mark.long) for where in ("init", "state"))]
+)
 def test_a_worker_that_raises_ends_everything_with_one_traceback(where: str, tmp_path: Path) -> None:
     data = duel({"algorithm": "odd_workers:Fails", "options": {"where": where}}, copies=2)
     ended = arena(tmp_path, "train", write(tmp_path, data))
@@ -144,12 +154,17 @@ def test_a_worker_that_raises_ends_everything_with_one_traceback(where: str, tmp
     ("change", "words"),
     [
         ({"policies": {"blue": {"algorithm": "pppo"}, "red": {"algorithm": "random"}}}, "did you mean 'ppo'"),
-        ({"matches": [{"env": "game", "seats": ["blue"]}]}, "no seat plays"),
-        ({"matches": [{"env": "game", "seats": ["blue", "green"]}]}, "green"),
         ({"matches": [{"env": "game", "seats": ["blue", "red"], "entities": [0, 7]}]}, "no entity 7"),
         ({"tiks": 5}, "did you mean 'ticks'"),
-        ({"ticks": 0}, "ticks"),
-        ({"envs": {"game": {"make": "touchdwn"}}}, "did you mean 'touchdown'"),
+        *(
+            pytest.param(change, words, marks=pytest.mark.long)
+            for change, words in (
+                ({"matches": [{"env": "game", "seats": ["blue"]}]}, "no seat plays"),
+                ({"matches": [{"env": "game", "seats": ["blue", "green"]}]}, "green"),
+                ({"ticks": 0}, "ticks"),
+                ({"envs": {"game": {"make": "touchdwn"}}}, "did you mean 'touchdown'"),
+            )
+        ),
     ],
 )
 def test_a_mistake_in_the_configuration_is_one_message_and_exit_2(change: Any, words: str, tmp_path: Path) -> None:

@@ -51,11 +51,19 @@ COMMANDS: dict[str, Callable[[Path, str], Ended]] = {
 }
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"gravity": 3}, "TypeError: "),  # an argument it does not take
+    ({"num_actions": 4}, "AssertionError: "),  # a value it does not take
+]
+
+
 @pytest.mark.parametrize(
-    ("kwargs", "found"),
-    [({"gravity": 3}, "TypeError: "), ({"num_actions": 4}, "AssertionError: ")],
-    ids=["an argument it does not take", "a value it does not take"],
+    ("command", "kwargs", "found"),
+    [
+        pytest.param(command, *wrong, marks=[pytest.mark.long] * (wrong is WRONG[1] and command != "train launched"))
+        for command in COMMANDS
+        for wrong in WRONG
+    ],
 )
 def test_wrong_arguments_of_a_game_are_one_sentence_and_leave_nothing(
     command: str, kwargs: dict[str, Any], found: str, tmp_path: Path
@@ -128,7 +136,7 @@ def refused(way: str, folder: Path, data: dict[str, Any]) -> str:
     return next(line for line in ended.err.splitlines() if "arena: error:" in line)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ["launched", *(pytest.param(way, marks=pytest.mark.long) for way in list(WAYS)[1:])])
 def test_unfit_evaluation_seats_are_refused_before_training(way: str, tmp_path: Path) -> None:
     data = duel(PPO, evaluation={"every": 16, "seats": ["red", "blue"]})
     data["envs"]["game"]["kwargs"]["red_obs"] = "image"
@@ -139,8 +147,8 @@ def test_unfit_evaluation_seats_are_refused_before_training(way: str, tmp_path: 
 def test_a_later_round_that_can_deadlock_is_refused_before_it_is_played(way: str, tmp_path: Path) -> None:
     data = duel({"algorithm": "leagues:KeptAtEpisodes"}, rounds=2)
     data["envs"]["game"]["kwargs"]["team_size"] = 2
-    data["policies"]["grey"] = {"algorithm": "random"}
-    data["matches"] = [{"knockout": {"env": "game", "policies": ["blue", "red", "grey"], "team_size": 2}}]
+    data["policies"]["gray"] = {"algorithm": "random"}
+    data["matches"] = [{"knockout": {"env": "game", "policies": ["blue", "red", "gray"], "team_size": 2}}]
     ended = WAYS[way](tmp_path, "train", write(tmp_path, data), "--run-dir", "run")
     assert ended.code == 2, ended.err
     assert "Traceback" not in ended.err

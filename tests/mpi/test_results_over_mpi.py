@@ -22,7 +22,7 @@ DUEL: dict[str, Any] = {
     "checkpoint_every": 500,
     "results": {"every": 100, "smoothing": 7},
     "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 60}}},
-    "policies": {"blue": PPO, "red": PPO},
+    "policies": {"blue": PPO, "red": {"algorithm": "random"}},
     "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 4, "copies": 2}],
 }
 

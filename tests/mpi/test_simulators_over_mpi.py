@@ -142,7 +142,9 @@ def test_nothing_is_left_when_a_process_is_killed_at_any_moment(
     wait_for(lambda: not left_behind(tmp_path) and not list(tmp_path.glob("mpi-policy-arena-*/*")), timeout=10.0)
 
 
-@pytest.mark.parametrize("rank", [1, 2], ids=["environment", "worker"])
+@pytest.mark.parametrize(
+    "rank", [pytest.param(1, id="environment"), pytest.param(2, id="worker", marks=pytest.mark.long)]
+)
 def test_a_repaired_run_goes_on_and_an_interrupt_ends_all_programs(rank: int, tmp_path: Path) -> None:
     command = [*ARENA, "train", write(tmp_path, config(tmp_path)), "--run-dir", "run", "--ranks", "4"]
     process = start(command, tmp_path)
@@ -168,8 +170,8 @@ def test_a_program_that_starts_slowly_is_waited_for(tmp_path: Path) -> None:
     ("kind", "message"),
     [
         ("killed", "was killed by SIGKILL after 5 hand-overs"),
-        ("cuts", "found the end of the file at 200"),
-        ("closes", "has closed the link after 5 hand-overs"),
+        pytest.param("cuts", "found the end of the file at 200", marks=pytest.mark.long),
+        pytest.param("closes", "has closed the link after 5 hand-overs", marks=pytest.mark.long),
     ],
 )
 def test_a_simulator_that_fails_ends_the_run_with_one_message(kind: str, message: str, tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ LINKS = {
     "two blocks": ("1", {"pipeline": 2}),
     "messages": ("3", {"transport": "mpi"}),
 }
-LONG = ("two blocks", "messages")
+LONG = ("3 ranks", "two blocks", "messages")
 
 
 @pytest.mark.parametrize("link", [pytest.param(link, marks=[pytest.mark.long] * (link in LONG)) for link in LINKS])

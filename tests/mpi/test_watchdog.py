@@ -126,7 +126,8 @@ def test_a_callback_that_hangs_where_the_root_is_alone_is_named(way: str, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("ranks", "transport"), [("7", "auto"), pytest.param("7", "mpi", marks=pytest.mark.long), ("3", "auto")]
+    ("ranks", "transport"),
+    [("7", "auto"), *(pytest.param(*case, marks=pytest.mark.long) for case in (("7", "mpi"), ("3", "auto")))],
 )
 def test_cyclic_wait_is_reported_with_every_wait(ranks: str, transport: str, tmp_path: Path) -> None:
     ended = train(tmp_path, circle(transport=transport), "--ranks", ranks)
@@ -192,7 +193,7 @@ def test_a_call_may_take_longer_where_env_timeout_s_says_so(tmp_path: Path) -> N
     assert_named(ended, "one call of a game or an algorithm may take 0.5 s; `env_timeout_s` can give it more")
 
 
-@pytest.mark.parametrize("ranks", [1, 4])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.long), 4])
 def test_a_seat_in_a_long_call_is_no_circle_of_the_others(ranks: int, tmp_path: Path) -> None:
     def policy(**options: float) -> dict[str, Any]:
         return {"algorithm": "odd_workers:Pauses", "options": options}
@@ -204,7 +205,13 @@ def test_a_seat_in_a_long_call_is_no_circle_of_the_others(ranks: int, tmp_path: 
     assert (ended.code, ended.err) == (0, "")
 
 
-@pytest.mark.parametrize(("calls", "ranks"), [("reset", 1), ("reset", 3), ("group", 1), ("group", 5)])
+@pytest.mark.parametrize(
+    ("calls", "ranks"),
+    [
+        *(("reset", 3), ("group", 1)),
+        *(pytest.param(*case, marks=pytest.mark.long) for case in (("reset", 1), ("group", 5))),
+    ],
+)
 def test_busy_workers_are_reported_and_continue(calls: str, ranks: int, tmp_path: Path) -> None:
     data = {
         "ticks": 50,

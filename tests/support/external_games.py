@@ -135,11 +135,11 @@ class Wrong(Line):
             lambda: self.get_action(episode, np.zeros(2, np.float32)),
             lambda: self.get_action(episode, np.array([np.nan], np.float32)),
             lambda: self.get_action(episode, "text"),
-            lambda: self.get_action(episode, seen, entity="nobody"),
+            lambda: self.get_action(episode, seen, entity="unknown"),
             lambda: self.get_action(episode, seen, mask=[1, 1, 1]),
             lambda: self.log_action(episode, seen, 3),
             lambda: self.log_returns(episode, float("inf")),
-            lambda: self.start_episode("two", entities=["nobody"]),
+            lambda: self.start_episode("two", entities=["unknown"]),
         ]
         for call in calls:
             try:

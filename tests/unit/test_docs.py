@@ -19,7 +19,7 @@ from arena.external.http import STATUSES, HttpGames
 from arena.group.group import Group
 
 ALL = [*readme.PAGES, "CONTRIBUTING.md", "CHANGELOG.md", "configs/examples/README.md"]
-PERSONS = re.compile(r"\b(?:no|every|some|any)body\b|\bwhoever\b", re.IGNORECASE)
+PERSONS = re.compile(r"\b(?:no|every|some|any)body\b|\b(?:every|some|any)one\b|\bwhoever\b", re.IGNORECASE)
 
 
 def test_readme_has_at_most_220_lines() -> None:

@@ -17,7 +17,7 @@ from arena.roles.perform import run_role
 from arena.roles.protocol import Done, Go, Next, Stopping
 from arena.run.process_state import ProcessState
 from arena.run.run import Run
-from arena.transport import ANYONE, Order, Tag
+from arena.transport import ANY_SOURCE, Order, Tag
 from arena.transport.endpoint import LinkSet, LinkSize
 from arena.transport.pickling import pack, unpack
 from arena.transport.scheduler import RoleEndpoint, RoleScheduler
@@ -61,7 +61,7 @@ def test_an_order_to_stop_after_the_leg_is_answered(tmp_path: Path) -> None:
 
     def receive(endpoint: RoleEndpoint, kind: type) -> Any:
         while True:
-            message = unpack(endpoint.receive(ANYONE, Tag.TO_ROOT)[1])
+            message = unpack(endpoint.receive(ANY_SOURCE, Tag.TO_ROOT)[1])
             if isinstance(message, kind):
                 return message
 

@@ -50,7 +50,7 @@ def test_draws_depend_on_the_seed_and_the_number_alone() -> None:
 def test_grids_multiply_random_draws_and_seeds_come_last() -> None:
     sets = {RATE: {"loguniform": [1e-4, 1e-2]}, GAMMA: {"grid_search": [0.9, 0.99]}}
     keys = {"run": RUN, "set": sets, "search": {"random": {"trials": 3}}, "repeat": 2}
-    plan = plan_experiment(parse_experiment(keys), examined=False)
+    plan = plan_experiment(parse_experiment(keys))
     assert len(plan.known) == plan.number == 12
     rates = [trial.params[RATE] for trial in plan.known]
     assert rates == [rate for rate in dict.fromkeys(rates) for _ in range(4)] and len({*rates}) == 3
@@ -91,7 +91,7 @@ def test_a_suggestion_is_that_of_a_study_that_optuna_has_led_itself() -> None:
             "size": trial.suggest_int("size", 1, 9),
             "kind": ("a", [1, 2], None)[trial.suggest_categorical("kind", range(3))],
         }
-        # Ask and define by run draw in different orders only while nothing is modelled.
+        # Ask and define by run draw in different orders only while nothing is modeled.
         assert number < 3 or params == told.params
         study.add_trial(_as_trial(told)) if params != told.params else study.tell(trial, told.value)
         if params != told.params:
@@ -188,7 +188,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
 def test_mistakes_of_searches_are_refused(mistake: str) -> None:
     keys, message = MISTAKES[mistake]
     with pytest.raises(ConfigError) as caught:
-        plan_experiment(parse_experiment({"run": RUN, **keys}, source="s.yaml"), examined=False)
+        plan_experiment(parse_experiment({"run": RUN, **keys}, source="s.yaml"))
     assert str(caught.value).startswith(f"s.yaml: {message}")
 
 

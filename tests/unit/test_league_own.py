@@ -87,7 +87,7 @@ def test_own_rule_draws_players_rated_above() -> None:
     last = found.rounds[-1]
     assert last.number == 3
     beaten = {match.names[0]: {*match.names} for match in last.matches if "d" in match.names}
-    assert {*beaten}, "someone meets the strongest"
+    assert {*beaten}, "a player meets the strongest"
     view_of_a = {name.split("@")[0] for match in last.matches for name in match.names if "a" in match.names}
     assert view_of_a & {"b", "c", "d"}, "the weakest meets stronger ones"
     assert {*last.places} == {"matches[0].matchmaking"}

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from arena.errors import Deadlock, PeerLost, RunStopped
-from arena.transport import ANYONE, Tag
+from arena.transport import ANY_SOURCE, Tag
 from arena.transport.endpoint import Bytes, Inbox, LinkSize, Order, RemoteTransport
 from arena.transport.scheduler import RoleEndpoint, RoleScheduler
 from arena.transport.status import RoleStatus, State, StatusQuery, pack, unpack
@@ -44,7 +44,7 @@ def test_scheduler_runs_roles_in_the_same_order_every_time() -> None:
 
         def root(endpoint: RoleEndpoint) -> None:
             for _ in range(30):
-                source, data = endpoint.receive(ANYONE, Tag.TO_ROOT)
+                source, data = endpoint.receive(ANY_SOURCE, Tag.TO_ROOT)
                 log.append((0, source, bytes(data)))
 
         def ring(endpoint: RoleEndpoint) -> None:
@@ -113,7 +113,7 @@ def test_receive_from_anyone_gives_the_sender() -> None:
 
     def root(endpoint: RoleEndpoint) -> None:
         for _ in range(3):
-            source, data = endpoint.receive(ANYONE, Tag.TO_ROOT)
+            source, data = endpoint.receive(ANY_SOURCE, Tag.TO_ROOT)
             heard.append((source, bytes(data)))
 
     def speak(endpoint: RoleEndpoint) -> None:
@@ -199,13 +199,13 @@ def test_deadlock_names_what_each_role_waits_for() -> None:
         return lambda endpoint: endpoint.receive(source, tag)
 
     with pytest.raises(Deadlock) as info:
-        run(waits_for(ANYONE, Tag.TO_ROOT), waits_for(2, Tag.GROUP), waits_for(1, Tag.REPLY))
+        run(waits_for(ANY_SOURCE, Tag.TO_ROOT), waits_for(2, Tag.GROUP), waits_for(1, Tag.REPLY))
     headline, *lines = str(info.value).splitlines()
     assert headline == "every role waits for another one, 2 of them in a circle:"
     assert [re.sub(r"for \d+ s$", "for some time", line) for line in lines if " waits for " in line] == [
         "role 1 waits for its group: the role 2, for some time",
         "role 2 waits for the answer of the role 1, for some time",
-        "role 0 waits for a message of anyone, for some time",
+        "role 0 waits for a message of any role, for some time",
     ]
     assert sum("return lambda endpoint: endpoint.receive(source, tag)" in line for line in lines) == 3, "their stacks"
 
@@ -337,7 +337,7 @@ def test_status_query_returns_what_roles_wait_for_and_since_when() -> None:
 
 
 def waits_for_games(endpoint: RoleEndpoint, seconds: float | None = None) -> None:
-    endpoint.sleep((endpoint.address, Tag.GAMES, ANYONE), seconds)
+    endpoint.sleep((endpoint.address, Tag.GAMES, ANY_SOURCE), seconds)
 
 
 @pytest.mark.parametrize("others", [0, 2])
@@ -374,14 +374,23 @@ def test_bell_of_another_thread_wakes_a_role(others: int) -> None:
 
 
 def test_several_roles_have_alarms_of_their_own() -> None:
-    woken: list[int] = []
+    late: list[float] = []  # seconds after the alarm
+    rings: list[Callable[[], None]] = []
 
     def waits(endpoint: RoleEndpoint) -> None:
-        waits_for_games(endpoint, 0.03 * (3 - endpoint.address))
-        woken.append(endpoint.address)
+        seconds, begun = 0.03 * (3 - endpoint.address), time.monotonic()
+        waits_for_games(endpoint, seconds)
+        late.append(time.monotonic() - begun - seconds)
+        if len(late) == 2:
+            rings[0]()
 
-    run(waits, waits, waits)
-    assert woken == [2, 1, 0]
+    def waits_for_the_bell(endpoint: RoleEndpoint) -> None:
+        rings.append(endpoint.bell())
+        waits_for_games(endpoint, 3600.0)
+        assert len(late) == 2
+
+    run(waits_for_the_bell, waits, waits)
+    assert min(late) >= 0.0, "none is woken by the alarm of another one"
 
 
 def test_wait_for_games_is_no_deadlock_and_is_reported_as_such() -> None:

@@ -29,7 +29,7 @@ def test_a_large_plan_has_no_two_equal_seeds() -> None:
     assert len(set(seeds)) == len(seeds)
 
 
-def test_neighbouring_run_seeds_share_no_stream() -> None:
+def test_neighboring_run_seeds_share_no_stream() -> None:
     first = {environment_seed(1, entry=entry, copy=copy, lane=0) for entry in range(10) for copy in range(10)}
     second = {environment_seed(2, entry=entry, copy=copy, lane=0) for entry in range(10) for copy in range(10)}
     assert not first & second

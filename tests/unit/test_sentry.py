@@ -16,7 +16,7 @@ from arena.launch.rank import names_of
 from arena.launch.watchdog_thread import RootWatchdog
 from arena.plan.build import make_plan
 from arena.run.run import Run
-from arena.transport import ANYONE, Tag
+from arena.transport import ANY_SOURCE, Tag
 from arena.transport.scheduler import RoleEndpoint, RoleScheduler
 
 CONFIG = {
@@ -56,7 +56,7 @@ def in_game(run: Run, body: Callable[[RoleScheduler], None]) -> None:
         endpoint.receive(1, Tag.REPLY)
 
     def root(endpoint: RoleEndpoint) -> None:
-        endpoint.receive(ANYONE, Tag.TO_ROOT)
+        endpoint.receive(ANY_SOURCE, Tag.TO_ROOT)
 
     host.run({0: root, 1: environment, 2: worker, 3: worker})
 

@@ -51,7 +51,7 @@ def test_each_soldier_moves_or_attacks() -> None:
     assert shown(blue, "Attack") == {"actors": [1, 2], "actees": [3, 5], "mask": [1, 0, 1, 1]}
 
 
-def test_red_moves_towards_blue_with_the_label_of_blue() -> None:
+def test_red_moves_toward_blue_with_the_label_of_blue() -> None:
     env, _ = begun([(0, 0, 3)], [(7, 5, 3)])
     step = env.step([choices([RIGHT], []), choices([UP], [])])
     assert env.places[:, 0].tolist() == [[[1, 0]], [[7, 4]]]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.diagnostics.stacks import StackFrame
-from arena.transport import ANYONE, Tag
+from arena.transport import ANY_SOURCE, Tag
 from arena.transport.status import (
     RoleStatus,
     State,
@@ -45,13 +45,13 @@ def test_find_circle_finds_one_if_and_only_if_there_is_one(waits: dict[int, int]
 
 
 def test_find_circle_ignores_roles_that_do_not_wait() -> None:
-    assert find_circle([waiting(1, 2), RoleStatus(2, State.RUNS), waiting(3, ANYONE)]) == []
+    assert find_circle([waiting(1, 2), RoleStatus(2, State.RUNS), waiting(3, ANY_SOURCE)]) == []
 
 
 def test_format_awaited_describes_every_tag() -> None:
     said = {format_awaited((1, tag, 2), name) for tag in Tag if tag not in (Tag.ORDER, Tag.GAMES)}
     assert all("role 2" in words and "_" not in words for words in said)
-    assert format_awaited((0, Tag.TO_ROOT, ANYONE), name) == "a message of anyone"
+    assert format_awaited((0, Tag.TO_ROOT, ANY_SOURCE), name) == "a message of any role"
 
 
 def test_report_lists_the_circle_first_and_then_others_with_stacks() -> None:

@@ -134,11 +134,6 @@ class Driver:
         """Bytes read and written."""
         return self._file.bytes_read, self._file.bytes_written
 
-    @property
-    def has_turn(self) -> bool:
-        """Whether a hand-over has come that was not given back."""
-        return self._rows is not None
-
     def offset_of(self, group: str, field: str, element: int) -> int:
         """The offset in the file of an element, all of which have four bytes or, of flags, one."""
         width = 1 if field in ("done", "max_step", "mask") else 4

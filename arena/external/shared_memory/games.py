@@ -26,7 +26,7 @@ from arena.plan.plan import TickRules
 _log = logging.getLogger(__name__)
 
 _TRIED_HANDOVERS = 64  # by `arena check`
-_LEARNT_HANDOVERS = 64  # with rows, after which the groups that are registered are the interface
+_LEARNED_HANDOVERS = 64  # with rows, after which the groups that are registered are the interface
 _LOOK_S = 0.25  # between two looks at programs that wait for their turn
 _PATIENCE_S = 25.0  # a program that waited for its turn for longer may have given up: published ones do after 30 s
 _MOST_GIVEN_UP, _WINDOW_S = 5, 600.0
@@ -283,7 +283,7 @@ class SharedMemoryGames:
                 rows, begun = driver.reset(), time.monotonic()
                 while True:
                     number += bool(rows)
-                    if number >= _LEARNT_HANDOVERS:
+                    if number >= _LEARNED_HANDOVERS:
                         break
                     if not number and time.monotonic() - begun > self.settings.start_s:
                         made = f"{driver.handovers} hand-overs in {self.settings.start_s:g} s without a row"

@@ -191,7 +191,7 @@ class Lives:
         dropped = []
         for position, number, life in found[group].asks:
             if life is None:
-                life = self._begin(table, simulator, group, number, handover, found)
+                life = self._begin(table, simulator, group, number, found)
                 counts.lives += 1
                 counts.first_rewards += bool(rewards[position])
                 rewards[position] = 0.0
@@ -221,7 +221,6 @@ class Lives:
         simulator: int,
         group: str,
         number: int,
-        handover: Mapping[str, Rows],
         found: Mapping[str, _Sorted],
     ) -> Life:
         first, parts = self._entities[group]

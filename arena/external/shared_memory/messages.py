@@ -86,11 +86,10 @@ class Reported:
 
     Attributes:
         unknown: messages of channels that are not known.
-        faulty: messages that end before their content does.
     """
 
     def __init__(self) -> None:
-        self.unknown = self.faulty = 0
+        self.unknown = 0
         self._last: dict[str, float] = {}
         self._sums: dict[str, tuple[float, int]] = {}  # with the count that divides it
 
@@ -107,8 +106,7 @@ class Reported:
             (value,) = struct.unpack_from("<f", data, 4 + size)
             kind = struct.unpack_from("<i", data, 8 + size)[0] if guid == STATISTICS else _MOST_RECENT
         except (struct.error, UnicodeDecodeError):
-            self.faulty += 1
-            return True
+            return True  # a damaged message of a known channel says nothing
         if kind in (_AVERAGE, _HISTOGRAM):
             total, count = self._sums.get(key, (0.0, 0))
             self._sums[key] = total + value, count + 1

@@ -25,7 +25,7 @@ from arena.roles.protocol import Done, Games, Go, Listening, Progress, Ready, St
 from arena.run.process_state import ProcessState
 from arena.run.run import Run
 from arena.transport import Bytes, Endpoint, Order, Tag
-from arena.transport.endpoint import ANYONE, OrderHandler
+from arena.transport.endpoint import ANY_SOURCE, OrderHandler
 from arena.transport.pickling import expect, pack
 
 _REPORT_SECONDS = 0.25  # between two Progress messages
@@ -112,7 +112,7 @@ class Environment:
 
     def _sleep_for_games(self, seconds: float) -> None:
         """Other roles of the process run meanwhile, and the watchdog knows that games are waited for."""
-        self._endpoint.sleep((self._endpoint.address, Tag.GAMES, ANYONE), seconds)
+        self._endpoint.sleep((self._endpoint.address, Tag.GAMES, ANY_SOURCE), seconds)
 
     def _play(self) -> None:
         external = self._ring is not None

@@ -21,7 +21,7 @@ from arena.external.slots import Game, Slots, Tick
 from arena.game.api import Frame, Step
 from arena.roles.environment.restart import Fault, Reset, RestartLimit
 from arena.transport import Endpoint, Tag
-from arena.transport.endpoint import ANYONE
+from arena.transport.endpoint import ANY_SOURCE
 
 Lanes = NDArray[np.bool_]
 
@@ -124,7 +124,7 @@ class HostedGames:
             if tick is not None:
                 break
             waits = [seconds for seconds in (again, table.seconds()) if seconds is not None]
-            self._endpoint.sleep((self._endpoint.address, Tag.GAMES, ANYONE), min(waits, default=None))
+            self._endpoint.sleep((self._endpoint.address, Tag.GAMES, ANY_SOURCE), min(waits, default=None))
         self.tick = tick
         connection.finished += tick.finished
 

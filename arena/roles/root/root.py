@@ -57,7 +57,7 @@ from arena.run.process_state import ProcessState
 from arena.run.profiles import Profiled
 from arena.run.results import write_boundary
 from arena.run.run import Run
-from arena.transport import ANYONE, Endpoint, Tag
+from arena.transport import ANY_SOURCE, Endpoint, Tag
 from arena.transport.pickling import pack, unpack
 
 POLL_SECONDS = 0.25
@@ -225,7 +225,7 @@ class Root:
             the message; None if none came; `Failed`, from a role or from the watchdog, if the run must end.
         """
         self._stopwatch.switch(Activity.WAITING_FOR_NEWS)
-        received = self._endpoint.listen(ANYONE, Tag.TO_ROOT, min(self._watchdog.seconds_to_check, POLL_SECONDS))
+        received = self._endpoint.listen(ANY_SOURCE, Tag.TO_ROOT, min(self._watchdog.seconds_to_check, POLL_SECONDS))
         if received is None:
             return self._watchdog.check()
         self._stopwatch.switch(Activity.RECORDING)

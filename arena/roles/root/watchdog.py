@@ -34,7 +34,7 @@ from arena.plan.plan import RoleKind
 from arena.roles.protocol import Failed, Progress
 from arena.run.run import Run
 from arena.transport import Endpoint, status
-from arena.transport.endpoint import ANYONE, Bytes, Order, Tag
+from arena.transport.endpoint import ANY_SOURCE, Bytes, Order, Tag
 from arena.transport.status import RoleStatus, State, StatusQuery, StatusReply
 
 _CHECKS = 8  # per limit
@@ -234,7 +234,7 @@ class Watchdog:
                 self._query(rank, StatusQuery(stacks=True, peek=near))
         end = self._clock() + _STACK_TIMEOUT
         while self._stacks_awaited and self._clock() < end:
-            self._endpoint.sleep((0, Tag.TO_ROOT, ANYONE), end - self._clock())
+            self._endpoint.sleep((0, Tag.TO_ROOT, ANY_SOURCE), end - self._clock())
 
     def _readers(self, silent: list[_Rank]) -> list[_Rank]:
         """For each node but the root's, the rank that is most likely to answer: a silent one may be just starved."""
