@@ -374,14 +374,23 @@ def test_bell_of_another_thread_wakes_a_role(others: int) -> None:
 
 
 def test_several_roles_have_alarms_of_their_own() -> None:
-    woken: list[int] = []
+    late: list[float] = []  # seconds after the alarm
+    rings: list[Callable[[], None]] = []
 
     def waits(endpoint: RoleEndpoint) -> None:
-        waits_for_games(endpoint, 0.03 * (3 - endpoint.address))
-        woken.append(endpoint.address)
+        seconds, begun = 0.03 * (3 - endpoint.address), time.monotonic()
+        waits_for_games(endpoint, seconds)
+        late.append(time.monotonic() - begun - seconds)
+        if len(late) == 2:
+            rings[0]()
 
-    run(waits, waits, waits)
-    assert woken == [2, 1, 0]
+    def waits_for_the_bell(endpoint: RoleEndpoint) -> None:
+        rings.append(endpoint.bell())
+        waits_for_games(endpoint, 3600.0)
+        assert len(late) == 2
+
+    run(waits_for_the_bell, waits, waits)
+    assert min(late) >= 0.0, "none is woken by the alarm of another one"
 
 
 def test_wait_for_games_is_no_deadlock_and_is_reported_as_such() -> None:
