@@ -27,6 +27,7 @@ from arena.cli.experiment.lines import check_alone
 from arena.config import load_with_origin
 from arena.config.load import load_data
 from arena.errors import ConfigError, WriteError, pluralize
+from arena.experiment.checks import checking
 from arena.experiment.config import is_experiment_data, read_experiment
 from arena.experiment.plan import plan_experiment
 from arena.plan.build import make_plan
@@ -146,7 +147,8 @@ def _run_experiment(arguments: argparse.Namespace) -> int:
         if getattr(arguments, option):
             name = option.replace("_", "-")
             raise ConfigError("goes with a run; this is an experiment", path=f"--{name}")
-    plan = plan_experiment(read_experiment(arguments.config, overrides=arguments.overrides))
+    with checking() as first_mistake:
+        plan = plan_experiment(read_experiment(arguments.config, overrides=arguments.overrides), first_mistake)
     config, given = plan.file.config, arguments.nodes * (arguments.ranks_per_node or 0) or arguments.ranks
     if arguments.array is None and given is None:
         raise ConfigError("say how many processes the trials share: --ranks-per-node, or --ranks", path="--nodes")
@@ -163,7 +165,8 @@ def _run_experiment(arguments: argparse.Namespace) -> int:
                 "default (`scontrol show config`); without --array one job drives all trials"
             )
     elif config.gpus:
-        hints.append(f"each trial asks for {config.gpus:g} of the devices of a host: add --gpus-per-node=N to sbatch")
+        devices = "device" if config.gpus == 1 else "devices"
+        hints.append(f"a trial takes {config.gpus:g} {devices} of a node: submit with `sbatch --gpus-per-node=N`")
     path = f"./{arguments.config}" if arguments.config.startswith("-") else arguments.config
     sets = [f"--set={override}" for override in arguments.overrides]
     program = [sys.executable, "-m", "arena", "experiment", path, *sets]
@@ -174,6 +177,8 @@ def _run_experiment(arguments: argparse.Namespace) -> int:
 def _write(arguments: argparse.Namespace, job: Job, text: str, hints: Sequence[str] = ()) -> int:
     if arguments.output == "-":
         say(text.removesuffix("\n"))
+        for hint in hints:
+            print(hint, file=sys.stderr, flush=True)
         return 0
     path = Path(arguments.output or f"{job.name}.sbatch")
     write_batch(path, text, option="--output" if arguments.output else "")

@@ -42,7 +42,7 @@ def check_key(key: str, policies: Collection[str], *, evaluates: bool) -> None:
         ConfigError: with the nearest key and the known ones.
     """
     if key.startswith("evaluation/") and not evaluates:
-        raise ConfigError("no result has it: the run has no `evaluation`")
+        raise ConfigError(f"no result has {key!r}: the run has no `evaluation`")
     if any(key.startswith(prefix) and len(key) > len(prefix) for prefix in _ANY):
         return
     for prefix in _METRICS:
@@ -79,7 +79,8 @@ def _check_known(key: str, policies: Collection[str], *, evaluates: bool) -> Non
         raise ConfigError(f"is a mapping; name one of its numbers: {listed(within)}")
     below = ("custom_metrics/", "info/learner/", *(("evaluation/custom/",) if evaluates else ()))
     shown = [*known, *(f"{mapping}/{names[0]}" for mapping in mappings if names)]
-    raise ConfigError(f"no result has it; {nearest(key, [*shown, *of_policies])}; and numbers below {', '.join(below)}")
+    every = [*dict.fromkeys([*shown, *of_policies])]
+    raise ConfigError(f"no result has {key!r}; {nearest(key, every)}; and numbers below {', '.join(below)}")
 
 
 def _check_policy(name: str, policies: Collection[str]) -> None:

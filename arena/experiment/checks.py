@@ -1,6 +1,6 @@
 """Checks trials as `arena train` does before it starts: plans, games and algorithms, in a process of its own.
 
-Algorithms import torch, which the process that drives an experiment does not. So `refuse_mistakes` starts this module:
+Algorithms import torch, which the process that drives an experiment does not. So `checking` starts this module:
 configurations go in as JSON, the first mistake comes out.
 """
 
@@ -9,18 +9,23 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
-from typing import Any
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from arena.config import Config, parse_config
 from arena.errors import ConfigError
 from arena.launch.mpirun import die_with_parent
 
-_LIMIT_SECONDS = 300.0  # for the check of one configuration, the first imports included
+if TYPE_CHECKING:
+    from arena.config import Config
+
+_LIMIT_SECONDS = 300.0  # for the check of one configuration
 _MOST_LINES = 20  # of what the check has said at its end
 
 
@@ -33,44 +38,67 @@ class Mistake(msgspec.Struct):
     source: str
 
 
-def first_mistake(configs: Sequence[Config], *, limit: float = _LIMIT_SECONDS) -> Mistake | None:
-    """Holds configurations against their games and algorithms, in another process; None if all are fine.
+FirstMistake = Callable[[Sequence["Config"]], Mistake | None]
+
+
+@contextmanager
+def checking(*, limit: float = _LIMIT_SECONDS) -> Iterator[FirstMistake]:
+    """Starts a process that holds configurations against their games and algorithms, and ends it.
+
+    Its imports take as long as the reading of an experiment, so it is started before the configurations are known.
 
     Args:
-        configs: of trials.
         limit: seconds for each, or as long as a run of it lets a call take, if that is longer.
 
-    Raises:
-        ConfigError: the check itself has failed, as for a game that ends its process or hangs; with its last lines, or
-            where it hangs.
+    Yields:
+        a function that takes the configurations of trials, once, and returns the first mistake in them; None if all are
+        fine. It raises ConfigError if the check itself has failed, as for a game that ends its process or hangs, with
+        its last lines, or where it hangs.
     """
-    done = subprocess.run(
-        [sys.executable, "-m", "arena.experiment.checks", str(limit)],
-        input=json.dumps(msgspec.to_builtins(list(configs))).encode(),  # not of msgspec, which has no infinity
-        capture_output=True,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},  # as trials have it; networks are made eight times as fast
-        preexec_fn=die_with_parent,
-    )
-    try:
-        return msgspec.json.decode(done.stdout.rpartition(b"\0")[2], type=Mistake | None)
-    except msgspec.DecodeError as error:
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        hung = [number for number, line in enumerate(lines) if line.startswith("Timeout (")]  # the newest call is first
-        told = lines[hung[-1] :][:_MOST_LINES] if hung else lines[-_MOST_LINES:]
-        raise ConfigError(
-            f"the games of the run cannot be tried (exit {done.returncode})\n" + "\n".join(told)
-        ) from error
+
+    def first_mistake(configs: Sequence[Config]) -> Mistake | None:
+        process.communicate(json.dumps(msgspec.to_builtins(list(configs))).encode())  # msgspec has no infinity
+        output.seek(0)
+        errors.seek(0)
+        lines = errors.read().decode(errors="replace").strip().splitlines()
+        try:
+            return msgspec.json.decode(output.read().rpartition(b"\0")[2], type=Mistake | None)
+        except msgspec.DecodeError as error:
+            late = [line for line in lines if line.startswith("Timeout (")]
+            threads = [number for number, line in enumerate(lines) if line.startswith("Thread 0x")]  # the main one last
+            told = [late[-1], *lines[threads[-1] :]][:_MOST_LINES] if late else lines[-_MOST_LINES:]
+            words = "\n".join([f"games and algorithms cannot be tried (exit {process.returncode})", *told])
+            raise ConfigError(words) from error
+
+    with (
+        tempfile.TemporaryFile() as output,  # not a pipe, which a process that a game has started may hold open
+        tempfile.TemporaryFile() as errors,
+        subprocess.Popen(
+            [sys.executable, "-m", "arena.experiment.checks", str(limit)],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=errors,
+            env={"OMP_NUM_THREADS": "1", **os.environ},  # as of trials; networks are made eight times as fast
+            start_new_session=True,  # so that such processes are ended with it
+            preexec_fn=die_with_parent,
+        ) as process,
+    ):
+        try:
+            yield first_mistake
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
-def _checked(configs: Sequence[Any], limit: float) -> Mistake | None:
+def _checked(limit: float) -> Mistake | None:
+    from arena.config import parse_config
     from arena.game.api import Interface
     from arena.preflight.examine import examine
     from arena.run.later_seats import later_plans
     from arena.run.planning import checked_plan
 
     known: dict[str, Interface] = {}
-    for number, data in enumerate(configs):
+    for number, data in enumerate(json.load(sys.stdin)):
         try:
             config = parse_config(data, source="")
             seconds = max(limit, config.env_timeout_s or config.watchdog_s)
@@ -82,7 +110,7 @@ def _checked(configs: Sequence[Any], limit: float) -> Mistake | None:
 
 
 if __name__ == "__main__":
-    found = _checked(json.load(sys.stdin), float(sys.argv[1]))
+    found = _checked(float(sys.argv[1]))
     sys.stdout.write("\0")  # before it stands what games have printed
     sys.stdout.write(msgspec.json.encode(found).decode())
     sys.stdout.flush()

@@ -31,7 +31,7 @@ from arena.experiment.folder import (
     write_state,
 )
 from arena.experiment.plan import ExperimentPlan
-from arena.experiment.process import TrialProcess
+from arena.experiment.process import TrialProcess, wait_for_end
 from arena.experiment.scheduler import (
     Added,
     Ask,
@@ -58,7 +58,7 @@ from arena.records.folder import RunFolder
 from arena.records.lock import RunLock, is_held, sharing
 from arena.run.stop import takes_signals
 
-_POLL_SECONDS = 0.03  # between two looks whether a process has ended; a small trial plays 300 ms
+_WAIT_SECONDS = 0.25  # for the end of a process, between two looks for signals
 _LOOK_SECONDS = 1.0  # between two looks at the results
 _HELD_SECONDS = 60.0  # for the processes of an earlier attempt to leave a run folder
 _KILLED_SECONDS = 5.0  # for the process of a trial to end when it was killed
@@ -116,7 +116,9 @@ class Driver:
         self._results: dict[int, FollowedResults] = {}
         self._rows: dict[int, TrialRow] = {}
         self._processes: dict[int, TrialProcess] = {}
+        self._seconds: dict[int, float] = {}  # of attempts whose ends are not on record yet
         self._delayed: dict[int, tuple[Start, float]] = {}  # trials whose folders are held, and until when to wait
+        self._configured: set[int] = set()  # trials whose configurations are written
         self._ended = 0  # trials that are over, for the order in which they ended
         self._stale = True  # whether the table on the disk is
         self._asked: list[int] = []  # signals
@@ -169,7 +171,7 @@ class Driver:
         elif self.plan.search is not None and self.plan.search.adaptive:
             self._begin_search()
         else:
-            numbers = {record.first.digest: record.number for record in known}
+            numbers = {record.digest: record.number for record in known}
             self._want({numbers[trial.digest] for trial in self.plan.known if trial.digest in numbers})
             fresh = 1 + max(self.records, default=-1)
             for trial in self.plan.known:
@@ -192,7 +194,7 @@ class Driver:
         """Puts the one trial on record that this process runs; other processes may run other trials."""
         trial = self.plan.known[number]
         record = read_record(number, self.folder.state_path(number))
-        if record is not None and record.first.digest != trial.digest:
+        if record is not None and record.digest != trial.digest:
             raise ConfigError(
                 f"holds another trial {number} than the experiment asks for; name another folder with --run-dir",
                 source=str(self.folder.path),
@@ -214,9 +216,9 @@ class Driver:
                         "another folder",
                         path=joined("set", each.path),
                     )
-            trials = [*self.plan.trials.repeated(record.first.variant or "", record.params)]
+            trials = [*self.plan.trials.repeated(record.variant, record.params)]
             self._roles.update((trial.digest, trial.roles) for trial in trials)
-            if trials[number % repeat].digest != record.first.digest:
+            if trials[number % repeat].digest != record.digest:
                 raise ConfigError(
                     "the experiment has changed: its earlier suggestions would be other trials today; a search can be "
                     "resumed with the same run, or started in another folder",
@@ -257,7 +259,7 @@ class Driver:
             self._note(Note(number, State.TERMINATED, attempt, 0))
             state = State.TERMINATED
         config = self.plan.file.config
-        roles = self._roles[record.first.digest or ""]
+        roles = self._roles[record.digest]
         processes = self.plan.processes(self._slots, roles=roles, alone=self._only is not None)
         self._handle(Added(number, processes, state, attempt, config.gpus))
 
@@ -300,12 +302,14 @@ class Driver:
                 looked = time.monotonic()
                 self._look()
                 self._handle(TimePassed())
-            time.sleep(_POLL_SECONDS)
+            if (following := self._scheduler.first_waiting) is not None:
+                self._write_config(following)  # now, while others play: a small trial takes 300 ms, the disk 5 to 20
+            wait_for_end(self._processes.values(), _WAIT_SECONDS)
         self._look()
 
     def _take_end(self, number: int, code: int) -> None:
         """Takes the end of a trial's process, with what it has written last."""
-        del self._processes[number]
+        self._seconds[number] = self._processes.pop(number).seconds
         self._results[number].look()
         run = self.folder.run_folder(self.records[number])
         self._handle(Ended(number, code, saved=run.requeue.exists()))
@@ -390,7 +394,16 @@ class Driver:
         if note.state.is_over:
             order, self._ended = self._ended, self._ended + 1
         tick = newest_tick(self.folder.run_folder(record))
-        line = StateLine(now(), note.state, attempt=note.attempt, exit=note.exit, tick=tick, why=note.why, order=order)
+        line = StateLine(
+            now(),
+            note.state,
+            attempt=note.attempt,
+            exit=note.exit,
+            tick=tick,
+            why=note.why,
+            order=order,
+            seconds=self._seconds.pop(note.trial, None),
+        )
         self._write(record, line)
         if note.state.is_over:
             self._tell_pruning(record)
@@ -417,8 +430,13 @@ class Driver:
             self._delayed[start.trial] = start, until or time.monotonic() + _HELD_SECONDS
             return
         resume = self._made_ready(run, start.attempt)
-        config = self._write_config(start.trial, record)
-        arguments = ["train", str(config), f"--run-dir={run.path}", f"--ranks={start.processes}"]
+        self._write_config(start.trial)
+        arguments = [
+            "train",
+            str(self.folder.config_path(start.trial)),
+            f"--run-dir={run.path}",
+            f"--ranks={start.processes}",
+        ]
         if self._hosts_given:
             arguments.append(f"--hosts={start.place.words}")
         if resume:
@@ -455,22 +473,22 @@ class Driver:
             shutil.move(run.path, aside)
         return False
 
-    def _write_config(self, number: int, record: Record) -> Path:
-        """Writes the configuration of a trial, with the `stop` that holds now."""
+    def _write_config(self, number: int) -> None:
+        """Writes the configuration of a trial, with the `stop` that holds now, unless this driver has done so."""
+        if number in self._configured:
+            return
         path = self.folder.config_path(number)
-        config = self._config_of(number, record)
-        text = resolved_yaml(config).encode()
+        text = resolved_yaml(self._config_of(number, self.records[number])).encode()
         if not path.is_file() or path.read_bytes() != text:
             with replacing(path) as file:
                 file.write(text)
-        return path
+        self._configured.add(number)
 
     def _config_of(self, number: int, record: Record) -> Config:
-        variant = record.first.variant or ""
-        held = next(each for each in self.plan.trials.variants if each.name == variant)
-        repetition = (record.first.seed or 0) - int(record.params.get("seed", held.seed))
+        held = next(each for each in self.plan.trials.variants if each.name == record.variant)
+        repetition = record.seed - int(record.params.get("seed", held.seed))
         name = run_name(self.plan.file.config.name, number)
-        return self.plan.trials.config_of(variant, record.params, repetition, name=name)
+        return self.plan.trials.config_of(record.variant, record.params, repetition, name=name)
 
     def _is_complete(self, record: Record) -> bool:
         """Whether a run has come to its end, although no driver has put that on record."""
@@ -517,14 +535,8 @@ def opened(plan: ExperimentPlan, folder: ExperimentFolder, *, resume: bool, only
     Raises:
         ConfigError: it holds files, or another experiment, or another process is at work in it.
     """
-    config = plan.file.config
     unbegun = folder.is_unbegun  # first: a process that begins it now, for another trial, writes `config` before others
     there = folder.config.is_file()
-    if there and (name := folder.read_config().name) != config.name:
-        raise ConfigError(
-            f"holds the experiment {name!r}, not {config.name!r}; name another folder with --run-dir",
-            source=str(folder.path),
-        )
     if not unbegun and not (there and (resume or only is not None)):
         raise ConfigError(
             "holds files already; go on with an experiment by --resume, or name another folder",
@@ -534,11 +546,21 @@ def opened(plan: ExperimentPlan, folder: ExperimentFolder, *, resume: bool, only
     with ExitStack() as stack:
         if only is None:
             stack.enter_context(RunLock.take(folder.path))
-            folder.write_config(experiment_yaml(config))
+            _refuse_another(plan, folder)
+            folder.write_config(experiment_yaml(plan.file.config))
         else:
             stack.enter_context(sharing(folder.path))
             with folder.beginning_alone():
+                _refuse_another(plan, folder)
                 if not folder.config.is_file():
-                    folder.write_config(experiment_yaml(config))
+                    folder.write_config(experiment_yaml(plan.file.config))
             stack.enter_context(trial_lock(folder.state_path(only)))
         yield
+
+
+def _refuse_another(plan: ExperimentPlan, folder: ExperimentFolder) -> None:
+    name = plan.file.config.name
+    if folder.config.is_file() and (found := folder.read_config().name) != name:
+        raise ConfigError(
+            f"holds the experiment {found!r}, not {name!r}; name another folder with --run-dir", source=str(folder.path)
+        )

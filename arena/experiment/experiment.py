@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arena.errors import ConfigError
+from arena.experiment.checks import checking
 from arena.experiment.config import ExperimentConfig, ExperimentFile, parse_experiment, read_experiment
 from arena.experiment.display import PlainExperimentDisplay, Progress
 from arena.experiment.driver import Driver, opened
@@ -188,7 +189,8 @@ class Experiment:
             raise ConfigError("an experiment starts its runs itself; leave mpirun or srun out")
         if retry_errors and not resume:
             raise ConfigError("retry_errors has no effect without resume")
-        plan = plan_experiment(self._file)
+        with checking() as first_mistake:
+            plan = plan_experiment(self._file, first_mistake)
         slots = slots_for(plan, hosts, os.environ)
         place = ExperimentFolder(place_of(plan, folder, resume=resume))
         silent = PlainExperimentDisplay(io.StringIO(), Progress(plan.ticks, plan.number, plan.file.config.metric))

@@ -1,7 +1,7 @@
 """The folder of an experiment: its files, the states of its trials on record, and the lock of each trial.
 
 experiment.yaml    the experiment with all defaults
-configs/0003.yaml  the resolved configuration of a trial, written when it starts
+configs/0003.yaml  the resolved configuration of a trial, written before it starts
 trials/0003_.../   its run folder
 states/0003.jsonl  `StateLine`, a line per change of its state
 logs/0003.log      what its commands have printed
@@ -50,6 +50,7 @@ class StateLine(msgspec.Struct, omit_defaults=True):
         hosts: on which it runs, as `a:4,b:4`.
         pid: of its process.
         order: how many trials had ended before, when this one has ended.
+        seconds: that the attempt which has ended took, as its driver has seen it.
         wanted: whether the experiment still asks for the trial.
         variant: the name of its variant.
         params: the values that vary, by key path.
@@ -67,6 +68,7 @@ class StateLine(msgspec.Struct, omit_defaults=True):
     hosts: str = ""
     pid: int | None = None
     order: int | None = None
+    seconds: float | None = None
     wanted: bool = True
     variant: str | None = None
     params: dict[str, Any] | None = None
@@ -84,7 +86,7 @@ class Record:
         first: its first line.
         last: its newest line.
         started: whether its process was ever started.
-        seconds: that its attempts took; one that ended with its driver has left no end, and is not counted.
+        seconds: that its attempts took, without those that ended after their driver.
     """
 
     number: int
@@ -109,17 +111,31 @@ class Record:
         return self.last.order
 
     @property
+    def digest(self) -> str:
+        """Of its configuration."""
+        assert self.first.digest is not None, "a first line without it is not read"
+        return self.first.digest
+
+    @property
+    def variant(self) -> str:
+        """The name of its variant; empty without variants."""
+        return self.first.variant or ""
+
+    @property
     def params(self) -> dict[str, Any]:
         """The values that vary, by key path."""
         return self.first.params or {}
+
+    @property
+    def seed(self) -> int:
+        """Of the run."""
+        return self.first.seed or 0
 
     def take(self, line: StateLine) -> None:
         """Takes a further line."""
         if line.state is State.RUNNING:
             self.started = True
-        elif self.last.state is State.RUNNING:
-            begun, ended = (datetime.fromisoformat(each.time) for each in (self.last, line))
-            self.seconds += (ended - begun).total_seconds()
+        self.seconds += line.seconds or 0.0
         self.last = line
 
 
@@ -176,9 +192,9 @@ class ExperimentFolder:
 
     @property
     def is_going_on(self) -> bool:
-        """Whether trials are played: by the driver of all, or by processes that run a trial alone."""
+        """Whether a process is at work: the driver of all, or one that runs a trial alone."""
         return is_held(self.path) or any(
-            is_held(self.run_folder(record).path) for record in self.read() if record.state is State.RUNNING
+            _is_locked(self.state_path(record.number)) for record in self.read() if not record.state.is_over
         )
 
     def make(self) -> None:
@@ -312,6 +328,20 @@ def trial_lock(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether a process holds the lock of a trial's state file, as it does from before the first line to its end."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def newest_folder(path: Path) -> Path | None:

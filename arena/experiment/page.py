@@ -39,7 +39,8 @@ _MOST_CURVES = 30  # combinations whose curves are drawn, the best ones
 _MOST_POINTS = 80  # of a curve
 _PLAIN = "#7a8594"
 _SHADES = 8  # of the lines of trials by what they have reached
-_MOST_TICKS = 12  # values that stand beside an axis
+_MOST_TICKS = 12  # values that stand beside a vertical axis
+_MOST_NAMED = 6  # values that stand below a horizontal one, which may be as narrow as a phone
 
 
 class Ranked(msgspec.Struct, frozen=True):
@@ -187,23 +188,21 @@ def _figures(
     """Every figure of the page by the name under which the page asks for it."""
     metric = data.metric.name
     curves = [trace for each in data.combinations[:_MOST_CURVES] for trace in _curve(each, results)]
-    found = {"learning": _figure(curves, x="ticks", y=metric)} if curves else {}
+    titles = {"xaxis": {"title": {"text": "ticks"}}, "yaxis": {"title": {"text": metric}}}
+    found: dict[str, Figure] = {}
+    if curves:
+        found["learning"] = {"data": curves, "layout": {**titles, "hovermode": "closest"}}
     by_trial = {trial: each for each in data.combinations for trial in each.trials}
     judged = [row for row in data.trials if row.value is not None and row.number in by_trial]
     for place, path in enumerate(names):
         mine = [row for row in judged if path in row.params]
         if mine:
-            found[f"value-{place}"] = _figure(
-                [_points(mine, path, by_trial)], x=names[path], y=metric, log=_is_wide([r.params[path] for r in mine])
-            )
+            axis = _axis_of([row.params[path] for row in mine])
+            layout = {"xaxis": axis, "hovermode": "closest"}
+            found[f"value-{place}"] = {"data": [_points(mine, path, by_trial)], "layout": layout}
     if judged and len(names) > 1:
         found["parallel"] = _parallel(judged, names, metric)
     return found
-
-
-def _figure(traces: Sequence[Figure], *, x: str, y: str, log: bool = False) -> Figure:
-    axis = {"title": {"text": x}, **({"type": "log", "dtick": 1, "exponentformat": "power"} if log else {})}
-    return {"data": [*traces], "layout": {"xaxis": axis, "yaxis": {"title": {"text": y}}, "hovermode": "closest"}}
 
 
 def _curve(each: Ranked, results: Mapping[int, FollowedResults]) -> list[Figure]:
@@ -245,6 +244,16 @@ def _points(rows: Sequence[TrialRow], path: str, by_trial: Mapping[int, Ranked])
         "text": [f"{by_trial[row.number].name}, seed {row.seed}" for row in rows],
         "hovertemplate": "%{text}: %{y:.4g}<extra></extra>",
     }
+
+
+def _axis_of(values: Sequence[Any]) -> Figure:
+    """The axis of a value that varies: logarithmic where that reads better; a few values stand at it themselves."""
+    if not _is_wide(values):
+        return {}
+    known = sorted({*values})
+    if len(known) > _MOST_NAMED:
+        return {"type": "log", "dtick": 1, "exponentformat": "power"}
+    return {"type": "log", "tickvals": known, "ticktext": [value_words(value) for value in known]}
 
 
 def _is_wide(values: Sequence[Any]) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from arena.config import Config
 from arena.config.result_keys import check_key
 from arena.errors import ConfigError, located, pluralize
-from arena.experiment.checks import first_mistake
+from arena.experiment.checks import FirstMistake
 from arena.experiment.config import MOST_TRIALS, ExperimentFile
 from arena.experiment.searching import Pruning, Search, check_search, draws, read_search
 from arena.experiment.slots import Slots
@@ -64,7 +64,10 @@ class ExperimentPlan:
             return config.ranks
         together = slots.room(1, config.gpus, most=1 if alone else self._most_at_once)
         widest = max(host.slots for host in slots.hosts) if config.gpus else slots.total  # devices are of one host
-        return max(1, min(slots.total // max(1, together), widest, roles or self.most_roles))
+        share = max(1, min(slots.total // max(1, together), widest, roles or self.most_roles))
+        while share > 1 and slots.room(share, config.gpus, most=together) < together:
+            share -= 1  # hosts with devices have different numbers of slots
+        return share
 
     def at_once(self, slots: Slots) -> int:
         """How many trials run at the same time, each with the processes of the largest one."""
@@ -75,23 +78,23 @@ class ExperimentPlan:
         return min(self.number, self.file.config.at_once or self.number)
 
 
-def plan_experiment(file: ExperimentFile, *, examined: bool = True) -> ExperimentPlan:
+def plan_experiment(file: ExperimentFile, first_mistake: FirstMistake | None = None) -> ExperimentPlan:
     """Makes and checks all trials that are known before the start; starts and writes nothing.
 
     Args:
         file: the experiment.
-        examined: whether games and algorithms are tried too, as `arena check` does.
+        first_mistake: tries games and algorithms, see `checking`; None: they are not tried.
 
     Raises:
         ConfigError: the first mistake, with its place in the file, and the values of the trial that has it.
     """
     try:
-        return _planned(file, examined=examined)
+        return _planned(file, first_mistake)
     except ConfigError as error:
         raise ConfigError(error.message, path=error.path, source=error.source or file.source) from error
 
 
-def _planned(file: ExperimentFile, *, examined: bool) -> ExperimentPlan:
+def _planned(file: ExperimentFile, first_mistake: FirstMistake | None) -> ExperimentPlan:
     config = file.config
     search = None if config.search is None else read_search(config.search)
     if config.prune is not None:
@@ -102,7 +105,7 @@ def _planned(file: ExperimentFile, *, examined: bool) -> ExperimentPlan:
             )
     trials = Trials(file)
     for variant in trials.variants:
-        check_search(search, variant.varied, variants=bool(config.variants))
+        check_search(search, variant, variants=bool(config.variants))
     known: list[Trial] = []
     adaptive = search is not None and search.adaptive
     if search is None:
@@ -127,7 +130,7 @@ def _planned(file: ExperimentFile, *, examined: bool) -> ExperimentPlan:
     mistakes = zip(configs, tried, strict=True)
     for each, (name, params) in mistakes:
         _check(each, trials, name, params)
-    if examined and (mistake := first_mistake(configs)) is not None:
+    if first_mistake is not None and (mistake := first_mistake(configs)) is not None:
         error = ConfigError(mistake.message, path=mistake.path, source=mistake.source)
         raise trials.blamed(error, *tried[mistake.number])
     roles = max([trial.roles for trial in known] + [each.roles + 1 for each in configs])
@@ -163,7 +166,11 @@ def slots_for(plan: ExperimentPlan, hosts: str | None, environment: Mapping[str,
     found = Slots(given or (here,), {host.name: devices for host in given or (here,)}, crowding=not given)
     processes = plan.processes(found, alone=alone)
     if gpus and len(devices) < gpus:
-        raise ConfigError(f"a trial asks for {gpus:g}, this host has {pluralize(len(devices), 'device')}", path="gpus")
+        raise ConfigError(
+            f"a trial asks for {gpus:g}, this host has {pluralize(len(devices), 'device')}",
+            path="gpus",
+            source=plan.file.source,
+        )
     if not found.room(processes, gpus, most=1):
         most = max(host.slots for host in found.hosts) if gpus else found.total
         raise ConfigError(
@@ -171,6 +178,7 @@ def slots_for(plan: ExperimentPlan, hosts: str | None, environment: Mapping[str,
             f"{pluralize(len(found.hosts), 'host')} with {pluralize(found.total, 'slot')} in all; write "
             f"`ranks: {most}` or less, so that a process hosts several roles",
             path="ranks",
+            source=plan.file.source,
         )
     return found
 

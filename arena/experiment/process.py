@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import select
 import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from arena.launch.mpirun import die_with_parent
@@ -41,6 +43,7 @@ class TrialProcess:
             if os.getppid() != driver:  # it has died before
                 os._exit(1)
 
+        self._began = time.monotonic()
         with writing(log), open(log, "ab", opener=private) as output:
             output.write(f"$ arena {shlex.join(arguments)}\n".encode())
             output.flush()
@@ -53,6 +56,11 @@ class TrialProcess:
                 start_new_session=True,  # Ctrl-C of a terminal reaches the driver alone
                 preexec_fn=begin,
             )
+
+    @property
+    def seconds(self) -> float:
+        """The time since its start."""
+        return time.monotonic() - self._began
 
     @property
     def pid(self) -> int:
@@ -79,6 +87,18 @@ class TrialProcess:
         """Waits for the end of a process that was killed."""
         with suppress(subprocess.TimeoutExpired):  # in a call of the kernel that does not come back
             self._process.wait(seconds)
+
+
+def wait_for_end(processes: Iterable[TrialProcess], seconds: float) -> None:
+    """Waits until one of some processes has ended, or for so many seconds; a signal does not end the wait."""
+    poll = select.poll()  # unlike `select`, for descriptors of any number
+    with ExitStack() as opened:
+        for process in processes:
+            with suppress(AttributeError, OSError):  # of a system that does not tell; then the time ends the wait
+                descriptor = os.pidfd_open(process.pid)
+                opened.callback(os.close, descriptor)
+                poll.register(descriptor, select.POLLIN)
+        poll.poll(1000 * seconds)
 
 
 def last_lines(log: Path, number: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,6 @@ from arena.experiment.driver import ExperimentDisplay
 from arena.experiment.folder import DIGITS, ExperimentFolder, free_folder, newest_folder
 from arena.experiment.plan import ExperimentPlan
 from arena.experiment.tables import FollowedExperiment
-from arena.launch.console import terminal_columns
 from arena.run.status import planned_ticks
 
 _LOOK_SECONDS = 1.0
@@ -62,8 +62,7 @@ def display_for(plan: ExperimentPlan, stream: IO[str], *, alone: bool = False) -
 
 
 def _display(progress: Progress, stream: IO[str]) -> ExperimentDisplay:
-    columns = terminal_columns() if stream.isatty() else 0
-    if columns:
+    if stream.isatty() and (columns := os.get_terminal_size(stream.fileno()).columns):
         return LiveExperimentDisplay(stream, progress, width=columns)
     return PlainExperimentDisplay(stream, progress)
 

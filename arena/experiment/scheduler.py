@@ -172,6 +172,11 @@ class Scheduler:
         return not self._running and (not self._waiting or self._closed)
 
     @property
+    def first_waiting(self) -> int | None:
+        """The trial that is the first to start when slots are free; None: no trial waits."""
+        return self._waiting[0] if self._waiting else None
+
+    @property
     def wants_more(self) -> bool:
         """Whether another trial could start now, if there were one."""
         return not self._waiting and self._can_start

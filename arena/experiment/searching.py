@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import optuna
     from optuna.distributions import BaseDistribution
 
+    from arena.experiment.trials import Variant
+
 import msgspec
 
 _SAMPLERS = {"tpe": "TPESampler", "qmc": "QMCSampler", "gp": "GPSampler"}
@@ -85,19 +87,19 @@ def read_search(held: Mapping[str, Mapping[str, Any]]) -> Search:
     return Search(kind, trials, rest)
 
 
-def check_search(search: Search | None, varied: Sequence[Varied], *, variants: bool) -> None:
+def check_search(search: Search | None, variant: Variant, *, variants: bool) -> None:
     """Refuses a search that does not fit what varies.
 
     Raises:
         ConfigError: there is nothing to search, forms of a search without one, or grids and variants beside a sampler.
     """
-    searched = [each for each in varied if isinstance(each.form, (Choice, Range))]
+    searched = variant.searched
     if search is None:
         if searched:
             raise ConfigError(
                 "is searched, but the experiment has no `search`; add search: {random: {trials: 20}}, or write "
                 "grid_search",
-                path=searched[0].path,
+                path=variant.place_of(searched[0].path),
             )
         return
     if not searched:
@@ -105,8 +107,8 @@ def check_search(search: Search | None, varied: Sequence[Varied], *, variants: b
             "there is nothing to search; give a key a range, such as {loguniform: [1e-4, 1e-2]}, or leave it out",
             path="search",
         )
-    if search.adaptive and len(searched) < len(varied):
-        grids = next(each.path for each in varied if each not in searched)
+    if search.adaptive and len(searched) < len(variant.varied):
+        grids = next(each.path for each in variant.varied if each not in searched)
         raise ConfigError(
             f"a grid, as {grids} has, goes with `random` alone; write choice in its place", path=f"search.{search.kind}"
         )

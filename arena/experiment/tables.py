@@ -36,9 +36,9 @@ def trial_row(folder: ExperimentFolder, record: Record, results: FollowedResults
     return TrialRow(
         number=record.number,
         name=run_name(config.name, record.number),
-        variant=record.first.variant or "",
+        variant=record.variant,
         params=record.params,
-        seed=record.first.seed or 0,
+        seed=record.seed,
         state=record.state.value,
         attempts=record.last.attempt if record.started else 0,
         ticks=max(results.ticks, record.last.tick or 0),

@@ -62,6 +62,10 @@ class Variant:
         """The places whose values a search suggests."""
         return tuple(each for each in self.varied if not isinstance(each.form, Grid))
 
+    def place_of(self, path: str) -> str:
+        """A place of the configuration as a place of the experiment file."""
+        return _moved(path, self.places) or joined("run", path)
+
     @property
     def grids(self) -> int:
         """The number of combinations of the values of the grids."""
@@ -109,7 +113,10 @@ class Trials:
     def _variant(self, name: str, sets: Mapping[str, Any], *, path: str) -> Variant:
         config, source = self.file.config, self.file.source
         if isinstance(config.run, str):
-            run, everywhere = load_data(config.run), False
+            try:
+                run, everywhere = load_data(config.run), False
+            except ConfigError as error:
+                raise ConfigError(str(error), path="run", source=source) from error
         else:
             run, everywhere = config.run, True
         if not isinstance(run, Mapping):
@@ -176,7 +183,7 @@ class Trials:
     def blamed(self, error: ConfigError, variant: str, params: Params) -> ConfigError:
         """An error of a trial's configuration with its place in the experiment file and the trial's values."""
         held = next(each for each in self.variants if each.name == variant)
-        varied = [OverriddenPlace(path, _moved(path, held.places) or joined("run", path)) for path in params]
+        varied = [OverriddenPlace(path, held.place_of(path)) for path in params]
         found = self._blamed(error, (*held.places, *varied))
         words = self.words(variant, params)
         message = f"{found.message} (trial {words})" if words else found.message

@@ -37,7 +37,7 @@ from arena.run.evaluation import is_due, measure_alone, record_evaluation
 from arena.run.leg import Leg
 from arena.run.prepare import abandon, begin
 from arena.run.process_state import ProcessState
-from arena.run.results import opened, stop_words, write_boundary
+from arena.run.results import newest_result, opened, stop_words, write_boundary
 from arena.run.resume import forget
 from arena.run.run import Run, Stage
 from arena.run.stages import is_over
@@ -307,13 +307,14 @@ def between_stages(run: Run, memory: ProcessState, output: Output = CONSOLE_OUTP
         ConfigError: a curriculum asks for what is refused; the boundary is on the disk.
     """
     _measure(run, memory)
-    over = run.concluded or run.leg.start >= run.plan.ticks or is_due(run) or rule_met(run) is not None
+    over = run.concluded or run.leg.start >= run.plan.ticks or is_due(run) or rule_met(run, memory.results) is not None
     if over or not (run.plan.curriculum or memory.wanted or run.folder.changes.exists()):
         return run
     if memory.curriculum is None and run.plan.curriculum is not None:
         memory.curriculum = curriculum.made(run.plan.curriculum)
         curriculum.resume(run, memory.curriculum)
-    following, memory.change = curriculum.changed(run, memory.curriculum, memory.wanted)
+    newest = newest_result(run, memory.results)
+    following, memory.change = curriculum.changed(run, memory.curriculum, memory.wanted, newest)
     memory.wanted = {}
     for line in curriculum.frozen_words(run.plan, following.plan):
         output.say(line)
@@ -534,7 +535,7 @@ class Rank0Base(ABC):
         """Calls the user's functions between two stages, and returns the run as it continues; waits if it is held."""
         if run.held:
             _measure(run, memory)
-            if not (is_due(run) or run.concluded or rule_met(run) is not None):
+            if not (is_due(run) or run.concluded or rule_met(run, memory.results) is not None):
                 memory.holder = memory.holder or Holder()
                 memory.wanted = memory.holder.hold(run.leg.start) or {}
                 if memory.holder.has_ended:

@@ -33,7 +33,6 @@ from pathlib import Path
 from typing import IO, Any
 
 from arena.errors import ConfigError, nearest
-from arena.records import state_codec as states
 from arena.records.atomic import make_folder, part_of, replacing
 
 FORMAT_VERSION = 1
@@ -136,7 +135,9 @@ def write(path: Path, held: Checkpoint) -> None:
         TypeError, OSError: as `save`.
     """
     make_folder(path.parent)
-    structure, arrays = states.encode(held.state)
+    from arena.records import state_codec  # needs NumPy, which a process that only looks for files does without
+
+    structure, arrays = state_codec.encode(held.state)
     header = {
         "version": FORMAT_VERSION,
         "policy": held.policy,
@@ -306,11 +307,13 @@ def ticks_of(path: Path) -> int:
 
 
 def _read(path: Path) -> Checkpoint:
+    from arena.records import state_codec  # as above
+
     members = _members(path)
     try:
         header = json.loads(members.pop(_HEADER))
         _check_version(header, path)
-        state = states.decode(header["state"], list(members.values()))
+        state = state_codec.decode(header["state"], list(members.values()))
         ticks = header["ticks"]
         boundary = header.get("boundary", ticks)
         return Checkpoint(state, header["policy"], header["algorithm"], ticks, header["update"], boundary)

@@ -188,7 +188,7 @@ def _holder(descriptor: int) -> str:
         told = json.loads(os.pread(descriptor, _MOST_BYTES, 0))
         return f"process {told['pid']!r:.80} on host {told['host']!r:.80} since {told['since']!r:.80}"
     except (ValueError, KeyError, TypeError):
-        return "a process that has not said who it is, or several that share it"
+        return "a process that has not said who it is, as trials of an experiment that are run alone do not"
 
 
 def _write(descriptor: int, text: str) -> None:

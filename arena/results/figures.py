@@ -24,6 +24,70 @@ place_of: Callable[[EpisodeRow], Place] = itemgetter(
 )
 
 
+_ENDS = ("_mean", "_min", "_max")
+_HELD = 1000  # how many numbers wait, at most, until they are counted
+
+
+class Spread:
+    """The mean, the least and the most of finite numbers, of which it holds a few only.
+
+    The mean is the exact sum, rounded once, divided by their number, so the order of the numbers does not matter.
+    """
+
+    def __init__(self) -> None:
+        self._new: list[float] = []
+        self._count, self._least, self._most = 0, math.inf, -math.inf  # of all others
+        self._terms: list[float] = []  # their exact sum is that of all others
+
+    def add(self, value: float) -> None:
+        """Takes a number."""
+        self._new.append(value)
+        if len(self._new) == _HELD:
+            self._settle()
+
+    def ends(self, name: str) -> dict[str, float]:
+        """`<name>_mean`, `<name>_min` and `<name>_max`; NaN without a number."""
+        self._settle()
+        least, most = (self._least, self._most) if self._count else (NAN, NAN)
+        return {f"{name}_mean": self.mean([self]), f"{name}_min": least, f"{name}_max": most}
+
+    @staticmethod
+    def mean(spreads: Iterable[Spread]) -> float:
+        """The mean of the numbers of all spreads together; NaN without a number."""
+        settled = [spread._settle() for spread in spreads]
+        count = sum(spread._count for spread in settled)
+        if not count:
+            return NAN
+        try:
+            return math.fsum(term for spread in settled for term in spread._terms) / count
+        except OverflowError:  # the sum is larger than a float can be
+            least, most = min(spread._least for spread in settled), max(spread._most for spread in settled)
+            return math.inf if most > -least else -math.inf
+
+    def _settle(self) -> Spread:
+        """Counts the new numbers among the others; returns itself."""
+        if self._new:
+            self._count += len(self._new)
+            self._least, self._most = min(self._least, *self._new), max(self._most, *self._new)
+            self._terms = condensed([*self._terms, *self._new])
+            self._new = []
+        return self
+
+
+def condensed(numbers: list[float]) -> list[float]:
+    """A few numbers with the same exact sum: what rounding leaves of it, again and again, until nothing is left.
+
+    Numbers whose sum is larger than a float can be are returned as they are.
+    """
+    terms: list[float] = []
+    try:
+        while rest := math.fsum([*numbers, *(-term for term in terms)]):
+            terms.append(rest)
+    except OverflowError:
+        return numbers
+    return terms
+
+
 class Figures:
     """The numbers of many episodes, none of them cut.
 
@@ -35,11 +99,10 @@ class Figures:
 
     def __init__(self) -> None:
         self.count = 0
-        self._rewards: list[float] = []
-        self._lengths: list[int] = []
-        self._returns: dict[str, list[float]] = {}  # per policy one for each seat and episode
-        self._won: dict[str, dict[Kind, list[float]]] = {}  # per policy the share of each decided game
-        self._metrics: dict[str, list[float]] = {}
+        self._rewards, self._lengths = Spread(), Spread()
+        self._returns: dict[str, Spread] = {}  # per policy one number for each seat and episode
+        self._won: dict[str, dict[Kind, Spread]] = {}  # per policy the share of each decided game
+        self._metrics: dict[str, Spread] = {}
 
     def add(self, episodes: Collection[EpisodeRow], measured: Mapping[Place, Sequence[Metrics]] | None = None) -> None:
         """Adds episodes, in any order.
@@ -52,7 +115,7 @@ class Figures:
         by_match: dict[tuple[str, int], list[EpisodeRow]] = {}
         for episode in episodes:
             by_match.setdefault((_env(episode), _match(episode)), []).append(episode)
-            self._lengths.append(_length(episode))
+            self._lengths.add(_length(episode))
             reward, seats = 0.0, 0
             for metrics in (measured or {}).get(place_of(episode), ()):
                 self.measure(metrics)
@@ -62,24 +125,24 @@ class Figures:
                 if math.isfinite(value):
                     reward += value * len(entities)
                     seats += 1
-                    self._returns.setdefault(policy, []).append(value)
-            if seats:
-                self._rewards.append(reward)
+                    self._returns.setdefault(policy, Spread()).add(value)
+            if seats and math.isfinite(reward):
+                self._rewards.add(reward)
         for of_match in by_match.values():
             for policy, brought in results_of(of_match).items():
                 won = self._won.setdefault(policy, {})
                 for share, settled in zip(brought.won, brought.settled, strict=True):
-                    won.setdefault(Kind(brought.env, settled), []).append(share)
+                    won.setdefault(Kind(brought.env, settled), Spread()).add(share)
 
     def measure(self, metrics: Metrics) -> None:
         """Adds values of metrics."""
         for name, value in metrics.items():
-            self._metrics.setdefault(name, []).append(value)
+            self._metrics.setdefault(name, Spread()).add(value)
 
     def metrics(self, known: Iterable[str] = ()) -> dict[str, float]:
         """`<name>_mean`, `_min` and `_max` of each metric; of those that are `known` even without a value."""
         names = sorted({*known, *self._metrics})
-        return {key: value for name in names for key, value in spread(name, self._metrics.get(name, ())).items()}
+        return {key: value for name in names for key, value in self._metrics.get(name, Spread()).ends(name).items()}
 
     @property
     def measured(self) -> frozenset[str]:
@@ -88,11 +151,11 @@ class Figures:
 
     def rewards(self) -> dict[str, Any]:
         """`episode_reward_mean`, `_min`, `_max` and `episode_len_mean`; NaN without an episode."""
-        return {**spread("episode_reward", self._rewards), "episode_len_mean": mean(self._lengths)}
+        return {**self._rewards.ends("episode_reward"), "episode_len_mean": Spread.mean([self._lengths])}
 
     def returns(self, policies: Iterable[str]) -> dict[str, dict[str, float]]:
         """`policy_reward_mean`, `_min`, `_max`: mappings by policy."""
-        found = {name: spread("", self._returns.get(name, ())) for name in policies}
+        found = {name: self._returns.get(name, Spread()).ends("") for name in policies}
         return {f"policy_reward{end}": {name: ends[end] for name, ends in found.items()} for end in _ENDS}
 
     def win_rates(self, policies: Iterable[str], winners: Winners) -> dict[str, float]:
@@ -102,39 +165,11 @@ class Figures:
             policies: by name.
             winners: which games have winners.
         """
-        return {name: mean(self._counting(name, winners)) for name in policies}
+        return {name: Spread.mean(self._counting(name, winners)) for name in policies}
 
-    def _counting(self, policy: str, winners: Winners) -> list[float]:
+    def _counting(self, policy: str, winners: Winners) -> list[Spread]:
         kinds = self._won.get(policy, {})
-        return [
-            share
-            for kind, shares in kinds.items()
-            if kind.settled or kind.env not in winners.without
-            for share in shares
-        ]
-
-
-_ENDS = ("_mean", "_min", "_max")
-
-
-def spread(name: str, values: Sequence[float]) -> dict[str, float]:
-    """`<name>_mean`, `<name>_min` and `<name>_max` of numbers; NaN without a number."""
-    if not values:
-        return {f"{name}{end}": NAN for end in _ENDS}
-    return {f"{name}_mean": mean(values), f"{name}_min": min(values), f"{name}_max": max(values)}
-
-
-def mean(values: Sequence[float]) -> float:
-    """The exact sum of numbers, rounded once, divided by their number; NaN without a number.
-
-    The order of the numbers does not matter.
-    """
-    if not values:
-        return NAN
-    try:
-        return math.fsum(values) / len(values)
-    except OverflowError:  # the sum is larger than a float can be
-        return math.inf if max(values) > -min(values) else -math.inf
+        return [shares for kind, shares in kinds.items() if kind.settled or kind.env not in winners.without]
 
 
 def metric_names(metrics: Iterable[str]) -> frozenset[str]:

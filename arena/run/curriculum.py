@@ -29,7 +29,6 @@ from arena.records.folder import RunFolder
 from arena.records.formats import ChangeLine
 from arena.records.journal import JournalReader
 from arena.registry import load_object
-from arena.results import read_results
 from arena.run.run import Run
 
 _METHODS: Mapping[str, tuple[str, ...]] = {"begin": (), "changes": ("result",), "resume": ("lines",)}
@@ -91,13 +90,16 @@ def forget_after(folder: RunFolder, tick: int) -> None:
             file.write(msgspec.json.Encoder().encode_lines(kept))
 
 
-def changed(run: Run, curriculum: Any, wanted: Mapping[str, Any]) -> tuple[Run, ChangeLine | None]:
+def changed(
+    run: Run, curriculum: Any, wanted: Mapping[str, Any], newest: Mapping[str, Any] | None
+) -> tuple[Run, ChangeLine | None]:
     """The run at a boundary with its changes, and the line that is to be put on record when all roles are ready.
 
     Args:
         run: at a boundary.
         curriculum: an object of the class; None: there is none.
         wanted: what else is to change, by key path.
+        newest: the newest result, with NaN for null; None if there is none.
 
     Raises:
         ConfigError: the class asks for what cannot be changed, or for a configuration that is refused.
@@ -105,7 +107,7 @@ def changed(run: Run, curriculum: Any, wanted: Mapping[str, Any]) -> tuple[Run, 
     """
     tick, lines = run.leg.start, [line for line in lines_of(run.folder) if line.tick <= run.leg.start]
     known = next((line.set for line in lines if line.tick == tick), None)
-    asked = _ask(run, curriculum) if known is None and curriculum is not None else known
+    asked = _ask(run, curriculum, newest) if known is None and curriculum is not None else known
     new = None
     if wanted or (known is None and asked is not None):
         new = ChangeLine(tick=tick, set={**(asked or {}), **wanted})
@@ -114,18 +116,14 @@ def changed(run: Run, curriculum: Any, wanted: Mapping[str, Any]) -> tuple[Run, 
     return replace(run, plan=with_changes(run.plan, config)), new
 
 
-def _ask(run: Run, curriculum: Any) -> dict[str, Any] | None:
+def _ask(run: Run, curriculum: Any, newest: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """What the class wants to change at a boundary; None if it has no method for it."""
     planned = run.plan.curriculum
     assert planned is not None, "the run has a curriculum"
     if run.leg.start == 0 and not hasattr(curriculum, "begin"):
         return None
     try:
-        if run.leg.start == 0:
-            found = curriculum.begin()
-        else:
-            results = [result for result in read_results(run.path) if result["ticks"] <= run.leg.start]
-            found = curriculum.changes(results[-1] if results else None)
+        found = curriculum.begin() if run.leg.start == 0 else curriculum.changes(newest)
     except (Exception, SystemExit) as error:
         trace = "".join(traceback.format_exception(error)).rstrip()
         raise CallbackFailed(f"curriculum {planned.target}", trace) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import accumulate, pairwise
+from typing import Any
 
 from arena.errors import listed
 from arena.league import rounds_file
@@ -11,6 +12,7 @@ from arena.plan.plan import Plan
 from arena.records import evaluations
 from arena.records.formats import RoundLine
 from arena.records.journal import JournalReader
+from arena.results import read_results
 from arena.results.iterations import Steps
 from arena.results.keeper import Listener, RunResults
 from arena.run.run import Run
@@ -48,6 +50,19 @@ def write_boundary(run: Run, results: RunResults, *, stopped: bool = False) -> N
         results.leg_over(tick)
     else:
         results.boundary(tick, ends=ends, stopped=stopped)
+
+
+def newest_result(run: Run, results: RunResults | None) -> dict[str, Any] | None:
+    """The newest result of a run up to a boundary, with NaN for null; None if there is none.
+
+    Args:
+        run: at the boundary.
+        results: as they were kept so far; None: they are read from the run folder.
+    """
+    if results is not None:
+        return None if results.newest is None else dict(results.newest)
+    known = [result for result in read_results(run.path) if result["ticks"] <= run.leg.start]
+    return known[-1] if known else None
 
 
 def stop_words(run: Run, results: RunResults) -> Iterator[str]:

@@ -18,12 +18,12 @@ def next_stage(run: Run, memory: ProcessState) -> Stage | None:
 
     Args:
         run: at a boundary.
-        memory: of rank 0; has the callbacks.
+        memory: of rank 0; has the callbacks and the results.
     """
     evaluation = evaluation_due(run)
     if evaluation is not None:
         return Stage(run, evaluation)
-    if run.concluded or rule_met(run) is not None:
+    if run.concluded or rule_met(run, memory.results) is not None:
         return None
     if run.leg.start < run.plan.ticks:
         return Stage(run)

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from arena.results.files import read_results
 from arena.results.stop_rules import Met, first_met
 from arena.run.run import Run
 
+if TYPE_CHECKING:
+    from arena.results.keeper import RunResults
 
-def rule_met(run: Run) -> Met | None:
+
+def rule_met(run: Run, kept: RunResults | None = None) -> Met | None:
     """The first result on record up to a boundary that meets a stop rule as the rules are now; None if none does.
+
+    Args:
+        run: at the boundary.
+        kept: the results as the process that leads the run keeps them; None: they are read from the run folder.
 
     Raises:
         ConfigError: `result.json` is damaged.
     """
+    if kept is not None:
+        return kept.met
     results = read_results(run.path) if run.plan.stop else []
     met = (first_met(run.plan.stop, result) for result in results if result["ticks"] <= run.leg.start)
     return next(filter(None, met), None)

@@ -203,7 +203,11 @@ class Trainer:
     def done(self) -> bool:
         """Whether the last tick was played, or a stop rule is met."""
         run = self._held.run
-        return self._is_over or run.leg.start >= run.plan.horizon or rule_met(run) is not None
+        return self._is_over or run.leg.start >= run.plan.horizon or self._rule_met
+
+    @property
+    def _rule_met(self) -> bool:
+        return rule_met(self._held.run, self._held.memory.results) is not None
 
     # -------------------------------------------------------------------------------------------------------- training
 
@@ -307,7 +311,7 @@ class Trainer:
     def _goes_on(self, started: int) -> bool:
         """Whether more belongs to the iteration: its leg, its evaluation, or the end of the run."""
         run = self._held.run
-        return run.leg.start == started or is_due(run) or run.concluded or rule_met(run) is not None
+        return run.leg.start == started or is_due(run) or run.concluded or self._rule_met
 
     def _fail(self, failure: Failed) -> None:
         self.close()

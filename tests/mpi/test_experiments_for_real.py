@@ -248,9 +248,9 @@ def test_a_folder_in_use_or_of_another_experiment_is_refused(tmp_path: Path) -> 
     process = start([*ARENA, "experiment", file, "--run-dir", "e"], tmp_path)
     wait_for(lambda: (tmp_path / "e" / "experiment.yaml").exists())
     second = arena(tmp_path, "experiment", file, "--run-dir", "e", "--resume")
-    other = arena(tmp_path, "experiment", write(tmp_path, sweep(), "other.yaml"), "--run-dir", "e", "--resume")
     process.send_signal(signal.SIGINT)
     assert finish(process).code == 130
+    other = arena(tmp_path, "experiment", write(tmp_path, sweep(), "other.yaml"), "--run-dir", "e", "--resume")
     assert second.code == 2 and f"process {process.pid} on host" in second.err
     assert other.code == 2 and "holds the experiment 'sweep', not 'other'" in other.err
 

@@ -36,7 +36,7 @@ def write_experiment(
         results: of each trial.
         errors: whether the last trial is in error.
     """
-    plan = plan_experiment(parse_experiment(data), examined=False)
+    plan = plan_experiment(parse_experiment(data))
     folder = ExperimentFolder(path)
     folder.make()
     folder.write_config(experiment_yaml(plan.file.config))

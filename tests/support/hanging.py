@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 import signal
+import subprocess
+import threading
 import time
 from typing import Any
 
@@ -38,7 +40,20 @@ def burn() -> None:
     hashlib.pbkdf2_hmac("sha256", b"a", b"b", 2**31 - 1)
 
 
-WAYS = {"spin": spin, "sleep": sleep, "hold_lock": hold_lock, "burn": burn}
+def among_threads() -> None:
+    """The same sleep, beside threads that have called many functions."""
+
+    def deep(calls: int) -> None:
+        if calls:
+            deep(calls - 1)
+        time.sleep(3600)
+
+    for _ in range(3):
+        threading.Thread(target=deep, args=(8,), daemon=True).start()
+    sleep()
+
+
+WAYS = {"spin": spin, "sleep": sleep, "among_threads": among_threads, "hold_lock": hold_lock, "burn": burn}
 
 
 class Hangs(gymnasium.Env[Any, Any]):
@@ -78,6 +93,14 @@ class Slow(Hangs):
         if self.steps < self.often:
             time.sleep(self.seconds)
         return super().step(action)
+
+
+class LeavesProcess(Hangs):
+    """Starts a process in a folder that keeps this one's output open, and notes there when it ends by itself."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(where="never")
+        subprocess.Popen(["sh", "-c", "sleep 20; touch ended"], cwd=folder)
 
 
 class HangingPlayer(Player):

@@ -653,14 +653,14 @@ def test_results_may_divide_or_repeat_the_boundaries(every: int) -> None:
             "policy_reward_mean",
             "is a mapping; name one of its numbers: policy_reward_mean/blue, policy_reward_mean/red",
         ),
-        ("episode_reward_men", "no result has it; did you mean 'episode_reward_mean'?"),
+        ("episode_reward_men", "no result has 'episode_reward_men'; did you mean 'episode_reward_mean'?"),
         ("timestep_total", "did you mean 'timesteps_total'?"),
         ("info/learner/bleu/loss", "unknown policy 'bleu'"),
         ("info/learner/blue", "is a mapping; name one of its numbers, such as `update`"),
         ("custom_metrics/score", "a metric is named custom_metrics/<name>_mean, _min or _max"),
         ("evaluation/episode_reward_mean", "the run has no `evaluation`"),
-        ("done", "no result has it"),
-        ("stopped_by", "no result has it"),
+        ("done", "no result has 'done'"),
+        ("stopped_by", "no result has 'stopped_by'"),
     ],
 )
 def test_stop_rule_on_a_key_that_no_result_has_is_refused(key: str, message: str) -> None:

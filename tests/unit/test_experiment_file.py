@@ -11,17 +11,19 @@ import pytest
 import yaml
 
 import hanging
+from arena.config import Config
 from arena.errors import ConfigError
-from arena.experiment.checks import first_mistake
+from arena.experiment.checks import checking
 from arena.experiment.config import parse_experiment, read_experiment
 from arena.experiment.plan import ExperimentPlan, plan_experiment
 from arena.experiment.trials import Trials, covering, digest_of
 from arena.experiment.variation import Range, labels
 from experiment_folders import GAMMA, RATE, RUN
+from run_cli import living, wait_for
 
 
 def planned(**keys: Any) -> ExperimentPlan:
-    return plan_experiment(parse_experiment({"run": RUN, **keys}, source="sweep.yaml"), examined=False)
+    return plan_experiment(parse_experiment({"run": RUN, **keys}, source="sweep.yaml"))
 
 
 def test_grids_are_multiplied_in_the_order_of_the_file_then_seeds() -> None:
@@ -77,7 +79,7 @@ def test_variants_come_in_order_each_with_its_own_set() -> None:
 def test_the_command_line_is_over_the_set_of_the_file_and_of_its_variants() -> None:
     data = {"run": RUN, "set": {"ticks": 20}, "variants": {"a": {"set": {"ticks": 30, GAMMA: 0.1}}}}
     file = parse_experiment(data, overrides=["ticks=40", f"{RATE}={{grid_search: [1, 2]}}"], repeat=3)
-    plan = plan_experiment(file, examined=False)
+    plan = plan_experiment(file)
     assert {plan.trials.config_of("a", trial.params).ticks for trial in plan.known} == {40}
     assert len(plan.known) == 6
 
@@ -155,7 +157,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "no integers": ({"set": {GAMMA: {"integers": [0.5, 1]}}}, f"set.{GAMMA}.integers: found [0.5, 1]; expected two"),
     "search forms": (
         {"set": {GAMMA: {"uniform": [0, 1]}}},
-        f"{GAMMA}: is searched, but the experiment has no `search`",
+        f"set.{GAMMA}: is searched, but the experiment has no `search`",
     ),
     "nothing to search": ({"search": {"random": {"trials": 3}}}, "search: there is nothing to search"),
     "unknown search": ({"search": {"rnd": {"trials": 3}}}, "search: unknown search 'rnd'; did you mean"),
@@ -174,7 +176,10 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         "metric: unknown policy 'bleu'; did you mean 'blue'?",
     ),
     "number of a mapping": ({"metric": "policy_reward_mean"}, "metric: is a mapping; name one of its numbers"),
-    "stop": ({"stop": {"episode_reward_men": 3}}, "stop.episode_reward_men: no result has it; did you mean"),
+    "stop": (
+        {"stop": {"episode_reward_men": 3}},
+        "stop.episode_reward_men: no result has 'episode_reward_men'; did you mean",
+    ),
     "name": ({"name": "a b"}, "name: found 'a b'; a name becomes a folder"),
     "share of devices": ({"gpus": 1.5}, "gpus: found 1.5; expected a whole number, or a share of one device"),
 }
@@ -191,7 +196,7 @@ def test_mistakes_are_refused_with_their_place_in_the_file(mistake: str) -> None
 def test_experiment_without_its_run_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"^sweep.yaml: the key 'run' is missing"):
         parse_experiment({"repeat": 2}, source="sweep.yaml")
-    with pytest.raises(ConfigError, match=r"nowhere\.yaml: there is no such file"):
+    with pytest.raises(ConfigError, match=r"^sweep\.yaml: run: nowhere\.yaml: there is no such file"):
         planned(run="nowhere.yaml")
 
 
@@ -203,7 +208,7 @@ def test_mistakes_of_a_trial_name_its_values() -> None:
 def test_mistakes_of_the_command_line_name_the_option() -> None:
     file = parse_experiment({"run": RUN}, source="sweep.yaml", overrides=["ticks=-3"])
     with pytest.raises(ConfigError, match=r"^--set ticks=-3: ticks: found -3"):
-        plan_experiment(file, examined=False)
+        plan_experiment(file)
 
 
 def test_files_of_runs_and_of_experiments_name_the_other_command(tmp_path: Path) -> None:
@@ -225,10 +230,13 @@ def test_algorithms_are_tried_with_every_value_without_torch_in_this_process() -
 
     program = (
         "import sys, yaml\n"
+        "from arena.experiment.checks import checking\n"
         "from arena.experiment.config import parse_experiment\n"
         "from arena.experiment.plan import plan_experiment\n"
         "from arena.errors import ConfigError\n"
-        "try: plan_experiment(parse_experiment(yaml.safe_load(sys.stdin), source='s.yaml'))\n"
+        "try:\n"
+        "    with checking() as first:\n"
+        "        plan_experiment(parse_experiment(yaml.safe_load(sys.stdin), source='s.yaml'), first)\n"
         "except ConfigError as error: print(error)\n"
         "print('torch' in sys.modules, 'mpi4py' in sys.modules)\n"
     )
@@ -241,13 +249,33 @@ def test_algorithms_are_tried_with_every_value_without_torch_in_this_process() -
     assert lines[-1] == "False False"
 
 
+def hanging_config(make: str, monkeypatch: pytest.MonkeyPatch, **kwargs: Any) -> Config:
+    """A run of one of the games of `hanging`, whose only policy needs no torch."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(hanging.__file__).parent))
+    parts = {
+        "envs": {"game": {"make": f"hanging:{make}", "kwargs": kwargs}},
+        "policies": {"a": {"algorithm": "random"}},
+        "matches": [{"env": "game", "seats": ["a"]}],
+    }
+    return Trials(parse_experiment({"run": {**RUN, **parts, "watchdog_s": 5}})).config_of("", {})
+
+
 @pytest.mark.slow
 def test_check_of_a_game_that_hangs_ends_and_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(hanging.__file__).parent))
-    game = {"make": "hanging:Hangs", "kwargs": {"way": "sleep", "where": "make"}}
-    config = Trials(parse_experiment({"run": {**RUN, "envs": {"game": game}, "watchdog_s": 5}})).config_of("", {})
-    with pytest.raises(ConfigError, match=r"cannot be tried \(exit 1\)\nTimeout \(0:00:05\)(.|\n)*in sleep\n"):
-        first_mistake([config], limit=1.0)
+    config = hanging_config("Hangs", monkeypatch, way="among_threads", where="make")
+    where = r"cannot be tried \(exit 1\)\nTimeout \(0:00:05\)!\nThread .*\n.* in sleep\n.* in among_threads\n"
+    with checking(limit=1.0) as first_mistake, pytest.raises(ConfigError, match=where):
+        first_mistake([config])
+
+
+def test_check_ends_what_a_game_has_started_and_does_not_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    config = hanging_config("LeavesProcess", monkeypatch, folder=str(tmp_path))
+    with checking() as first_mistake:
+        assert first_mistake([config]) is None
+    wait_for(lambda: not living(tmp_path))
+    assert not (tmp_path / "ended").exists()
 
 
 def test_trials_keep_the_checkpoints_of_their_best_result_by_the_metric() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -11,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from arena.errors import ConfigError
-from arena.experiment import display
+from arena.experiment import display, driver
 from arena.experiment.config import parse_experiment
 from arena.experiment.display import PlainExperimentDisplay, Progress
 from arena.experiment.driver import Driver, opened
-from arena.experiment.folder import ExperimentFolder, StateLine, now, read_record, write_state
+from arena.experiment.folder import ExperimentFolder, StateLine, now, read_record, trial_lock, write_state
 from arena.experiment.plan import ExperimentPlan, plan_experiment
 from arena.experiment.run import watch_experiment
 from arena.experiment.scheduler import State
@@ -27,14 +28,14 @@ from experiment_folders import RUN, write_experiment
 
 @pytest.fixture
 def plan() -> ExperimentPlan:
-    return plan_experiment(parse_experiment({"name": "sweep", "run": RUN, "repeat": 3}), examined=False)
+    return plan_experiment(parse_experiment({"name": "sweep", "run": RUN, "repeat": 3}))
 
 
 def test_trials_alone_share_a_folder_and_keep_the_driver_of_all_from_it(plan: ExperimentPlan, tmp_path: Path) -> None:
     folder = ExperimentFolder(tmp_path / "e")
     with opened(plan, folder, resume=False, only=0), opened(plan, folder, resume=False, only=2):
         refuse(plan, folder, "another process runs this trial", only=2)
-        refuse(plan, folder, "or several that share it", only=None)
+        refuse(plan, folder, "as trials of an experiment that are run alone do not", only=None)
     with opened(plan, folder, resume=True):
         refuse(plan, folder, f"process {os.getpid()} on host", only=0)
     with opened(plan, folder, resume=False, only=0):
@@ -63,24 +64,38 @@ def test_trial_alone_is_let_into_a_folder_that_another_one_begins(plan: Experime
 
 def test_experiment_goes_on_while_a_trial_alone_is_played(tmp_path: Path) -> None:
     folder = ExperimentFolder(write_experiment(tmp_path / "e", {"run": RUN, "repeat": 2}, lambda *_: 0.0, results=1))
-    run = folder.run_folder(folder.read()[1])
-    with RunLock.take(run.path):
-        assert not folder.is_going_on, "that trial is over: another command goes on with its run"
-        write_state(folder.state_path(1), [StateLine(now(), State.RUNNING)])
-        assert folder.is_going_on
-    assert not folder.is_going_on
+    path = folder.state_path(1)
+    write_state(path, [StateLine(now(), State.RUNNING)])
+    assert not folder.is_going_on, "its process was killed"
+    with trial_lock(path):
+        assert folder.is_going_on, "also before its run holds the lock of the run folder"
+        write_state(path, [StateLine(now(), State.PENDING)])
+        assert folder.is_going_on, "also between two attempts"
+        write_state(path, [StateLine(now(), State.TERMINATED)])
+        assert not folder.is_going_on, "it is over"
 
 
-def test_seconds_of_a_trial_are_those_of_its_attempts(tmp_path: Path) -> None:
-    changes = [(0, State.PENDING), (5, State.RUNNING), (15, State.PENDING), (20, State.RUNNING), (30, State.PAUSED)]
-    changes += [(500, State.RUNNING), (600, State.RUNNING), (603.5, State.TERMINATED)]  # a driver was killed after 500
+def test_seconds_of_a_trial_are_those_that_drivers_have_seen_of_its_attempts(tmp_path: Path) -> None:
+    """Three days pass between the death of a driver and the next one, which finds that the trial has ended."""
+    changes = [(0, State.RUNNING, None), (10, State.PENDING, 9.5), (15, State.RUNNING, None), (40, State.PAUSED, 25.0)]
+    changes += [(50, State.RUNNING, None), (259_200, State.TERMINATED, None)]
     begun = datetime(2026, 1, 1, tzinfo=timezone.utc)
     lines = [
-        StateLine((begun + timedelta(seconds=at)).isoformat(), state, digest="d", folder="f") for at, state in changes
+        StateLine((begun + timedelta(seconds=at)).isoformat(), state, seconds=seconds, digest="d", folder="f")
+        for at, state, seconds in changes
     ]
     write_state(path := tmp_path / "0000.jsonl", lines)
     record = read_record(0, path)
-    assert record is not None and record.seconds == 10 + 10 + 3.5
+    assert record is not None and record.seconds == 9.5 + 25
+
+
+def test_another_experiment_is_not_begun_in_a_folder(plan: ExperimentPlan, tmp_path: Path) -> None:
+    folder = ExperimentFolder(tmp_path / "e")
+    another = plan_experiment(parse_experiment({"name": "another", "run": RUN, "repeat": 3}))
+    with opened(plan, folder, resume=False, only=0):
+        refuse(another, folder, "holds the experiment 'sweep', not 'another'", only=1)
+    refuse(another, folder, "holds the experiment 'sweep', not 'another'", only=None)
+    assert folder.read_config().name == "sweep"
 
 
 def test_driver_that_fails_leaves_no_process_of_a_trial(plan: ExperimentPlan, tmp_path: Path) -> None:
@@ -95,6 +110,32 @@ def test_driver_that_fails_leaves_no_process_of_a_trial(plan: ExperimentPlan, tm
         Driver(plan, folder, Slots([Host("here", 1)]), broken).run()
     (started,) = [record.last.pid for record in folder.read() if record.state is State.RUNNING]
     assert not Path(f"/proc/{started}").exists(), "it was killed, and its end was taken"
+
+
+def test_trials_of_variants_get_processes_by_their_own_roles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+
+    class Over:
+        """The process of a trial that has ended as soon as it has started."""
+
+        pid, exit, seconds = 0, 0, 0.0
+
+        def __init__(self, arguments: Sequence[str], log: Path, *, devices: Sequence[str] | None = None) -> None:
+            started.append((log.stem, next(each for each in arguments if each.startswith("--ranks="))))
+
+    monkeypatch.setattr(driver, "TrialProcess", Over)
+    variants = {
+        "duel": {"set": {}},
+        "duels": {"set": {"matches[0].copies": 3}},
+        "two": {"set": {"matches[0].copies": 2}},
+    }
+    plan = plan_experiment(parse_experiment({"run": RUN, "variants": variants}))
+    folder, shown = ExperimentFolder(tmp_path / "e"), Progress(10, 3, plan.file.config.metric)
+    with opened(plan, folder, resume=False):
+        status = Driver(plan, folder, Slots([Host("here", 24)]), PlainExperimentDisplay(io.StringIO(), shown)).run()
+    assert status == 0
+    # Their roles: 4, 10 and 7; a third of the slots: 8.
+    assert started == [("0000", "--ranks=4"), ("0001", "--ranks=8"), ("0002", "--ranks=7")]
 
 
 def test_watching_forgets_trials_that_are_no_longer_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

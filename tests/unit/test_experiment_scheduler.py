@@ -257,13 +257,14 @@ def test_two_trials_share_a_device_and_others_wait() -> None:
         ("a:8", 2, {"repeat": 9, "gpus": 1}, 4, 2),
         ("a:8", 1, {"repeat": 9, "gpus": 0.25}, 2, 4),
         ("a:4,b:4", 1, {"repeat": 1, "gpus": 1}, 4, 1),  # devices are those of one host
+        ("a:6,b:2", 1, {"repeat": 2, "gpus": 1}, 2, 2),  # a trial on each host, as large as the smaller one allows
         ("a:3,b:3", 1, {"repeat": 9, "gpus": 1, "ranks": 2}, 2, 2),
     ],
 )
 def test_as_many_trials_start_as_the_plan_says(
     hosts: str, devices: int, keys: dict[str, Any], processes: int, together: int
 ) -> None:
-    plan = plan_experiment(parse_experiment({"run": RUN, **keys}), examined=False)
+    plan = plan_experiment(parse_experiment({"run": RUN, **keys}))
     slots = slots_for(plan, hosts, {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(devices)))})
     assert (plan.processes(slots), plan.at_once(slots)) == (processes, together)
     machine = Scheduler(slots, at_once=plan.file.config.at_once)

@@ -50,7 +50,7 @@ def test_draws_depend_on_the_seed_and_the_number_alone() -> None:
 def test_grids_multiply_random_draws_and_seeds_come_last() -> None:
     sets = {RATE: {"loguniform": [1e-4, 1e-2]}, GAMMA: {"grid_search": [0.9, 0.99]}}
     keys = {"run": RUN, "set": sets, "search": {"random": {"trials": 3}}, "repeat": 2}
-    plan = plan_experiment(parse_experiment(keys), examined=False)
+    plan = plan_experiment(parse_experiment(keys))
     assert len(plan.known) == plan.number == 12
     rates = [trial.params[RATE] for trial in plan.known]
     assert rates == [rate for rate in dict.fromkeys(rates) for _ in range(4)] and len({*rates}) == 3
@@ -188,7 +188,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
 def test_mistakes_of_searches_are_refused(mistake: str) -> None:
     keys, message = MISTAKES[mistake]
     with pytest.raises(ConfigError) as caught:
-        plan_experiment(parse_experiment({"run": RUN, **keys}, source="s.yaml"), examined=False)
+        plan_experiment(parse_experiment({"run": RUN, **keys}, source="s.yaml"))
     assert str(caught.value).startswith(f"s.yaml: {message}")
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.diagnostics.profile import RoleProfile
 from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
+from arena.results.figures import Spread
 from arena.results.iterations import Iterations, Steps, Totals
 from arena.results.keeper import sampler_perf
 
@@ -149,3 +153,28 @@ def test_sampler_perf_leaves_out_learning_and_waiting_for_the_group() -> None:
         {"mean_env_wait_ms": 1.0, "mean_inference_ms": 2.0, "mean_processing_ms": (0.5 + 1.9) * 1000 / 200}
     )
     assert sampler_perf([], 100) == {}
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e300])
+@given(st.lists(st.lists(st.floats(-9, 9), min_size=1, max_size=9), min_size=1, max_size=3), st.integers(1, 300))
+def test_spread_of_many_numbers_is_that_of_all_at_once(scale: float, parts: list[list[float]], times: int) -> None:
+    spreads, numbers = [], []
+    for part in parts:
+        spreads.append(Spread())
+        for value in (scale * value for value in part for _ in range(times)):
+            spreads[-1].add(value)
+            numbers.append(value)
+    assert Spread.mean(spreads) == float(sum(map(Fraction, numbers))) / len(numbers)
+    first = scale * np.array(parts[0])
+    assert spreads[0].ends("")["_min"] == first.min()
+    assert spreads[0].ends("")["_max"] == first.max()
+
+
+def test_spread_holds_a_few_of_many_numbers() -> None:
+    spread, chance = Spread(), random.Random(0)
+    tracemalloc.start()
+    for _ in range(100_000):
+        spread.add(chance.gauss(0, 1))
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 100_000  # bytes, of 3.2 million if it held all

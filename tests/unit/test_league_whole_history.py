@@ -107,6 +107,19 @@ def test_strengths_are_the_maximum_of_the_posterior() -> None:
     assert [at[point.node] - at[fixed] for point in points] == pytest.approx(best[:4], abs=1e-5)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_movements_faster_than_the_bound_settle_there(seed: int) -> None:
+    """Two policies whose strengths are drawn anew in each round, 600 Elo wide; parameters do not run away."""
+    chance = np.random.default_rng(seed)
+    parts = []
+    for _ in range(8):
+        won = int(chance.binomial(4000, 1 / (1 + 10 ** (chance.normal(0, 600 * 2**0.5) / 400))))
+        parts.append(games(a_b=(won, 0, 4000 - won)))
+    made = estimate(timeline(*parts, learners="ab"))
+    assert np.sqrt(made.movement.variance(made.history.walk.factors)).max() * ELO == pytest.approx(400)
+    assert abs(made.movement.log_variance).max() < 15
+
+
 def test_dense_and_sparse_systems_give_the_same_ratings(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(1)
     found, _ = moving(12, rng, deviation=60)

@@ -372,9 +372,10 @@ def test_an_experiment_is_one_job_whose_slots_its_trials_share(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = of_experiment(tmp_path, "--nodes", "2", "--ranks-per-node", "4", "--set", "seed=3", gpus=0.5)
-    assert (
-        "each trial asks for 0.5 of the devices of a host: add --gpus-per-node=N to sbatch" in capsys.readouterr().out
-    )
+    hint = "a trial takes 0.5 devices of a node: submit with `sbatch --gpus-per-node=N`"
+    assert hint in capsys.readouterr().out
+    assert main(["slurm", str(tmp_path / "x.yaml"), "--time", "1h", "--ranks", "4", "--output", "-"]) == 0
+    assert hint in capsys.readouterr().err, "the output is the batch file alone"
     assert {"nodes=2", "ntasks=8", "ntasks-per-node=4", "signal=B:USR1@180", "requeue"} <= {*directives(text)}
     assert "-m arena experiment x.yaml --set=seed=3)" in text
     assert 'run=experiments/x-"${SLURM_JOB_ID:?is given by sbatch}"' in text and "begun=experiment.yaml" in text

@@ -14,6 +14,7 @@ from arena.errors import ConfigError
 from arena.launch import lead
 from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder
+from arena.records.journal import JournalReader
 from arena.run.planning import checked_plan
 from arena.run.prepare import prepare
 from arena.terminal.display import silent_display
@@ -94,6 +95,23 @@ def test_frozen_policy_does_not_change_and_learns_on_when_it_is_thawed(tmp_path:
     last = checkpoint.load(checkpoint.path_of(run / "checkpoints" / "blue", 5 * LEG))
     assert last.update == len(updates)
     assert weights(run, 5 * LEG) != kept
+
+
+def test_results_are_not_read_again_at_every_leg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, lines = [], JournalReader._whole
+
+    def counted(self: JournalReader) -> Iterator[tuple[int, bytes]]:
+        for number, line in lines(self):
+            read.append(len(line) if self.path.name == "result.json" else 0)
+            yield number, line
+
+    monkeypatch.setattr(JournalReader, "_whole", counted)
+    data = {**LONGER, "ticks": 100, "checkpoint_every": 10, "policies": {"blue": RANDOM, "red": RANDOM}}
+    says = {"class": "curricula:Says", "options": {"what": {}}}
+    rules = {"curriculum": says, "stop": {"ticks": 1000}, "best": {"metric": "episode_len_mean"}}
+    run = train({**data, **rules}, tmp_path / "run")
+    assert [line["tick"] for line in json_lines(run / "changes.jsonl")] == [*range(10, 100, 10)]
+    assert sum(read) <= (run / "result.json").stat().st_size
 
 
 def test_evaluation_plays_the_game_as_it_is(tmp_path: Path) -> None:

@@ -43,10 +43,12 @@ def head_line(plan: ExperimentPlan, slots: Slots, *, only: int | None = None) ->
         slots: that the trials share.
         only: the number of the one trial that is run.
     """
-    each = pluralize(plan.processes(slots, alone=only is not None), "process", "processes")
     hosts = "" if len(slots.hosts) == 1 else f" on {len(slots.hosts)} hosts"
     if only is not None:
+        processes = plan.processes(slots, roles=plan.known[only].roles, alone=True)
+        each = pluralize(processes, "process", "processes")
         return f"trial {only} of {pluralize(plan.number, 'trial')}, {each}{hosts}"
+    each = pluralize(plan.processes(slots), "process", "processes")
     return f"{pluralize(plan.number, 'trial')} of {each}, {plan.at_once(slots)} at the same time{hosts}"
 
 

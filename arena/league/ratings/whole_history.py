@@ -63,7 +63,7 @@ _SHARE = 3 / 16  # of the variance of a logarithm, added to it; like _BEND chose
 _CLOSE, _SLIGHT = 0.1, 1e-3  # to what it was, as a share, for a likeness to have settled; of no less than this
 _FIRST = 20  # turns in which it may change, so that the movements settle in any case
 _UNLIKE = 10.0  # pairs in rounds that speak for games that are not alike, besides those that were played
-_TURNS = 100  # of its estimation
+_TURNS = 100  # of its estimation, after which the movements are taken as they are
 _LONGEST = 1.5  # step of the logarithm of the variance
 _SETTLED = 0.04  # longest such step of the last turn: 2 % of the movement
 _ROUGH = 0.1  # nats that strengths may be below their maximum while movements are estimated
@@ -114,7 +114,7 @@ class Walk(NamedTuple):
 
     @property
     def factors(self) -> Array:
-        """Those of the parameters of `Movement` in each step, float64 [L, K]: of u, v, then of each policy's own."""
+        """The factors of `Movement.log_variance` in each step, float64 [L, K]: of u, v, then of each policy's own."""
         own = np.equal.outer(self.policy, np.arange(len(self.policies))).astype(np.float64)
         age = self.age[:, None]
         return np.hstack([np.ones_like(age), age, own, own * age])
@@ -221,9 +221,20 @@ class Movement(NamedTuple):
     spread: Array
 
     def variance(self, factors: Array) -> Array:
-        """That of steps of a round's ticks, by the factors [L, K] of these parameters."""
-        logs = factors @ self.log_variance + _SHARE * np.einsum("li,ij,lj->l", factors, self.spread, factors)
-        found: Array = np.clip(np.exp(logs), *_BOUNDS)
+        """The variance [L] of steps in a round's ticks, by the factors [L, K] of these parameters."""
+        found: Array = np.exp(np.clip(self._logs(factors), *np.log(_BOUNDS)))
+        return found
+
+    def moves_with(self, factors: Array) -> Array:
+        """Which steps' variances change with these parameters, bool [L]: those that are not at a bound."""
+        logs = self._logs(factors)
+        low, high = np.log(_BOUNDS)
+        found: Array = (low < logs) & (logs < high)
+        return found
+
+    def _logs(self, factors: Array) -> Array:
+        unknown = ((factors @ self.spread) * factors).sum(axis=1)
+        found: Array = factors @ self.log_variance + _SHARE * unknown
         return found
 
 
@@ -287,7 +298,8 @@ def estimate(timeline: Timeline, players: tuple[str, ...], marks: tuple[int, ...
         rough = estimate.__wrapped__(timeline, players, (), coarse=True)
         movement, likeness = rough.movement, rough.likeness
         settled, start = True, _interpolated(rough, made)
-    for turn in range(_TURNS):
+    turn = 0
+    while True:
         scaled = sparse.diags_array((walk.rounds * movement.variance(factors)) ** -0.5) @ steps
         games = games._replace(counts=made.meetings.weighted(likeness))
         problem = Problem(games, sparse.csr_array(scaled.T @ scaled + sparse.diags_array(anchored)), prior=prior)
@@ -297,17 +309,18 @@ def estimate(timeline: Timeline, players: tuple[str, ...], marks: tuple[int, ...
         if settled:
             unsure = _sensitivity(scaled, minimum, factors, movement)
             return Estimate(made, problem, minimum, prior, movement, likeness, unsure)
-        slope, information, known = _slope(scaled, minimum, looks, factors, logs)
+        changing = factors * movement.moves_with(factors)[:, None]
+        slope, information, known = _slope(scaled, minimum, looks, changing, logs)
         change = np.linalg.solve(information, slope).astype(np.float64)
         pace[change * before < 0] /= 2  # it has overshot
         change = np.clip(pace * change, -_LONGEST, _LONGEST)
-        settled, before = bool((abs(change) < _SETTLED).all()), change
+        settled, before = bool((abs(change) < _SETTLED).all()) or turn >= _TURNS, change
         now = made.meetings.likeness(problem.chances(start), problem.size - count + known)
         if turn < _FIRST and abs(now - likeness) > _CLOSE * max(likeness, _SLIGHT):
             likeness, settled, pace = now, False, np.ones_like(logs)
         logs = logs + change
         movement = Movement(logs, np.linalg.inv(information).astype(np.float64) * settled)
-    raise ArithmeticError(f"the movements of {[*walk.policies]} have not settled in {_TURNS} turns")
+        turn += 1
 
 
 def _sensitivity(scaled: sparse.csr_array, minimum: Minimum, factors: Array, movement: Movement) -> Array:
@@ -361,7 +374,7 @@ def _slope(
 
 
 def _precision(count: int) -> Array:
-    """That of the normal densities of so many parameters of movements; the first one has a gamma density instead."""
+    """The precision of the normal density of each parameter of movements; the first one has a gamma density instead."""
     policies = count // 2 - 1
     return np.array([0.0, _BEND**-2, *[_OWN**-2] * policies, *[_OWN_BEND**-2] * policies])
 
