@@ -1,4 +1,4 @@
-"""Draws the opponents of a learner in the next round.
+"""Matchmaking: the draw of the opponents of a learner in the next round.
 
     past_selves   snapshots of itself, all alike
     fictitious    all players, by prioritized fictitious self-play (Vinyals et al. 2019, supplement)
@@ -34,8 +34,8 @@ from arena.config.matches import (
     PastSelvesRule,
     UncertaintyRule,
 )
+from arena.league.custom import draw_opponents
 from arena.league.metagame.payoff import posterior
-from arena.league.own import draw_opponents
 from arena.league.ratings.ranking import Standings
 from arena.league.results import Results
 from arena.league.rng import systematic
@@ -134,7 +134,7 @@ def _view_of_rivals(view: LeagueView, entry: MatchmakingConfig, learner: str) ->
 def due(
     entry: MatchmakingConfig, field: OpponentPool, ages: Mapping[str, int], rng: np.random.Generator
 ) -> dict[str, bool]:
-    """The exploiters whose snapshots join: for long enough, or with success, they have learned. True: it begins anew.
+    """The exploiters whose snapshots join, after enough rounds or with success; true for those that begin anew.
 
     Args:
         entry: learners and rule.
@@ -156,7 +156,7 @@ def due(
 
 
 def _weights(entry: MatchmakingConfig, learner: str, field: OpponentPool) -> Weights:
-    """How often a learner is to meet each of its opponents."""
+    """Weights of a learner's opponents: how often it is to meet each of them."""
     if entry.versus:
         return _of_rivals(entry, learner, field)
     if isinstance(entry.rule, PastSelvesRule):
@@ -175,7 +175,7 @@ def _weights(entry: MatchmakingConfig, learner: str, field: OpponentPool) -> Wei
 
 
 def _of_rivals(entry: MatchmakingConfig, learner: str, field: OpponentPool) -> Weights:
-    """Of two populations: the other one as it is now in the share `self`, else its past by the rule."""
+    """Weights of the opponents in another population: as it is now in the share `self`, else its past by the rule."""
     rivals, rule = entry.rivals(learner), entry.options
     current = [name for name in rivals if name in field.learns]
     if isinstance(rule, Fictitious):
@@ -187,7 +187,7 @@ def _of_rivals(entry: MatchmakingConfig, learner: str, field: OpponentPool) -> W
 
 
 def _mixed(first: Weights, second: Weights) -> Weights:
-    """The first with the shares that they have, the second with what is left, in proportion; or the first alone."""
+    """Joint weights: the first ones as shares, the second ones share what is left, in proportion to their weights."""
     total, rest = sum(second.values()), 1.0 - sum(first.values())
     if not total:
         return first if sum(first.values()) else dict.fromkeys(first, 1.0)
@@ -208,7 +208,7 @@ def _exploiters(rule: Exploiters, members: Sequence[str], learner: str, field: O
 
 
 def _of_main_exploiter(rule: Exploiters, learner: str, field: OpponentPool) -> Weights:
-    """Each main as it is; where that is hopeless, snapshots of it, the more the more even the games are."""
+    """Weights of a main exploiter's opponents: each main as it is, or its snapshots where that is hopeless."""
     weights: Weights = {}
     scores, _ = _moments(field.results, learner, rule.main)
     for main, score in zip(rule.main, scores, strict=True):

@@ -1,4 +1,4 @@
-"""Who plays whom in a later round of a tournament: knockouts and Swiss.
+"""Pairings of the later rounds of knockout and Swiss tournaments.
 
 A knockout goes on with the winners, in the order in which they met; so it is a bracket. Of an odd number the first who
 has had no bye has one. A Swiss tournament pairs neighbors in its standings who have not met; the last who has had the
@@ -62,7 +62,7 @@ def results_of(
 
 
 def _game(match: MatchConfig) -> bytes:
-    """What is played and by whom, as it is on record; a resumed run may have other copies and lanes."""
+    """The key of a match: its game and players, without copies and lanes, which a resumed run may change."""
     return msgspec.json.encode(msgspec.structs.replace(match, copies=1, lanes=1, pipeline=1))
 
 
@@ -75,7 +75,7 @@ def _share(results: Results, player: str, players: Sequence[str]) -> float:
 
 
 class KnockoutRules:
-    """Says who of two is better, and who stands where.
+    """The rules of winners and standings: points, then ratings, then a coin.
 
     Args:
         results: of the games that count for ratings.
@@ -147,7 +147,7 @@ def next_pairings(
 
 
 def _matched(standings: Sequence[str], before: Sequence[Pairings]) -> list[tuple[str, str]]:
-    """Pairs with as few second meetings as can be, and then of those who stand as close together as can be."""
+    """The pairs of a Swiss round: as few second meetings as possible, then the smallest distances in the standings."""
     import networkx  # type: ignore[import-untyped]  # half a second, for a Swiss tournament alone
 
     met = Counter(frozenset(players) for pairings in before for players in pairings)

@@ -1,4 +1,4 @@
-"""The games of a league with the ticks at which they were played: what is needed where policies learn meanwhile.
+"""Timelines: the games of a league by the ticks at which they ended, with snapshots, resets and copies.
 
 A period is a stretch of ticks in which it is known who has played whom, not when exactly. Periods never cross the
 border of two rounds, at which snapshots join and policies begin anew.
@@ -15,7 +15,7 @@ from arena.league.results import Results, Score
 
 
 class Period(NamedTuple):
-    """The games that ended within some ticks.
+    """A stretch of ticks, and the games that ended within it.
 
     Args:
         start: the tick after which they ended.
@@ -36,7 +36,7 @@ class Period(NamedTuple):
 
 
 class Beginning(NamedTuple):
-    """A policy begins anew.
+    """A reset of a policy, or its replacement by a copy.
 
     Args:
         tick: at which.
@@ -92,8 +92,13 @@ class Timeline:
 
     def _is_now(self, player: str, period: Period) -> bool:
         """Whether a player is still what it was in a period, or has learned since, but not begun anew."""
-        times = self.beginnings.get(player)
-        return not times or times[-1].tick <= period.start
+        began = self.newest_beginnings.get(player)
+        return began is None or began.tick <= period.start
+
+    @cached_property
+    def newest_beginnings(self) -> Mapping[str, Beginning]:
+        """The newest beginning of each policy that has begun anew."""
+        return {name: times[-1] for name, times in self.beginnings.items() if times}
 
     @property
     def players(self) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from arena.league.ratings.ratings import Interval, Ratings, fit
 from arena.league.ratings.standings import Curtailed, curtailed, tables
 from arena.league.read_results import ResultSet
 from arena.league.results import Results
-from arena.league.timeline import Timeline
+from arena.league.timeline import Beginning, Timeline
 from arena.league.tournament import Rule, table
 from arena.report.colors import Colors
 from arena.run.status import planned_ticks
@@ -41,6 +41,7 @@ class Standing(msgspec.Struct, frozen=True):
         rank: 1 is the strongest of its table, by `elo`.
         low: of the 95 % interval of `elo`; `high` likewise.
         table: the number of its table; players can be compared where `scale` is the same.
+        began: when it began anew, as a copy of another policy or from its first weights; None: it did not.
     """
 
     table: int
@@ -57,6 +58,7 @@ class Standing(msgspec.Struct, frozen=True):
     losses: float
     population: str = ""
     scale: int = 0
+    began: Beginning | None = None
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -265,6 +267,7 @@ def rows(ratings: Ratings, timeline: Timeline, colors: Colors, sides: Sides | No
             **row.score._asdict(),
             population=row.population,
             scale=row.scale,
+            began=row.began,
         )
         for number, own in enumerate(tables(ratings, timeline, sides=sides))
         for row in own

@@ -54,6 +54,7 @@ def table_data(tables: Sequence[Sequence[Row]]) -> list[dict[str, Any]]:
             "score_interval": None if row.share is None else of_share(row.score.points, row.score.games),
             "table": number,
             "scale": row.scale,
+            **({"began": row.began._asdict()} if row.began else {}),
         }
         for number, rows in enumerate(tables)
         for row in rows
@@ -82,11 +83,23 @@ def league_lines(found: LeagueTable, *, most: int | None = None, always: Collect
     """The standings of a league and what has to be known of them; arguments as of `standings_lines`."""
     return [
         *table_lines(found.tables, most=most, always=always),
+        *begun_lines([row for rows in found.tables for row in rows]),
         *found.without_winner,
         *equal_lines(found.equal),
         *prior_lines(prior=found.prior),
         *curtailed_lines(found.curtailed),
     ]
+
+
+def begun_lines(rows: Sequence[Row]) -> list[str]:
+    """Which players have begun anew, as a copy or from their first weights; nothing where none has."""
+    copies = [
+        f"{row.player} is a copy of {row.began.source} since tick {row.began.tick}"
+        for row in rows
+        if row.began and row.began.source
+    ]
+    resets = [f"{row.player} began anew at tick {row.began.tick}" for row in rows if row.began and not row.began.source]
+    return [f"{', '.join([*copies, *resets])}: games and score are those since"] if copies or resets else []
 
 
 def prior_lines(*, prior: bool) -> list[str]:

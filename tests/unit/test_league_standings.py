@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,14 @@ from arena.league.ratings.ranking import equals
 from arena.league.ratings.ratings import fit
 from arena.league.ratings.standings import ENOUGH, Curtailed, Row, curtailed, league_table, rows, standings_at, tables
 from arena.league.results import Results, Score
-from arena.league.timeline import Period
+from arena.league.timeline import Beginning, Period
 from arena.terminal.standings import (
     curtailed_lines,
     equal_lines,
+    league_lines,
     prior_lines,
     standings_lines,
+    table_data,
     table_lines,
 )
 from simulated_leagues import league, timeline
@@ -172,3 +175,23 @@ def test_table_of_an_earlier_tick_has_the_players_of_that_tick() -> None:
     until = timeline(met(a_b=10), learners="ab", snapshots=("a@100",))
     found = standings_at(whole, until, {}, league(PAIR), at=60)
     assert [(row.player, row.score.games) for row in found.tables[0]] == [("a", 10), ("b", 10)]
+
+
+def test_table_names_copies_and_resets_with_their_ticks() -> None:
+    """`b` becomes a copy of `a` at tick 100, and `c` begins anew at 200; the table of tick 150 knows the copy alone."""
+    played = timeline(*[met(a_b=10, b_c=6)] * 3, learners="abc")
+    whole = replace(played, beginnings={"b": [Beginning(100, "a")], "c": [Beginning(200, None)]})
+    until = replace(whole, periods=whole.periods[:2])
+    now, then = (standings_at(whole, counted, {}, league(PAIR), at=at) for counted, at in ((whole, None), (until, 150)))
+    said = "b is a copy of a since tick 100, c began anew at tick 200: games and score are those since"
+    assert said in league_lines(now)
+    assert {one["player"]: one.get("began") for one in table_data(now.tables)} == {
+        "a": None,
+        "b": {"tick": 100, "source": "a"},
+        "c": {"tick": 200, "source": None},
+    }
+    assert {row.player: (row.began, row.score.games) for row in then.tables[0]} == {
+        "a": (None, 20),
+        "b": (Beginning(100, "a"), 16),
+        "c": (None, 12),
+    }

@@ -99,10 +99,11 @@ def test_strengths_are_the_maximum_of_the_posterior() -> None:
     def minus_log_posterior(at: np.ndarray) -> float:
         steps = np.diff(at[:4]) / np.sqrt(made.movement.variance(made.history.walk.factors))
         middle = (at[:3] + at[1:4]) / 2
-        chances = davidson.chances(middle, at[4])
-        return float((steps**2).sum() / 2 - (np.array(played) * np.log(chances)).sum())
+        chances = davidson.chances(middle, at[4] + at[5] * made.problem.games.levels)
+        penalty = (at[5] / davidson.SLOPE_DEVIATION) ** 2
+        return float(((steps**2).sum() + penalty) / 2 - (np.array(played) * np.log(chances)).sum())
 
-    best = optimize.minimize(minus_log_posterior, np.zeros(5), method="BFGS", options={"gtol": 1e-9}).x
+    best = optimize.minimize(minus_log_posterior, np.zeros(6), method="BFGS", options={"gtol": 1e-9}).x
     at = made.minimum.parameters
     assert [at[point.node] - at[fixed] for point in points] == pytest.approx(best[:4], abs=1e-5)
 

@@ -510,11 +510,16 @@ def test_fixed_episode_counts_have_no_length_curve(own: RunFolder) -> None:
     assert "lengths-0-time" not in page(read_run(own.path))
 
 
+def words(text: str, section: str) -> str:
+    """What a section of the page says."""
+    found = text[(start := text.index(f'<section id="{section}">')) : text.index("</section>", start)]
+    return " ".join(re.sub(r"<[^>]+>", " ", found).split())
+
+
 def test_copies_and_gates_are_shown_as_numbers(text: str) -> None:
-    text = re.sub(r"<[^>]+>", " ", text[text.index('<section id="lineage">') : text.index('<section id="plan">')])
-    told = " ".join(text.split())
-    assert "p2 2 000 p0 learning_rate 0.0012" in told
-    assert "p0 1 000 p0@0 gate passed 40 3.10" in told
+    assert "p2 2 000 p0 learning_rate 0.0012" in words(text, "lineage")
+    assert "p0 1 000 p0@0 gate passed 40 3.10" in words(text, "lineage")
+    assert "p2 copy of p0 since tick 2 000" in words(text, "standings")
 
 
 def test_rounds_have_a_column_per_kind_of_event(own: RunFolder) -> None:

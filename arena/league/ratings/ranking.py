@@ -1,4 +1,4 @@
-"""Which pair to play next, and whether the order of all players is decided.
+"""Sequential ranking: the pair to play next, and the test of whether the order of all players is decided.
 
 Both look at neighbors in the standings: the order is right if all neighbors stand right. `elo` is the difference
 that the games are to resolve; of players that are closer than that, either order will do.
@@ -96,7 +96,7 @@ def decided(results: Results, players: Sequence[str], error: float = 0.05, *, el
 
 
 class Doubt(NamedTuple):
-    """Two neighbors in the standings, and what may be wrong with what is said of them, see above.
+    """The doubt about two neighbors in the standings: the probability that what is said of them is wrong, see above.
 
     Args:
         upper: the one that stands higher.
@@ -112,7 +112,7 @@ class Doubt(NamedTuple):
 
 
 class Standings:
-    """Players by strength, and how sure every two neighbors are.
+    """The order of players by strength, with the ratios of likelihoods of every two neighbors.
 
     Args:
         results: all games so far. In a timeline in which policies learn their games are those of several players, so
@@ -133,7 +133,6 @@ class Standings:
         self._elo = elo / davidson.ELO
         self._strengths = found.strengths[at]
         self._covariance = found.covariance[np.ix_(at, at)]
-        self._nu = found.nu
         if isinstance(results, Timeline) and results.learns:
             self._results, self._fitted = Results(), found
             self._ratios = _normal_ratios_of_order(self._strengths, self._covariance, self._elo)  # [P - 1], logs
@@ -201,8 +200,9 @@ class Standings:
         self._covariance -= np.outer(known, known) / variance
 
     def _told(self, first: Places, second: Places, games: int) -> tuple[Array, Array]:
-        """Of the difference of each pair, as games show it: the covariance with all strengths [P, C], the variance."""
-        noise = 1 / (games * davidson.information(self._strengths[first] - self._strengths[second], self._nu))  # [C]
+        """The covariance [P, C] of all strengths with each pair's difference as games show it, and its variance [C]."""
+        one, other = self._strengths[first], self._strengths[second]
+        noise = 1 / (games * davidson.information(one - other, self._fitted.log_nu((one + other) / 2)))  # [C]
         known = self._covariance[:, first] - self._covariance[:, second]
         each = np.arange(len(first))
         return known, noise + known[first, each] - known[second, each]
@@ -222,7 +222,7 @@ class Standings:
 
 
 def doubts(standings: Standings) -> list[Doubt]:
-    """What may be wrong with each two neighbors, the best ones first."""
+    """The doubts about each two neighbors, the best ones first."""
     neighbors = zip(standings.order, standings.order[1:], standings.doubts, standings.equal, strict=False)
     return [Doubt(*found) for found in neighbors]
 
@@ -233,9 +233,9 @@ def is_settled(found: Sequence[Doubt], error: float) -> bool:
 
 
 def open_doubts(found: Sequence[Doubt], error: float) -> list[Doubt]:
-    """The neighbors whose doubts are too large together, the best ones first; none if they are not.
+    """The doubts that keep the order from being decided, of the best neighbors first; none if it is decided.
 
-    Those that have more than their share of the error, and the next larger ones, until they are more than it.
+    These are the doubts above an equal share of the error, and the next larger ones until their sum exceeds the error.
     """
     if is_settled(found, error):
         return []
@@ -262,26 +262,26 @@ def equals(results: Results, players: Sequence[str], *, error: float = 0.05, elo
 
 
 def _doubts(ratios: Array, equal_ratios: Array) -> Array:
-    """Of neighbors, by the logs of the ratios of their two tests."""
+    """The probabilities that two neighbors are judged wrongly, by the logs of the ratios of their two tests."""
     found: Array = expit(-np.maximum(ratios, equal_ratios))
     return found
 
 
 def _normal_ratios_of_order(strengths: Array, covariance: Array, elo: float) -> Array:
-    """As `_ratios_of_order`, of strengths [P] that are normal; the best one first."""
+    """The logs [P - 1] of `_ratios_of_order` for normal strengths [P]; the best one first."""
     found: Array = -2 * elo * np.diff(strengths) / _variances(covariance)
     return found
 
 
 def _variances(covariance: Array) -> Array:
-    """Of the differences between each two neighbors, float64 [P - 1]; a policy and its snapshot of now are the same."""
+    """The variances of the differences of neighbors, float64 [P - 1]; a policy and its newest snapshot may be equal."""
     each = np.diag(covariance)
     found: Array = np.maximum(each[:-1] + each[1:] - 2 * np.diag(covariance, 1), _SAME)
     return found
 
 
 def _ratios_of_order(games: davidson.Games, fitted: davidson.Fit, at: Sequence[int], elo: float) -> Array:
-    """The logs [P - 1] of how much likelier it is that the upper of two neighbors is better than that the lower is.
+    """The logs [P - 1] of the likelihood ratios of each two neighbors: the upper one is better, or the lower one is.
 
     Args:
         games: all.
@@ -302,7 +302,7 @@ def _ratios_of_order(games: davidson.Games, fitted: davidson.Fit, at: Sequence[i
 
 
 def _ratios_of_equality(ends: Array, elo: float) -> tuple[Array, Array]:
-    """The logs [3, P - 1] of how much likelier it is that neighbors are equal, and what a game is expected to add.
+    """The logs [3, P - 1] of the likelihood ratios of the equality of neighbors, and the growth expected of a game.
 
     For three reasons: nearly all of their games are drawn; the first side wins; the first side loses.
 
@@ -331,7 +331,7 @@ def _ratios_of_equality(ends: Array, elo: float) -> tuple[Array, Array]:
 
 
 def _between(results: Results, order: Sequence[str]) -> Array:
-    """How the games between every two neighbors of an order ended, float64 [P - 1, 3, 3].
+    """The results of the games between every two neighbors of an order, float64 [P - 1, 3, 3].
 
     First for those in which the upper one has the first side, then the lower one, then neither; of these how many the
     one with the first side, or else the upper one, won, drew and lost.

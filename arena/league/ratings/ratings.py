@@ -88,7 +88,7 @@ class Ratings:
         return Rating(*found, int(self._games[at]))
 
     def order(self) -> tuple[str, ...]:
-        """All players, the best first; who is equal, by name."""
+        """All players, the best first; equal ones by name."""
         return tuple(self.players[at] for at in davidson.best_first(self.elo / davidson.ELO))
 
     def among(self, players: Sequence[str]) -> Ratings:
@@ -152,9 +152,9 @@ def comparable(played: Results | Timeline, players: Sequence[str], *, at: int | 
         labels = found.components()[[found.node(name, at) for name in players]]
     else:
         results = played.results if isinstance(played, Timeline) else played
-        everyone = sorted({*players, *results.players})
-        places = [everyone.index(name) for name in players]
-        labels = whole_history.components(davidson.games_of(results, everyone))[places]
+        names = sorted({*players, *results.players})
+        places = [names.index(name) for name in players]
+        labels = whole_history.components(davidson.games_of(results, names))[places]
     sets: dict[int, list[str]] = {}
     for name, label in zip(players, labels.tolist(), strict=True):
         sets.setdefault(label, []).append(name)

@@ -1,4 +1,4 @@
-"""The standings as rows: who is best, by how much, and how sure one is; and whether short games count too often."""
+"""Tables of rated players: a row per player with its Elo and interval; and the bias by games that were cut."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from arena.league.populations import populations_of
 from arena.league.ratings.ranking import Doubt, equals
 from arena.league.ratings.ratings import Ratings, comparable, fit
 from arena.league.results import Results, Score
-from arena.league.timeline import Timeline
+from arena.league.timeline import Beginning, Timeline
 
 ENOUGH = 30
 """Finished games for each that the end of a leg has cut, from which on a rating is taken for unbiased.
@@ -26,10 +26,11 @@ cut, and biases nothing.
 
 
 POPULATIONS = ("first side", "second side")
+NONE_BEGUN: Mapping[str, Beginning] = {}
 
 
 class Row(NamedTuple):
-    """A player.
+    """A row of a table: a player with its rating and its results.
 
     Args:
         rank: 1 is the strongest, by `elo`.
@@ -40,6 +41,7 @@ class Row(NamedTuple):
         score: of the sides on which it sat.
         population: `first side` or `second side`, where there are two that only meet each other; else empty.
         scale: players can be compared where these numbers are the same, as games connect them.
+        began: when it began anew, as a copy of another policy or from its first weights; None: it did not.
     """
 
     rank: int
@@ -50,6 +52,7 @@ class Row(NamedTuple):
     score: Score
     population: str = ""
     scale: int = 0
+    began: Beginning | None = None
 
     @property
     def share(self) -> float | None:
@@ -58,7 +61,7 @@ class Row(NamedTuple):
 
 
 class LeagueTable(NamedTuple):
-    """What a league has found out.
+    """The tables of a league, and what qualifies them.
 
     Args:
         tables: see `tables`.
@@ -76,7 +79,7 @@ class LeagueTable(NamedTuple):
 
 
 class Curtailed(NamedTuple):
-    """The player of whose games the largest share was cut.
+    """The bias by games that were cut: the player of whose games the largest share was cut.
 
     Args:
         player: its name.
@@ -146,8 +149,9 @@ def tables(
     now: Timeline | None = None,
     at: int | None = None,
 ) -> list[list[Row]]:
-    """All players that are rated, the best first: a table, or of two populations two, for each set of players that
-    games connect, so that they can be compared; the largest set first.
+    """The tables of all rated players: one, or of two populations two, for each set of players that games connect.
+
+    Players of one set can be compared; the largest set comes first, and in a table the best player.
 
     Args:
         ratings: fitted to the results.
@@ -156,17 +160,18 @@ def tables(
         now: the games that count at a tick; None: all.
         at: the tick.
     """
-    scores = (now or played).tallies()
+    current = now or played
+    scores, begun = current.tallies(), current.newest_beginnings if isinstance(current, Timeline) else {}
     found: list[list[Row]] = []
     for scale, together in enumerate(comparable(played, ratings.players, at=at)):
         if sides is None:
-            found.append(rows(ratings.among(together), scores, scale=scale))
+            found.append(rows(ratings.among(together), scores, scale=scale, begun=begun))
             continue
         members = [[name for name in together if name in side] for side in sides]
         means = [float(np.mean([ratings.of(name).elo for name in names])) for names in members if names]
         half = (means[0] - means[1] + ratings.side.value) / 2 if all(members) else 0.0
         found += [
-            rows(ratings.among(names), scores, middle=middle, population=title, scale=scale)
+            rows(ratings.among(names), scores, middle=middle, population=title, scale=scale, begun=begun)
             for names, middle, title in zip(members, (half, -half), POPULATIONS, strict=True)
             if names
         ]
@@ -174,15 +179,22 @@ def tables(
 
 
 def rows(
-    ratings: Ratings, scores: Mapping[str, Score], *, middle: float = 0.0, population: str = "", scale: int = 0
+    ratings: Ratings,
+    scores: Mapping[str, Score],
+    *,
+    middle: float = 0.0,
+    population: str = "",
+    scale: int = 0,
+    begun: Mapping[str, Beginning] = NONE_BEGUN,
 ) -> list[Row]:
-    """All players that are rated, the best first.
+    """The rows of one table, the best player first.
 
     Args:
         ratings: of the players.
         scores: what they have scored; none: nothing.
         middle: the Elo of their mean.
         population: of all of them, as in `Row`; also `scale`.
+        begun: the newest beginning of each policy that has begun anew.
     """
     found = [(player, ratings.of(player)) for player in ratings.order()]
     return [
@@ -195,6 +207,7 @@ def rows(
             scores.get(player, Score()),
             population,
             scale,
+            begun.get(player),
         )
         for rank, (player, own) in enumerate(found, start=1)
     ]

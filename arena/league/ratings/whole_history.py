@@ -89,7 +89,7 @@ class Point(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """Which nodes are tied.
+    """The ties between nodes: the steps of all curves.
 
     Args:
         first: int [L], nodes from which policies have moved.
@@ -210,7 +210,7 @@ class History(NamedTuple):
 
 
 class Movement(NamedTuple):
-    """How far policies move in the ticks of a round.
+    """The movements of policies in the ticks of a round: parameters of their variance.
 
     Args:
         log_variance: float64 [K], the parameters in which the logarithm of a step's variance is linear.
@@ -239,7 +239,7 @@ class Movement(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """What a history says.
+    """The most likely strengths of a history, with what their covariance is made of.
 
     Args:
         history: the nodes.
@@ -302,6 +302,8 @@ def estimate(timeline: Timeline, players: tuple[str, ...], marks: tuple[int, ...
     while True:
         scaled = sparse.diags_array((walk.rounds * movement.variance(factors)) ** -0.5) @ steps
         games = games._replace(counts=made.meetings.weighted(likeness))
+        if start is not None:
+            games = games.leveled(start[: games.players])
         problem = Problem(games, sparse.csr_array(scaled.T @ scaled + sparse.diags_array(anchored)), prior=prior)
         problem.order = order
         minimum = problem.minimum(start, done=EXACT if settled else _ROUGH)
@@ -324,7 +326,7 @@ def estimate(timeline: Timeline, players: tuple[str, ...], marks: tuple[int, ...
 
 
 def _sensitivity(scaled: sparse.csr_array, minimum: Minimum, factors: Array, movement: Movement) -> Array:
-    """How the strengths change with the movements, each scaled to what is not known of it, [N, K]."""
+    """The derivatives [N, K] of the strengths by the movements, each scaled to the deviation of what is not known."""
     strengths = scaled.shape[1]
     root = np.linalg.cholesky(movement.spread) if movement.spread.any() else movement.spread
     right = np.zeros((len(minimum.parameters), len(root)))
@@ -334,7 +336,7 @@ def _sensitivity(scaled: sparse.csr_array, minimum: Minimum, factors: Array, mov
 
 
 def _interpolated(rough: Estimate, made: History) -> Array:
-    """The most likely strengths at fewer nodes, as parameters of more of them."""
+    """The parameters at all nodes, interpolated from an estimate with fewer of them."""
     known, players = rough.minimum.parameters, made.games.players
     found = np.concatenate([np.zeros(players), known[rough.history.games.players :]])
     for name, node in made.nodes.items():
