@@ -12,6 +12,7 @@ BENCHMARKS := accounting tick_overhead many_processes image_game ppo_touchdown g
 	pipeline chaos endurance league_statistics league_learning report_page export external_games external_http \
 	shared_memory units moving_strengths rating_speed league_tournament experiments
 BENCH ?=
+WORKERS = $(shell $(PYTHON) -c "import os; print(os.cpu_count() + 1)") # of tests: those of tests/mpi wait much
 RUN := runs/touchdown-2v2-$(shell date +%Y%m%d-%H%M%S)
 
 .PHONY: run test test-fast test-long check lint types reference diagrams docs system bench bench-learning bench-peers clean
@@ -21,7 +22,7 @@ run: $(READY)
 	$(BIN)/arena evaluate $(RUN) --checkpoints first last --against random
 
 test: $(READY)
-	$(BIN)/python -m pytest --numprocesses auto
+	$(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 test-fast: $(READY)
 	$(BIN)/python -m pytest --numprocesses auto -m "not slow and not long" tests/unit tests/contract
@@ -29,7 +30,8 @@ test-fast: $(READY)
 test-long: $(READY) $(PEERS_UNITS)/.ready
 	$(BIN)/python -m pytest --numprocesses auto -m long
 
-check: lint types test
+check: lint
+	$(MAKE) --jobs 2 types test  # mypy has a minute's work for one core
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

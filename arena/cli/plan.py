@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from arena.cli.arguments import add_config, add_ranks
 from arena.config import Config, load_with_origin
 from arena.errors import ConfigError, Origin
-from arena.league.own import check_own
+from arena.league.custom import check_custom
 from arena.plan.build import make_plan
 from arena.plan.hosts import allocated, parse_hosts, shares
 from arena.plan.plan import Plan
@@ -86,7 +86,7 @@ def preflight(
         ConfigError: some policy cannot.
     """
     with origin.located():
-        check_own(config)
+        check_custom(config)
         return examine(plan, later=later_plans(config), conformance=conformance)
 
 

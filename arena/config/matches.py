@@ -388,7 +388,7 @@ class Uncertainty(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class OwnClass(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A rule of the user's own: a class whose `opponents` draws, see `arena.league.own`."""
+    """A rule of the user's own: a class whose `opponents` draws, see `arena.league.custom`."""
 
     class_: Text = msgspec.field(name="class")  # "package.module:Class"
     options: dict[str, Any] = {}  # given to the class when it is made
@@ -550,7 +550,7 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class OwnPairings(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A generator of the user's own: a class whose `pairings` says who meets whom, see `arena.league.own`."""
+    """A generator of the user's own: a class whose `pairings` says who meets whom, see `arena.league.custom`."""
 
     generator: Text  # "package.module:Class"
     options: dict[str, Any] = {}  # given to the class when it is made

@@ -225,7 +225,7 @@ def run_experiments(
         settings: of `Experiment.run`, but its folder.
 
     Raises:
-        ConfigError: a mistake of the user, in any of them: it is found before the first one starts.
+        ConfigError: a mistake of the user; one in the keys of any of them is found before the first one starts.
     """
     made = []
     for each in experiments:

@@ -34,8 +34,8 @@ from arena.config.matches import (
     PastSelvesRule,
     UncertaintyRule,
 )
+from arena.league.custom import draw_opponents
 from arena.league.metagame.payoff import posterior
-from arena.league.own import draw_opponents
 from arena.league.ratings.ranking import Standings
 from arena.league.results import Results
 from arena.league.rng import systematic

@@ -33,8 +33,8 @@ from arena.config.members import gated, matchmaking_of, players, populations, sn
 from arena.config.schema import Config, PolicyConfig
 from arena.league import matchmaking, population, snapshots
 from arena.league import pairings as generators
+from arena.league.custom import make_pairings
 from arena.league.matchmaking import OpponentPool
-from arena.league.own import make_pairings
 from arena.league.ratings.ranking import decided
 from arena.league.results import Played, Score
 from arena.league.rng import Purpose, stream

@@ -28,7 +28,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import IO, Any
 
@@ -252,6 +251,8 @@ def find(path: Path | str, policy: str) -> Path:
 
 @cache  # the look-up reads folders, and keeps what it has found for each state of a folder that changes
 def _arena_version() -> str:
+    from importlib import metadata  # a tenth of the start of a process that writes no checkpoint
+
     try:
         return metadata.version("mpi-policy-arena")
     except metadata.PackageNotFoundError:  # used from a folder, not installed

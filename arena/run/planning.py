@@ -7,7 +7,7 @@ from __future__ import annotations
 from arena import registry
 from arena.callbacks import made, made_loggers
 from arena.config import Config
-from arena.league.own import check_own
+from arena.league.custom import check_custom
 from arena.plan.build import make_plan
 from arena.plan.plan import Plan
 
@@ -37,5 +37,5 @@ def checked_plan(config: Config, *, ranks: int | None) -> Plan:
         from arena.run.evaluation_function import function_of  # as above
 
         function_of(config.evaluation)
-    check_own(config)
+    check_custom(config)
     return plan

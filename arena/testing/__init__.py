@@ -10,7 +10,7 @@
     def test_my_connection_keeps_the_contract():
         check_external_games(MyGames, play_one_game)
 
-`check_rule` and `check_pairings` check a rule of matchmaking and a generator of matches, see `arena.league.own`:
+`check_rule` and `check_pairings` check a rule of matchmaking and a generator of matches, see `arena.league.custom`:
 
     def test_my_rule_keeps_the_contract():
         check_rule(lambda: MyRule(elo=50))

@@ -1,4 +1,4 @@
-"""Checks of rules of matchmaking and generators of matches of a user's own against `arena.league.own`.
+"""Checks of rules of matchmaking and generators of matches of a user's own against `arena.league.custom`.
 
 Each class is called in made-up leagues: before the first game, after some rounds, with snapshots, with one player that
 has won everything. It has to return what the interface asks, the same from the same league and stream, to leave the
@@ -15,7 +15,7 @@ import numpy as np
 
 from arena.config.matches import OwnPairings, Pair
 from arena.errors import ConfigError
-from arena.league.own import OpponentRule, PairingGenerator, checked_opponents, checked_pairings
+from arena.league.custom import OpponentRule, PairingGenerator, checked_opponents, checked_pairings
 from arena.league.results import Results, Score
 from arena.league.view import LeagueView
 from arena.testing.breach import ContractBroken

@@ -32,6 +32,7 @@ def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
     wait_for(lambda: not left_behind(tmp_path))
 
 
+PAUSE = 0.002  # seconds per tick: time to kill a process in, at no CPU time
 RANDOM = {"algorithm": "random"}  # imports no torch: a second and a half of CPU time in each process
 
 
@@ -42,7 +43,7 @@ def duel(**changes: Any) -> dict[str, Any]:
         "seed": 4,
         "ticks": 2000,
         "checkpoint_every": 1000,
-        "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 60}}},
+        "envs": {"game": {"make": "games:SlowTouchdown", "kwargs": {"max_steps": 60, "seconds": PAUSE}}},
         "policies": {"blue": PPO, "red": RANDOM},
         "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 4, "copies": 2}],
         **changes,
@@ -68,15 +69,15 @@ def seen(run: Path, when: str, turn: int) -> bool:
     if when == "start":
         return len(list((run / "logs").glob("rank-*.log"))) >= 6
     metrics = run / "metrics.jsonl"
-    return metrics.exists() and metrics.read_bytes().count(b"\n") >= 4 + 60 * turn
+    return metrics.exists() and metrics.read_bytes().count(b"\n") >= 4 + 30 * turn
 
 
 @cache
 def undisturbed(config: str) -> dict[str, Any]:
     """What a run of this configuration (JSON) leaves that loses no process."""
     with TemporaryDirectory() as folder:
-        cwd = Path(folder)
-        ended = arena(cwd, "train", write(cwd, json.loads(config)), "--run-dir", "run", "--ranks", "1")
+        cwd, quick = Path(folder), config.replace(f'"seconds": {PAUSE}', '"seconds": 0')
+        ended = arena(cwd, "train", write(cwd, json.loads(quick)), "--run-dir", "run", "--ranks", "1")
         assert ended.code == 0, ended.err
         return left_by(cwd / "run")
 
@@ -199,8 +200,8 @@ def test_packed_ranks_continue(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("victims", "every", "episodes"),
     [
-        pytest.param([(0, 2), (4,)], 1000, 300, id="two, then another", marks=pytest.mark.long),
-        pytest.param([(3,)], 1000, 300, id="worker"),
+        pytest.param([(0, 2), (4,)], 1000, 160, id="two, then another", marks=pytest.mark.long),
+        pytest.param([(3,)], 1000, 160, id="worker"),
         # Longer, as it is not to end before the death.
         pytest.param([(0,)], 2000, 1500, id="the last", marks=pytest.mark.long),
     ],

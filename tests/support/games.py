@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 from pettingzoo import AECEnv, ParallelEnv
+
+from arena.game.api import Step
+from envs.touchdown import Touchdown
 
 
 class Countdown(gymnasium.Env[Any, Any]):
@@ -43,6 +47,18 @@ class Slow(Countdown):
     def step(self, action: Any) -> Any:
         time.sleep(self.seconds)
         return super().step(action)
+
+
+class SlowTouchdown(Touchdown):
+    """Takes its time for every tick of its lanes, so that a test can do something while it is played."""
+
+    def __init__(self, *, seconds: float, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.seconds = seconds
+
+    def step(self, actions: Sequence[Any]) -> Step:
+        time.sleep(self.seconds)
+        return super().step(actions)
 
 
 class Careless(Countdown):

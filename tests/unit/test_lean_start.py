@@ -75,6 +75,12 @@ def test_launcher_parent_does_not_import_numpy(tmp_path: Path) -> None:
     assert not loaded & {"numpy", "gymnasium", "mpi4py"}
 
 
+def test_driver_of_an_experiment_starts_without_numpy() -> None:
+    loaded = loaded_after("import arena.cli.experiment.command")
+    assert "arena.experiment.driver" in loaded
+    assert not loaded & {"numpy", "gymnasium", "mpi4py", "torch"}
+
+
 # --- garbage ------------------------------------------------------------------------------------------------------
 
 

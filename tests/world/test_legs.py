@@ -45,7 +45,7 @@ def normalized(n_steps: int = 32, sync: str = "gradients") -> dict[str, Any]:
 
 def units(n_steps: int = 32, sync: str = "gradients", **options: Any) -> dict[str, Any]:
     """PPO of units, whose rollouts do not fit into the legs."""
-    small = {"n_steps": n_steps, "minibatch_size": 64, "n_epochs": 2, "transformer": {"d_model": 8, "layers": 1}}
+    small = {"n_steps": n_steps, "minibatch_size": 64, "n_epochs": 1, "transformer": {"d_model": 8, "layers": 1}}
     return {"algorithm": "ppo", "options": {**small, **options}, "sync": sync}
 
 
@@ -112,7 +112,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
         {**DUEL, "lanes": 5, "pipeline": 2}, blue=remembering("gru"), red=remembering("lstm")
     ),
     "ppo, units": lambda: league(
-        {**DUEL, "lanes": 3, "copies": 2, "pipeline": 2},
+        {**DUEL, "lanes": 2, "copies": 2, "pipeline": 2},
         env={"make": "skirmish", "kwargs": {"max_steps": 20, "team_size": 2}},
         blue=units(),
         red=units(48, sync="samples", normalize_observations=True, normalize_rewards=True),
@@ -340,22 +340,24 @@ def killed(data: Mapping[str, Any], path: Path, step: int, *, resume: bool = Fal
 SMALL = league({**DUEL, "lanes": 2}, every=10, ticks=30, blue=learner("OfManyRows"), red=learner("OfManyRows"))
 
 
-def test_a_kill_between_any_two_steps_of_a_run_loses_nothing(tmp_path: Path) -> None:
-    expected = left_by(played_in(tmp_path / "whole", SMALL).folder)
-    _, steps = killed(SMALL, tmp_path / "undisturbed", 10**6)
+@pytest.mark.parametrize("ticks", [20, pytest.param(30, marks=pytest.mark.long)])
+def test_a_kill_between_any_two_steps_of_a_run_loses_nothing(ticks: int, tmp_path: Path) -> None:
+    data = {**SMALL, "ticks": ticks}
+    expected = left_by(played_in(tmp_path / "whole", data).folder)
+    _, steps = killed(data, tmp_path / "undisturbed", 10**6)
     assert {"fsync", "replace", "unlink", "mkdir"} <= {*steps}
     starts = set()
     for step in range(6, len(steps)):  # the first ones make the folder and what tells of the run
         path = tmp_path / f"killed-{step}"
-        assert killed(SMALL, path, step) == (True, steps[:step])
+        assert killed(data, path, step) == (True, steps[:step])
         try:
-            after = played_in(path, SMALL, resume=True)
+            after = played_in(path, data, resume=True)
         except ConfigError:  # not yet a run folder
             assert not (path / "run" / "episodes.jsonl").exists()
             continue
         starts.add(after.run.leg.start)
         assert left_by(after.folder) == expected, f"killed before step {step}, {steps[step]}"
-    assert starts == {0, 10, 20, 30}
+    assert starts == {*range(0, ticks + 1, 10)}
 
 
 @pytest.mark.long

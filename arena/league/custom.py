@@ -59,7 +59,7 @@ class PairingGenerator(Protocol):
         """
 
 
-def check_own(config: Config) -> None:
+def check_custom(config: Config) -> None:
     """Makes all rules and generators of the user's own once.
 
     Raises:

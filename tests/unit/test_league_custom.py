@@ -12,8 +12,8 @@ from arena.config import Config, parse_config, resolved_yaml, yaml
 from arena.config.matches import OwnPairings
 from arena.errors import ConfigError
 from arena.league import LeagueView
+from arena.league.custom import check_custom
 from arena.league.next_round import Round, first_round, next_round
-from arena.league.own import check_own
 from arena.league.results import Results
 from arena.plan.build import make_plan
 from arena.run.later_seats import later_plans
@@ -21,7 +21,7 @@ from arena.testing import ContractBroken, check_pairings, check_rule
 from own_leagues import Above, Ladder
 from simulated_leagues import entry, league, played, timeline
 
-HERE = "test_league_own"
+HERE = "test_league_custom"
 
 
 class Stateful:
@@ -123,7 +123,7 @@ def test_own_pairings_without_opening_are_every_pair_first() -> None:
 def test_options_reach_the_class_and_survive_the_file() -> None:
     config = league(own_rule({"own_leagues:Above": {"elo": 5}}), rounds=3)
     assert parse_config(yaml.load(resolved_yaml(config), source=""), source="league.yaml") == config
-    check_own(config)
+    check_custom(config)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_options_reach_the_class_and_survive_the_file() -> None:
 )
 def test_wrong_class_or_options_are_refused_at_their_place(rule: Any, path: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as caught:
-        check_own(league(own_rule(rule), rounds=3))
+        check_custom(league(own_rule(rule), rounds=3))
     assert caught.value.path == f"matches[0].matchmaking.{path}"
 
 
