@@ -323,7 +323,7 @@ def between_stages(run: Run, memory: ProcessState, output: Output = CONSOLE_OUTP
 
 def _measure(run: Run, memory: ProcessState) -> None:
     """Calls the function of an evaluation without games, if it is due."""
-    if run.leg.start and run.episodes is None and measure_alone(run, ends=is_over(run)):
+    if run.leg.start and run.episodes is None and measure_alone(run, ends=is_over(run, memory)):
         with _results(run, memory):
             _callbacks(run, memory).evaluation(run.leg.start, [], run.folder.evaluation_path(run.leg.start))
 
@@ -341,7 +341,7 @@ def _results(run: Run, memory: ProcessState) -> Iterator[RunResults | None]:
         yield None
         return
     with closing(results):
-        write_boundary(run, results)
+        write_boundary(run, memory, results)
         yield results
 
 

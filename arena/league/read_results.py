@@ -87,7 +87,7 @@ def read(
         ConfigError: a file is missing, damaged, or of another version of the arena.
     """
     config, rounds = load_config(folder.config), _rounds(folder, journal)
-    games = _games(journal(folder.episodes), config)
+    games = _games(journal(folder.episodes), config, Winners())
     rounds = rounds[: 1 + (games.newest if last is None else last)]
     referee = _Referee(rounds, games)
     reader = journal(folder.episodes)
@@ -107,8 +107,8 @@ def read(
         else:
             counted += 1
             encounters.extend(found)
-            part = (episode.tick - 1 - rounds[episode.round].start) * parts // config.ticks
-            results = timed.setdefault((episode.round, min(max(part, 0), parts - 1)), Results())
+            place = episode.round, _part_of(episode, rounds, parts, config.ticks)
+            results = timed.setdefault(place, Results())
             for one in found:
                 results.add(*one)
         if episode.cut:
@@ -164,7 +164,7 @@ def read_played(folder: RunFolder, *, last: int | None = None) -> Played:
     """
     rounds = _rounds(folder)[: None if last is None else last + 1]
     found: list[dict[int, list[Encounter]]] = [{} for _ in rounds]
-    games = _games(JournalReader(folder.episodes), load_config(folder.config))
+    games = _games(JournalReader(folder.episodes), load_config(folder.config), Winners())
     episodes = JournalReader(folder.episodes).lines(EpisodeLine, missing_ok=True)
     for episode, judged in _Referee(rounds, games).judged(episodes):
         if not isinstance(judged, _Dropped):
@@ -172,22 +172,71 @@ def read_played(folder: RunFolder, *, last: int | None = None) -> Played:
     return found
 
 
-def read_returns(folder: RunFolder, *, round: int) -> dict[str, list[float]]:
-    """What the episodes of one round brought each policy that has finished one, in the order in which they ended.
+class GamesSoFar:
+    """The games of a league's rounds that are over, each read once: late rounds end as fast as early ones.
+
+    A game may show in any round that it has no winners; then all games are read again.
 
     Args:
         folder: of the run.
-        round: its number. A return is the mean over the policy's entities; episodes that were cut have none.
+        config: of the league.
+        keeps_played: whether `played` is wanted.
 
-    Raises:
-        ConfigError: `episodes.jsonl` is damaged, or of another version of the arena.
+    Attributes:
+        returns: what the episodes of the newest round brought each policy that has finished one, in the order in which
+            they ended. A return is the mean over the policy's entities; episodes that were cut have none.
+        played: the games of each round; (): they are not kept.
     """
-    found: dict[str, list[float]] = {}
-    for line in JournalReader(folder.episodes).lines(EpisodeLine, missing_ok=True):
-        if line.round == round and not line.cut:
-            for policy, value in _returns(line.seats).items():
-                found.setdefault(policy, []).append(value)
-    return found
+
+    def __init__(self, folder: RunFolder, config: Config, *, keeps_played: bool) -> None:
+        self.config = config
+        self._folder, self._keeps_played = folder, keeps_played
+        self._parts = _PARTS if config.learners else 1
+        self._winners = Winners()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._position, self._newest = 0, -1
+        self._timed: dict[tuple[int, int], Results] = {}
+        self.returns: dict[str, list[float]] = {}
+        self.played: list[dict[int, list[Encounter]]] = []
+
+    def read(self, last: int) -> Timeline:
+        """The games that count, up to the end of a round, which is the newest one.
+
+        Raises:
+            ConfigError: a file is missing, damaged, or of another version of the arena.
+        """
+        rounds, known = _rounds(self._folder)[: last + 1], len(self._winners.without)
+        games = _games(JournalReader(self._folder.episodes, start=self._position), self.config, self._winners)
+        games = games._replace(rules={name: env.outcome for name, env in self.config.envs.items()})
+        if len(self._winners.without) > known:
+            self._begin()
+        if last != self._newest:
+            self._newest, self.returns = last, {}
+        if self._keeps_played:
+            self.played += ({} for _ in rounds[len(self.played) :])
+        reader = JournalReader(self._folder.episodes, start=self._position)
+        for episode, found in _Referee(rounds, games).judged(reader.lines(EpisodeLine, missing_ok=True)):
+            if episode.round == last and not episode.cut:
+                for policy, value in _returns(episode.seats).items():
+                    self.returns.setdefault(policy, []).append(value)
+            if isinstance(found, _Dropped):
+                continue
+            place = episode.round, _part_of(episode, rounds, self._parts, self.config.ticks)
+            results = self._timed.setdefault(place, Results())
+            for one in found:
+                results.add(*one)
+            if self._keeps_played:
+                self.played[episode.round].setdefault(episode.match, []).extend(found)
+        self._position = reader.position
+        return _timeline(self.config, rounds, self._timed, self._parts, rounds[-1].start + self.config.ticks)
+
+
+def _part_of(episode: EpisodeLine, rounds: Sequence[RoundLine], parts: int, ticks: int) -> int:
+    """The part of its round in which an episode has ended."""
+    part = (episode.tick - 1 - rounds[episode.round].start) * parts // ticks
+    return min(max(part, 0), parts - 1)
 
 
 def _returns(seats: Sequence[SeatLine]) -> dict[str, float]:
@@ -230,8 +279,9 @@ class _Games(NamedTuple):
     reached: int = 0
 
 
-def _games(episodes: JournalReader, config: Config) -> _Games:
-    winners, envs, newest, reached = Winners(), dict[str, None](), 0, 0
+def _games(episodes: JournalReader, config: Config, winners: Winners) -> _Games:
+    """What episodes say, which `winners` sees too."""
+    envs, newest, reached = dict[str, None](), 0, 0
     for line in episodes.lines(EpisodeLine, missing_ok=True):
         newest, reached = max(newest, line.round), max(reached, line.tick)
         envs[line.env] = None

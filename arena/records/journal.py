@@ -156,8 +156,13 @@ class JournalReader:
             except (KeyError, TypeError, ValueError, RecursionError) as error:
                 found = f"lacks {error}" if isinstance(error, KeyError) else str(error)
                 reason = f"is damaged, or of another version of the arena: {found}"
-                raise ConfigError(reason, path=f"line {number}", source=str(self.path)) from error
+                place = f"line {self._lines_before() + number}"
+                raise ConfigError(reason, path=place, source=str(self.path)) from error
             yield line
+
+    def _lines_before(self) -> int:
+        with self.path.open("rb") as file:
+            return file.read(self._start).count(b"\n")
 
     def _whole(self) -> Iterator[tuple[int, bytes]]:
         self.unfinished = 0

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from arena.callbacks import Callbacks
     from arena.diagnostics.profile import RoleProfile
     from arena.external.connection import Connection
+    from arena.league.read_results import GamesSoFar
     from arena.records.formats import ChangeLine
     from arena.records.lock import RunLock
     from arena.records.scoreboard import Scoreboard
@@ -29,6 +30,7 @@ class ProcessState:
         stop: the requests to end the run that have reached this process, if it leads the run.
         callbacks: of the root.
         results: of the root, from stage to stage.
+        games: of the rounds of a league that are over; of the root.
         curriculum: of the root: the object of the user's class.
         change: what it has just changed, until that is on record.
         objects: callbacks that a program has made itself.
@@ -49,6 +51,7 @@ class ProcessState:
     stop: Stop = field(default_factory=Stop)
     callbacks: Callbacks | None = None
     results: RunResults | None = None
+    games: GamesSoFar | None = None
     curriculum: Any = None
     change: ChangeLine | None = None
     objects: tuple[Any, ...] = ()
@@ -77,7 +80,7 @@ class ProcessState:
         Callbacks are created again, as by `--resume`, because the old ones have seen what is played again.
         """
         self.scoreboard, self.callbacks, self.results, self.tick = None, None, None, 0
-        self.curriculum, self.change = None, None
+        self.curriculum, self.change, self.games = None, None, None
         self.stop.by = ""
 
     def for_evaluation(self) -> ProcessState:

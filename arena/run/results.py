@@ -15,6 +15,7 @@ from arena.records.journal import JournalReader
 from arena.results import read_results
 from arena.results.iterations import Steps
 from arena.results.keeper import Listener, RunResults
+from arena.run.process_state import ProcessState
 from arena.run.run import Run
 from arena.run.stages import is_over
 
@@ -35,16 +36,17 @@ def opened(run: Run, results: RunResults | None, tell: Listener) -> RunResults |
     return results
 
 
-def write_boundary(run: Run, results: RunResults, *, stopped: bool = False) -> None:
+def write_boundary(run: Run, memory: ProcessState, results: RunResults, *, stopped: bool = False) -> None:
     """Writes the results up to a boundary, unless its evaluation is not on record yet.
 
     Args:
         run: at the boundary.
+        memory: of rank 0.
         results: of the run.
         stopped: whether the run is ended here by request.
     """
     tick, plan = run.leg.start, run.plan
-    ends = not stopped and is_over(run)
+    ends = not stopped and is_over(run, memory)
     evaluates = plan.evaluates_at(tick) or (ends and plan.evaluate_every is not None)
     if evaluates and tick not in evaluations.evaluated(run.folder):
         results.leg_over(tick)

@@ -38,7 +38,7 @@ from arena.league.next_round import (
 )
 from arena.league.next_round import next_round as plan_next_round
 from arena.league.ratings.standings import LeagueTable, league_table
-from arena.league.read_results import read, read_played, read_returns
+from arena.league.read_results import GamesSoFar, read
 from arena.league.rounds import player_of
 from arena.league.timeline import Timeline
 from arena.plan.build import make_plan
@@ -81,12 +81,11 @@ def next_round(run: Run, memory: ProcessState) -> Run | None:
         return None
     config, known = config_of(run), rounds_file.read(run.folder)
     before, later = known[: run.plan.round + 1], known[run.plan.round + 1 :]
-    results = read(run.folder, last=run.plan.round).timeline
+    games = _games_so_far(run, memory, config)
+    results = games.read(run.plan.round)
     if is_over(config, before, results):
         return None
-    returns = read_returns(run.folder, round=run.plan.round)
-    played = read_played(run.folder, last=run.plan.round) if looks_back(config) else ()
-    following = plan_next_round(config, before, results, returns, played)
+    following = plan_next_round(config, before, results, games.returns, games.played)
     if later and later[0].proposed_by:
         following = with_matches(config, following, later[0].matches, by=later[0].proposed_by)
     elif run.plan.callbacks:
@@ -101,13 +100,26 @@ def next_round(run: Run, memory: ProcessState) -> Run | None:
     return replace(run, plan=plan, leg=leg, words=(), ticks_before=ticks_before)
 
 
-def is_decided(run: Run) -> bool:
-    """Whether a league that has played a round to its end has nothing left to find out, though rounds are left."""
+def _games_so_far(run: Run, memory: ProcessState, config: Config) -> GamesSoFar:
+    """The games of a league as rank 0 keeps them; read from the beginning if it keeps none."""
+    if memory.games is None or memory.games.config != config:
+        memory.games = GamesSoFar(run.folder, config, keeps_played=looks_back(config))
+    return memory.games
+
+
+def is_decided(run: Run, memory: ProcessState) -> bool:
+    """Whether a league that has played a round to its end has nothing left to find out, though rounds are left.
+
+    Args:
+        run: the league.
+        memory: of rank 0.
+    """
     config, known = config_of(run), rounds_file.read(run.folder)
     knockouts = (isinstance(entry, KnockoutEntry) for entries in config.listed for entry in entries)
     if (config.league is None or config.league.decided is None) and not any(knockouts):
         return False  # the common case: no results need to be read
-    return is_over(config, known[: run.plan.round + 1], read(run.folder, last=run.plan.round).timeline)
+    results = _games_so_far(run, memory, config).read(run.plan.round)
+    return is_over(config, known[: run.plan.round + 1], results)
 
 
 def _proposed(

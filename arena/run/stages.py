@@ -36,10 +36,15 @@ def next_stage(run: Run, memory: ProcessState) -> Stage | None:
     return None if evaluation is None else Stage(run, evaluation)
 
 
-def is_over(run: Run) -> bool:
-    """Whether a run ends at its boundary: all ticks were played, or a league is decided before its last round."""
+def is_over(run: Run, memory: ProcessState) -> bool:
+    """Whether a run ends at its boundary: all ticks were played, or a league is decided before its last round.
+
+    Args:
+        run: at a boundary.
+        memory: of rank 0.
+    """
     if run.leg.start >= run.plan.horizon or run.leg.start < run.plan.ticks:
         return run.leg.start >= run.plan.horizon
     from arena.run.rounds import is_decided  # as above
 
-    return is_decided(run)
+    return is_decided(run, memory)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from arena.config import parse_config
+from arena.config import load_config, parse_config
 from arena.config.load import resolved_yaml
 from arena.errors import ConfigError
-from arena.league.read_results import read, read_returns
+from arena.league import read_results
+from arena.league.read_results import GamesSoFar, read, read_played
 from arena.league.results import Encounter, Score
+from arena.league.timeline import Timeline
 from arena.records.folder import RunFolder
+from arena.records.formats import EpisodeLine
+from arena.records.journal import JournalReader
 
 PAIR = [[0], [1]]
 TICKS = 100  # of a round
@@ -143,7 +148,7 @@ def test_partial_last_line_is_counted(folder: RunFolder) -> None:
 
 def test_a_run_without_episodes_has_no_games(folder: RunFolder) -> None:
     assert (read(folder).episodes, read(folder).results.games) == (0, 0)
-    assert read_returns(folder, round=0) == {}
+    assert so_far(folder, 0).returns == {}
 
 
 # --- rounds ---------------------------------------------------------------------------------------------------------
@@ -220,14 +225,83 @@ def test_returns_are_those_of_one_round(folder: RunFolder) -> None:
     write_episodes(
         folder, episode("ab", "win"), episode("ab", "win", round=1), team, cut, episode("ba", "loss", round=1)
     )
-    assert read_returns(folder, round=1) == {"a": [0.0, pytest.approx(2 / 3), 1.0], "b": [1.0, 0.0]}
+    assert so_far(folder, 1).returns == {"a": [0.0, pytest.approx(2 / 3), 1.0], "b": [1.0, 0.0]}
 
 
 def test_a_return_that_is_not_finite_is_none(folder: RunFolder) -> None:
     line = episode("ab", "win")
     line["seats"][0]["return"] = None
     write_episodes(folder, line)
-    assert math.isnan(read_returns(folder, round=0)["a"][0])
+    assert math.isnan(so_far(folder, 0).returns["a"][0])
+
+
+# --- round after round ----------------------------------------------------------------------------------------------
+
+
+def so_far(folder: RunFolder, *rounds: int) -> GamesSoFar:
+    """The games of a run, read after each of these rounds."""
+    found = GamesSoFar(folder, load_config(folder.config), keeps_played=True)
+    for number in rounds:
+        found.read(number)
+    return found
+
+
+def counting(timeline: Timeline) -> list[Any]:
+    """The games that count, by when they were played."""
+    return [(one.start, one.end, [*one.results.scores()]) for one in timeline.periods]
+
+
+def zero_sum(*, round: int) -> dict[str, Any]:
+    """A game that `a` has won by its return."""
+    found = episode("ab", "win", round=round, tick=100 * round + 9)
+    for seat, value in zip(found["seats"], (1.0, -1.0), strict=True):
+        seat["return"] = value
+    return found
+
+
+def test_games_so_far_are_those_of_the_whole_file(folder: RunFolder) -> None:
+    """In the third round the game shows that it is not zero-sum: then none of its games has a winner."""
+    write_rounds(folder, {}, {}, {})
+    lines = [zero_sum(round=0), zero_sum(round=0), zero_sum(round=1), episode("ab", None, round=2, tick=209)]
+    games = so_far(folder)
+    for number, played in enumerate((2, 3, 4)):
+        write_episodes(folder, *lines[:played], rest="" if number else '{"round": 1, "mat')
+        timeline, whole = games.read(number), read(folder, last=number)
+        assert counting(timeline) == counting(whole.timeline) and timeline.end == whole.timeline.end
+        assert timeline.results.games == (2, 3, 0)[number]
+        assert games.played == read_played(folder, last=number)
+        assert games.returns == so_far(folder, number).returns
+        assert counting(games.read(number)) == counting(timeline), "the same again"
+
+
+def test_each_game_is_read_once_however_many_rounds_follow(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = Counter[type]()
+
+    class Counting(JournalReader):
+        def lines(self, kind: type[Any], *, missing_ok: bool = False) -> Iterator[Any]:
+            for line in super().lines(kind, missing_ok=missing_ok):
+                seen[kind] += 1
+                yield line
+
+    monkeypatch.setattr(read_results, "JournalReader", Counting)
+    lines: list[dict[str, Any]] = []
+    games = so_far(folder)
+    for number in range(20):
+        lines += [zero_sum(round=number)] * 3
+        write_rounds(folder, *[{}] * (number + 1))
+        write_episodes(folder, *lines)
+        games.read(number)
+    assert games.read(19).results.games == 60
+    assert seen[EpisodeLine] == 2 * 60, "first what it shows of its game, then what it says"
+
+
+def test_damaged_line_is_named_by_its_number_in_the_file(folder: RunFolder) -> None:
+    write_rounds(folder, {}, {})
+    write_episodes(folder, zero_sum(round=0), zero_sum(round=0))
+    games = so_far(folder, 0)
+    write_episodes(folder, zero_sum(round=0), zero_sum(round=0), zero_sum(round=1), {"round": 1})
+    with pytest.raises(ConfigError, match="line 4: is damaged"):
+        games.read(1)
 
 
 # --- damaged folders ------------------------------------------------------------------------------------------------

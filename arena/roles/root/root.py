@@ -345,7 +345,7 @@ class Root:
         if results is not None:
             workers = [message.profile for role, message in done.items() if role.kind is RoleKind.WORKER]
             results.perf = sampler_perf([profile for profile in workers if profile], tick - self._leg.start)
-            write_boundary(replace(run, leg=leg), results, stopped=step.stopped_at is not None)
+            write_boundary(replace(run, leg=leg), self._memory, results, stopped=step.stopped_at is not None)
             if results.met is not None and step.stopped_at is None:
                 return NextStep(following=leg)  # between two stages it is found that there is none
         return step
