@@ -107,8 +107,8 @@ def prior_lines(*, prior: bool) -> list[str]:
     if not prior:
         return []
     return [
-        "the strengths have a weak prior (a deviation of 400 Elo, about as heavy as one game), as some have won or "
-        "lost all of their games against the others, or have not met them"
+        "the strengths have a weak prior (a deviation of 400 Elo, about as heavy as one game), as some have won, "
+        "lost or drawn all of their games against the others, or have not met them"
     ]
 
 

@@ -121,6 +121,12 @@ def test_movements_faster_than_the_bound_settle_there(seed: int) -> None:
     assert abs(made.movement.log_variance).max() < 15
 
 
+def test_games_of_a_policy_and_its_snapshots_that_are_all_drawn_have_ratings() -> None:
+    """Nothing says how usual draws are, but that all games are."""
+    found = timeline(*[games(**{"a_a@100": (0, 4000, 0)})] * 12, learners="a", snapshots=["a@100"])
+    assert elo_of(found) == [{name: pytest.approx(0, abs=1e-6) for name in ("a", "a@100")}]
+
+
 def test_dense_and_sparse_systems_give_the_same_ratings(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(1)
     found, _ = moving(12, rng, deviation=60)

@@ -90,6 +90,11 @@ class Games(NamedTuple):
         return int(self.design.shape[1]) - 1
 
     @property
+    def all_drawn(self) -> bool:
+        """Whether games were played and none was won, so that log nu can be as large as it likes."""
+        return bool(self.counts[:, 1].any() and not self.counts[:, ::2].any())
+
+    @property
     def drawn(self) -> bool:
         """Whether there are draws; otherwise nu is 0 and no parameter."""
         return bool(self.counts[:, 1].any())
@@ -244,6 +249,8 @@ def has_maximum(games: Games) -> bool:
     of a ranking problem from binary comparisons", for wins and losses; in general the question is a linear program
     (Konis 2007, "Linear programming algorithms for detecting separated data in binary logistic regression models").
     """
+    if games.all_drawn:
+        return False
     won, drawn, lost = (games.scores > 0).T
     free = games.players - 1
     if _rank(games.pairs[won & lost]) == free:  # the usual case: no group can be shifted against another

@@ -278,7 +278,7 @@ def estimate(timeline: Timeline, players: tuple[str, ...], marks: tuple[int, ...
     """The most likely strengths of a timeline; arguments as of `history`. The newest ones are kept."""
     made = history(timeline, players, marks, coarse=coarse)
     games, walk = made.games, made.walk
-    prior = not davidson.has_maximum(walk.levels)
+    prior = games.all_drawn or not davidson.has_maximum(walk.levels)
     anchored = np.zeros(games.players)
     anchored[walk.anchors] = prior * PRIOR_DEVIATION**-2
     count = len(walk.rounds)
