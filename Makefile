@@ -12,7 +12,7 @@ BENCHMARKS := accounting tick_overhead many_processes image_game ppo_touchdown g
 	pipeline chaos endurance league_statistics league_learning report_page export external_games external_http \
 	shared_memory units moving_strengths rating_speed league_tournament experiments
 BENCH ?=
-WORKERS = $(shell $(PYTHON) -c "import os; print(os.cpu_count() + 1)") # of tests: those of tests/mpi wait much
+WORKERS = $(shell $(PYTHON) -c "import os; print(len(os.sched_getaffinity(0)) + 1)") # of tests: the one of tests/mpi waits much
 RUN := runs/touchdown-2v2-$(shell date +%Y%m%d-%H%M%S)
 
 .PHONY: run test test-fast test-long check lint types reference diagrams docs system bench bench-learning bench-peers clean

@@ -230,7 +230,7 @@ class Driver:
         """Puts on record which of the known trials the experiment asks for now."""
         for number, record in self.records.items():
             if record.wanted != (number in numbers):
-                line = msgspec.structs.replace(record.last, time=now(), wanted=number in numbers)
+                line = msgspec.structs.replace(record.last, time=now(), wanted=number in numbers, seconds=None)
                 write_state(self.folder.state_path(number), [line])
                 record.last = line
 
@@ -537,6 +537,7 @@ def opened(plan: ExperimentPlan, folder: ExperimentFolder, *, resume: bool, only
     """
     unbegun = folder.is_unbegun  # first: a process that begins it now, for another trial, writes `config` before others
     there = folder.config.is_file()
+    _refuse_another(plan, folder)  # and again below, when no other process can begin one
     if not unbegun and not (there and (resume or only is not None)):
         raise ConfigError(
             "holds files already; go on with an experiment by --resume, or name another folder",

@@ -14,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from arena.records.lock import is_held
 DIGITS = 4
 _BEGINNING = "lock.beginning"  # of the processes that run trials alone, which hold `lock` together
 _NAME = re.compile(r"([0-9]{4,})\.jsonl")
+_ATTEMPTS, _PAUSE_SECONDS = 20, 0.01  # to lock a trial
 
 
 class StateLine(msgspec.Struct, omit_defaults=True):
@@ -319,12 +321,17 @@ def trial_lock(path: Path) -> Iterator[None]:
     with writing(path):
         descriptor = private(str(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ConfigError("another process runs this trial; wait for its end", source=str(path)) from error
-        except OSError:  # a file system without locks: the folder's lock has to do
-            pass
+        for attempt in range(_ATTEMPTS):  # a process that watches holds it for an instant
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                if attempt == _ATTEMPTS - 1:
+                    raise ConfigError("another process runs this trial; wait for its end", source=str(path)) from error
+                time.sleep(_PAUSE_SECONDS)
+                continue
+            except OSError:  # a file system without locks: the folder's lock has to do
+                pass
+            break
         yield
     finally:
         os.close(descriptor)

@@ -185,7 +185,7 @@ class GamesSoFar:
     Attributes:
         returns: what the episodes of the newest round brought each policy that has finished one, in the order in which
             they ended. A return is the mean over the policy's entities; episodes that were cut have none.
-        played: the games of each round; (): they are not kept.
+        played: the games of each round; empty: they are not kept.
     """
 
     def __init__(self, folder: RunFolder, config: Config, *, keeps_played: bool) -> None:

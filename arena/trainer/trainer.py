@@ -248,6 +248,8 @@ class Trainer:
                 raise
             except BaseException as error:
                 self._fail(held.failure(error))
+        if status is not None:
+            self._read_boundary()
         if status is not None and held.memory.stop.number is not None:
             self._interrupted = True
             raise KeyboardInterrupt(signal.Signals(held.memory.stop.number).name)

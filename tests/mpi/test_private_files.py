@@ -37,7 +37,7 @@ def open_to_others(folder: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("ranks", [pytest.param("1", marks=pytest.mark.long), "4"])
+@pytest.mark.parametrize("ranks", ["1", "4"])
 def test_files_of_run_resume_and_evaluation_are_private(ranks: str, tmp_path: Path) -> None:
     config = write(tmp_path, DUEL)
     before = {*tmp_path.iterdir(), tmp_path / "run"}

@@ -193,7 +193,7 @@ def test_a_call_may_take_longer_where_env_timeout_s_says_so(tmp_path: Path) -> N
     assert_named(ended, "one call of a game or an algorithm may take 0.5 s; `env_timeout_s` can give it more")
 
 
-@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.long), 4])
+@pytest.mark.parametrize("ranks", [1, 4])
 def test_a_seat_in_a_long_call_is_no_circle_of_the_others(ranks: int, tmp_path: Path) -> None:
     def policy(**options: float) -> dict[str, Any]:
         return {"algorithm": "odd_workers:Pauses", "options": options}

@@ -99,11 +99,10 @@ def test_strengths_are_the_maximum_of_the_posterior() -> None:
     def minus_log_posterior(at: np.ndarray) -> float:
         steps = np.diff(at[:4]) / np.sqrt(made.movement.variance(made.history.walk.factors))
         middle = (at[:3] + at[1:4]) / 2
-        chances = davidson.chances(middle, at[4] + at[5] * made.problem.games.levels)
-        penalty = (at[5] / davidson.SLOPE_DEVIATION) ** 2
-        return float(((steps**2).sum() + penalty) / 2 - (np.array(played) * np.log(chances)).sum())
+        chances = davidson.chances(middle, at[4])
+        return float((steps**2).sum() / 2 - (np.array(played) * np.log(chances)).sum())
 
-    best = optimize.minimize(minus_log_posterior, np.zeros(6), method="BFGS", options={"gtol": 1e-9}).x
+    best = optimize.minimize(minus_log_posterior, np.zeros(5), method="BFGS", options={"gtol": 1e-9}).x
     at = made.minimum.parameters
     assert [at[point.node] - at[fixed] for point in points] == pytest.approx(best[:4], abs=1e-5)
 
@@ -119,6 +118,9 @@ def test_movements_faster_than_the_bound_settle_there(seed: int) -> None:
     made = estimate(timeline(*parts, learners="ab"))
     assert np.sqrt(made.movement.variance(made.history.walk.factors)).max() * ELO == pytest.approx(400)
     assert abs(made.movement.log_variance).max() < 15
+    fitted = made.of_players(("a", "b"))
+    deviation = np.sqrt(np.array([1.0, -1.0]) @ fitted.covariance[:2, :2] @ np.array([1.0, -1.0]))
+    assert 1.96 * deviation * ELO < 500, "what is not known of movements at the bound does not widen intervals"
 
 
 def test_games_of_a_policy_and_its_snapshots_that_are_all_drawn_have_ratings() -> None:

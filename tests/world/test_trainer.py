@@ -103,7 +103,12 @@ def test_results_are_those_of_the_file_and_the_run_ends_with_its_last_tick(tmp_p
     assert (trainer.iteration, trainer.ticks, trainer.done, trainer.policies) == (0, 0, False, ("blue", "red"))
     results = list(trainer)
     assert repr(results) == repr(read_results(tmp_path / "run")) == repr(trainer.results)
-    assert (trainer.iteration, trainer.done, results[-1]["done"]) == (2, True, True)
+    assert (trainer.iteration, trainer.ticks, trainer.done, results[-1]["done"]) == (
+        2,
+        results[-1]["ticks"],
+        True,
+        True,
+    )
     with pytest.raises(BudgetReached, match=r"Trainer.restore\('.*run', ticks=...\)"):
         trainer.train()
     assert "training_iteration 2" in repr(trainer)

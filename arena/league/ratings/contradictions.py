@@ -29,8 +29,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from arena.league.ratings import davidson
 from arena.league.ratings.intervals import of_share
 from arena.league.results import Results, Score
@@ -75,10 +73,7 @@ def contradictions(
     """
     margin = elo / davidson.ELO
     played, side = _head_to_head(results), float(fitted.parameters[-1])
-    known = dict(zip(order, strengths, strict=True))
-    means = np.array([(known.get(one, 0.0) + known.get(other, 0.0)) / 2 for one, other in played])
-    draws = dict(zip(played, fitted.log_nu(means).tolist(), strict=True))
-    better = {pair: games.expected(margin, side, draws[pair]) for pair, games in played.items()}
+    better = {pair: games.expected(margin, side, fitted.nu) for pair, games in played.items()}
     beaten = {
         name: [other for other in order if (name, other) in played and played[name, other].low > better[name, other]]
         for name in order
@@ -88,8 +83,7 @@ def contradictions(
         for below, lower in enumerate(order[place + 1 :], start=place + 1):
             if (games := played.get((lower, upper))) is None:
                 continue
-            gap = strengths[below] - strengths[place]
-            expected = games.expected(gap + margin, side, draws[lower, upper])
+            expected = games.expected(strengths[below] - strengths[place] + margin, side, fitted.nu)
             if games.low > expected and games.high >= better[lower, upper]:
                 path = _path(beaten, upper, lower) if upper in beaten[lower] else ()
                 circle = (lower, *path[:-1]) if path else ()
@@ -141,9 +135,9 @@ class _HeadToHead(NamedTuple):
         sides = [count + score.games * (at == place) for at, count in enumerate(self.sides)]
         return _HeadToHead(self.points + score.points, (sides[0], sides[1], sides[2]))
 
-    def expected(self, difference: float, side: float, log_nu: float) -> float:
+    def expected(self, difference: float, side: float, nu: float) -> float:
         """The score of a player that is better by a difference in nats, on the same sides."""
-        scores = [davidson.score(difference + worth, log_nu) for worth in (side, -side, 0.0)]
+        scores = [davidson.score(difference + worth, nu) for worth in (side, -side, 0.0)]
         return sum(score * count for score, count in zip(scores, self.sides, strict=True)) / self.games
 
 

@@ -9,17 +9,6 @@ logarithms; with what the first side is worth, Davidson and Beaver 1977, "On ext
 incorporate within-pair order effects"). Without draws nu is 0 and this is the model of Bradley and Terry. As a
 multinomial logit in (strengths, side, log nu) its log-likelihood is concave: what the optimizer finds is the maximum.
 
-How usual draws are depends on how good both teams are: there are games in which beginners draw nearly always and
-masters never, and the reverse. So log nu is linear in the level of a game, which is the mean strength of its teams:
-
-    log nu  =  log nu_0 + slope * level,     level  =  R tanh(((s + t) / 2 - middle) / R)
-
-with the mean of all games as the middle. The bound R keeps players that lose all games from moving without end. Levels
-are held fixed where the other parameters are estimated, which keeps the log-likelihood concave, and follow the
-strengths in turns. A normal prior of the slope decides where all games are of one level. With one nu for all games,
-differences depend on who else plays: in `benchmarks/league_tournament.py` those of touchdown's players in a league and
-in a tournament with more beginners were 171 to 356 Elo apart (median of 28 pairs, three seeds), now 81 to 172.
-
 A maximum does not always exist: where a player has never lost, or where two groups never met, some strengths can be
 moved without end or without effect. A weak normal prior then takes the place of the games that were not played. The
 side always has such a prior: where every player has kept to one side, its worth cannot be estimated, and the intervals
@@ -47,8 +36,6 @@ Matrix: TypeAlias = Array | sparse.csr_array
 ELO = 400 / math.log(10)  # in a nat
 PRIOR_DEVIATION = 400 / ELO  # of a strength or a side, in nats; about as heavy as a single game
 LOG_NU_DEVIATION = 2.0  # of log nu, if the prior is needed: draws are anything from rare to usual
-SLOPE_DEVIATION = 1.0  # of the slope of log nu
-_REACH = 400 / ELO  # of levels, in nats
 _MOVED = 1e-3  # by how much a direction of length 1 helps, at least, if it helps at all; the solver errs by far less
 _AT_ONCE = 2**20  # numbers of a temporary array
 _DENSE = 2**16  # numbers of a matrix, up to which a dense one is the faster
@@ -64,25 +51,12 @@ class Games(NamedTuple):
         counts: float64 [M, 3], games won, drawn and lost by the first team, which has the first side if there is one.
         pairs: float64 [N, P + 1], a row per pair of teams, whatever their sides: none has the first one.
         scores: float64 [N, 3], games won, drawn and lost by the first of the two.
-        means: float64 [M, P + 1]: its product with the strengths is the mean of both teams.
-        levels: float64 [M], of the games in nats, see above.
     """
 
     design: Matrix
     counts: Array
     pairs: Matrix
     scores: Array
-    means: Matrix
-    levels: Array
-
-    def leveled(self, strengths: Array) -> Games:
-        """The same games, with the levels that these strengths [P] give them."""
-        return self._replace(levels=level(self.means @ np.append(strengths, 0.0), self.middle(strengths)))
-
-    def middle(self, strengths: Array) -> float:
-        """The mean strength of the teams of all games."""
-        played = self.counts.sum(axis=1)
-        return float(played @ (self.means @ np.append(strengths, 0.0)) / max(1.0, played.sum()))
 
     @property
     def players(self) -> int:
@@ -106,27 +80,19 @@ class Fit(NamedTuple):
     Args:
         parameters: float64 [P + 1], in nats: strengths, whose mean is 0, and what the first side is worth.
         covariance: float64 [P + 1, P + 1], of these, from the observed information.
-        nu: how usual draws are: twice the ratio of draws to decided games between equals in the middle.
+        nu: how usual draws are: twice the ratio of draws to decided games between equals.
         prior: whether there are no most likely strengths without the prior.
-        slope: of log nu, by the level of a game.
-        middle: the strength at which the level is 0.
     """
 
     parameters: Array
     covariance: Array
     nu: float
     prior: bool
-    slope: float = 0.0
-    middle: float = 0.0
 
     @property
     def strengths(self) -> Array:
         """Those of the players, float64 [P]."""
         return self.parameters[:-1]
-
-    def log_nu(self, means: Array) -> Array:
-        """How usual draws are in games of teams with these mean strengths [...]; minus infinity without draws."""
-        return log_of(self.nu) + self.slope * level(means, self.middle)
 
 
 def games_of(results: Results, players: Sequence[str]) -> Games:
@@ -137,11 +103,11 @@ def games_of(results: Results, players: Sequence[str]) -> Games:
     the mean a team of `a` against a team of `b` is as far apart as `a` and `b` are.
     """
     sided, others, met = results.by_side(), results.without_sides(), results.pairs()
-    design, means = _of_pairs([*sided, *others], players, sided=len(sided))
+    design = _differences([*sided, *others], players, sided=len(sided))
     counts = np.array([*sided.values(), *others.values()], np.float64).reshape(-1, 3)
-    (pairs, _), scores = _of_pairs([*met], players), np.array([*met.values()], np.float64).reshape(-1, 3)
+    pairs, scores = _differences([*met], players), np.array([*met.values()], np.float64).reshape(-1, 3)
     seen = abs(pairs).sum(axis=1) > 0  # teams as (a, b) and (a, a, b, b) are equally strong whatever their members are
-    return Games(design, counts, pairs[seen], scores[seen], means, np.zeros(len(counts)))
+    return Games(design, counts, pairs[seen], scores[seen])
 
 
 def of_nodes(pairs: Sequence[tuple[Nodes, Nodes]], counts: Array, *, sided: int, nodes: int) -> Games:
@@ -154,14 +120,13 @@ def of_nodes(pairs: Sequence[tuple[Nodes, Nodes]], counts: Array, *, sided: int,
         nodes: how many there are.
     """
     none = np.zeros((0, nodes + 1))
-    design, means = _of_pairs(pairs, range(nodes), sided=sided)
-    return Games(design, counts, none, none[:, :3], means, np.zeros(len(counts)))
+    return Games(_differences(pairs, range(nodes), sided=sided), counts, none, none[:, :3])
 
 
-def _of_pairs(pairs: Sequence[tuple[Any, Any]], players: Sequence[Any], *, sided: int = 0) -> tuple[Matrix, Matrix]:
-    """Of each pair the first team minus the second, and the mean of both, each [M, P + 1]; dense if that is small.
+def _differences(pairs: Sequence[tuple[Any, Any]], players: Sequence[Any], *, sided: int = 0) -> Matrix:
+    """Of each pair the first team minus the second, [M, P + 1]; with the first side in so many of the first rows.
 
-    The first team has the first side in so many of the first rows. Players that are not rated count as 0.
+    Dense if that is small. Players that are not among these count as 0: they have met themselves alone.
     """
     index = {name: place for place, name in enumerate(players)}
     numbers = {team: number for number, team in enumerate(dict.fromkeys(team for pair in pairs for team in pair))}
@@ -172,13 +137,12 @@ def _of_pairs(pairs: Sequence[tuple[Any, Any]], players: Sequence[Any], *, sided
         if name in index
     ]
     rows, places, values = zip(*shares, strict=True) if shares else ((), (), ())
-    teams = sparse.csr_array((values, (rows, places)), shape=(len(numbers), len(players) + 1), dtype=np.float64)
-    side = sparse.csr_array(
-        (np.ones(sided), (np.arange(sided), np.full(sided, len(players)))), (len(pairs), teams.shape[1])
-    )
+    shape = len(pairs), len(players) + 1
+    teams = sparse.csr_array((values, (rows, places)), shape=(len(numbers), shape[1]), dtype=np.float64)
+    side = sparse.csr_array((np.ones(sided), (np.arange(sided), np.full(sided, len(players)))), shape=shape)
     first, second = (teams[np.array([numbers[pair[at]] for pair in pairs], np.intp)] for at in (0, 1))
-    found = first - second + side, (first + second) / 2
-    return found if len(pairs) * teams.shape[1] > _DENSE else (found[0].toarray(), found[1].toarray())
+    found = first - second + side
+    return found if math.prod(shape) > _DENSE else found.toarray()
 
 
 def gram(design: Matrix, weights: Array) -> Array:
@@ -187,22 +151,16 @@ def gram(design: Matrix, weights: Array) -> Array:
     return np.asarray(found if isinstance(found, np.ndarray) else found.toarray())
 
 
-def level(means: Array, middle: float) -> Array:
-    """The level of games between teams of these mean strengths, in nats."""
-    found: Array = _REACH * np.tanh((means - middle) / _REACH)
-    return found
-
-
-def chances(differences: Array, log_nu: float | Array) -> Array:
+def chances(differences: Array, log_nu: float) -> Array:
     """Of a win, a draw and a loss, float64 [..., 3], for differences [...] in nats."""
     half = differences / 2
-    found: Array = special.softmax(np.stack([half, np.broadcast_to(log_nu, half.shape), -half], axis=-1), axis=-1)
+    found: Array = special.softmax(np.stack([half, np.full_like(half, log_nu), -half], axis=-1), axis=-1)
     return found
 
 
-def score(difference: float, log_nu: float) -> float:
+def score(difference: float, nu: float) -> float:
     """Expected points of the first of two teams, 1 for a win and 1/2 for a draw, for a difference in nats."""
-    won, drawn, _ = chances(np.array(difference), log_nu).tolist()
+    won, drawn, _ = chances(np.array(difference), log_of(nu)).tolist()
     return float(won + drawn / 2)
 
 
@@ -217,9 +175,9 @@ def log_of(nu: float) -> float:
     return math.log(nu) if nu else -math.inf
 
 
-def information(differences: Array, log_nu: Array) -> Array:
+def information(differences: Array, nu: float) -> Array:
     """What one game says about the difference of its sides, float64 [M]: the inverse of a variance in nats."""
-    won, _, lost = chances(differences, log_nu).T
+    won, _, lost = chances(differences, log_of(nu)).T
     found: Array = (won + lost - (won - lost) ** 2) / 4
     return found
 
@@ -227,16 +185,15 @@ def information(differences: Array, log_nu: Array) -> Array:
 def log_likelihood(games: Games, parameters: Array, fitted: Fit) -> Array:
     """Of strengths and side [K, P + 1] in nats, with the share of draws and the priors of a fit; float64 [K]."""
     won, drawn, lost = games.counts.T
-    nu = np.exp(fitted.log_nu(games.means @ np.append(fitted.strengths, 0.0)))[:, None]
     played = games.counts.sum(axis=1)
     squares = parameters**2
     penalty = (fitted.prior * squares[:, :-1].sum(axis=1) + squares[:, -1]) / (2 * PRIOR_DEVIATION**2)
-    found = special.xlogy(drawn, nu[:, 0]).sum() - penalty  # [K]
+    found = special.xlogy(drawn.sum(), fitted.nu) - penalty  # [K]
     step = max(1, _AT_ONCE // max(1, len(played)))
     for start in range(0, len(parameters), step):
         half = (games.design @ parameters[start : start + step].T) / 2  # [M, step]
         size = np.abs(half)
-        weights = size + np.log1p(np.exp(-2 * size) + nu * np.exp(-size))  # log(exp(h) + nu + exp(-h))
+        weights = size + np.log1p(np.exp(-2 * size) + fitted.nu * np.exp(-size))  # log(exp(h) + nu + exp(-h))
         found[start : start + step] += (won - lost) @ half - played @ weights
     total: Array = found
     return total

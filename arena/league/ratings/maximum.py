@@ -1,7 +1,6 @@
 """The most likely strengths by Newton's method, and how sure they are; dense or sparse, by the number of strengths.
 
-What is minimized is minus the log-posterior of (strengths [P], side, log nu and its slope if there are draws), which is
-convex at fixed levels of the games. With
+What is minimized is minus the log-posterior of (strengths [P], side, log nu if there are draws), which is convex. With
 very many strengths, of which few are tied to each other, its Hessian is sparse. It is factored in the order in which
 the nodes were made, that of their ticks, so that the factor is narrow. Nodes that are tied to others far away, such as
 snapshots that stay in the league for long, come last.
@@ -20,7 +19,6 @@ from scipy.sparse.linalg import splu
 from arena.league.ratings.davidson import (
     LOG_NU_DEVIATION,
     PRIOR_DEVIATION,
-    SLOPE_DEVIATION,
     Array,
     Fit,
     Games,
@@ -31,8 +29,6 @@ from arena.league.ratings.davidson import (
 
 _DENSE = 500  # parameters, up to which dense matrices are the faster
 _STEPS = 100
-_TURNS = 50  # of levels and strengths
-_LEVEL = 1e-6  # nats by which no strength has changed in the last one
 _SUFFICIENT = 1e-4  # of what a step promises, which it has to bring at least
 _SLOW = 0.5  # of what the last step promised, up to which a factor serves once more: it takes as long as 50 solutions
 _NEAR = 1e-6  # what a step promises where values cannot resolve any more whether it keeps that
@@ -52,7 +48,7 @@ class Minimum(NamedTuple):
     """Where the function is least.
 
     Args:
-        parameters: float64 [n], strengths, side, and log nu and its slope if there are draws.
+        parameters: float64 [n], strengths, side, and log nu if there are draws.
         factor: of the Hessian there.
     """
 
@@ -74,9 +70,9 @@ class Problem:
         self.games = games
         players = games.players
         self._linear = players + 1  # parameters of d
-        self.size = self._linear + 2 * games.drawn
-        of_draws = [prior * LOG_NU_DEVIATION**-2, SLOPE_DEVIATION**-2] if games.drawn else []
-        rest = np.array([PRIOR_DEVIATION**-2, *of_draws])
+        self.size = self._linear + games.drawn
+        rest = np.full(self.size - players, prior * LOG_NU_DEVIATION**-2)
+        rest[0] = PRIOR_DEVIATION**-2
         own = sparse.diags_array(precision) if isinstance(precision, np.ndarray) else precision
         quadratic = sparse.block_diag([own, sparse.diags_array(rest)], format="csr")
         self._dense = self.size <= _DENSE
@@ -87,10 +83,6 @@ class Problem:
         self._quadratic = quadratic.toarray() if self._dense else quadratic
         self._design = games.design if self._dense else sparse.csr_array(games.design)
         self.order: Places | None = None
-
-    def take_levels(self, strengths: Array) -> None:
-        """Gives the games the levels that these strengths [P] say."""
-        self.games = self.games.leveled(strengths)
 
     def minimum(self, start: Array | None = None, *, done: float = EXACT) -> Minimum:
         """The minimum.
@@ -142,10 +134,8 @@ class Problem:
         return Fit(
             found[rows] - strength * found[zero].mean(),
             columns[rows, :-1] - shared - shared.T + variance,
-            math.exp(found[-2]) if self.games.drawn else 0.0,
+            math.exp(found[-1]) if self.games.drawn else 0.0,
             prior,
-            float(found[-1]) if self.games.drawn else 0.0,
-            self.games.middle(found[: self.games.players]) - float(found[zero].mean()),
         )
 
     def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
@@ -156,7 +146,7 @@ class Problem:
         surplus = counts - counts.sum(axis=1, keepdims=True) * found  # [M, 3], seen minus expected
         gradient = pull.copy()
         gradient[: self._linear] -= self._design.T @ (surplus[:, 0] - surplus[:, 2]) / 2
-        gradient[self._linear :] -= (self._draws.T @ surplus[:, 1])[: self.size - self._linear]
+        gradient[self._linear :] -= surplus[:, 1].sum()
         return float(parameters @ pull / 2 - likelihood), gradient
 
     def hessian(self, parameters: Array) -> Array | sparse.csc_array:
@@ -164,20 +154,20 @@ class Problem:
         count, design = self.games.counts.sum(axis=1), self._design
         won, drawn, lost = self.chances(parameters).T
         own = count * (won + lost - (won - lost) ** 2) / 4
-        cross = design.T @ ((-count * (won - lost) * drawn / 2)[:, None] * self._draws)  # [P + 1, 2]
-        last = gram(self._draws, count * drawn * (1 - drawn))
+        cross = design.T @ (-count * (won - lost) * drawn / 2)
+        last = (count * drawn * (1 - drawn)).sum()
         if self._dense:
             found = self._quadratic.copy()
             found[: self._linear, : self._linear] += gram(design, own)
             if self.games.drawn:
-                found[-2:, :-2] += cross.T
-                found[:-2, -2:] += cross
-                found[-2:, -2:] += last
+                found[-1, :-1] += cross
+                found[:-1, -1] += cross
+                found[-1, -1] += last
             return found
         square = design.T @ (sparse.diags_array(own) @ design)
         if self.games.drawn:
-            columns = sparse.csr_array(cross)
-            square = sparse.block_array([[square, columns], [columns.T, sparse.csr_array(last)]])
+            column = sparse.csr_array(cross[:, None])
+            square = sparse.block_array([[square, column], [column.T, sparse.csr_array([[last]])]])
         return sparse.csc_array(square + self._quadratic)
 
     def _factor(self, parameters: Array) -> Factor:
@@ -188,14 +178,9 @@ class Problem:
             self.order = _elimination_order(hessian, last=self.size - self.games.players)
         return _Sparse(hessian, self.order)
 
-    @property
-    def _draws(self) -> Array:
-        """The factors of log nu and of its slope in each row of the games, float64 [M, 2]."""
-        return np.stack([np.ones_like(self.games.levels), self.games.levels], axis=-1)
-
     def chances(self, parameters: Array) -> Array:
         """The chances of a win, a draw and a loss in each row of the games, float64 [M, 3]."""
-        log_nu = self._draws @ parameters[self._linear :] if self.games.drawn else -np.inf
+        log_nu = float(parameters[-1]) if self.games.drawn else -np.inf
         return chances(self._design @ parameters[: self._linear], log_nu)
 
 
@@ -247,13 +232,6 @@ def most_likely(games: Games) -> Fit:
     if not count:
         return Fit(np.zeros(1), np.zeros((1, 1)), 0.0, False)
     prior = not has_maximum(games)
-    precision, places = np.full(count, prior * PRIOR_DEVIATION**-2), np.arange(count)
-    problem = Problem(games, precision, prior=prior)
-    found = problem.minimum()
-    for _ in range(_TURNS if games.drawn else 0):
-        before = found.parameters
-        problem.take_levels(before[:count])
-        found = problem.minimum(before)
-        if abs(found.parameters - before).max() < _LEVEL:
-            break
-    return problem.fit(found, places, places, prior=prior)
+    problem = Problem(games, np.full(count, prior * PRIOR_DEVIATION**-2), prior=prior)
+    places = np.arange(count)
+    return problem.fit(problem.minimum(), places, places, prior=prior)

@@ -133,6 +133,7 @@ class Standings:
         self._elo = elo / davidson.ELO
         self._strengths = found.strengths[at]
         self._covariance = found.covariance[np.ix_(at, at)]
+        self._nu = found.nu
         if isinstance(results, Timeline) and results.learns:
             self._results, self._fitted = Results(), found
             self._ratios = _normal_ratios_of_order(self._strengths, self._covariance, self._elo)  # [P - 1], logs
@@ -201,8 +202,7 @@ class Standings:
 
     def _told(self, first: Places, second: Places, games: int) -> tuple[Array, Array]:
         """The covariance [P, C] of all strengths with each pair's difference as games show it, and its variance [C]."""
-        one, other = self._strengths[first], self._strengths[second]
-        noise = 1 / (games * davidson.information(one - other, self._fitted.log_nu((one + other) / 2)))  # [C]
+        noise = 1 / (games * davidson.information(self._strengths[first] - self._strengths[second], self._nu))  # [C]
         known = self._covariance[:, first] - self._covariance[:, second]
         each = np.arange(len(first))
         return known, noise + known[first, each] - known[second, each]

@@ -302,16 +302,14 @@ def estimate(timeline: Timeline, players: tuple[str, ...], marks: tuple[int, ...
     while True:
         scaled = sparse.diags_array((walk.rounds * movement.variance(factors)) ** -0.5) @ steps
         games = games._replace(counts=made.meetings.weighted(likeness))
-        if start is not None:
-            games = games.leveled(start[: games.players])
         problem = Problem(games, sparse.csr_array(scaled.T @ scaled + sparse.diags_array(anchored)), prior=prior)
         problem.order = order
         minimum = problem.minimum(start, done=EXACT if settled else _ROUGH)
         order, start = problem.order, minimum.parameters
-        if settled:
-            unsure = _sensitivity(scaled, minimum, factors, movement)
-            return Estimate(made, problem, minimum, prior, movement, likeness, unsure)
         changing = factors * movement.moves_with(factors)[:, None]
+        if settled:
+            unsure = _sensitivity(scaled, minimum, changing, movement)
+            return Estimate(made, problem, minimum, prior, movement, likeness, unsure)
         slope, information, known = _slope(scaled, minimum, looks, changing, logs)
         change = np.linalg.solve(information, slope).astype(np.float64)
         pace[change * before < 0] /= 2  # it has overshot
