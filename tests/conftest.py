@@ -14,7 +14,7 @@ from arena.preflight import examine
 
 HERE = Path(__file__).parent
 
-# Tests start some 2,000 processes, which would compile the whole package again where this is set: 0.2 s of CPU time each.
+# Tests start some 2,000 processes, which would compile the whole package again where this is set: 0.2 s of CPU each.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
