@@ -209,6 +209,9 @@ def not_a_run(path: Path, remedy: str = "") -> ConfigError:
         path: as the user gave it.
         remedy: the end of the message.
     """
+    if (path / "experiment.yaml").is_file():
+        found = f"it is an experiment, whose runs are in {path / 'trials'}"
+        return ConfigError(f"not a run folder: {found}; name one of them{remedy}", source=str(path))
     found = "config.yaml is missing" if path.is_dir() else "it is a file" if path.exists() else "it does not exist"
     return ConfigError(f"not a run folder: {found}; name the folder of a run, as runs/<name>{remedy}", source=str(path))
 

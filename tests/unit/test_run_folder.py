@@ -119,6 +119,14 @@ def test_resume_takes_the_named_folder(tmp_path: Path) -> None:
     assert RunFolder.open(tmp_path / "x", resume=True, given=True).path.name == "x"
 
 
+def test_experiment_is_no_run_and_its_runs_are_named(tmp_path: Path) -> None:
+    (tmp_path / "experiment.yaml").touch()
+    with pytest.raises(
+        ConfigError, match=r"not a run folder: it is an experiment, whose runs are in .*trials; name one"
+    ):
+        RunFolder.existing(tmp_path)
+
+
 @pytest.mark.parametrize("given", [True, False])
 def test_resume_without_a_run_is_refused_and_creates_nothing(tmp_path: Path, given: bool) -> None:
     with pytest.raises(
