@@ -87,7 +87,7 @@ def read(
         ConfigError: a file is missing, damaged, or of another version of the arena.
     """
     config, rounds = load_config(folder.config), _rounds(folder, journal)
-    games = _games(journal(folder.episodes), config, Winners())
+    games = _games(journal(folder.episodes).lines(EpisodeLine, missing_ok=True), config, Winners())
     rounds = rounds[: 1 + (games.newest if last is None else last)]
     referee = _Referee(rounds, games)
     reader = journal(folder.episodes)
@@ -164,9 +164,9 @@ def read_played(folder: RunFolder, *, last: int | None = None) -> Played:
     """
     rounds = _rounds(folder)[: None if last is None else last + 1]
     found: list[dict[int, list[Encounter]]] = [{} for _ in rounds]
-    games = _games(JournalReader(folder.episodes), load_config(folder.config), Winners())
-    episodes = JournalReader(folder.episodes).lines(EpisodeLine, missing_ok=True)
-    for episode, judged in _Referee(rounds, games).judged(episodes):
+    first, second = (JournalReader(folder.episodes).lines(EpisodeLine, missing_ok=True) for _ in range(2))
+    games = _games(first, load_config(folder.config), Winners())
+    for episode, judged in _Referee(rounds, games).judged(second):
         if not isinstance(judged, _Dropped):
             found[episode.round].setdefault(episode.match, []).extend(judged)
     return found
@@ -208,7 +208,7 @@ class GamesSoFar:
             ConfigError: a file is missing, damaged, or of another version of the arena.
         """
         rounds, known = _rounds(self._folder)[: last + 1], len(self._winners.without)
-        games = _games(JournalReader(self._folder.episodes, start=self._position), self.config, self._winners)
+        games = _games((line for line, _ in self._lines(last)), self.config, self._winners)
         games = games._replace(rules={name: env.outcome for name, env in self.config.envs.items()})
         if len(self._winners.without) > known:
             self._begin()
@@ -216,8 +216,10 @@ class GamesSoFar:
             self._newest, self.returns = last, {}
         if self._keeps_played:
             self.played += ({} for _ in rounds[len(self.played) :])
-        reader = JournalReader(self._folder.episodes, start=self._position)
-        for episode, found in _Referee(rounds, games).judged(reader.lines(EpisodeLine, missing_ok=True)):
+        referee = _Referee(rounds, games)
+        for episode, position in self._lines(last):
+            self._position = position
+            found = referee.judge(episode)
             if episode.round == last and not episode.cut:
                 for policy, value in _returns(episode.seats).items():
                     self.returns.setdefault(policy, []).append(value)
@@ -229,8 +231,15 @@ class GamesSoFar:
                 results.add(*one)
             if self._keeps_played:
                 self.played[episode.round].setdefault(episode.match, []).extend(found)
-        self._position = reader.position
         return _timeline(self.config, rounds, self._timed, self._parts, rounds[-1].start + self.config.ticks)
+
+    def _lines(self, last: int) -> Iterator[tuple[EpisodeLine, int]]:
+        """The lines that follow, to the end of a round, and the byte after each; later rounds may be played anew."""
+        reader = JournalReader(self._folder.episodes, start=self._position)
+        for line in reader.lines(EpisodeLine, missing_ok=True):
+            if line.round > last:
+                return
+            yield line, reader.position
 
 
 def _part_of(episode: EpisodeLine, rounds: Sequence[RoundLine], parts: int, ticks: int) -> int:
@@ -279,10 +288,10 @@ class _Games(NamedTuple):
     reached: int = 0
 
 
-def _games(episodes: JournalReader, config: Config, winners: Winners) -> _Games:
+def _games(episodes: Iterable[EpisodeLine], config: Config, winners: Winners) -> _Games:
     """What episodes say, which `winners` sees too."""
     envs, newest, reached = dict[str, None](), 0, 0
-    for line in episodes.lines(EpisodeLine, missing_ok=True):
+    for line in episodes:
         newest, reached = max(newest, line.round), max(reached, line.tick)
         envs[line.env] = None
         if not line.settled and line.seats and line.seats[0].outcome is None:  # few show anything
@@ -313,7 +322,7 @@ class _Referee:
 
     def judged(self, episodes: Iterable[EpisodeLine]) -> Iterator[tuple[EpisodeLine, tuple[Encounter, ...] | _Dropped]]:
         """The games of these rounds, and what each says."""
-        return ((episode, self._judge(episode)) for episode in episodes if episode.round in self._matches)
+        return ((episode, self.judge(episode)) for episode in episodes if episode.round in self._matches)
 
     def missed_by(self, episode: EpisodeLine) -> frozenset[str]:
         """Whom a game that was cut would have rated, if the first side had won; none where it would not count."""
@@ -321,7 +330,7 @@ class _Referee:
         if episode.env in self._games.winners.without or self._games.rules.get(episode.env) == "none":
             return frozenset()
         first = next(iter(sides), ())
-        found = self._judge(
+        found = self.judge(
             msgspec.structs.replace(
                 episode,
                 seats=tuple(
@@ -338,7 +347,7 @@ class _Referee:
             return frozenset()
         return frozenset(name for one in found if one.first != one.second for name in (*one.first, *one.second))
 
-    def _judge(self, episode: EpisodeLine) -> tuple[Encounter, ...] | _Dropped:
+    def judge(self, episode: EpisodeLine) -> tuple[Encounter, ...] | _Dropped:
         """What a finished game says; of the same players in the same match there are few ways to end."""
         if episode.cut or any(seat.idle_ticks for seat in episode.seats):
             return _Dropped.ABORTED

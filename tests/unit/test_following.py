@@ -50,7 +50,7 @@ def test_newest_result_is_shown_with_its_rewards_and_its_file(folder: RunFolder)
     assert run.look() == [f"result 2 at tick 500: {words}"]
     assert run.look() == []
     folder.results.write_text("\n".join([*lines, "{}"]) + "\n")
-    with pytest.raises(ConfigError, match=r"result.json: line 1: is damaged.*lacks 'episode_reward_mean'"):
+    with pytest.raises(ConfigError, match=r"result.json: line 3: is damaged.*lacks 'episode_reward_mean'"):
         run.look()
 
 

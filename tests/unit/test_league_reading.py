@@ -295,6 +295,15 @@ def test_each_game_is_read_once_however_many_rounds_follow(folder: RunFolder, mo
     assert seen[EpisodeLine] == 2 * 60, "first what it shows of its game, then what it says"
 
 
+def test_later_rounds_are_left_for_when_they_are_over_as_they_may_be_played_anew(folder: RunFolder) -> None:
+    write_rounds(folder, {}, {})
+    write_episodes(folder, zero_sum(round=0), episode("ab", None, round=1, tick=109))
+    games = so_far(folder)
+    assert games.read(0).results.games == 1, "what the next round shows does not count yet"
+    write_episodes(folder, zero_sum(round=0), zero_sum(round=1), zero_sum(round=1))
+    assert games.read(1).results.games == 3
+
+
 def test_damaged_line_is_named_by_its_number_in_the_file(folder: RunFolder) -> None:
     write_rounds(folder, {}, {})
     write_episodes(folder, zero_sum(round=0), zero_sum(round=0))
