@@ -12,7 +12,9 @@ BENCHMARKS := accounting tick_overhead many_processes image_game ppo_touchdown g
 	pipeline chaos endurance league_statistics league_learning report_page export external_games external_http \
 	shared_memory units moving_strengths rating_speed league_tournament experiments
 BENCH ?=
-WORKERS = $(shell $(PYTHON) -c "import os; print(len(os.sched_getaffinity(0)) + 1)") # of tests: the one of tests/mpi waits much
+CORES := import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
+# One worker of pytest more than there are cores: the one that runs tests/mpi mostly waits.
+WORKERS = $(shell expr 1 + $$($(PYTHON) -c '$(CORES)'))
 RUN := runs/touchdown-2v2-$(shell date +%Y%m%d-%H%M%S)
 
 .PHONY: run test test-fast test-long check lint types reference diagrams docs system bench bench-learning bench-peers clean

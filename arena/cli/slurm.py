@@ -32,7 +32,7 @@ from arena.experiment.config import is_experiment_data, read_experiment
 from arena.experiment.plan import plan_experiment
 from arena.plan.build import make_plan
 from arena.records.atomic import check_place, replacing
-from arena.terminal.output import say
+from arena.terminal.output import complain, say
 
 _MARK = "# Written by `arena slurm`."
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
@@ -178,7 +178,7 @@ def _write(arguments: argparse.Namespace, job: Job, text: str, hints: Sequence[s
     if arguments.output == "-":
         say(text.removesuffix("\n"))
         for hint in hints:
-            print(hint, file=sys.stderr, flush=True)
+            complain(f"{hint}\n")
         return 0
     path = Path(arguments.output or f"{job.name}.sbatch")
     write_batch(path, text, option="--output" if arguments.output else "")

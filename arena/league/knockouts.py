@@ -6,7 +6,7 @@ from arena.config.schema import Config
 from arena.league import next_round
 from arena.league import rounds_file as records
 from arena.league.next_round import Champion
-from arena.league.read_results import read, read_played
+from arena.league.read_results import GamesSoFar, read
 from arena.league.timeline import Timeline
 from arena.records import boundary as boundaries
 from arena.records.folder import RunFolder
@@ -34,4 +34,6 @@ def knockouts_won(folder: RunFolder, config: Config, *, reached: int | None = No
     def results(number: int) -> Timeline:
         return read(folder, last=number).timeline
 
-    return next_round.champions(config, whole, results, read_played(folder, last=len(whole) - 1))
+    games = GamesSoFar(folder, config, keeps_played=True)
+    games.read(len(whole) - 1)
+    return next_round.champions(config, whole, results, games.played)

@@ -24,7 +24,7 @@ import msgspec
 
 from arena.config import Config, load_config
 from arena.errors import ConfigError
-from arena.league.results import Encounter, Played, Results, encounters_of
+from arena.league.results import Encounter, Results, encounters_of
 from arena.league.timeline import Beginning, Period, Timeline
 from arena.plan.plan import OutcomeRule
 from arena.records import boundary
@@ -150,26 +150,6 @@ def _timeline(
     snapshots = [name for line in rounds for name in line.snapshots]
     prior = {} if config.league is None else config.league.prior
     return Timeline(periods, config.ticks, config.learners, beginnings, snapshots, prior)
-
-
-def read_played(folder: RunFolder, *, last: int | None = None) -> Played:
-    """The games of each round by themselves: none of them is too old.
-
-    Args:
-        folder: of the run.
-        last: the newest round to look at. None: the last one that has begun.
-
-    Raises:
-        ConfigError: as `read`.
-    """
-    rounds = _rounds(folder)[: None if last is None else last + 1]
-    found: list[dict[int, list[Encounter]]] = [{} for _ in rounds]
-    first, second = (JournalReader(folder.episodes).lines(EpisodeLine, missing_ok=True) for _ in range(2))
-    games = _games(first, load_config(folder.config), Winners())
-    for episode, judged in _Referee(rounds, games).judged(second):
-        if not isinstance(judged, _Dropped):
-            found[episode.round].setdefault(episode.match, []).extend(judged)
-    return found
 
 
 class GamesSoFar:

@@ -91,7 +91,7 @@ def say(text: str) -> None:
 
 
 def complain(text: str) -> None:
-    """Writes on stderr why a command ends; if stderr takes nothing, the exit code has to do."""
+    """Writes on stderr why a command ends, or a hint; if stderr takes nothing, the exit code has to do."""
     with suppress(OSError):
         print(text, end="", file=sys.stderr, flush=True)
 

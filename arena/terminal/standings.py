@@ -99,7 +99,7 @@ def begun_lines(rows: Sequence[Row]) -> list[str]:
         if row.began and row.began.source
     ]
     resets = [f"{row.player} began anew at tick {row.began.tick}" for row in rows if row.began and not row.began.source]
-    return [f"{', '.join([*copies, *resets])}: games and score are those since"] if copies or resets else []
+    return [f"{', '.join([*copies, *resets])}: games and score count from then on"] if copies or resets else []
 
 
 def prior_lines(*, prior: bool) -> list[str]:

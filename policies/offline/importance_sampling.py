@@ -1,7 +1,7 @@
 """What a policy would earn, estimated from episodes that another one has played: importance sampling.
 
-    samples = open_dataset("runs/behavior")                    recorded with `record: samples`
-    behavior = load_policy("runs/behavior", "blue")           the frozen policy that has played
+    samples = open_dataset("runs/behavior")                     recorded with `record: samples`
+    behavior = load_policy("runs/behavior", "blue")             the frozen policy that has played
     target = load_policy("runs/other", "blue")                  the policy to be estimated
     estimate(samples.episodes("blue"), target=target.log_prob, behavior=behavior.log_prob)
 

@@ -27,7 +27,7 @@ def told_by(folder: Path, ranks: int, **changes: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
-def test_late_torch_has_one_thread_and_draws_the_same_numbers_in_every_run(
+def test_late_torch_has_one_thread_and_the_same_draws(
     ranks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)

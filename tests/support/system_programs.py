@@ -1,4 +1,4 @@
-"""Programs of the system that tests run: packages that only root can install. CI has them."""
+"""Programs of the system that tests run, such as browsers and SLURM: pip cannot install them, root can."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ def executable(title: str, *names: str) -> str:
 
 
 def unavailable(why: str) -> NoReturn:
-    """Fails the test in CI; skips it elsewhere, as only root can install or start such programs."""
+    """Skips the test on a machine whose user may not install or start such programs; in CI, which may, it fails."""
     if os.environ.get("CI"):
         pytest.fail(why)
-    pytest.skip(f"{why}; only root can, and CI fails without it")
+    pytest.skip(
+        f"{why}. That takes root, which this user may lack; with CI=1 in the environment the test fails instead"
+    )

@@ -75,7 +75,7 @@ def test_experiment_goes_on_while_a_trial_alone_is_played(tmp_path: Path) -> Non
         assert not folder.is_going_on, "it is over"
 
 
-def test_seconds_of_a_trial_are_those_that_drivers_have_seen_of_its_attempts(tmp_path: Path) -> None:
+def test_seconds_of_a_trial_are_those_that_drivers_have_seen(tmp_path: Path) -> None:
     """Three days pass between the death of a driver and the next one, which finds that the trial has ended."""
     changes = [(0, State.RUNNING, None), (10, State.PENDING, 9.5), (15, State.RUNNING, None), (40, State.PAUSED, 25.0)]
     changes += [(50, State.RUNNING, None), (259_200, State.TERMINATED, None)]

@@ -183,7 +183,7 @@ def test_table_names_copies_and_resets_with_their_ticks() -> None:
     whole = replace(played, beginnings={"b": [Beginning(100, "a")], "c": [Beginning(200, None)]})
     until = replace(whole, periods=whole.periods[:2])
     now, then = (standings_at(whole, counted, {}, league(PAIR), at=at) for counted, at in ((whole, None), (until, 150)))
-    said = "b is a copy of a since tick 100, c began anew at tick 200: games and score are those since"
+    said = "b is a copy of a since tick 100, c began anew at tick 200: games and score count from then on"
     assert said in league_lines(now)
     assert {one["player"]: one.get("began") for one in table_data(now.tables)} == {
         "a": None,

@@ -123,7 +123,7 @@ def test_movements_faster_than_the_bound_settle_there(seed: int) -> None:
     assert 1.96 * deviation * ELO < 500, "what is not known of movements at the bound does not widen intervals"
 
 
-def test_games_of_a_policy_and_its_snapshots_that_are_all_drawn_have_ratings() -> None:
+def test_games_that_are_all_drawn_have_ratings() -> None:
     """Nothing says how usual draws are, but that all games are."""
     found = timeline(*[games(**{"a_a@100": (0, 4000, 0)})] * 12, learners="a", snapshots=["a@100"])
     assert elo_of(found) == [{name: pytest.approx(0, abs=1e-6) for name in ("a", "a@100")}]
