@@ -390,6 +390,8 @@ def configured_algorithm(name: str, options: Mapping[str, Any], *, acts: bool, p
         cls = algorithm(name)
         if acts and not hasattr(cls, "actor"):
             raise ConfigError(f"to play without learning an algorithm needs actor(); {name!r} has none")
+    if acts and options.get("device") == "cuda":
+        options = {**options, "device": "auto"}  # so that a policy that a GPU has trained plays on any machine
     decoded = decode_options(cls, options, path=path)
     with located(path=f"{path}.algorithm"):
         _check_signature(cls, decoded)

@@ -22,6 +22,7 @@ def describe() -> dict[str, Any]:
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
+        "gpu": _gpu(),
         "versions": {name: found for name in _PACKAGES if (found := version(name))},
         "launcher": _launcher(),
         "commit": _commit(),
@@ -46,6 +47,14 @@ def _processor() -> str:
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return platform.machine()
+
+
+def _gpu() -> str | None:
+    """The name of the first GPU; None where there is none."""
+    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    if shutil.which(command[0]) is None:
+        return None
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0].strip()
 
 
 def _launcher() -> str:

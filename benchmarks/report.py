@@ -23,6 +23,7 @@ ORDER = (
     "ppo_touchdown",
     "learning",
     "default_options",
+    "devices",
     "group_update",
     "idle",
     "start",
@@ -89,9 +90,10 @@ def conditions(data: Result) -> str:
     """The machine, and its load before and after."""
     of = data["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in of["versions"].items())
-    load = data["load"]
+    load, gpu = data["load"], of.get("gpu")
     return (
-        f"{of['cores']} cores of {of['processor']}, {of['memory_gib']} GiB, {of['system']}, Python {of['python']}, "
+        f"{of['cores']} cores of {of['processor']}, {of['memory_gib']} GiB, {f'{gpu}, ' if gpu else ''}{of['system']}, "
+        f"Python {of['python']}, "
         f"{versions}, {of['launcher']}; commit {of['commit']}; "
         f"load average {load['before']} before, {load['after']} after"
     )

@@ -45,6 +45,10 @@ RICH: dict[str, Any] = {
 }
 
 
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+DEVICES = ["cpu", pytest.param("cuda", marks=needs_cuda)]
+
+
 class Case(NamedTuple):
     """An algorithm and the actions that it plays."""
 
@@ -152,8 +156,9 @@ def all_idle(rows: int) -> Any:
 # -------------------------------------------------------------------------------------------------------------- state
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("more", [{}, RICH], ids=["plain", "rich"])
-def test_stored_state_continues_to_the_same_bits(learner: Learner, more: dict[str, Any]) -> None:
+def test_stored_state_continues_to_the_same_bits(learner: Learner, more: dict[str, Any], device: str) -> None:
     def continued(algorithm: Any) -> Any:
         for owner in (algorithm, algorithm.group_learner):  # each leg of a run has new random streams
             for generator in vars(owner).values():
@@ -163,7 +168,7 @@ def test_stored_state_continues_to_the_same_bits(learner: Learner, more: dict[st
         run(algorithm)
         return algorithm.state_dict(), algorithm.worker_state_dict(), flat_weights(algorithm.network)
 
-    first, second = (learner.make(learner.env(ticks=33), ticks=99, **more) for _ in range(2))
+    first, second = (learner.make(learner.env(ticks=33), ticks=99, device=device, **more) for _ in range(2))
     run(first)  # the leg ends within a rollout, and between two updates
     stored, own = first.state_dict(), first.worker_state_dict()
     assert not all_equal(second.state_dict(), stored)
@@ -187,16 +192,29 @@ def test_same_seed_gives_same_weights_without_global_generators(learner: Learner
     assert np.array_equal(numpy_before, np.random.get_state()[1])
 
 
+@needs_cuda
+def test_gpu_learns_what_the_cpu_learns_and_both_play_the_same(learner: Learner) -> None:
+    on_cpu, on_gpu = (learner.train(learner.env(ticks=12), device=device, **FULL) for device in ("cpu", "cuda"))
+    np.testing.assert_allclose(flat_weights(on_gpu.network), flat_weights(on_cpu.network), atol=1e-4, rtol=0)
+    on_cpu.load_state_dict(decode(*encode(on_gpu.state_dict())))
+    assert np.array_equal(flat_weights(on_gpu.network), flat_weights(on_cpu.network))
+    observations = learner.env().observation_space.sample()
+    for greedy in (True, False):
+        by_cpu, by_gpu = (one.actor(greedy=greedy)(observations, {}) for one in (on_cpu, on_gpu))
+        np.testing.assert_allclose(by_gpu, by_cpu, atol=1e-4, rtol=0)
+
+
 # ------------------------------------------------------------------------------------------------------------- groups
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("sync", ["gradients", "samples"])
-def test_workers_with_unequal_rows_hold_equal_weights(learner: Learner, sync: str) -> None:
+def test_workers_with_unequal_rows_hold_equal_weights(learner: Learner, sync: str, device: str) -> None:
     """The last worker has the most rows, and never acts."""
 
     def work(group: ThreadGroup) -> Any:
         active = all_idle(3 * len(ENTITIES)) if group.rank == 2 else None
-        algorithm = learner.make(unequal_env(learner, group, active=active), group, **RICH)
+        algorithm = learner.make(unequal_env(learner, group, active=active), group, device=device, **RICH)
         before = flat_weights(algorithm.network)
         run(algorithm)
         return before, flat_weights(algorithm.network), group.called, len(group.logged)

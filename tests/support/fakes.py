@@ -289,7 +289,7 @@ class Budgeted(gymnasium.vector.VectorWrapper):
 
 def flat_weights(module: torch.nn.Module) -> NDArray[np.float32]:
     """All weights of a module, one after the other."""
-    return np.concatenate([value.detach().numpy().ravel() for value in module.parameters()])
+    return np.concatenate([value.detach().cpu().numpy().ravel() for value in module.parameters()])
 
 
 def all_equal(left: Mapping[str, Any] | Sequence[Any] | Any, right: Any) -> bool:

@@ -485,6 +485,9 @@ def test_a_device_that_the_machine_does_not_have_is_refused_with_the_options(mon
     with pytest.raises(ConfigError, match=r"options\.device: got 'cuda', .* torch finds no CUDA device"):
         PPO.check_options({"device": "cuda"})
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch, "use_deterministic_algorithms", lambda *_, **__: None)  # for this whole process
+    monkeypatch.setattr(torch.backends.cuda, "enable_mem_efficient_sdp", lambda _: None)
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     PPO.check_options({"device": "cuda"})
 
 

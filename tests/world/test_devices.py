@@ -1,0 +1,84 @@
+"""Policies that a GPU trains: what they learn, and where they play. A test that computes on a GPU needs one."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from arena.cli.main import main
+from arena.records import checkpoint
+from arena.records.folder import RunFolder
+from arena.serving import load_policy
+from fakes import all_equal
+from in_process import play
+
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+DUEL = {"make": "touchdown", "kwargs": {"team_size": 1, "max_steps": 20}}
+IMAGES = {"make": "touchdown", "kwargs": {**DUEL["kwargs"], "blue_obs": "image", "red_obs": "image"}}  # type: ignore[dict-item]
+SKIRMISH = {"make": "skirmish", "kwargs": {"width": 6, "height": 5, "team_size": 2, "max_steps": 20}}
+PPO = {"n_steps": 10, "minibatch_size": 32, "n_epochs": 2}
+GAMES: dict[str, tuple[Any, str, dict[str, Any]]] = {
+    "numbers": (DUEL, "ppo", PPO),
+    "images": (IMAGES, "ppo", PPO),
+    "memory": (DUEL, "ppo", {**PPO, "recurrent": "gru", "sequence_length": 4}),
+    "units": (SKIRMISH, "ppo", {**PPO, "transformer": {"d_model": 16}}),
+    "sac": ({"make": "gymnasium:Pendulum-v1"}, "sac", {"learning_starts": 40, "batch_size": 32}),
+    "dqn, images": (IMAGES, "dqn", {"learning_starts": 40, "batch_size": 16, "buffer_size": 500}),
+    "a library's": ({"make": "gymnasium:CartPole-v1"}, "sb3:DQN", {"learning_starts": 40, "batch_size": 32}),
+}
+
+
+def learning(name: str, device: str) -> dict[str, Any]:
+    """Two copies of one game; its second side, if there is one, plays at random."""
+    game, algorithm, options = GAMES[name]
+    sides = ["learner", "random"][: 1 if game["make"].startswith("gymnasium:") else 2]
+    return {
+        "ticks": 80,
+        "checkpoint_every": 40,
+        "envs": {"game": game},
+        "policies": {
+            "learner": {"algorithm": algorithm, "options": {**options, "device": device}},
+            **({"random": {"algorithm": "random"}} if "random" in sides else {}),
+        },
+        "matches": [{"env": "game", "seats": sides, "lanes": 4, "copies": 2}],
+    }
+
+
+@needs_cuda
+@pytest.mark.parametrize("name", GAMES)
+def test_run_on_a_gpu_resumes_as_if_it_had_not_been_interrupted(tmp_path: Path, name: str) -> None:
+    whole = play(learning(name, "cuda"), tmp_path, given=True).folder
+    learned = checkpoint.load(whole.checkpoints_path("learner")).state
+    assert not all_equal(checkpoint.load(checkpoint.path_of(whole.checkpoints_path("learner"), 0)).state, learned)
+    shutil.copytree(whole.path, tmp_path / "parted" / "run")
+    folder = RunFolder(tmp_path / "parted" / "run")
+    (folder.boundaries / "000000000080.json").unlink()  # as if it had been killed just before that was written
+    assert play(learning(name, "cuda"), tmp_path / "parted", resume=True).run.leg.start == 40
+    assert all_equal(checkpoint.load(folder.checkpoints_path("learner")).state, learned)
+
+
+def test_policy_that_learned_on_a_gpu_plays_where_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = play(learning("numbers", "cpu"), tmp_path).folder
+    data = yaml.safe_load(folder.config.read_text())
+    data["policies"]["learner"]["options"]["device"] = "cuda"
+    folder.config.write_text(yaml.safe_dump(data))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    policy = load_policy(folder.path, "learner")
+    assert policy.act(np.zeros(policy.observation_space.shape, np.float32)) in policy.action_space
+    for command in (
+        ["evaluate", str(folder.path), "--episodes", "2"],
+        ["tournament", str(folder.path), "--checkpoints", "first", "last", "--episodes", "8"],
+        ["export", str(folder.path), "--policy", "learner"],
+    ):
+        assert main(command) == 0, command
+    capsys.readouterr()
+    assert main(["train", str(folder.config), "--ranks", "1", "--run-dir", str(tmp_path / "anew")]) == 2
+    assert "torch finds no CUDA device on this machine" in capsys.readouterr().err
