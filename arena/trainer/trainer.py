@@ -342,7 +342,7 @@ class Trainer:
             check_change(self._config, key, value)
         wanted = {**self._held.memory.wanted, **changes}
         known = [line for line in lines_of(run.folder) if line.tick <= run.leg.start]
-        changed_config(run, [*known, ChangeLine(tick=run.leg.start, set=wanted)])
+        _check_held(changed_config(run, [*known, ChangeLine(tick=run.leg.start, set=wanted)]))
         self._held.memory.wanted = wanted
 
     # ----------------------------------------------------------------------------------------------------- its policies
@@ -635,7 +635,7 @@ def _check_remote(config: Config, callbacks: Sequence[Any]) -> None:
 
 
 def _check_held(config: Config) -> None:
-    """Refuses a run that cannot be held: a policy learns that cannot be saved and loaded."""
+    """Refuses wrong options, and a run that cannot be held: a policy learns that cannot be saved and loaded."""
     for name, policy in config.policies.items():
         if policy.learns and policy.algorithm not in ONLY_ACT:
             cls = registry.worker_class(policy.algorithm, policy.options, acts=False, path=f"policies.{name}")

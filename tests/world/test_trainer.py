@@ -290,6 +290,8 @@ def test_policy_that_remembers_gives_its_memory_back(tmp_path: Path) -> None:
 def test_changes_hold_from_the_next_iteration_on_also_for_a_resumed_run(tmp_path: Path) -> None:
     with Trainer({"name": "test", **DUEL}, run_dir=tmp_path / "run", ticks=80) as trainer:
         trainer.train()
+        with pytest.raises(ConfigError, match="has no option 'learning_rat'"):
+            trainer.change({"policies.blue.options.learning_rat": 0.1})
         trainer.change({"envs.game.kwargs.max_steps": 5, "policies.blue.frozen": True})
         with pytest.raises(ConfigError, match="cannot be changed"):
             trainer.change({"seed": 3})
