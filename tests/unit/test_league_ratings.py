@@ -31,6 +31,8 @@ def table(**scores: tuple[int, int, int]) -> Results:
 
 FOUR = table(ab=(7, 2, 3), ac=(5, 1, 4), ad=(9, 0, 1), bc=(2, 6, 4), bd=(5, 5, 2), cd=(6, 2, 4))
 
+EVEN = table(ab=(7, 2, 3), ac=(5, 3, 4), ad=(9, 1, 1), bc=(4, 3, 4), bd=(5, 3, 2), cd=(6, 2, 4))  # as usual as nu says
+
 
 def test_distance_of_two_players_is_the_win_ratio() -> None:
     found = fit(table(ab=(30, 20, 10)))
@@ -60,9 +62,9 @@ def test_without_draws_it_is_the_fixed_point_of_bradley_and_terry() -> None:
 
 
 def test_expected_scores_equal_actual_scores() -> None:
-    found = fit(FOUR)
+    found = fit(EVEN)
     expected, scored = dict.fromkeys("abcd", 0.0), dict.fromkeys("abcd", 0.0)
-    for ((a,), (b,)), score in FOUR.pairs().items():
+    for ((a,), (b,)), score in EVEN.pairs().items():
         odds = 10 ** (found.difference(a, b).value / 800)
         share = (odds + found.nu / 2) / (odds + found.nu + 1 / odds)
         expected[a] += share * score.games
@@ -72,13 +74,15 @@ def test_expected_scores_equal_actual_scores() -> None:
     assert expected == pytest.approx(scored, abs=1e-4)  # the likelihood equations, Davidson 1970
 
 
-def test_intervals_come_from_the_curvature_of_the_likelihood() -> None:
-    results = Results()
-    results.update(FOUR)
-    for (first, second), score in FOUR.pairs().items():
+@pytest.mark.parametrize("uneven", [False, True])
+def test_intervals_come_from_the_curvature_of_the_likelihood(uneven: bool) -> None:
+    results, part = Results(), UNEVEN if uneven else EVEN
+    results.update(part)
+    for (first, second), score in part.pairs().items():
         results.add_score(second, first, Score(2 + score.losses, score.draws, score.wins), sided=True)
     games = davidson.games_of(results, "abcd")
     found = maximum.most_likely(games)
+    assert (found.likeness > 0.01) == uneven
     step = 1e-3
 
     def value(free: np.ndarray) -> float:  # of three strengths, side and log nu; the fourth strength is minus their sum
@@ -94,6 +98,51 @@ def test_intervals_come_from_the_curvature_of_the_likelihood() -> None:
     covariance = np.linalg.inv(-np.array(curvature) / (4 * step**2))
     free = [0, 1, 2, 4]
     assert found.covariance[np.ix_(free, free)] == pytest.approx(covariance[:4, :4], rel=1e-3)
+
+
+UNEVEN = table(  # strong players decide their games, weak ones draw
+    ab=(21, 5, 12), ac=(40, 1, 9), ad=(48, 0, 2), bc=(22, 12, 8), bd=(25, 20, 5), cd=(9, 70, 4)
+)
+
+
+@pytest.mark.parametrize("most", [0, 500])
+def test_slope_and_curvature_are_those_of_the_value_where_draws_weigh_less(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the value is that of Davidson's model and of Bradley's and Terry's by their weights, dense and sparse."""
+    monkeypatch.setattr(maximum, "_DENSE", most)
+    games = davidson.games_of(UNEVEN, "abcd")
+    faded = games.with_alike_draws(0.2)
+    at = np.array([0.9, 0.4, -0.3, -1.1, 0.2, -0.5])
+    problem = maximum.Problem(faded, np.ones(4), prior=True)
+    value, slope = problem.value_and_gradient(at)
+    expected = (at[:4] ** 2).sum() / 2 + at[4] ** 2 / (2 * davidson.PRIOR_DEVIATION**2)
+    expected += at[5] ** 2 / (2 * davidson.LOG_NU_DEVIATION**2)
+    for row, counts in zip(problem.games.design, games.counts, strict=True):
+        weight, difference = 1 / (1 + 0.2 * (counts.sum() - 1)), float(row @ at[:5])
+        whole = counts @ np.log(davidson.chances(np.array(difference), at[5]))
+        decided = -counts[0] * math.log1p(math.exp(-difference)) - counts[2] * math.log1p(math.exp(difference))
+        expected -= weight * whole + (1 - weight) * decided
+    assert value == pytest.approx(expected)
+    moves = 1e-5 * np.eye(6)
+    beside = [(problem.value_and_gradient(at + move), problem.value_and_gradient(at - move)) for move in moves]
+    assert slope == pytest.approx([(up[0] - down[0]) / 2e-5 for up, down in beside], rel=1e-6)
+    found = problem.hessian(at)
+    curvature = found if isinstance(found, np.ndarray) else found.toarray()
+    assert curvature == pytest.approx(np.array([(up[1] - down[1]) / 2e-5 for up, down in beside]), rel=1e-6, abs=1e-6)
+
+
+def test_draws_hardly_move_strengths_where_one_nu_does_not_explain_them() -> None:
+    """They are as far apart as decided games alone say."""
+    found = fit(UNEVEN)
+    decided = fit(table(**{"".join(a + b): (score.wins, 0, score.losses) for (a, b), score in UNEVEN.pairs().items()}))
+    assert found.difference("a", "d").value == pytest.approx(decided.difference("a", "d").value, abs=25)
+
+
+def test_without_draws_or_with_one_decided_game_ratings_are_finite() -> None:
+    for results in (table(ab=(3, 0, 2), bc=(1, 0, 4)), table(ab=(1, 300, 0), bc=(0, 300, 0), ac=(0, 300, 0))):
+        found = fit(results)
+        assert np.isfinite(found.covariance).all() and (np.abs(found.elo) < 400).all()
 
 
 @pytest.mark.parametrize("at_once", [1, 10, 2**20])

@@ -222,7 +222,7 @@ def pairings(deviation: float, rng: np.random.Generator) -> Timeline:
 @pytest.mark.parametrize(("deviation", "least", "most"), [(0.0, 0.0, 0.003), (200.0, 0.15, 0.3)])
 def test_games_of_a_meeting_are_alike_as_far_as_results_say_so(deviation: float, least: float, most: float) -> None:
     """Of equal players wins have the variance p (1 - p) = 1/4, and so many Elo add that of p itself, 0.057, to it."""
-    assert least <= estimate(pairings(deviation, np.random.default_rng(3))).likeness <= most
+    assert least <= estimate(pairings(deviation, np.random.default_rng(3))).likeness.wins <= most
 
 
 def test_intervals_hold_where_pairings_suit_players() -> None:
@@ -240,8 +240,63 @@ def test_meeting_of_many_games_counts_little_more_than_one_of_few() -> None:
     quick.add_score(("a",), ("b",), Score(40, 0, 0), sided=True)
     quick.add_score(("b",), ("a",), Score(0, 4, 0), sided=True)
     made = whole_history.history(timeline(quick, learners="a"), (), (), coarse=False)
-    assert made.meetings.weighted(0.0).sum(axis=1).tolist() == [40, 4]
-    assert made.meetings.weighted(0.5).sum(axis=1) == pytest.approx([40 / 40.5, 4 / 4.5])
+    full, alike = (made.meetings.weighted(made.games, whole_history.Likeness(one)) for one in (0.0, 0.5))
+    assert full.counts.sum(axis=1).tolist() == [40, 4]
+    assert alike.counts.sum(axis=1) == pytest.approx([40 / 40.5, 4 / 4.5])
+
+
+def test_likeness_of_draws_leaves_wins_their_weight() -> None:
+    """`a` wins 15, draws 20 and loses 5 games of one side."""
+    made = whole_history.history(timeline(games(a_b=(15, 20, 5)), learners="a"), (), (), coarse=False)
+    found = made.meetings.weighted(made.games, whole_history.Likeness(0.1, 0.5))
+    wins, draws = 1 / (1 + 0.1 * 39), 1 / (1 + 0.5 * 39)
+    assert found.counts == pytest.approx(draws * np.array([[15, 20, 5]]))
+    assert found.counts[:, ::2] + found.decided == pytest.approx(wins * np.array([[15, 5]]))
+    less = made.meetings.weighted(made.games, whole_history.Likeness(0.5, 0.1))
+    assert not less.decided.any(), "a draw never weighs more than a win"
+
+
+def races(rng: np.random.Generator, *, nu: float | None = None) -> Timeline:
+    """12 rounds of five players 150 Elo apart, of whom `e` learns and stays as it is: who scores first wins.
+
+    Times until a player scores are exponential, with a mean that halves with each 120 Elo. A game is drawn if no one
+    scores in time: of two players as good as `a` 82 % of the games. With a nu draws are as usual as it says.
+    """
+    parts = []
+    for _ in range(12):
+        part = Results()
+        for one, other in itertools.permutations(range(5), 2):
+            rates = 10 ** (np.array([one, other]) * 150 / 400)
+            drawn = np.exp(-0.1 * rates.sum()) if nu is None else nu / (nu + rates.sum() / np.sqrt(rates.prod()))
+            chances = [*(rates / rates.sum() * (1 - drawn)), drawn]
+            won, lost, draws = rng.multinomial(40, chances).tolist()
+            part.add_score(("abcde"[one],), ("abcde"[other],), Score(won, draws, lost), sided=True)
+        parts.append(part)
+    return timeline(*parts, learners="e")
+
+
+@pytest.mark.parametrize("learners", ["", "e"])
+def test_distances_are_true_where_weak_players_draw_and_strong_ones_decide(learners: str) -> None:
+    """Of a tournament and of a league; if draws weigh as much as wins, distances are 12 % too long in both."""
+    rng, gaps, held = np.random.default_rng(5), [], []
+    for _ in range(4):
+        found = fit(replace(races(rng), learners=frozenset(learners)))
+        for (one, first), (other, second) in itertools.combinations(enumerate("abcde"), 2):
+            interval = found.difference(second, first)
+            gaps.append(interval.value / (150 * (other - one)))
+            held.append(interval.low <= 150 * (other - one) <= interval.high)
+    assert np.mean(gaps) == pytest.approx(1, abs=0.06)
+    assert np.mean(held) >= 0.8
+
+
+@pytest.mark.parametrize(("nu", "least", "most"), [(None, 0.1, 1.0), (0.5, 0.0, 0.003)])
+def test_draws_are_alike_where_they_are_not_as_usual_as_one_nu_says(
+    nu: float | None, least: float, most: float
+) -> None:
+    found = races(np.random.default_rng(6), nu=nu)
+    assert least <= estimate(found).likeness.draws <= most
+    of_tournament = maximum.most_likely(davidson.games_of(found.results, "abcde")).likeness
+    assert least <= of_tournament <= most
 
 
 def test_snapshot_is_its_policy_at_its_tick() -> None:

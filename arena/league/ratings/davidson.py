@@ -9,6 +9,12 @@ logarithms; with what the first side is worth, Davidson and Beaver 1977, "On ext
 incorporate within-pair order effects"). Without draws nu is 0 and this is the model of Bradley and Terry. As a
 multinomial logit in (strengths, side, log nu) its log-likelihood is concave: what the optimizer finds is the maximum.
 
+This is the likelihood of who wins the decided games, which is that of Bradley and Terry whatever nu is, times that of
+which games are drawn. One nu is wrong for some pairs if weak players draw nearly all games and strong ones hardly any,
+and strengths would be moved to explain draws. So draws may have a smaller weight V than decided games, 1. The
+log-likelihood is then V times Davidson's and 1 - V times Bradley's and Terry's of the decided games: still concave, and
+with a maximum if Davidson's has one. V is 1 if draws vary from pair to pair as nu says, see `alike`.
+
 A maximum does not always exist: where a player has never lost, or where two groups never met, some strengths can be
 moved without end or without effect. A weak normal prior then takes the place of the games that were not played. The
 side always has such a prior: where every player has kept to one side, its worth cannot be estimated, and the intervals
@@ -36,6 +42,7 @@ Matrix: TypeAlias = Array | sparse.csr_array
 ELO = 400 / math.log(10)  # in a nat
 PRIOR_DEVIATION = 400 / ELO  # of a strength or a side, in nats; about as heavy as a single game
 LOG_NU_DEVIATION = 2.0  # of log nu, if the prior is needed: draws are anything from rare to usual
+_UNLIKE = 10.0  # sets of games that speak for games that are not alike, besides those that were played
 _MOVED = 1e-3  # by how much a direction of length 1 helps, at least, if it helps at all; the solver errs by far less
 _AT_ONCE = 2**20  # numbers of a temporary array
 _DENSE = 2**16  # numbers of a matrix, up to which a dense one is the faster
@@ -51,12 +58,14 @@ class Games(NamedTuple):
         counts: float64 [M, 3], games won, drawn and lost by the first team, which has the first side if there is one.
         pairs: float64 [N, P + 1], a row per pair of teams, whatever their sides: none has the first one.
         scores: float64 [N, 3], games won, drawn and lost by the first of the two.
+        decided: float64 [M, 2], games won and lost beside those of `counts`, which say nothing about draws.
     """
 
     design: Matrix
     counts: Array
     pairs: Matrix
     scores: Array
+    decided: Array
 
     @property
     def players(self) -> int:
@@ -73,6 +82,11 @@ class Games(NamedTuple):
         """Whether there are draws; otherwise nu is 0 and no parameter."""
         return bool(self.counts[:, 1].any())
 
+    def with_alike_draws(self, likeness: float) -> Games:
+        """These games, which all count fully, with a smaller weight of draws if those of a row are alike."""
+        weight = 1 / (1 + likeness * (self.counts.sum(axis=1, keepdims=True) - 1))
+        return self._replace(counts=weight * self.counts, decided=(1 - weight) * self.counts[:, ::2])
+
 
 class Fit(NamedTuple):
     """The most likely parameters.
@@ -82,12 +96,14 @@ class Fit(NamedTuple):
         covariance: float64 [P + 1, P + 1], of these, from the observed information.
         nu: how usual draws are: twice the ratio of draws to decided games between equals.
         prior: whether there are no most likely strengths without the prior.
+        likeness: of the draws of a row of `Games`.
     """
 
     parameters: Array
     covariance: Array
     nu: float
     prior: bool
+    likeness: float = 0.0
 
     @property
     def strengths(self) -> Array:
@@ -107,7 +123,7 @@ def games_of(results: Results, players: Sequence[str]) -> Games:
     counts = np.array([*sided.values(), *others.values()], np.float64).reshape(-1, 3)
     pairs, scores = _differences([*met], players), np.array([*met.values()], np.float64).reshape(-1, 3)
     seen = abs(pairs).sum(axis=1) > 0  # teams as (a, b) and (a, a, b, b) are equally strong whatever their members are
-    return Games(design, counts, pairs[seen], scores[seen])
+    return Games(design, counts, pairs[seen], scores[seen], np.zeros((len(counts), 2)))
 
 
 def of_nodes(pairs: Sequence[tuple[Nodes, Nodes]], counts: Array, *, sided: int, nodes: int) -> Games:
@@ -119,8 +135,8 @@ def of_nodes(pairs: Sequence[tuple[Nodes, Nodes]], counts: Array, *, sided: int,
         sided: how many of the pairs have sides.
         nodes: how many there are.
     """
-    none = np.zeros((0, nodes + 1))
-    return Games(_differences(pairs, range(nodes), sided=sided), counts, none, none[:, :3])
+    none, design = np.zeros((0, nodes + 1)), _differences(pairs, range(nodes), sided=sided)
+    return Games(design, counts, none, none[:, :3], np.zeros((len(counts), 2)))
 
 
 def _differences(pairs: Sequence[tuple[Any, Any]], players: Sequence[Any], *, sided: int = 0) -> Matrix:
@@ -182,10 +198,34 @@ def information(differences: Array, nu: float) -> Array:
     return found
 
 
+def alike(surplus: Array, variance: Array, games: Array, fitted: float) -> float:
+    """How much alike the games of a set are, by how much their results differ from what is expected of them.
+
+    The square of the surplus of a set is expected to be v (1 + likeness (n - 1)), with the number of games n and v, the
+    sum of their variances (Williams 1982, "Extra-binomial variation in logistic linear models", by moments). Of M sets
+    the fit takes away the share `fitted` / M.
+
+    Args:
+        surplus: float64 [M], of wins, or of draws, in each set.
+        variance: float64 [M], of all of its games together if none is like another one.
+        games: float64 [M], how many.
+        fitted: how many parameters have been fitted to the results, in effect.
+    """
+    free = len(games) - fitted
+    left = max(0.0, free) / max(1, len(games))
+    more = left * (variance * (games - 1) / games).sum()
+    if not more:
+        return 0.0
+    found = ((surplus**2 - left * variance) / games).sum() / more
+    return float(np.clip(found * free / (free + _UNLIKE), 0.0, 1.0))
+
+
 def log_likelihood(games: Games, parameters: Array, fitted: Fit) -> Array:
-    """Of strengths and side [K, P + 1] in nats, with the share of draws and the priors of a fit; float64 [K]."""
+    """Of strengths and side [K, P + 1] in nats, with nu, the likeness of draws and the priors of a fit; float64 [K]."""
+    games = games.with_alike_draws(fitted.likeness)
     won, drawn, lost = games.counts.T
-    played = games.counts.sum(axis=1)
+    played, decided = games.counts.sum(axis=1), games.decided.sum(axis=1)
+    surplus = won - lost + games.decided[:, 0] - games.decided[:, 1]
     squares = parameters**2
     penalty = (fitted.prior * squares[:, :-1].sum(axis=1) + squares[:, -1]) / (2 * PRIOR_DEVIATION**2)
     found = special.xlogy(drawn.sum(), fitted.nu) - penalty  # [K]
@@ -194,7 +234,9 @@ def log_likelihood(games: Games, parameters: Array, fitted: Fit) -> Array:
         half = (games.design @ parameters[start : start + step].T) / 2  # [M, step]
         size = np.abs(half)
         weights = size + np.log1p(np.exp(-2 * size) + fitted.nu * np.exp(-size))  # log(exp(h) + nu + exp(-h))
-        found[start : start + step] += (won - lost) @ half - played @ weights
+        found[start : start + step] += surplus @ half - played @ weights
+        if fitted.likeness:
+            found[start : start + step] -= decided @ (size + np.log1p(np.exp(-2 * size)))
     total: Array = found
     return total
 

@@ -22,6 +22,7 @@ from arena.league.ratings.davidson import (
     Array,
     Fit,
     Games,
+    alike,
     chances,
     gram,
     has_maximum,
@@ -31,10 +32,17 @@ _DENSE = 500  # parameters, up to which dense matrices are the faster
 _STEPS = 100
 _SUFFICIENT = 1e-4  # of what a step promises, which it has to bring at least
 _SLOW = 0.5  # of what the last step promised, up to which a factor serves once more: it takes as long as 50 solutions
+_TURNS = 20  # in which the likeness of draws may change
+_CLOSE, _SLIGHT = 0.1, 1e-3  # to what it was, as a share, for a likeness to have settled; of no less than this
 _NEAR = 1e-6  # what a step promises where values cannot resolve any more whether it keeps that
 EXACT = 1e-12  # what the last step promises; it squares the error once more
 
 Places = NDArray[np.intp]
+
+
+def is_close(now: float, before: float) -> bool:
+    """Whether a likeness is close to what it was."""
+    return abs(now - before) <= _CLOSE * max(before, _SLIGHT)
 
 
 class Factor(Protocol):
@@ -140,30 +148,34 @@ class Problem:
 
     def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
         """The function and its slope [n]."""
-        counts, found = self.games.counts, self.chances(parameters)
+        counts, decided, found = self.games.counts, self.games.decided, self.chances(parameters)
+        wins = _wins(found)
         pull = self._quadratic @ parameters
-        likelihood = special.xlogy(counts, found).sum()
+        likelihood = special.xlogy(counts, found).sum() + special.xlogy(decided, wins).sum()
         surplus = counts - counts.sum(axis=1, keepdims=True) * found  # [M, 3], seen minus expected
         gradient = pull.copy()
-        gradient[: self._linear] -= self._design.T @ (surplus[:, 0] - surplus[:, 2]) / 2
+        above = decided[:, 0] - decided.sum(axis=1) * wins[:, 0]
+        gradient[: self._linear] -= self._design.T @ ((surplus[:, 0] - surplus[:, 2]) / 2 + above)
         gradient[self._linear :] -= surplus[:, 1].sum()
         return float(parameters @ pull / 2 - likelihood), gradient
 
     def hessian(self, parameters: Array) -> Array | sparse.csc_array:
         """The curvature [n, n]: the covariance of what a game shows, summed over the games, and the quadratic form."""
         count, design = self.games.counts.sum(axis=1), self._design
-        won, drawn, lost = self.chances(parameters).T
+        found = self.chances(parameters)
+        won, drawn, lost = found.T
         own = count * (won + lost - (won - lost) ** 2) / 4
+        own += self.games.decided.sum(axis=1) * _wins(found).prod(axis=1)
         cross = design.T @ (-count * (won - lost) * drawn / 2)
         last = (count * drawn * (1 - drawn)).sum()
         if self._dense:
-            found = self._quadratic.copy()
-            found[: self._linear, : self._linear] += gram(design, own)
+            total = self._quadratic.copy()
+            total[: self._linear, : self._linear] += gram(design, own)
             if self.games.drawn:
-                found[-1, :-1] += cross
-                found[:-1, -1] += cross
-                found[-1, -1] += last
-            return found
+                total[-1, :-1] += cross
+                total[:-1, -1] += cross
+                total[-1, -1] += last
+            return total
         square = design.T @ (sparse.diags_array(own) @ design)
         if self.games.drawn:
             column = sparse.csr_array(cross[:, None])
@@ -182,6 +194,13 @@ class Problem:
         """The chances of a win, a draw and a loss in each row of the games, float64 [M, 3]."""
         log_nu = float(parameters[-1]) if self.games.drawn else -np.inf
         return chances(self._design @ parameters[: self._linear], log_nu)
+
+
+def _wins(chances: Array) -> Array:
+    """The chances of a win and a loss in games that are decided, float64 [M, 2]."""
+    ends = chances[:, ::2]
+    found: Array = ends / ends.sum(axis=1, keepdims=True)
+    return found
 
 
 class _Dense:
@@ -233,5 +252,13 @@ def most_likely(games: Games) -> Fit:
         return Fit(np.zeros(1), np.zeros((1, 1)), 0.0, False)
     prior = not has_maximum(games)
     problem = Problem(games, np.full(count, prior * PRIOR_DEVIATION**-2), prior=prior)
+    minimum, likeness = problem.minimum(), 0.0
+    for _ in range(_TURNS * games.drawn):
+        drawn, played = problem.chances(minimum.parameters)[:, 1], games.counts.sum(axis=1)
+        now = alike(games.counts[:, 1] - played * drawn, played * drawn * (1 - drawn), played, 1.0)  # nu is fitted
+        if is_close(now, likeness):
+            break
+        likeness, problem.games = now, games.with_alike_draws(now)
+        minimum = problem.minimum(minimum.parameters)
     places = np.arange(count)
-    return problem.fit(problem.minimum(), places, places, prior=prior)
+    return problem.fit(minimum, places, places, prior=prior)._replace(likeness=likeness)

@@ -22,8 +22,9 @@ stopped, intervals are wider by a fifth, and strengths less exact by as much.
 Games of a pair in a round are alike: a policy may suit another one badly, or play one side only. So n of them have the
 weight of n / (1 + likeness (n - 1)) games, as if chances varied from pair to pair and round to round; those of each
 side as if there were as many of the other one, since quick games are many and long ones few. The likeness is estimated
-by the method of moments (Williams 1982, "Extra-binomial variation in logistic linear models") in turns with the
-movements. Otherwise such surprises would be taken for movement, and intervals would be too narrow.
+by the method of moments (see `davidson.alike`) in turns with the movements. Otherwise such surprises would be taken for
+movement, and intervals would be too narrow. Draws have a likeness of their own: if it is larger, their weight is
+smaller than that of wins, see `davidson`.
 
 Intervals at the maximum alone are too narrow if there are few rounds: in simulated leagues of 12 rounds they hold the
 truth in 90 % rather than in 95 %. So the covariance of the strengths has a second part, by how much they change with
@@ -48,7 +49,7 @@ from scipy.sparse import csgraph
 
 from arena.league.ratings import davidson
 from arena.league.ratings.davidson import ELO, PRIOR_DEVIATION, Array, Games, gram
-from arena.league.ratings.maximum import EXACT, Minimum, Problem
+from arena.league.ratings.maximum import EXACT, Minimum, Problem, is_close
 from arena.league.results import Results, Score, Team
 from arena.league.timeline import Period, Timeline
 
@@ -60,9 +61,7 @@ _BOUNDS = (1 / ELO) ** 2, (400 / ELO) ** 2  # of its square
 _BEND = 6.0  # by how much the logarithm of the square changes over the run: the deviation of a normal density
 _OWN, _OWN_BEND = 1.0, 1.5  # by how much a policy differs in the logarithm, and in its change over the run, likewise
 _SHARE = 3 / 16  # of the variance of a logarithm, added to it; like _BEND chosen for coverage in simulated leagues
-_CLOSE, _SLIGHT = 0.1, 1e-3  # to what it was, as a share, for a likeness to have settled; of no less than this
 _FIRST = 20  # turns in which it may change, so that the movements settle in any case
-_UNLIKE = 10.0  # pairs in rounds that speak for games that are not alike, besides those that were played
 _TURNS = 100  # of its estimation, after which the movements are taken as they are
 _LONGEST = 1.5  # step of the logarithm of the variance
 _SETTLED = 0.04  # longest such step of the last turn: 2 % of the movement
@@ -120,6 +119,18 @@ class Walk(NamedTuple):
         return np.hstack([np.ones_like(age), age, own, own * age])
 
 
+class Likeness(NamedTuple):
+    """How much alike the games of a pair in a round are, from 0 to 1.
+
+    Args:
+        wins: in who wins.
+        draws: in which of them are drawn.
+    """
+
+    wins: float = 0.0
+    draws: float = 0.0
+
+
 class Meetings(NamedTuple):
     """The games of each round by pair of teams, and by meeting: those on the same sides.
 
@@ -140,43 +151,38 @@ class Meetings(NamedTuple):
     sign: Array
     others: Array
 
-    def weighted(self, likeness: float) -> Array:
-        """The counts of all rows, float64 [M, 3], of games of a pair in a round that are alike to a degree.
+    def weighted(self, games: Games, likeness: Likeness) -> Games:
+        """The games with the counts of all rows, of which those of a pair in a round are alike to a degree.
 
         Both sides of a pair have weights of their own, as if the other one had as many games: quick ones are many.
         """
         _, first = np.unique(self.meeting, return_index=True)
         sides = np.bincount(self.pair[first])[self.pair]
         played = np.bincount(self.meeting, self.counts.sum(axis=1))[self.meeting] * sides
-        found = self.others.copy()
-        np.add.at(found, self.row, self.counts / (1 + likeness * (played - 1))[:, None])
-        return found
+        whole, less = (1 / (1 + one * (played - 1))[:, None] for one in (likeness.wins, max(likeness)))
+        counts, decided = self.others.copy(), np.zeros((len(self.others), 2))
+        np.add.at(counts, self.row, less * self.counts)
+        np.add.at(decided, self.row, (whole - less) * self.counts[:, ::2])
+        return games._replace(counts=counts, decided=decided)
 
-    def likeness(self, chances: Array, fitted: float) -> float:
-        """How much alike the games of a pair in a round are: by how much results differ from what is expected of them.
+    def likeness(self, chances: Array, fitted: float) -> Likeness:
+        """How much alike the games of a pair in a round are.
 
-        The square of the surplus of wins of a pair in a round is expected to be v (1 + likeness (n - 1)), with the
-        number of games n and v, the sum of their variances. Of M pairs the fit takes away the share `fitted` / M. Both
-        sides count together, as what one of them is worth to a policy says little about how good it is; and so games of
-        a team with itself do not count.
+        Both sides count together, as what one of them is worth to a policy says little about how good it is; and so
+        games of a team with itself do not count.
 
         Args:
             chances: float64 [M, 3], of the results in each row.
             fitted: how many parameters have been fitted to the results, in effect.
         """
-        won, _, lost = chances[self.row].T
+        won, drawn, lost = chances[self.row].T
         games, expected = self.counts.sum(axis=1), won - lost
         met = np.unique(self.pair[self.sign != 0])
-        above = self.sign * (self.counts[:, 0] - self.counts[:, 2] - games * expected)
-        each = (above, games * (won + lost - expected**2), games)
-        surplus, variance, played = (np.bincount(self.pair, one)[met] for one in each)
-        free = len(played) - fitted
-        left = max(0.0, free) / max(1, len(played))
-        alike = left * (variance * (played - 1) / played).sum()
-        if not alike:
-            return 0.0
-        found = ((surplus**2 - left * variance) / played).sum() / alike
-        return float(np.clip(found * free / (free + _UNLIKE), 0.0, 1.0))
+        wins = self.sign * (self.counts[:, 0] - self.counts[:, 2] - games * expected)
+        draws = self.counts[:, 1] - games * drawn
+        each = (wins, games * (won + lost - expected**2), draws, games * drawn * (1 - drawn), games)
+        wins, of_wins, draws, of_draws, played = (np.bincount(self.pair, one)[met] for one in each)
+        return Likeness(davidson.alike(wins, of_wins, played, fitted), davidson.alike(draws, of_draws, played, 1.0))
 
 
 class History(NamedTuple):
@@ -257,7 +263,7 @@ class Estimate(NamedTuple):
     minimum: Minimum
     prior: bool
     movement: Movement
-    likeness: float
+    likeness: Likeness
     unsure: Array
 
     def of_players(self, players: Sequence[str], *, at: int | None = None) -> davidson.Fit:
@@ -293,7 +299,7 @@ def estimate(timeline: Timeline, players: tuple[str, ...], marks: tuple[int, ...
     logs[0] = 2 * math.log(_USUAL)
     movement = Movement(logs, np.zeros((len(logs), len(logs))))
     pace, before = np.ones_like(logs), np.zeros_like(logs)
-    likeness, settled, order, start = 0.0, not count, None, None
+    likeness, settled, order, start = Likeness(), not count, None, None
     if games.players > _MANY and not coarse:
         rough = estimate.__wrapped__(timeline, players, (), coarse=True)
         movement, likeness = rough.movement, rough.likeness
@@ -301,7 +307,7 @@ def estimate(timeline: Timeline, players: tuple[str, ...], marks: tuple[int, ...
     turn = 0
     while True:
         scaled = sparse.diags_array((walk.rounds * movement.variance(factors)) ** -0.5) @ steps
-        games = games._replace(counts=made.meetings.weighted(likeness))
+        games = made.meetings.weighted(games, likeness)
         problem = Problem(games, sparse.csr_array(scaled.T @ scaled + sparse.diags_array(anchored)), prior=prior)
         problem.order = order
         minimum = problem.minimum(start, done=EXACT if settled else _ROUGH)
@@ -316,7 +322,7 @@ def estimate(timeline: Timeline, players: tuple[str, ...], marks: tuple[int, ...
         change = np.clip(pace * change, -_LONGEST, _LONGEST)
         settled, before = bool((abs(change) < _SETTLED).all()) or turn >= _TURNS, change
         now = made.meetings.likeness(problem.chances(start), problem.size - count + known)
-        if turn < _FIRST and abs(now - likeness) > _CLOSE * max(likeness, _SLIGHT):
+        if turn < _FIRST and not all(map(is_close, now, likeness)):
             likeness, settled, pace = now, False, np.ones_like(logs)
         logs = logs + change
         movement = Movement(logs, np.linalg.inv(information).astype(np.float64) * settled)
@@ -613,7 +619,8 @@ class _Rows:
         counts = np.stack(scores, axis=-1).astype(np.float64)
         meetings = Meetings(counts, row, meeting, pair, sign.astype(np.float64), others)
         sided = sum(not key[0] for key in keys)
-        return davidson.of_nodes(teams, meetings.weighted(0.0), sided=sided, nodes=nodes), meetings
+        games = davidson.of_nodes(teams, others, sided=sided, nodes=nodes)
+        return meetings.weighted(games, Likeness()), meetings
 
     def between(self, levels: Sequence[int], count: int) -> Games:
         """The games between sets of nodes, by the numbers of these sets."""
