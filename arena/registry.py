@@ -373,14 +373,18 @@ class ConfiguredAlgorithm(NamedTuple):
     options: dict[str, Any]
 
 
-def configured_algorithm(name: str, options: Mapping[str, Any], *, acts: bool, path: str) -> ConfiguredAlgorithm:
+def configured_algorithm(
+    name: str, options: Mapping[str, Any], *, acts: bool, path: str, frozen: bool = False
+) -> ConfiguredAlgorithm:
     """The class of a policy's algorithm, checked against the configuration, and its options.
 
     Args:
         name: a short name, or `package.module:Class`.
         options: from the configuration.
-        acts: whether the policy plays without learning.
+        acts: whether the policy plays without learning, always or at times.
         path: of the policy, such as `policies.blue`.
+        frozen: whether it never learns here. Then `device: cuda` becomes `auto`, if the algorithm declares that word:
+            what a GPU has trained plays on any machine.
 
     Raises:
         ConfigError: there is no such class; it does not take the options, has another signature than the arena's calls,
@@ -390,8 +394,9 @@ def configured_algorithm(name: str, options: Mapping[str, Any], *, acts: bool, p
         cls = algorithm(name)
         if acts and not hasattr(cls, "actor"):
             raise ConfigError(f"to play without learning an algorithm needs actor(); {name!r} has none")
-    if acts and options.get("device") == "cuda":
-        options = {**options, "device": "auto"}  # so that a policy that a GPU has trained plays on any machine
+    declared = _declared_options(cls) if frozen and options.get("device") == "cuda" else None
+    if declared is not None and "auto" in get_args(get_type_hints(declared).get("device")):
+        options = {**options, "device": "auto"}
     decoded = decode_options(cls, options, path=path)
     with located(path=f"{path}.algorithm"):
         _check_signature(cls, decoded)
@@ -399,9 +404,9 @@ def configured_algorithm(name: str, options: Mapping[str, Any], *, acts: bool, p
     return ConfiguredAlgorithm(cls, decoded)
 
 
-def worker_class(name: str, options: Mapping[str, Any], *, acts: bool, path: str) -> type[Any]:
+def worker_class(name: str, options: Mapping[str, Any], *, acts: bool, path: str, frozen: bool = False) -> type[Any]:
     """The class of a policy's algorithm, checked as `configured_algorithm` does."""
-    return configured_algorithm(name, options, acts=acts, path=path).cls
+    return configured_algorithm(name, options, acts=acts, path=path, frozen=frozen).cls
 
 
 def schedule_of(cls: type[Any]) -> str:

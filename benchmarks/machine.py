@@ -54,7 +54,8 @@ def _gpu() -> str | None:
     command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
     if shutil.which(command[0]) is None:
         return None
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0].strip()
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    return next(iter(told.stdout.splitlines()), None) if told.returncode == 0 else None
 
 
 def _launcher() -> str:

@@ -365,7 +365,9 @@ def _model(
     if exporter is not None and folder is not None and tick is not None:
         return exporter.model(name, tick, len(entities))
     given = config.policies[name]
-    algorithm, _ = registry.configured_algorithm(given.algorithm, given.options, acts=True, path=f"policies.{name}")
+    algorithm, _ = registry.configured_algorithm(
+        given.algorithm, given.options, acts=given.frozen, frozen=True, path=f"policies.{name}"
+    )
     if spec_of(algorithm).checks_team and folder is not None and tick is not None:
         if getattr(algorithm, "served", None) is None:
             needs = f"{given.algorithm} needs to know whose row it answers; set --engine onnx"

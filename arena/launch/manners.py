@@ -7,6 +7,7 @@ import random
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -16,10 +17,11 @@ from arena.run.stop import restored_handlers
 
 @contextmanager
 def untouched_process() -> Iterator[None]:
-    """Afterwards signal handlers, logging, global random streams, and torch's number of threads are as before."""
+    """Afterwards signal handlers, logging, global random streams, and torch's threads and algorithms are as before."""
     streams = random.getstate(), np.random.get_state()
     torch = sys.modules.get("torch")
     threads = [torch.get_num_threads()] if torch is not None else note_threads()
+    algorithms = (False, False, True) if torch is None else _algorithms(torch)  # those of torch itself
     try:
         with restored_handlers(), restored_logging():
             yield
@@ -29,6 +31,17 @@ def untouched_process() -> Iterator[None]:
         torch = sys.modules.get("torch")
         if torch is not None and threads:
             torch.set_num_threads(threads[0])
+        if torch is not None and _algorithms(torch) != algorithms:  # a policy has learned on a GPU
+            deterministic, warn_only, efficient = algorithms
+            torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+            torch.backends.cuda.enable_mem_efficient_sdp(efficient)
+
+
+def _algorithms(torch: Any) -> tuple[bool, bool, bool]:
+    """Whether torch uses deterministic algorithms, with warnings alone, and efficient attention on a GPU."""
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    return deterministic, warn_only, torch.backends.cuda.mem_efficient_sdp_enabled()
 
 
 @contextmanager

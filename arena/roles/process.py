@@ -24,7 +24,11 @@ def import_algorithms(run: Run) -> None:
     """Imports the modules of all algorithms of the run, so that this process can host any worker without a delay."""
     for policy in run.plan.policies.values():
         registry.worker_class(
-            policy.algorithm, policy.options, acts=run.plan.acts(policy), path=f"policies.{policy.name}"
+            policy.algorithm,
+            policy.options,
+            acts=run.plan.acts(policy),
+            path=f"policies.{policy.name}",
+            frozen=policy.frozen,
         )
 
 

@@ -49,7 +49,9 @@ def load_algorithm(run: Path | str, policy: str, checkpoint: str) -> LoadedAlgor
     file = _labeled(folder, policy, config, own, checkpoint)
     tick = checkpoints.ticks_of(file) if own and file is not None else None
     given = with_learned_options(folder, policy, config, tick)
-    cls, options = registry.configured_algorithm(given.algorithm, given.options, acts=True, path=f"policies.{policy}")
+    cls, options = registry.configured_algorithm(
+        given.algorithm, given.options, acts=given.frozen, frozen=True, path=f"policies.{policy}"
+    )
     if not spec_of(cls).exports:
         raise ConfigError(
             f"the algorithm {given.algorithm!r} of {policy!r} cannot be exported: it has no exported()", path="--policy"

@@ -186,7 +186,9 @@ def configured_policy(
     """
     registry.import_plugins(config.imports)
     given = config.policies[name] if folder is None else with_learned_options(folder, name, config, checkpoint)
-    cls, options = registry.configured_algorithm(given.algorithm, given.options, acts=True, path=f"policies.{name}")
+    cls, options = registry.configured_algorithm(
+        given.algorithm, given.options, acts=given.frozen, frozen=True, path=f"policies.{name}"
+    )
     if observation_space is None or action_space is None:
         seat = first_seat(config, name).interface
         observation_space = observation_space or seat.observation_spaces[0]

@@ -32,7 +32,6 @@ from arena.launch import mpirun
 from arena.launch.console import Output, log_beside_display
 from arena.launch.lead import HeldRun, in_one_process, lock, scored
 from arena.launch.manners import untouched_process
-from arena.plan.plan import ONLY_ACT
 from arena.preflight.spec import spec_of
 from arena.records import best, boundary, checkpoint, evaluations
 from arena.records.folder import RunFolder
@@ -334,7 +333,8 @@ class Trainer:
                 `policies.<name>.frozen`.
 
         Raises:
-            ConfigError: one cannot be changed, or the configuration is refused; nothing is changed then.
+            ConfigError: one cannot be changed, or the configuration is refused; nothing is changed then. Options with
+                which what was learned cannot be loaded are refused by the next `train`.
         """
         self._check_open()
         run = self._held.run
@@ -637,14 +637,15 @@ def _check_remote(config: Config, callbacks: Sequence[Any]) -> None:
 def _check_held(config: Config) -> None:
     """Refuses wrong options, and a run that cannot be held: a policy learns that cannot be saved and loaded."""
     for name, policy in config.policies.items():
-        if policy.learns and policy.algorithm not in ONLY_ACT:
-            cls = registry.worker_class(policy.algorithm, policy.options, acts=False, path=f"policies.{name}")
-            if not spec_of(cls).resumable:
-                raise ConfigError(
-                    f"what it learns cannot be saved and loaded between two iterations: {cls.__name__} has no "
-                    "state_dict() and load_state_dict()",
-                    path=f"policies.{name}",
-                )
+        cls = registry.worker_class(
+            policy.algorithm, policy.options, acts=policy.frozen, path=f"policies.{name}", frozen=policy.frozen
+        )
+        if policy.learns and not spec_of(cls).resumable:
+            raise ConfigError(
+                f"what it learns cannot be saved and loaded between two iterations: {cls.__name__} has no "
+                "state_dict() and load_state_dict()",
+                path=f"policies.{name}",
+            )
 
 
 def _texts(overrides: Mapping[str, Any] | None, *, ticks: int | None, every: int | None) -> tuple[str, ...]:

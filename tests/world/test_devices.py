@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+from unittest.mock import patch
 
+import msgspec
 import numpy as np
 import pytest
 import torch
 import yaml
 
+from arena import registry
 from arena.cli.main import main
+from arena.launch.manners import untouched_process
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
 from arena.serving import load_policy
 from fakes import all_equal
 from in_process import play
+from policies.common.devices import device_of
+
+
+class Acting:
+    """An algorithm that plays."""
+
+    def __init__(self, env: Any, group: Any, *, ticks: int, **options: Any) -> None: ...
+
+    def actor(self) -> None: ...
+
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 DUEL = {"make": "touchdown", "kwargs": {"team_size": 1, "max_steps": 20}}
@@ -79,6 +93,30 @@ def test_policy_that_learned_on_a_gpu_plays_where_there_is_none(
         ["export", str(folder.path), "--policy", "learner"],
     ):
         assert main(command) == 0, command
-    capsys.readouterr()
-    assert main(["train", str(folder.config), "--ranks", "1", "--run-dir", str(tmp_path / "anew")]) == 2
-    assert "torch finds no CUDA device on this machine" in capsys.readouterr().err
+    data["evaluation"] = {"every": 40, "episodes": 2}  # a policy that learns needs its device, also if it is evaluated
+    (tmp_path / "anew.yaml").write_text(yaml.safe_dump(data))
+    for command in (["check"], ["train", "--ranks", "1", "--run-dir", str(tmp_path / "anew")]):
+        capsys.readouterr()
+        assert main([*command, str(tmp_path / "anew.yaml")]) == 2
+        assert "torch finds no CUDA device on this machine" in capsys.readouterr().err
+
+
+def test_device_of_an_algorithm_of_ones_own_stays_as_it_is() -> None:
+    class Own(Acting):
+        class Options(msgspec.Struct):
+            device: Literal["cpu", "cuda"] = "cpu"
+
+    with patch.object(registry, "algorithm", lambda _: Own):
+        found = registry.configured_algorithm("own", {"device": "cuda"}, acts=True, path="", frozen=True)
+    assert found.options == {"device": "cuda"}
+
+
+def test_process_of_the_user_has_its_algorithms_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    with untouched_process():
+        device_of("cuda")
+        assert torch.are_deterministic_algorithms_enabled()
+        assert not torch.backends.cuda.mem_efficient_sdp_enabled()
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert torch.backends.cuda.mem_efficient_sdp_enabled()

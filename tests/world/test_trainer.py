@@ -292,6 +292,8 @@ def test_changes_hold_from_the_next_iteration_on_also_for_a_resumed_run(tmp_path
         trainer.train()
         with pytest.raises(ConfigError, match="has no option 'learning_rat'"):
             trainer.change({"policies.blue.options.learning_rat": 0.1})
+        with pytest.raises(ConfigError, match="has no option 'nope'"):
+            trainer.change({"policies.red.options.nope": 1})
         trainer.change({"envs.game.kwargs.max_steps": 5, "policies.blue.frozen": True})
         with pytest.raises(ConfigError, match="cannot be changed"):
             trainer.change({"seed": 3})

@@ -61,7 +61,7 @@ _BOUNDS = (1 / ELO) ** 2, (400 / ELO) ** 2  # of its square
 _BEND = 6.0  # by how much the logarithm of the square changes over the run: the deviation of a normal density
 _OWN, _OWN_BEND = 1.0, 1.5  # by how much a policy differs in the logarithm, and in its change over the run, likewise
 _SHARE = 3 / 16  # of the variance of a logarithm, added to it; like _BEND chosen for coverage in simulated leagues
-_FIRST = 20  # turns in which it may change, so that the movements settle in any case
+_FIRST = 20  # turns in which likenesses may change, so that the movements settle in any case
 _TURNS = 100  # of its estimation, after which the movements are taken as they are
 _LONGEST = 1.5  # step of the logarithm of the variance
 _SETTLED = 0.04  # longest such step of the last turn: 2 % of the movement
@@ -141,7 +141,8 @@ class Meetings(NamedTuple):
         pair: int [C], the number of the pair of teams in that round, on whatever sides.
         sign: float64 [C], 1 where the first team of the row is the first one of the pair, -1 where it is the other one,
             0 where they are the same.
-        others: float64 [M, 3], the counts of the rows without them.
+        others: float64 [M, 2], games won and lost in each row that were believed rather than played: they say nothing
+            about draws.
     """
 
     counts: Array
@@ -160,7 +161,7 @@ class Meetings(NamedTuple):
         sides = np.bincount(self.pair[first])[self.pair]
         played = np.bincount(self.meeting, self.counts.sum(axis=1))[self.meeting] * sides
         whole, less = (1 / (1 + one * (played - 1))[:, None] for one in (likeness.wins, max(likeness)))
-        counts, decided = self.others.copy(), np.zeros((len(self.others), 2))
+        counts, decided = np.zeros((len(self.others), 3)), self.others.copy()
         np.add.at(counts, self.row, less * self.counts)
         np.add.at(decided, self.row, (whole - less) * self.counts[:, ::2])
         return games._replace(counts=counts, decided=decided)
@@ -176,13 +177,17 @@ class Meetings(NamedTuple):
             fitted: how many parameters have been fitted to the results, in effect.
         """
         won, drawn, lost = chances[self.row].T
-        games, expected = self.counts.sum(axis=1), won - lost
-        met = np.unique(self.pair[self.sign != 0])
-        wins = self.sign * (self.counts[:, 0] - self.counts[:, 2] - games * expected)
-        draws = self.counts[:, 1] - games * drawn
-        each = (wins, games * (won + lost - expected**2), draws, games * drawn * (1 - drawn), games)
-        wins, of_wins, draws, of_draws, played = (np.bincount(self.pair, one)[met] for one in each)
-        return Likeness(davidson.alike(wins, of_wins, played, fitted), davidson.alike(draws, of_draws, played, 1.0))
+        games, decided, share = self.counts.sum(axis=1), self.counts[:, ::2].sum(axis=1), won / (won + lost)
+        wins, draws = self.sign * (self.counts[:, 0] - decided * share), self.counts[:, 1] - games * drawn
+        of_wins, of_draws = decided * share * (1 - share), games * drawn * (1 - drawn)
+
+        def alike(each: tuple[Array, Array, Array], fitted: float) -> float:
+            """Of the pairs that have played such games: their surplus, variance and number."""
+            met = np.unique(self.pair[(self.sign != 0) & (each[-1] > 0)])
+            surplus, variance, played = (np.bincount(self.pair, one)[met] for one in each)
+            return davidson.alike(surplus, variance, played, fitted)
+
+        return Likeness(alike((wins, of_wins, decided), fitted), alike((draws, of_draws, games), 1.0))
 
 
 class History(NamedTuple):
@@ -612,14 +617,14 @@ class _Rows:
         keys = sorted(self._scores)
         teams = [(first, second) for _, first, second in keys]
         teams += [((first,), (second,)) for first, second, _, _ in self._expected]
-        others = np.zeros((len(teams), 3))
-        others[len(keys) :, [0, 2]] = [own[2:] for own in self._expected] or np.zeros((0, 2))
+        others = np.zeros((len(teams), 2))
+        others[len(keys) :] = [own[2:] for own in self._expected] or np.zeros((0, 2))
         parts = [(row, *rest, *score) for row, key in enumerate(keys) for score, *rest in self._scores[key]]
         row, meeting, pair, sign, *scores = np.array(parts, np.intp).reshape(-1, 7).T
         counts = np.stack(scores, axis=-1).astype(np.float64)
         meetings = Meetings(counts, row, meeting, pair, sign.astype(np.float64), others)
         sided = sum(not key[0] for key in keys)
-        games = davidson.of_nodes(teams, others, sided=sided, nodes=nodes)
+        games = davidson.of_nodes(teams, np.zeros((len(teams), 3)), sided=sided, nodes=nodes)
         return meetings.weighted(games, Likeness()), meetings
 
     def between(self, levels: Sequence[int], count: int) -> Games:

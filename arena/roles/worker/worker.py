@@ -70,7 +70,11 @@ class Worker:
         self._until = run.plan.ticks
         self._requests: Counter[str] = Counter()  # to the game, other than steps
         algorithm, self._options = registry.configured_algorithm(
-            self._policy.algorithm, self._policy.options, acts=run.plan.acts(self._policy), path=self._path
+            self._policy.algorithm,
+            self._policy.options,
+            acts=run.plan.acts(self._policy),
+            path=self._path,
+            frozen=self._policy.frozen,
         )
         self._algorithm_class, self._spec = algorithm, spec_of(algorithm)
         self._group = self._join(communicator, algorithm)
