@@ -21,12 +21,16 @@ import io
 import math
 import struct
 from collections.abc import Iterator, Sequence
+from threading import Lock
 from tokenize import TokenError
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+# numpy reads headers with `ast`, which up to Python 3.12 fails with a SystemError if two threads use it at the same time
+# (CPython's issue 106905); roles of one process load their states at the same time.
+_ONE_AT_A_TIME = Lock()
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
@@ -92,8 +96,9 @@ def read_array(content: bytes) -> NDArray[Any]:
         ValueError: it holds none, or objects, or asks for another number of bytes than it has.
     """
     try:
-        _check_size(content)
-        return np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+        with _ONE_AT_A_TIME:
+            _check_size(content)
+            return np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
     except (SyntaxError, TokenError) as error:  # a header in the style of Python 2 is looked at word by word
         raise ValueError(f"an array file with a header that cannot be read: {error}") from error
 

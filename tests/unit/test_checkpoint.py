@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import math
 import os
 import stat
 import struct
+import threading
+import time
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable
@@ -440,3 +443,30 @@ def test_the_structure_is_plain_json(tmp_path: Path) -> None:
         header = json.loads(archive.read("checkpoint.json"))
         assert archive.namelist() == ["checkpoint.json", "arrays/0.npy", "sha256"]
     assert header["state"] == {"dict": [["a", {"tuple": [1, [{"float": "7ff0000000000000"}]]}], [2, {"scalar": 0}]]}
+
+
+@pytest.mark.slow
+def test_states_are_read_in_several_threads_at_the_same_time() -> None:
+    """The garbage collector lets another thread run within the reading of a header, as it may at any time."""
+    content, expected = encode({"a": [np.zeros((2, size)) for size in range(20)]}), []
+
+    def read() -> None:
+        for _ in range(40):
+            decode(*content)
+        expected.append(True)
+
+    def give_way(phase: str, info: object) -> None:
+        time.sleep(0)
+
+    threshold, threads = gc.get_threshold(), [threading.Thread(target=read) for _ in range(4)]
+    gc.callbacks.append(give_way)
+    gc.set_threshold(3)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(give_way)
+    assert len(expected) == len(threads)
