@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# numpy reads headers with `ast`, which up to Python 3.12 fails with a SystemError if two threads use it at the same time
-# (CPython's issue 106905); roles of one process load their states at the same time.
+# numpy reads headers with `ast`, which in Python 3.11 fails with a SystemError if two threads use it at a time, see
+# CPython's issue 106905. Roles of one process load their states at the same time.
 _ONE_AT_A_TIME = Lock()
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 

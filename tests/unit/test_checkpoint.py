@@ -451,7 +451,7 @@ def test_states_are_read_in_several_threads_at_the_same_time() -> None:
     content, expected = encode({"a": [np.zeros((2, size)) for size in range(20)]}), []
 
     def read() -> None:
-        for _ in range(40):
+        for _ in range(200):
             decode(*content)
         expected.append(True)
 
@@ -459,6 +459,7 @@ def test_states_are_read_in_several_threads_at_the_same_time() -> None:
         time.sleep(0)
 
     threshold, threads = gc.get_threshold(), [threading.Thread(target=read) for _ in range(4)]
+    gc.freeze()  # so that it has little to look through
     gc.callbacks.append(give_way)
     gc.set_threshold(3)
     try:
@@ -469,4 +470,5 @@ def test_states_are_read_in_several_threads_at_the_same_time() -> None:
     finally:
         gc.set_threshold(*threshold)
         gc.callbacks.remove(give_way)
+        gc.unfreeze()
     assert len(expected) == len(threads)
