@@ -123,7 +123,11 @@ def test_eight_simulators_end_in_time_also_when_one_hangs(asked: int, foreign: P
 
 
 VICTIMS = ("simulator", "environment", "worker", "launcher")
-CASES = [pytest.param(victim, seed, marks=[pytest.mark.long] * (seed > 0)) for victim in VICTIMS for seed in range(50)]
+CASES = [
+    pytest.param(victim, seed, marks=[pytest.mark.long] * (seed > 0 or victim == "worker"))
+    for victim in VICTIMS
+    for seed in range(50)
+]
 
 
 @pytest.mark.parametrize(("victim", "seed"), CASES)

@@ -314,6 +314,7 @@ def configurations(draw: st.DrawFn) -> dict[str, Any]:
 
 @pytest.mark.slow
 @given(configurations())
+@settings(max_examples=50)
 def test_the_resolved_yaml_loads_to_an_equal_configuration(data: dict[str, Any]) -> None:
     config = parse_config(data, source="drawn.yaml")
     text = resolved_yaml(config)

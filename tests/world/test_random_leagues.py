@@ -16,7 +16,7 @@ from in_process import play
 from leagues import naive_run, random_league
 
 BLOCK = 50
-FEW = 2  # blocks in the normal run
+FEW = 1  # blocks in the normal run
 
 
 @pytest.mark.parametrize(

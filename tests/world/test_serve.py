@@ -105,7 +105,9 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.long] * (case in ("gru", "td3"))) for case in CASES]
+)
 def test_what_is_served_is_what_would_be_evaluated(case: str, tmp_path: Path) -> None:
     """Bit for bit, for batches of all sizes; rows remember their own games."""
     algorithm, make, options = CASES[case]
