@@ -69,7 +69,7 @@ system:
 	@command -v Xvfb || { apt-get update -qq && apt-get install -qq -y --no-install-recommends xvfb; }
 
 bench: $(READY)
-	for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py $(BENCH) || exit 1; done
+	for name in $(BENCHMARKS); do OMP_NUM_THREADS=1 $(BIN)/python benchmarks/$$name.py $(BENCH) || exit 1; done
 	$(BIN)/python benchmarks/report.py
 
 bench-learning: $(READY)

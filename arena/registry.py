@@ -374,7 +374,7 @@ class ConfiguredAlgorithm(NamedTuple):
 
 
 def configured_algorithm(
-    name: str, options: Mapping[str, Any], *, acts: bool, path: str, frozen: bool = False
+    name: str, options: Mapping[str, Any], *, acts: bool, path: str, any_device: bool = False
 ) -> ConfiguredAlgorithm:
     """The class of a policy's algorithm, checked against the configuration, and its options.
 
@@ -383,8 +383,8 @@ def configured_algorithm(
         options: from the configuration.
         acts: whether the policy plays without learning, always or at times.
         path: of the policy, such as `policies.blue`.
-        frozen: whether it never learns here. Then `device: cuda` becomes `auto`, if the algorithm declares that word:
-            what a GPU has trained plays on any machine.
+        any_device: whether `device: cuda` becomes `auto`, if the algorithm's struct `Options` knows that word: for a
+            policy that never learns here, so that what a GPU has trained plays on any machine.
 
     Raises:
         ConfigError: there is no such class; it does not take the options, has another signature than the arena's calls,
@@ -394,8 +394,8 @@ def configured_algorithm(
         cls = algorithm(name)
         if acts and not hasattr(cls, "actor"):
             raise ConfigError(f"to play without learning an algorithm needs actor(); {name!r} has none")
-    declared = _declared_options(cls) if frozen and options.get("device") == "cuda" else None
-    if declared is not None and "auto" in get_args(get_type_hints(declared).get("device")):
+    declared = _declared_options(cls) if any_device and options.get("device") == "cuda" else None
+    if declared and _is_struct(declared) and "auto" in get_args(get_type_hints(declared).get("device")):
         options = {**options, "device": "auto"}
     decoded = decode_options(cls, options, path=path)
     with located(path=f"{path}.algorithm"):
@@ -404,9 +404,11 @@ def configured_algorithm(
     return ConfiguredAlgorithm(cls, decoded)
 
 
-def worker_class(name: str, options: Mapping[str, Any], *, acts: bool, path: str, frozen: bool = False) -> type[Any]:
+def worker_class(
+    name: str, options: Mapping[str, Any], *, acts: bool, path: str, any_device: bool = False
+) -> type[Any]:
     """The class of a policy's algorithm, checked as `configured_algorithm` does."""
-    return configured_algorithm(name, options, acts=acts, path=path, frozen=frozen).cls
+    return configured_algorithm(name, options, acts=acts, path=path, any_device=any_device).cls
 
 
 def schedule_of(cls: type[Any]) -> str:

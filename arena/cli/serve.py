@@ -366,7 +366,7 @@ def _model(
         return exporter.model(name, tick, len(entities))
     given = config.policies[name]
     algorithm, _ = registry.configured_algorithm(
-        given.algorithm, given.options, acts=given.frozen, frozen=True, path=f"policies.{name}"
+        given.algorithm, given.options, acts=given.frozen, any_device=True, path=f"policies.{name}"
     )
     if spec_of(algorithm).checks_team and folder is not None and tick is not None:
         if getattr(algorithm, "served", None) is None:

@@ -269,7 +269,7 @@ def _take_lanes(settings: Sequence[MatchConfig], players: Mapping[str, PolicyCon
         ConfigError: a player cannot play without learning.
     """
     classes = [
-        registry.worker_class(policy.algorithm, policy.options, acts=True, path=f"policies.{name}", frozen=True)
+        registry.worker_class(policy.algorithm, policy.options, acts=True, path=f"policies.{name}", any_device=True)
         for name, policy in players.items()
     ]
     alone = all(isinstance(entry, str) for setting in settings for entry in setting.seats)

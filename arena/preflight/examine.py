@@ -129,7 +129,7 @@ class _ResolvedPolicy(NamedTuple):
 def _examine_algorithm(plan: Plan, policy: PolicyPlan, report: Callable[[str], None]) -> _ResolvedPolicy:
     path = f"policies.{policy.name}"
     cls, options = registry.configured_algorithm(
-        policy.algorithm, policy.options, acts=plan.acts(policy), path=path, frozen=policy.frozen
+        policy.algorithm, policy.options, acts=plan.acts(policy), path=path, any_device=policy.frozen
     )
     report(f"policy {policy.name}: algorithm {policy.algorithm}, {pluralize(len(policy.options), 'option')}")
     if policy.load is None:

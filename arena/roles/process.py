@@ -28,7 +28,7 @@ def import_algorithms(run: Run) -> None:
             policy.options,
             acts=run.plan.acts(policy),
             path=f"policies.{policy.name}",
-            frozen=policy.frozen,
+            any_device=policy.frozen,
         )
 
 

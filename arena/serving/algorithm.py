@@ -50,7 +50,7 @@ def load_algorithm(run: Path | str, policy: str, checkpoint: str) -> LoadedAlgor
     tick = checkpoints.ticks_of(file) if own and file is not None else None
     given = with_learned_options(folder, policy, config, tick)
     cls, options = registry.configured_algorithm(
-        given.algorithm, given.options, acts=given.frozen, frozen=True, path=f"policies.{policy}"
+        given.algorithm, given.options, acts=given.frozen, any_device=True, path=f"policies.{policy}"
     )
     if not spec_of(cls).exports:
         raise ConfigError(

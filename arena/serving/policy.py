@@ -187,7 +187,7 @@ def configured_policy(
     registry.import_plugins(config.imports)
     given = config.policies[name] if folder is None else with_learned_options(folder, name, config, checkpoint)
     cls, options = registry.configured_algorithm(
-        given.algorithm, given.options, acts=given.frozen, frozen=True, path=f"policies.{name}"
+        given.algorithm, given.options, acts=given.frozen, any_device=True, path=f"policies.{name}"
     )
     if observation_space is None or action_space is None:
         seat = first_seat(config, name).interface

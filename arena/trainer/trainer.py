@@ -638,7 +638,7 @@ def _check_held(config: Config) -> None:
     """Refuses wrong options, and a run that cannot be held: a policy learns that cannot be saved and loaded."""
     for name, policy in config.policies.items():
         cls = registry.worker_class(
-            policy.algorithm, policy.options, acts=policy.frozen, path=f"policies.{name}", frozen=policy.frozen
+            policy.algorithm, policy.options, acts=policy.frozen, path=f"policies.{name}", any_device=policy.frozen
         )
         if policy.learns and not spec_of(cls).resumable:
             raise ConfigError(

@@ -13,6 +13,8 @@ from policies.common.options import wrong
 def device_of(name: str) -> torch.device:
     """The device that an option `device` names; auto is cuda where there is one.
 
+    If it is a GPU, torch uses deterministic algorithms from then on, in the whole process.
+
     Raises:
         ConfigError: this machine has no such device.
     """

@@ -18,6 +18,7 @@ from arena import registry
 from arena.errors import BudgetReached, ConfigError
 from arena.records.state_codec import decode, encode
 from fakes import ScriptedEnv, ThreadGroup, all_equal, flat_weights, solo_group, together
+from gpu import needs_cuda
 from policies import td3
 from policies.common.algorithm import Algorithm
 from policies.common.replay import Replay, Transitions
@@ -45,7 +46,6 @@ RICH: dict[str, Any] = {
 }
 
 
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_cuda)]
 
 

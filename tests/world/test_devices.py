@@ -20,19 +20,10 @@ from arena.records import checkpoint
 from arena.records.folder import RunFolder
 from arena.serving import load_policy
 from fakes import all_equal
+from gpu import needs_cuda
 from in_process import play
 from policies.common.devices import device_of
 
-
-class Acting:
-    """An algorithm that plays."""
-
-    def __init__(self, env: Any, group: Any, *, ticks: int, **options: Any) -> None: ...
-
-    def actor(self) -> None: ...
-
-
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 DUEL = {"make": "touchdown", "kwargs": {"team_size": 1, "max_steps": 20}}
 IMAGES = {"make": "touchdown", "kwargs": {**DUEL["kwargs"], "blue_obs": "image", "red_obs": "image"}}  # type: ignore[dict-item]
 SKIRMISH = {"make": "skirmish", "kwargs": {"width": 6, "height": 5, "team_size": 2, "max_steps": 20}}
@@ -102,12 +93,14 @@ def test_policy_that_learned_on_a_gpu_plays_where_there_is_none(
 
 
 def test_device_of_an_algorithm_of_ones_own_stays_as_it_is() -> None:
-    class Own(Acting):
+    class Own:
         class Options(msgspec.Struct):
             device: Literal["cpu", "cuda"] = "cpu"
 
+        def __init__(self, env: Any, group: Any, *, ticks: int, **options: Any) -> None: ...
+
     with patch.object(registry, "algorithm", lambda _: Own):
-        found = registry.configured_algorithm("own", {"device": "cuda"}, acts=True, path="", frozen=True)
+        found = registry.configured_algorithm("own", {"device": "cuda"}, acts=False, path="", any_device=True)
     assert found.options == {"device": "cuda"}
 
 

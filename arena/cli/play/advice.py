@@ -85,7 +85,7 @@ def configured(name: str, given: Mapping[str, Any]) -> registry.ConfiguredAlgori
         ConfigError: it tells no probabilities, or has a memory.
     """
     found = registry.configured_algorithm(
-        given["algorithm"], given["options"], acts=True, path=f"policies.{name}", frozen=True
+        given["algorithm"], given["options"], acts=True, path=f"policies.{name}", any_device=True
     )
     if not hasattr(found.cls, "log_prob"):
         raise ConfigError(f"{name!r} tells no probabilities: {given['algorithm']} has no log_prob()", path="--advice")

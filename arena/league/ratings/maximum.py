@@ -253,7 +253,7 @@ def most_likely(games: Games) -> Fit:
     prior = not has_maximum(games)
     problem = Problem(games, np.full(count, prior * PRIOR_DEVIATION**-2), prior=prior)
     minimum, likeness = problem.minimum(), 0.0
-    for _ in range(_TURNS * games.drawn):
+    for _ in range(_TURNS if games.drawn else 0):
         drawn, played = problem.chances(minimum.parameters)[:, 1], games.counts.sum(axis=1)
         now = alike(games.counts[:, 1] - played * drawn, played * drawn * (1 - drawn), played, 1.0)  # nu is fitted
         if is_close(now, likeness):

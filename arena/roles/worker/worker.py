@@ -74,7 +74,7 @@ class Worker:
             self._policy.options,
             acts=run.plan.acts(self._policy),
             path=self._path,
-            frozen=self._policy.frozen,
+            any_device=self._policy.frozen,
         )
         self._algorithm_class, self._spec = algorithm, spec_of(algorithm)
         self._group = self._join(communicator, algorithm)
