@@ -42,8 +42,8 @@ class RoleProfile(NamedTuple):
 class Stopwatch:
     """Adds up the seconds of each activity.
 
-    An algorithm does not report when it learns, but it calls `Group.log` after each update. So the time between two
-    ticks counts as learning if there was such a call between them.
+    An algorithm does not report when it learns, but then it averages gradients, broadcasts weights or logs metrics. So
+    the time between two ticks counts as learning if it has called `Group` for one of these between them.
 
     Attributes:
         runs: whether it measures anything.
@@ -75,7 +75,7 @@ class Stopwatch:
         self._since_tick = 0.0
 
     def count_update(self) -> None:
-        """The algorithm has made an update."""
+        """The algorithm makes an update, or has made one."""
         self.switch(Activity.LEARNING)
         self.seconds[Activity.INFERENCE] -= self._since_tick
         self.seconds[Activity.LEARNING] += self._since_tick

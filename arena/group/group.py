@@ -130,6 +130,7 @@ class Group:
         Returns:
             the averaged scalars. If all weights are 0: zeros, and zero gradients.
         """
+        self._stopwatch.count_update()
         held = list(parameters)
         if self.size == 1 and weight > 0.0 and not any(parameter.grad is None for parameter in held):
             self._check_member(Operation.AVERAGE)
@@ -203,6 +204,7 @@ class Group:
 
     def broadcast(self, module: Any) -> None:
         """Copies the root's weights and buffers into every member's torch module; no change if the root has left."""
+        self._stopwatch.count_update()
         state = module.state_dict()
         mine = reductions.dump([tensor.detach().cpu().numpy() for tensor in state.values()]) if self.is_root else b""
         theirs = self._collective(Operation.BROADCAST, mine)

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
+from arena.diagnostics.profile import Activity, Stopwatch
 from arena.errors import GroupError
 from arena.group.group import Group
 from arena.transport import Tag
@@ -63,6 +64,13 @@ def together(
     size = max(members) + 1
     RoleScheduler({address: f"role {address}" for address in range(size)}).run(dict.fromkeys(range(size), main))
     return [results[rank] for rank in range(len(members))]
+
+
+def average_gradients_of(group: Group, module: torch.nn.Module) -> None:
+    module.zero_grad()
+    for parameter in module.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    group.average_gradients(module.parameters())
 
 
 def errors(work: Callable[[Group], Any], members: Sequence[int] = (0, 1, 2)) -> list[str]:
@@ -730,6 +738,25 @@ def test_only_the_root_logs_and_saves() -> None:
 
     RoleScheduler({0: "a", 1: "b"}).run({0: main, 1: main})
     assert notes == {0: [("log", {"loss": 0.0}), ("save", {"rank": 0})], 1: []}
+
+
+@pytest.mark.parametrize("members", [(0,), (0, 1)])
+@pytest.mark.parametrize("step", [average_gradients_of, Group.broadcast])
+def test_time_of_a_gradient_step_that_is_not_logged_is_learning(
+    members: tuple[int, ...], step: Callable[[Group, torch.nn.Module], Any]
+) -> None:
+    now = [0.0]
+
+    def work(group: Group) -> None:
+        if group.is_root:
+            stopwatch.begin_inference()
+            now[0] += 3.0
+        step(group, torch.nn.Linear(1, 1))
+
+    stopwatch = Stopwatch(lambda: now[0])
+    together(work, members, stopwatch=stopwatch)
+    assert stopwatch.seconds[Activity.LEARNING] == 3.0
+    assert stopwatch.seconds[Activity.INFERENCE] == 0.0
 
 
 def test_a_group_knows_its_size_its_rank_and_its_root() -> None:
