@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from arena.experiment.folder import is_experiment
 from arena.launch.console import terminal_columns
-from arena.terminal.watch import watch
+from arena.records.folder import RunFolder
+from arena.terminal.watch import await_start, watch
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,6 +21,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Follows the run, or the experiment; returns the exit status."""
+    try:
+        await_start(RunFolder(Path(arguments.run)), else_begun=is_experiment)
+    except KeyboardInterrupt:
+        return 0
     if is_experiment(arguments.run):
         from arena.experiment.run import watch_experiment
 

@@ -100,15 +100,18 @@ class PlainExperimentDisplay:
         stream: to write to.
         progress: of the experiment.
         clock: seconds.
+        at_once: print the first line at the first update; else it comes after a minute.
     """
 
-    def __init__(self, stream: IO[str], progress: Progress, clock: Clock = time.monotonic) -> None:
-        self._stream, self._progress, self._clock = stream, progress, clock
+    def __init__(
+        self, stream: IO[str], progress: Progress, clock: Clock = time.monotonic, *, at_once: bool = False
+    ) -> None:
+        self._stream, self._progress, self._clock, self._at_once = stream, progress, clock, at_once
         self._line_at = 0.0
 
     def start(self) -> None:
-        """The first line comes after a minute."""
-        self._line_at = self._clock() + LINE_EVERY
+        """From here on lines are due."""
+        self._line_at = self._clock() + (0.0 if self._at_once else LINE_EVERY)
 
     def update(self, rows: Sequence[TrialRow]) -> None:
         """Prints a line if it is time."""

@@ -61,10 +61,10 @@ def display_for(plan: ExperimentPlan, stream: IO[str], *, alone: bool = False) -
     return _display(Progress(plan.ticks, 1 if alone else plan.number, plan.file.config.metric), stream)
 
 
-def _display(progress: Progress, stream: IO[str]) -> ExperimentDisplay:
+def _display(progress: Progress, stream: IO[str], *, at_once: bool = False) -> ExperimentDisplay:
     if stream.isatty() and (columns := os.get_terminal_size(stream.fileno()).columns):
         return LiveExperimentDisplay(stream, progress, width=columns)
-    return PlainExperimentDisplay(stream, progress)
+    return PlainExperimentDisplay(stream, progress, at_once=at_once)
 
 
 def watch_experiment(path: str | Path, stream: IO[str], *, wait: Callable[[float], None] = time.sleep) -> int:
@@ -83,7 +83,7 @@ def watch_experiment(path: str | Path, stream: IO[str], *, wait: Callable[[float
     followed = FollowedExperiment(folder, config)
     first = folder.configs / f"{0:0{DIGITS}d}.yaml"
     ticks = planned_ticks(load_config(first)) if first.is_file() else None
-    display = _display(Progress(ticks, 0, config.metric), stream)
+    display = _display(Progress(ticks, 0, config.metric), stream, at_once=True)
     display.start()
     try:
         while True:

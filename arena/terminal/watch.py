@@ -216,7 +216,7 @@ def watch(
     folder, display = RunFolder(Path(path)), silent_display()
     begun, total, patience = False, None, _PATIENCE
     try:
-        _await_start(folder, wait)
+        await_start(folder, wait=wait)
         run = FollowedRun(folder)
         while True:
             going = running(folder.path)  # first: when no process writes any more, the look takes the last lines
@@ -244,14 +244,24 @@ def watch(
     return 0
 
 
-def _await_start(folder: RunFolder, wait: Callable[[float], None]) -> None:
+def await_start(
+    folder: RunFolder,
+    *,
+    else_begun: Callable[[Path], bool] = lambda _: False,
+    wait: Callable[[float], None] = time.sleep,
+) -> None:
     """Waits for the configuration, which a run writes when all its processes are ready.
+
+    Args:
+        folder: of the run.
+        else_begun: whether something else than a run has begun in this folder.
+        wait: for so many seconds.
 
     Raises:
         ConfigError: this is not a run folder, or no run has begun in it for a minute.
     """
     for look in range(_START_LOOKS):
-        if folder.config.is_file():
+        if folder.config.is_file() or else_begun(folder.path):
             return
         if not folder.may_be_starting:
             RunFolder.existing(folder.path)

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
+from arena.cli.main import main
 from arena.errors import ConfigError
 from arena.experiment import display, driver
 from arena.experiment.config import parse_experiment
@@ -136,6 +138,24 @@ def test_trials_of_variants_get_processes_by_their_own_roles(tmp_path: Path, mon
     assert status == 0
     # Their roles: 4, 10 and 7; a third of the slots: 8.
     assert started == [("0000", "--ranks=4"), ("0001", "--ranks=8"), ("0002", "--ranks=7")]
+
+
+def test_watching_tells_at_once_how_far_an_experiment_is(tmp_path: Path) -> None:
+    path = write_experiment(tmp_path / "e", {"run": RUN, "repeat": 3}, lambda *_: 0.0, results=1, errors=False)
+    driver, shown = RunLock.take(path), io.StringIO()
+    watch_experiment(path, shown, wait=lambda _: driver.release())
+    assert shown.getvalue().startswith("3 terminated; best so far: ")
+
+
+def test_watching_may_begin_before_the_experiment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "e"
+    begin = Timer(0.2, write_experiment, (path, {"run": RUN}, lambda *_: 0.0), {"results": 1, "errors": False})
+    begin.start()
+    assert main(["watch", str(path)]) == 0
+    begin.join()
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"{path}: no run has begun here yet; waiting for one, ")
+    assert "best trial: " in printed
 
 
 def test_watching_forgets_trials_that_are_no_longer_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
