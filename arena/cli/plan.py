@@ -11,7 +11,7 @@ from arena.config import Config, load_with_origin
 from arena.errors import ConfigError, Origin
 from arena.league.custom import check_custom
 from arena.plan.build import make_plan
-from arena.plan.hosts import allocated, parse_hosts, shares
+from arena.plan.hosts import Host, allocated, parse_hosts, shares
 from arena.plan.plan import Plan
 from arena.plan.process_count import process_count
 from arena.preflight.examine import Preflight, examine
@@ -42,12 +42,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Prints the plan; returns the exit status."""
     config, origin = load_with_origin(arguments.config, arguments.overrides)
-    count = process_count(config, arguments.ranks, os.environ)
+    hosts = () if arguments.hosts is None else parse_hosts(arguments.hosts)
+    count = process_count(config, arguments.ranks, os.environ, hosts=hosts)
     with origin.located():
         plan = make_plan(config, ranks=count.number)
     rounds = rounds_lines(config)
     findings = preflight(plan, config, origin)
-    hosts = _host_lines(plan, arguments.hosts)
+    host_lines = _host_lines(plan, hosts)
     if arguments.json:
         say(document_text(plan_file(plan, external_kinds(plan))))
     elif arguments.dot:
@@ -58,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
             findings,
             config=arguments.config,
             arguments=[part for text in arguments.overrides for part in ("--set", text)],
-            hosts=hosts,
+            hosts=host_lines,
             rounds=rounds,
             evaluation=config.evaluation,
             ranks=count.words,
@@ -90,12 +91,12 @@ def preflight(
         return examine(plan, later=later_plans(config), conformance=conformance)
 
 
-def _host_lines(plan: Plan, given: str | None) -> Sequence[str]:
+def _host_lines(plan: Plan, given: Sequence[Host]) -> Sequence[str]:
     """One line for each host that the user names or SLURM has allocated; none if there are neither."""
-    hosts = allocated(os.environ) if given is None else parse_hosts(given)
+    hosts = given or allocated(os.environ)
     try:
         return [host_line(plan, share) for share in shares(hosts, plan.processes)] if hosts else []
     except ConfigError as error:
-        if given is not None:
+        if given:
             raise
         return [f"this allocation: {error.message}"]

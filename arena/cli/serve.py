@@ -167,7 +167,7 @@ def prepare(arguments: argparse.Namespace) -> Served:
         if any(map(is_ragged, (*games.interface.observation_spaces, *games.interface.action_spaces))):
             raise ConfigError(
                 "these games have observations or actions of any number of items, as of units, which no connection can "
-                "carry: load the policy in Python with arena.load_policy"
+                "carry: load the policy in Python with arena.serving.load_policy"
             )
         names = policies_of(match, games.interface)
         seats = tuple(

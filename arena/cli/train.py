@@ -107,8 +107,6 @@ def _processes(request: TrainArgs, ranks: RanksWanted | None, given: str | None)
 
     config, origin = load_with_origin(request.path, request.overrides)
     with origin.located():  # a mistake is reported once, before any process starts
-        number = process_count(config, ranks, os.environ).number
-        if hosts and ranks in (None, "auto") and config.ranks == "auto":
-            number = min(sum(host.slots for host in hosts), config.roles + 1)
+        number = process_count(config, ranks, os.environ, hosts=hosts).number
         plan = checked_plan(config, ranks=number)
     return Processes(plan.processes, tolerant=plan.fault_tolerance != "off", hosts=hosts)

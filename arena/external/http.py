@@ -963,4 +963,4 @@ def check_installed() -> None:
     """Raises `ConfigError` unless the packages of the extra `http` are installed."""
     missing = [package for package in ("uvicorn", "httptools", "uvloop") if find_spec(package) is None]
     if missing:
-        raise ConfigError(f"games over HTTP need the extra `http` ({', '.join(missing)} is missing)", path="make")
+        raise ConfigError(f"games over HTTP need the extra `http` ({', '.join(missing)} is missing)")

@@ -26,7 +26,7 @@ class LeagueView:
         players: all players that may be named: policies with their current weights, then snapshots, which have names
             such as `blue@5000`.
         snapshots: per policy its snapshots in the league, the oldest first.
-        results: all games that count, see `arena.league.Results`.
+        results: all games that count, see `arena.league.results.Results`.
         learns: the policies that learn.
         earlier: per earlier round the pairings that this entry made, each of two sides; a side is the policy of each of
             its seats.

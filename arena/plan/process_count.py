@@ -7,12 +7,12 @@ allocation of a batch system its slots count instead, since it assigns processes
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from arena.errors import pluralize
-from arena.plan.hosts import allocated
+from arena.plan.hosts import Host, allocated
 
 if TYPE_CHECKING:
     from arena.config import Config
@@ -40,7 +40,12 @@ class _Room(NamedTuple):
 
 
 def process_count(
-    config: Config, said: RanksWanted | None, environment: Mapping[str, str], *, files: Path = Path("/")
+    config: Config,
+    said: RanksWanted | None,
+    environment: Mapping[str, str],
+    *,
+    hosts: Sequence[Host] = (),
+    files: Path = Path("/"),
 ) -> ProcessCount:
     """The number of processes for a configuration.
 
@@ -48,6 +53,7 @@ def process_count(
         config: its `ranks` counts if `said` is None.
         said: `--ranks`.
         environment: the variables of this process.
+        hosts: `--hosts`: their slots count in place of the allocation's or this machine's.
         files: the root of the file system, where `proc` and `sys` are.
     """
     wanted = config.ranks if said is None else said
@@ -57,7 +63,8 @@ def process_count(
     roles = config.roles + 1
     if wanted == "one_per_role":
         return ProcessCount(None, f"{key}: one_per_role ({pluralize(roles, 'role')})")
-    slots = allocated_slots(environment)
+    named = sum(host.slots for host in hosts)
+    slots = _Room(named, f"{pluralize(named, 'slot')} of --hosts") if hosts else allocated_slots(environment)
     room = slots or _Room(*usable_cores(files))
     number = min(room.slots if slots else max(2, room.slots), roles)
     words = room.words if number == room.slots else f"{room.words}; {_bound(number, roles)}"

@@ -291,7 +291,8 @@ def external_games(match: MatchPlan) -> ExternalGames:
     with located(path=f"envs.{match.env}.make"):
         registry.environment_factory(match.make)
     make_games = registry.load_object("envs.adapters.external:make_games")
-    games: ExternalGames = make_games(match.make, match.env_kwargs, match.copy)
+    with located(inside=f"envs.{match.env}.kwargs"):
+        games: ExternalGames = make_games(match.make, match.env_kwargs, match.copy)
     return games
 
 

@@ -26,7 +26,7 @@ def make_games(make: str, kwargs: Mapping[str, Any], copy: int = 0) -> ExternalG
     assert kind is not None, f"{make} is an ordinary environment"
     if kind in registry.EXTERNAL:
         kwargs = {**kwargs, "copy": copy}
-    check_call(factory, kwargs, path="kwargs")
+    check_call(factory, kwargs)
     made = factory(**kwargs)
     if kind == "thread":
         from arena.external.thread import ThreadGames

@@ -165,7 +165,7 @@ def decoding_of(
     if isinstance(space, UnitActions):
         raise ConfigError(
             "a policy of units cannot be exported: the inputs of a model file have fixed shapes; load it with "
-            "arena.load_policy"
+            "arena.serving.load_policy"
         )
     raise ConfigError(f"actions of the space {space} cannot be described in a model file")
 

@@ -12,6 +12,7 @@ from arena.cli.main import main
 from arena.config import Config, parse_config
 from arena.config.yaml import dump
 from arena.errors import ConfigError
+from arena.plan.hosts import parse_hosts
 from arena.plan.process_count import process_count, usable_cores
 
 
@@ -122,3 +123,14 @@ def test_plan_gives_the_number_of_processes_and_its_reason(
     with pytest.raises(SystemExit, match="2"):
         main(["plan", "six.yaml", "--ranks", "0"])
     assert "expected an integer >= 1, auto or one_per_role, got '0'" in capsys.readouterr().err
+
+
+def test_slots_of_named_hosts_count_in_place_of_the_cores(cores: Any, tmp_path: Path) -> None:
+    cores(64)
+    slurm = {"SLURM_JOB_NODELIST": "n[1-2]", "SLURM_TASKS_PER_NODE": "2(x2)"}
+    assert process_count(config_of(), None, slurm, hosts=parse_hosts("a:2,b")) == (
+        3,
+        "ranks: auto (3 slots of --hosts)",
+    )
+    assert process_count(config_of(), None, {}, hosts=parse_hosts("a:9,b:9")).number == 6
+    assert process_count(config_of(), 4, {}, hosts=parse_hosts("a:9")).number == 4

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import importlib
+import pkgutil
+import re
 
 import pytest
 
@@ -63,6 +65,7 @@ PUBLIC = {
     ],
     "arena.experiment": ["Experiment", "Outcome", "Trial", "open_experiment", "run_experiments"],
     "arena.dataset": ["Batch", "Episode", "MatchSamples", "Samples", "open_dataset", "write_samples"],
+    "arena.replay": ["frames"],
     "arena.results": ["read_results"],
     "arena.trainer": ["Player", "Trainer"],
     "arena.serving": ["OnnxModel", "Policy", "load_model", "load_policy"],
@@ -76,7 +79,7 @@ def test_public_names_are_pinned_and_documented(name: str) -> None:
     assert [one for one in module.__all__ if not getattr(module, one).__doc__] == []
 
 
-@pytest.mark.parametrize("name", ["arena", "arena.dataset", "arena.external"])
+@pytest.mark.parametrize("name", ["arena", "arena.dataset", "arena.external", "arena.replay"])
 def test_an_unknown_name_is_an_attribute_error(name: str) -> None:
     with pytest.raises(AttributeError, match=f"module '{name}' has no attribute 'nothing'"):
         importlib.import_module(name).nothing  # noqa: B018
@@ -89,3 +92,21 @@ def test_documented_code_imports_only_public_modules(page: readme.Page) -> None:
     imported += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     private = {name for name in imported if name.split(".")[0] == "arena"} - PUBLIC.keys()
     assert sorted(private) == []
+
+
+def test_names_in_messages_and_pages_exist() -> None:
+    files = [file for package in ("arena", "policies", "envs") for file in (readme.ROOT / package).rglob("*.py")]
+    nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
+    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    texts += [page.text for page in readme.PAGES.values()]
+    names = {name for text in texts for name in re.findall(r"(?<![\w/.-])arena(?:\.[A-Za-z_]\w*)+", text)}
+    assert {"arena.serving.load_policy", "arena.replay.frames"} <= names
+    assert [name for name in sorted(names) if not _exists(name)] == []
+
+
+def _exists(name: str) -> bool:
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
