@@ -58,7 +58,11 @@ def run(arguments: argparse.Namespace) -> int:
             plan,
             findings,
             config=arguments.config,
-            arguments=[part for text in arguments.overrides for part in ("--set", text)],
+            arguments=[
+                *(part for text in arguments.overrides for part in ("--set", text)),
+                *(("--hosts", arguments.hosts) if hosts else ()),
+                *(("--ranks", str(arguments.ranks)) if hosts and arguments.ranks is not None else ()),
+            ],
             hosts=host_lines,
             rounds=rounds,
             evaluation=config.evaluation,

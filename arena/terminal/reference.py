@@ -18,7 +18,7 @@ from arena.errors import ConfigError, nearest
 
 _FIELD = re.compile(r"    (\w+): .*?  # (.+)")
 _ARGUMENT = re.compile(r"^    (\w+): (.+(?:\n {6,}.+)*)", re.MULTILINE)  # of a docstring's section `Args:`
-_GIVEN = {"lanes", "env", "context"}  # to a game or a wrapper, by the arena itself
+_GIVEN = {"lanes", "env", "context", "copy"}  # to a game, a wrapper or a connection, by the arena itself
 _PARTS_OF_MATCHES = {**GENERATORS, **RULES}
 
 
@@ -41,6 +41,7 @@ def _documented(kinds: Mapping[str, type[msgspec.Struct]]) -> dict[str, str]:
 
 SHELVES: Mapping[str, Shelf] = {
     "environments": Shelf("environments", _described(registry.ENVIRONMENTS)),
+    "connections": Shelf("connections to external games", _described(registry.EXTERNAL)),
     "wrappers": Shelf("wrappers of environments", _described(registry.WRAPPERS)),
     "algorithms": Shelf("algorithms", _described(registry.ALGORITHMS)),
     "generators": Shelf("generators of matches", _documented(GENERATORS)),
@@ -67,8 +68,9 @@ def options_of(name: str) -> list[Option]:
     Raises:
         ConfigError: there is no such thing.
     """
-    if name in registry.ENVIRONMENTS:
-        return _arguments(registry.environment_factory(name))
+    if name in registry.ENVIRONMENTS or name in registry.EXTERNAL:
+        made = registry.environment_factory(name)
+        return _fields(made.Options) if hasattr(made, "Options") else _arguments(made)
     if name in registry.WRAPPERS:
         return _fields(registry.wrapper(name))
     own = {name: (kind, found) for kind in vars(registry.OWN) for name, found in registry.own_names(kind).items()}
@@ -92,8 +94,9 @@ def options_of(name: str) -> list[Option]:
 
 def _fields(declared: Any) -> list[Option]:
     """The fields of a dataclass."""
-    words = _words_of(declared)
-    return [Option(field.name, _default(field), words.get(field.name, "")) for field in dataclasses.fields(declared)]
+    words = {**_said(declared), **_words_of(declared)}
+    fields = [field for field in dataclasses.fields(declared) if field.name not in _GIVEN]
+    return [Option(field.name, _default(field), words.get(field.name, "")) for field in fields]
 
 
 def keys_of(kind: type[msgspec.Struct], *, inside: str = "", optional: bool = False) -> list[Option]:

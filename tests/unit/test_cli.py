@@ -22,7 +22,7 @@ from arena.config import yaml
 from arena.config.matches import GENERATORS, RULES
 from arena.preflight import examine
 from arena.records import checkpoint
-from arena.registry import ALGORITHMS, ENVIRONMENTS, WRAPPERS
+from arena.registry import ALGORITHMS, ENVIRONMENTS, EXTERNAL, WRAPPERS
 from envs import matrix
 
 WORKERS = '''
@@ -249,11 +249,16 @@ def test_plan_maps_ranks_to_hosts(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = ["host a: 3 ranks, 0 to 2: 1 root, 1 environment, 1 worker", "host b: 2 ranks, 3 to 4: 2 workers"]
-    assert main(["plan", write(folder), "--hosts", "a:3,b:9"]) == 0
-    assert "\n\n" + "\n".join(expected) + "\n\n" in capsys.readouterr().out
+    config = write(folder)
+    assert main(["plan", config, "--hosts", "a:3,b:9"]) == 0
+    out = capsys.readouterr().out
+    assert "\n\n" + "\n".join(expected) + "\n\n" in out
+    assert f"\nstart it: arena train {config} --hosts a:3,b:9 --allow-unproved\n" in out
+    assert main(["plan", config, "--hosts", "a:3,b:9", "--ranks", "4"]) == 0
+    assert " --hosts a:3,b:9 --ranks 4 --allow-unproved\n" in capsys.readouterr().out
     monkeypatch.setenv("SLURM_JOB_NODELIST", "a,b")
     monkeypatch.setenv("SLURM_TASKS_PER_NODE", "3,2")
-    assert main(["plan", write(folder)]) == 0
+    assert main(["plan", config]) == 0
     assert "\n".join(expected) in capsys.readouterr().out
 
 
@@ -565,7 +570,9 @@ def test_a_count_may_be_written_as_a_power_of_ten(capsys: pytest.CaptureFixture[
 def test_list_names_every_built_in(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list"]) == 0
     out = capsys.readouterr().out
-    assert re.findall(r"^  (\S+)", out, re.M) == [*(*ENVIRONMENTS, *WRAPPERS, *ALGORITHMS, *GENERATORS, *RULES)]
+    assert re.findall(r"^  (\S+)", out, re.M) == [
+        *(*ENVIRONMENTS, *EXTERNAL, *WRAPPERS, *ALGORITHMS, *GENERATORS, *RULES)
+    ]
 
 
 @pytest.mark.parametrize("command", _COMMANDS)

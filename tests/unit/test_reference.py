@@ -90,6 +90,14 @@ def test_every_option_of_another_library_is_described(name: str, capsys: pytest.
     assert [option for option in reference.options_of(name) if not option.words] == []
 
 
+@pytest.mark.parametrize("name", registry.EXTERNAL)
+def test_every_argument_of_external_games_is_described(name: str) -> None:
+    found = reference.options_of(name)
+    assert len(found) > 5
+    assert all(option.words for option in found)
+    assert "copy" not in {option.name for option in found}
+
+
 def test_arguments_of_games_and_wrappers_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "touchdown", "frame_stack"]) == 0
     said = capsys.readouterr().out.splitlines()

@@ -21,7 +21,7 @@ from arena.cli.play import advice as advices
 from arena.config import load_config
 from arena.config.matches import MatchConfig
 from arena.config.schema import Config, EnvConfig, PolicyConfig
-from arena.errors import ConfigError, located, nearest
+from arena.errors import ConfigError, located, nearest, pluralize
 from arena.launch import lead
 from arena.launch.console import Output
 from arena.preflight.external import refuse_external
@@ -120,7 +120,8 @@ def _with_human(config: Config, match: int, seats: Sequence[int], *, episodes: i
     for seat in seats:
         if seat >= len(entry.seats):
             raise ConfigError(
-                f"got {seat}, but match {match} has {len(entry.seats)} seats; they count from 0", path="--seat"
+                f"got {seat}, but match {match} has {pluralize(len(entry.seats), 'seat')}; they count from 0",
+                path="--seat",
             )
     name = next(name for name in _free_names() if name not in config.policies)
     options: dict[str, Any] = {"episodes": episodes, "named": len(set(seats)) > 1}

@@ -37,6 +37,7 @@ class SharedMemoryGames:
     """The agents of external simulators; see `ExternalGames`. The arguments are those of `Settings`.
 
     Attributes:
+        Options: what `arena list` shows.
         rules: of the match; nothing of them is used here.
         log: opens the file for the output of a simulator, by its number; None: the output is not kept.
         restarted: called after a simulator was started again, with its failure and the slots of the lost lives.
@@ -45,6 +46,7 @@ class SharedMemoryGames:
         ConfigError: an argument is wrong, or the interface cannot be learned.
     """
 
+    Options = Settings
     closed_loop = True
     exhausted = False
 
