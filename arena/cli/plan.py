@@ -57,7 +57,10 @@ def run(arguments: argparse.Namespace) -> int:
             plan,
             findings,
             config=arguments.config,
-            arguments=[part for text in arguments.overrides for part in ("--set", text)],
+            arguments=[
+                *(part for text in arguments.overrides for part in ("--set", text)),
+                *(["--hosts", arguments.hosts] if arguments.hosts else []),
+            ],
             hosts=hosts,
             rounds=rounds,
             evaluation=config.evaluation,

@@ -104,10 +104,7 @@ def _start_text(plan: Plan, config: str, arguments: Sequence[str], *, proved: bo
 
 def command_line(plan: Plan, *, config: str, arguments: Sequence[str] = ()) -> str:
     """The command that runs the plan."""
-    train = ["arena", "train", config, *arguments]
-    if plan.processes == 1:
-        return shlex.join([*train, "--ranks", "1"])
-    return shlex.join(["mpirun", "-n", str(plan.processes), *train])
+    return shlex.join(["arena", "train", config, *arguments, "--ranks", str(plan.processes)])
 
 
 def _processes(plan: Plan) -> str:
