@@ -238,11 +238,13 @@ def check_options(cls: type[Any], options: Mapping[str, Any], path: str) -> None
         signature.bind(**options)
     except TypeError as error:
         known = [item.name for item in signature.parameters.values() if item.kind is not item.VAR_KEYWORD]
-        unknown = [name for name in options if name not in known]
+        takes_any = any(item.kind is item.VAR_KEYWORD for item in signature.parameters.values())
+        unknown = [] if takes_any else [name for name in options if name not in known]
+        what = f"got an unexpected keyword argument {unknown[0]!r}" if unknown else error
         close = close_name(unknown[0], known) if unknown else None
         hint = f"; did you mean {close!r}?" if close else "."
         takes = ", ".join(known) or "none"
-        raise ConfigError(f"{cls.__name__} cannot be made: {error}{hint} It takes: {takes}", path=path) from error
+        raise ConfigError(f"{cls.__name__} cannot be made: {what}{hint} It takes: {takes}", path=path) from error
 
 
 class _Listener(NamedTuple):

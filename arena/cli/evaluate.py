@@ -60,7 +60,7 @@ class Weights(NamedTuple):
         """The beginning of the line with a policy's result."""
         if policy not in self.loaded:
             return f"{policy}, as configured"
-        which = f"its {self.label} checkpoint" if self.label in ("first", "last") else f"tick {self.label}"
+        which = f"its {self.label} checkpoint" if self.label in ("first", "last", "best") else f"tick {self.label}"
         return f"{policy} at {which}"
 
 
@@ -115,7 +115,7 @@ def evaluate(
     Args:
         target: a run folder, or a configuration file.
         episodes: at least so many for each line; every lane plays the same number.
-        checkpoints: which of a run's checkpoints: `first`, `last`, or a number of ticks; None: the last.
+        checkpoints: which of a run's checkpoints: `first`, `last`, `best`, or a number of ticks; None: the last.
         against: an algorithm or a policy of the configuration that takes all other seats; None: as configured.
         greedy: the most likely action rather than a sampled one.
         run_dir: below which the records go; None: `evaluations/` in the run folder, or `runs/`.

@@ -61,7 +61,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = argparse.Namespace(plays=False)
     with restored_handlers(), guarded_output(lasts=False):
         try:
-            command_parser().parse_args(argv, arguments)
+            parser = command_parser()
+            if not (sys.argv[1:] if argv is None else argv):
+                parser.print_help(sys.stderr)
+                return 2
+            parser.parse_args(argv, arguments)
             with guarded_output(lasts=arguments.plays):
                 return _run(arguments)
         except ConfigError as error:

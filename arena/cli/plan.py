@@ -61,7 +61,6 @@ def run(arguments: argparse.Namespace) -> int:
             arguments=[
                 *(part for text in arguments.overrides for part in ("--set", text)),
                 *(("--hosts", arguments.hosts) if hosts else ()),
-                *(("--ranks", str(arguments.ranks)) if hosts and arguments.ranks is not None else ()),
             ],
             hosts=host_lines,
             rounds=rounds,

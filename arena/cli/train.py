@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--ranks or the configuration says; by default one for each core, at least 2, at most one for each role."
     )
     add_config(parser)
-    add_run(parser, folder="runs/<name>")
+    add_run(parser, folder="runs/<name>, or the next free one; with --resume the newest")
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoints of the run's folder")
     parser.add_argument(
         "--continue",

@@ -38,7 +38,7 @@ class SnapshotsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 class PerturbConfig(Shortened, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How an option of a fork changes: one of the factors is drawn; `[0.8, 1.25]` is short for them alone."""
 
-    factors: tuple[Factor, ...]
+    factors: tuple[Factor, ...]  # the option is multiplied by one of these, drawn at random
     at_least: Finite | None = None  # null: no bound
     at_most: Finite | None = None  # null: no bound
 

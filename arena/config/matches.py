@@ -67,9 +67,7 @@ class MatchConfig(Seated, frozen=True, kw_only=True, forbid_unknown_fields=True)
     env: str  # a name of `envs`
     seats: tuple[SeatEntry, ...]  # i-th entry: policy of entity i; blue*50: fifty such; a list: one worker drives them
     entities: tuple[Natural | Text, ...] | None = None  # what the entries stand for; null: 0, 1, 2, ...
-    sides: Sides | None = (
-        None  # seats that play together, by their places; null: each seat of two, or each policy of two
-    )
+    sides: Sides | None = None  # seats that play together, by their places; null: those of each policy, if two play
     env_kwargs: dict[str, Any] = {}  # over the environment's kwargs, for this match and its copies
     copies: Count = 1  # identical matches made from this description
     lanes: Count = 1  # environment instances that each match steps together

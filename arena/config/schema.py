@@ -60,9 +60,7 @@ class PolicyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     frozen: bool = False  # plays, does not learn
     load: Text | None = None  # checkpoint to begin with; relative to the current directory
     sync: Literal["gradients", "samples"] = "gradients"  # what the workers of the policy pool
-    reduce: Literal["ordered", "fast"] = (
-        "ordered"  # gradients are summed in the workers' order, or in the order that MPI chooses
-    )
+    reduce: Literal["ordered", "fast"] = "ordered"  # gradients are summed in the workers' order, or in MPI's own
     independent: bool = False  # each worker learns alone, as a policy of its own: blue#0, blue#1, ...
 
     @property
@@ -106,7 +104,7 @@ class CallbackConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole configuration."""
 
-    name: str  # of the run and its folder; default: the file's name
+    name: str  # of the run and its folder
     seed: Natural = 0  # all random streams derive from it
     ticks: Count  # of every match
     schedule: Schedule = msgspec.field(default=1, name="rounds")  # plans of matches in a row; or a list of these

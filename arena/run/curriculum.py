@@ -113,7 +113,12 @@ def changed(
         new = ChangeLine(tick=tick, set={**(asked or {}), **wanted})
         lines = [*(line for line in lines if line.tick < tick), new]
     config = changed_config(run, lines)
-    return replace(run, plan=with_changes(run.plan, config)), new
+    changed_by = _changed_by(run, lines[-1]) if lines else ""
+    return replace(run, plan=with_changes(run.plan, config), changed=changed_by), new
+
+
+def _changed_by(run: Run, line: ChangeLine) -> str:
+    return f"{run.source or 'the run'}, as the curriculum changes it at tick {line.tick}"
 
 
 def _ask(run: Run, curriculum: Any, newest: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -163,7 +168,7 @@ def changed_config(run: Run, lines: Sequence[ChangeLine]) -> Config:
     base = parse_config(data, source=run.source)
     changed_by = run.source
     for line in lines:
-        changed_by = f"{run.source or 'the run'}, as the curriculum changes it at tick {line.tick}"
+        changed_by = _changed_by(run, line)
         with located(source=changed_by):
             for key, value in line.set.items():
                 check_change(base, key, value)

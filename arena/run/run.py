@@ -35,6 +35,7 @@ class Run:
         plan: its matches, policies and ranks.
         path: the run folder.
         source: the configuration file, for messages.
+        changed: the file, and what has changed the configuration since, for messages; empty: nothing has.
         overridden: the places that `--set` filled, for messages.
         config: the whole configuration as YAML, for the folder.
         made_folder: whether the folder was made for this run, so that it may be removed if the run cannot begin.
@@ -59,6 +60,7 @@ class Run:
     plan: Plan
     path: Path
     source: str = ""
+    changed: str = ""
     config: str = ""
     made_folder: bool = False
     resumed: bool = False
@@ -91,7 +93,7 @@ class Run:
     @property
     def origin(self) -> Origin:
         """The file and the overrides that errors in the configuration are blamed on."""
-        return Origin(self.source, self.overridden)
+        return Origin(self.changed or self.source, self.overridden)
 
     @property
     def folder(self) -> RunFolder:

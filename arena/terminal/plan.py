@@ -103,13 +103,8 @@ def _start_text(plan: Plan, config: str, arguments: Sequence[str], *, proved: bo
 
 
 def command_line(plan: Plan, *, config: str, arguments: Sequence[str] = ()) -> str:
-    """The command that runs the plan; with `--hosts` the arena starts the processes itself."""
-    train = ["arena", "train", config, *arguments]
-    if "--hosts" in arguments:
-        return shlex.join(train)
-    if plan.processes == 1:
-        return shlex.join([*train, "--ranks", "1"])
-    return shlex.join(["mpirun", "-n", str(plan.processes), *train])
+    """The command that runs the plan."""
+    return shlex.join(["arena", "train", config, *arguments, "--ranks", str(plan.processes)])
 
 
 def _processes(plan: Plan) -> str:

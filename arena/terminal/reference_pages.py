@@ -14,6 +14,7 @@ import msgspec
 from arena.config import league, matches, schema
 from arena.terminal.reference import keys_of
 
+_LOADED: dict[tuple[type, str], str] = {(schema.Config, "name"): "the file's name"}  # by reading a file
 _HEAD = "| key | type | default | meaning |\n|---|---|---|---|"
 
 
@@ -76,7 +77,7 @@ def _section(heading: str, about: str, *, keys: Sequence[str]) -> str:
 def _rows(struct: type[msgspec.Struct]) -> list[str]:
     kinds = [type_words(_type_at(struct, option.name)) for option in keys_of(struct)]
     return [
-        f"| `{name}` | {kind} | `{default}` | {_escaped(words)} |"
+        f"| `{name}` | {kind} | {_LOADED.get((struct, name), f'`{default}`')} | {_escaped(words)} |"
         for kind, (name, default, words) in zip(kinds, keys_of(struct), strict=True)
     ]
 

@@ -97,6 +97,7 @@ WRONG: list[tuple[CallbackPlan, str]] = [
     (of("TakesOther"), r"callbacks\[0\]: TakesOther.on_update cannot be called with \(line\): .*'number'"),
     (of("RecordsAll", nam="x"), r"callbacks\[0\].options: .*'nam'; did you mean 'name'"),
     (of("Stops"), r"callbacks\[0\].options: .*missing.*'where'.* It takes: where, nth"),
+    (of("Stops", were=1), r"callbacks\[0\].options: .*unexpected.*'were'; did you mean 'where'\? It takes: where, nth"),
     (of("RecordsUpdates", x=1), r"callbacks\[0\].options: .*'x'.* It takes: none"),
     (of("RefusesOptions", error="config"), r"callbacks\[0\].options: RefusesOptions: not like this"),
     (of("RefusesOptions", error="value"), r"callbacks\[0\].options: RefusesOptions: ValueError: not like this \(.*py"),

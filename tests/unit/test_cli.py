@@ -183,7 +183,7 @@ def test_plan_shows_ranks_entities_sizes_schedule_and_the_command(
     assert "policy red: own:Gym, 2 workers, face gym, 2 samples per tick" in out
     assert "schedule: can deadlock: the workers of red may meet" in out
     assert out.endswith(
-        "start it: mpirun -n 5 arena train duel.yaml --set seed=3 --allow-unproved\n"
+        "start it: arena train duel.yaml --set seed=3 --allow-unproved --ranks 5\n"
         "  without --allow-unproved `arena train` refuses it, as it can deadlock\n"
     )
 
@@ -201,7 +201,7 @@ def test_plan_shows_the_waits_of_a_possible_deadlock(folder: Path, capsys: pytes
     assert main(["plan", write(folder), "--set", "policies.red.algorithm=random"]) == 0
     out = capsys.readouterr().out
     assert "schedule: no deadlock: every match plays exactly 100 ticks, and" in out
-    assert out.endswith("start it: mpirun -n 5 arena train duel.yaml --set policies.red.algorithm=random\n")
+    assert out.endswith("start it: arena train duel.yaml --set policies.red.algorithm=random --ranks 5\n")
 
 
 def test_plan_for_one_rank_or_with_idle_ones(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -241,7 +241,7 @@ def test_plan_for_few_ranks_lists_hosted_roles(folder: Path, capsys: pytest.Capt
         "rank 1 hosts 1 environment, 3 workers (1 blue, 2 red) of match 1",
         "rank 2 hosts 1 environment, 3 workers (1 blue, 2 red) of match 2",
     ]
-    assert "start it: mpirun -n 3 arena train" in out
+    assert "start it: arena train duel.yaml --set 'matches[0].copies=3' --allow-unproved --ranks 3\n" in out
     assert [line.split()[0] for line in out.splitlines()[1:14]] == ["0"] * 5 + ["1"] * 4 + ["2"] * 4
 
 
@@ -253,9 +253,7 @@ def test_plan_maps_ranks_to_hosts(
     assert main(["plan", config, "--hosts", "a:3,b:9"]) == 0
     out = capsys.readouterr().out
     assert "\n\n" + "\n".join(expected) + "\n\n" in out
-    assert f"\nstart it: arena train {config} --hosts a:3,b:9 --allow-unproved\n" in out
-    assert main(["plan", config, "--hosts", "a:3,b:9", "--ranks", "4"]) == 0
-    assert " --hosts a:3,b:9 --ranks 4 --allow-unproved\n" in capsys.readouterr().out
+    assert "start it: arena train duel.yaml --hosts a:3,b:9 --allow-unproved --ranks 5\n" in out
     monkeypatch.setenv("SLURM_JOB_NODELIST", "a,b")
     monkeypatch.setenv("SLURM_TASKS_PER_NODE", "3,2")
     assert main(["plan", config]) == 0
@@ -530,7 +528,6 @@ def test_mistakes_of_the_file_end_with_exit_2(folder: Path, capsys: pytest.Captu
 @pytest.mark.parametrize(
     "argv",
     [
-        [],
         ["trian"],
         ["plan"],
         ["plan", "x.yaml", "--ranks", "0"],
@@ -565,6 +562,13 @@ def test_a_count_may_be_written_as_a_power_of_ten(capsys: pytest.CaptureFixture[
     arguments = command_parser().parse_args(["train", "x.yaml", "--ticks", "1e6", "--ranks", "3"])
     assert (arguments.ticks, arguments.ranks) == (1_000_000, 3)
     assert isinstance(arguments.ticks, int)
+
+
+def test_without_a_command_all_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.findall(r"^    (\w+)", err, re.M)[: len(_COMMANDS)] == [*_COMMANDS]
 
 
 def test_list_names_every_built_in(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -41,6 +42,7 @@ def test_configuration_page_has_every_key_once(capsys: pytest.CaptureFixture[str
     assert len(set(keys)) == len(keys)
     assert list(dict.fromkeys(key.partition(".")[0] for key in keys)) == list(Config.__struct_encode_fields__)
     assert "results.every" in keys
+    assert not re.search(r"\|\s*\|$", top + rest, re.MULTILINE), "every key has a meaning"
     assert "| `self` | number >= 0, <= 1 | `0.35` |" in rest
     assert "| `ranks` | `auto` or `one_per_role` or integer >= 1 | `auto` |" in top
 

@@ -64,7 +64,9 @@ def test_best_checkpoint_can_be_loaded_evaluated_and_ranked(
     train({**DUEL, "policies": {**DUEL["policies"], "blue": frozen}}, tmp_path / "again")
     assert main(["evaluate", "run", "--checkpoints", "best", "--episodes", "4"]) == 0
     assert main(["tournament", "run", "--checkpoints", "best", "last", "--episodes", "40"]) == 0
-    assert f"blue@{tick}" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "blue at its best checkpoint: " in out
+    assert f"blue@{tick}" in out
 
 
 def test_best_later_than_the_boundary_is_forgotten_on_resume(tmp_path: Path) -> None:

@@ -132,6 +132,7 @@ def test_evaluation_plays_the_game_as_it_is(tmp_path: Path) -> None:
         ({"matches[1].env_kwargs.x": 1}, 2, "matches[1].env_kwargs.x: cannot be changed"),
         ({"policies.blue.frozen": 3}, 2, "policies.blue.frozen: found 3"),
         ({"envs.game.kwargs.max_steps": 0}, 2, "max_steps"),
+        ({"envs.game.kwargs.max_step": 5}, 2, "as the curriculum changes it at tick 200: matches[0]: environment"),
         ("numpy", 2, "envs.game.kwargs.max_steps: found"),
         ([1], 2, "it has returned [1]; expected a mapping"),
         ("raise", 1, "ZeroDivisionError: raised"),

@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--advice", metavar="POLICY", help="show what this policy thinks of the choices")
     parser.add_argument(
-        "--checkpoints", metavar="LABEL", help="of a run: first, last, or a number of ticks (default: last)"
+        "--checkpoints", metavar="LABEL", help="of a run: first, last, best, or a number of ticks (default: last)"
     )
     parser.add_argument("--episodes", type=positive_int, default=1, metavar="N", help="play N episodes (default: 1)")
     parser.add_argument("--seed", type=non_negative_int, metavar="N", help="in place of the configuration's")
