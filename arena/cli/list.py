@@ -1,4 +1,4 @@
-"""`arena list`: the built-in environments, wrappers, algorithms, generators and rules, and their options."""
+"""`arena list`: the built-in environments, connections, wrappers, algorithms, generators and rules; their options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "names",
         nargs="*",
         metavar="NAME",
-        help="whose options to show: of one, or of all environments, wrappers, algorithms, generators or rules",
+        help="whose options to show: of one, or of all environments, connections, wrappers, algorithms, generators, "
+        "rules",
     )
     parser.add_argument(
         "--import",

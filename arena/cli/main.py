@@ -47,7 +47,7 @@ _COMMANDS = {
     "watch": "show how a run goes",
     "slurm": "write a batch file for SLURM",
     "doctor": "is this machine ready?",
-    "list": "the built-in environments, wrappers, algorithms, generators of matches and rules, or options",
+    "list": "the built-in environments, connections, wrappers, algorithms, generators of matches and rules, or options",
 }
 _SIGPIPE = 128 + 13  # as of a program that SIGPIPE ends
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
-from arena.experiment.folder import is_experiment
+from arena.experiment.folder import ExperimentFolder, is_experiment
 from arena.launch.console import terminal_columns
-from arena.records.folder import RunFolder
-from arena.terminal.watch import await_start, watch
+from arena.records.folder import RunFolder, not_a_run
+from arena.terminal.output import say
+from arena.terminal.watch import LOOK_EVERY, watch
+
+_START_LOOKS = 60  # for a run whose processes are starting
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Follows the run, or the experiment; returns the exit status."""
     try:
-        await_start(RunFolder(Path(arguments.run)), else_begun=is_experiment)
+        await_start(Path(arguments.run))
     except KeyboardInterrupt:
         return 0
     if is_experiment(arguments.run):
@@ -30,3 +35,26 @@ def run(arguments: argparse.Namespace) -> int:
 
         return watch_experiment(arguments.run, sys.stdout)
     return watch(arguments.run, columns=terminal_columns())
+
+
+def await_start(path: Path, *, wait: Callable[[float], None] = time.sleep) -> None:
+    """Waits for the configuration of a run, which is written when all its processes are ready, or of an experiment.
+
+    Args:
+        path: of the folder.
+        wait: for so many seconds.
+
+    Raises:
+        ConfigError: the folder holds something else, or nothing has begun in it for a minute.
+    """
+    folder, experiment = RunFolder(path), ExperimentFolder(path)
+    for look in range(_START_LOOKS):
+        may_begin = folder.may_be_starting or experiment.is_unbegun  # first: it may begin while this is read
+        if folder.config.is_file() or is_experiment(path):
+            return
+        if not may_begin:
+            raise not_a_run(path)
+        if look == 0:
+            say(f"{path}: no run or experiment has begun here yet; waiting for one, Ctrl-C ends it")
+        wait(LOOK_EVERY)
+    raise not_a_run(path, f" (nothing has begun in {_START_LOOKS * LOOK_EVERY:.0f} s)")

@@ -42,8 +42,8 @@ class RoleProfile(NamedTuple):
 class Stopwatch:
     """Adds up the seconds of each activity.
 
-    An algorithm does not report when it learns, but then it averages gradients, broadcasts weights or logs metrics. So
-    the time between two ticks counts as learning if it has called `Group` for one of these between them.
+    An algorithm does not report when it learns, but then it averages gradients, broadcasts or publishes weights, or
+    logs metrics. So the time between two ticks counts as learning if it has done one of these between them.
 
     Attributes:
         runs: whether it measures anything.
@@ -75,7 +75,9 @@ class Stopwatch:
         self._since_tick = 0.0
 
     def count_update(self) -> None:
-        """The algorithm makes an update, or has made one."""
+        """The algorithm makes an update, or has made one; does nothing while the role starts."""
+        if self._activity is Activity.STARTING:
+            return
         self.switch(Activity.LEARNING)
         self.seconds[Activity.INFERENCE] -= self._since_tick
         self.seconds[Activity.LEARNING] += self._since_tick

@@ -110,7 +110,7 @@ class PlainExperimentDisplay:
         self._line_at = 0.0
 
     def start(self) -> None:
-        """From here on lines are due."""
+        """Begins to count the time to the first line."""
         self._line_at = self._clock() + (0.0 if self._at_once else LINE_EVERY)
 
     def update(self, rows: Sequence[TrialRow]) -> None:
@@ -118,7 +118,8 @@ class PlainExperimentDisplay:
         self._progress.take(rows)
         if self._clock() >= self._line_at:
             self._line_at = self._clock() + LINE_EVERY
-            self.message("; ".join(filter(None, [self._progress.counts, self._progress.best, self._progress.left])))
+            words = [self._progress.counts, self._progress.best, self._progress.left]
+            self.message("; ".join(filter(None, words)) or "no trial has begun")
 
     def message(self, text: str) -> None:
         """Prints a line."""

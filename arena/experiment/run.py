@@ -12,12 +12,13 @@ from arena.config.load import load_config
 from arena.errors import ConfigError
 from arena.experiment.display import LiveExperimentDisplay, PlainExperimentDisplay, Progress, outcome_lines
 from arena.experiment.driver import ExperimentDisplay
-from arena.experiment.folder import DIGITS, ExperimentFolder, free_folder, newest_folder
+from arena.experiment.folder import ExperimentFolder, free_folder, newest_folder
 from arena.experiment.plan import ExperimentPlan
 from arena.experiment.tables import FollowedExperiment
 from arena.run.status import planned_ticks
 
 _LOOK_SECONDS = 1.0
+_PATIENCE = 5  # looks: an experiment that has just begun has no trials yet
 HOME = Path("experiments")
 """Where experiments get their folders."""
 
@@ -81,8 +82,12 @@ def watch_experiment(path: str | Path, stream: IO[str], *, wait: Callable[[float
     folder = ExperimentFolder.existing(path)
     config = folder.read_config()
     followed = FollowedExperiment(folder, config)
-    first = folder.configs / f"{0:0{DIGITS}d}.yaml"
-    ticks = planned_ticks(load_config(first)) if first.is_file() else None
+    for _ in range(_PATIENCE):
+        if folder.read():
+            break
+        wait(_LOOK_SECONDS)
+    planned = min(folder.configs.glob("*.yaml"), default=None)
+    ticks = None if planned is None else planned_ticks(load_config(planned))
     display = _display(Progress(ticks, 0, config.metric), stream, at_once=True)
     display.start()
     try:

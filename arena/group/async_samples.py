@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from arena.diagnostics.profile import Stopwatch
 from arena.group import reductions
 from arena.transport.endpoint import Bytes, Endpoint, Order
 from arena.transport.pickling import unpack
@@ -33,9 +34,11 @@ class AsyncSamples:
     Args:
         endpoint: of the worker.
         members: the addresses of all workers, in the order of their group ranks.
+        stopwatch: measures the worker's time.
     """
 
-    def __init__(self, endpoint: Endpoint, members: Sequence[int]) -> None:
+    def __init__(self, endpoint: Endpoint, members: Sequence[int], stopwatch: Stopwatch) -> None:
+        self._stopwatch = stopwatch
         self._endpoint = endpoint
         self._root, *self._others = members
         self._waiting: deque[Fragment] = deque()
@@ -75,6 +78,7 @@ class AsyncSamples:
 
     def publish(self, weights: Any) -> None:
         """Sends the root's weights, a container of arrays, to all others."""
+        self._stopwatch.count_update()
         data = reductions.dump(weights)
         for other in self._others:
             self._endpoint.order(other, Order.WEIGHTS, data)

@@ -88,11 +88,12 @@ class Group:
         self.rows = rows
         self._collectives = collectives_of(endpoint, members, policy)
         self._mpi_sums = reduce == "fast" and comm is not None and self.size > 1
-        self._async_samples = AsyncSamples(endpoint, members) if sync == "samples" and reduce == "fast" else None
+        self._stopwatch = stopwatch or StoppedWatch()
+        pools_at_once = sync == "samples" and reduce == "fast"
+        self._async_samples = AsyncSamples(endpoint, members, self._stopwatch) if pools_at_once else None
         self._on_log = on_log
         self._on_save = on_save
         self.updates = 0  # number of `log` calls; the other members make the same updates
-        self._stopwatch = stopwatch or StoppedWatch()
         self.calls: Counter[str] = Counter()  # collectives of this leg, by name
         self.exchanges = (
             False  # whether the algorithm uses `comm` or `async_samples`, whose exchanges are not counted in `calls`

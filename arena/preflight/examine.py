@@ -291,8 +291,11 @@ def external_games(match: MatchPlan) -> ExternalGames:
     with located(path=f"envs.{match.env}.make"):
         registry.environment_factory(match.make)
     make_games = registry.load_object("envs.adapters.external:make_games")
-    with located(inside=f"envs.{match.env}.kwargs"):
+    try:
         games: ExternalGames = make_games(match.make, match.env_kwargs, match.copy)
+    except ConfigError as error:
+        argument = f"{error.path}: " if error.path else ""
+        raise ConfigError(f"environment {match.env!r}: {argument}{error.message}", path=match.path) from error
     return games
 
 

@@ -112,13 +112,21 @@ def changed(
     if wanted or (known is None and asked is not None):
         new = ChangeLine(tick=tick, set={**(asked or {}), **wanted})
         lines = [*(line for line in lines if line.tick < tick), new]
-    config = changed_config(run, lines)
-    changed_by = _changed_by(run, lines[-1]) if lines else ""
-    return replace(run, plan=with_changes(run.plan, config), changed=changed_by), new
+    return with_lines(run, lines), new
+
+
+def with_lines(run: Run, lines: Sequence[ChangeLine]) -> Run:
+    """The run with these changes; what is refused from now on is blamed on the newest of them.
+
+    Raises:
+        ConfigError: as of `changed_config`.
+    """
+    plan = with_changes(run.plan, changed_config(run, lines))
+    return replace(run, plan=plan, changed=next((_changed_by(run, line) for line in reversed(lines) if line.set), ""))
 
 
 def _changed_by(run: Run, line: ChangeLine) -> str:
-    return f"{run.source or 'the run'}, as the curriculum changes it at tick {line.tick}"
+    return f"{run.source or 'the run'}, as changed at tick {line.tick}"
 
 
 def _ask(run: Run, curriculum: Any, newest: Mapping[str, Any] | None) -> dict[str, Any] | None:

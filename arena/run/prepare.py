@@ -62,8 +62,8 @@ def check_tolerance(config: Config, *, tolerant: bool) -> None:
     """
     if config.fault_tolerance == "on" and not tolerant:
         raise ConfigError(
-            "found on, but nothing goes on here when a process dies: start the run with `arena train`, Open MPI 5 and "
-            "two processes or more, or with `mpirun --with-ft ulfm`; `auto` goes on where it can",
+            "found on, but this run cannot go on when a process dies: start it with `arena train`, Open MPI 5 and two "
+            "processes or more, or with `mpirun --with-ft ulfm`; `auto` goes on where it can",
             path="fault_tolerance",
         )
 

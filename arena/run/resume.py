@@ -149,9 +149,7 @@ def _at(found: Boundary, run: Run, config: Config, *, ranks: int, spares: int) -
 
 def _changed(run: Run, lines: Sequence[ChangeLine]) -> Run:
     """The run with the changes of a curriculum, or of a program that has held it."""
-    if not lines:
-        return run
-    return replace(run, plan=curriculum.with_changes(run.plan, curriculum.changed_config(run, lines)))
+    return curriculum.with_lines(run, lines) if lines else run
 
 
 def checkpoints_given(plan: Plan, *, without: Container[str] = ()) -> dict[str, Path]:

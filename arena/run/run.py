@@ -92,8 +92,8 @@ class Run:
 
     @property
     def origin(self) -> Origin:
-        """The file and the overrides that errors in the configuration are blamed on."""
-        return Origin(self.changed or self.source, self.overridden)
+        """What errors in the configuration are blamed on: the newest change, else the overrides and the file."""
+        return Origin(self.changed) if self.changed else Origin(self.source, self.overridden)
 
     @property
     def folder(self) -> RunFolder:

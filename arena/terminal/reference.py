@@ -52,7 +52,7 @@ _BUILT_IN: Mapping[str, str] = {name: words for shelf in SHELVES.values() for na
 
 
 class Option(NamedTuple):
-    """An option of an algorithm or a rule, an argument of a game or a wrapper, or a key of a generator."""
+    """An option of an algorithm or a rule, an argument of a game, connection or wrapper, or a key of a generator."""
 
     name: str
     default: str  # as YAML would have it; `required` where there is none

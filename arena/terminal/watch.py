@@ -20,7 +20,7 @@ from arena.league.rounds_file import lines_in, ticks_before
 from arena.records.boundary import newest_tick
 from arena.records.episode import episode_of
 from arena.records.faults import fault_of, fault_words
-from arena.records.folder import RunFolder, not_a_run
+from arena.records.folder import RunFolder
 from arena.records.formats import EpisodeLine, GamesLine, PlanFile, RoundLine, RoundMatch, read_document, update_of
 from arena.records.journal import JournalReader
 from arena.records.lock import is_held
@@ -32,7 +32,6 @@ from arena.terminal.display import make_display, silent_display, summary_lines
 T = TypeVar("T")
 
 LOOK_EVERY = 1.0  # seconds
-_START_LOOKS = 60  # for a run whose processes are starting
 _PATIENCE = 5  # looks: a run that is repaired or resumed writes again within this time
 
 _ENDS = {RunStatus.ENDED_EARLY: "has ended early", RunStatus.KILLED: "was killed", RunStatus.UNDER_WAY: "goes on"}
@@ -213,10 +212,9 @@ def watch(
     Raises:
         ConfigError: this is not a run folder, or it is damaged.
     """
-    folder, display = RunFolder(Path(path)), silent_display()
+    folder, display = RunFolder.existing(Path(path)), silent_display()
     begun, total, patience = False, None, _PATIENCE
     try:
-        await_start(folder, wait=wait)
         run = FollowedRun(folder)
         while True:
             going = running(folder.path)  # first: when no process writes any more, the look takes the last lines
@@ -242,33 +240,6 @@ def watch(
     for line in [_end_words(run), *summary_lines(run.scoreboard, folder.path)]:
         display.message(line)
     return 0
-
-
-def await_start(
-    folder: RunFolder,
-    *,
-    else_begun: Callable[[Path], bool] = lambda _: False,
-    wait: Callable[[float], None] = time.sleep,
-) -> None:
-    """Waits for the configuration, which a run writes when all its processes are ready.
-
-    Args:
-        folder: of the run.
-        else_begun: whether something else than a run has begun in this folder.
-        wait: for so many seconds.
-
-    Raises:
-        ConfigError: this is not a run folder, or no run has begun in it for a minute.
-    """
-    for look in range(_START_LOOKS):
-        if folder.config.is_file() or else_begun(folder.path):
-            return
-        if not folder.may_be_starting:
-            RunFolder.existing(folder.path)
-        if look == 0:
-            print(f"{folder.path}: no run has begun here yet; waiting for one, Ctrl-C ends it", flush=True)
-        wait(LOOK_EVERY)
-    raise not_a_run(folder.path, f" (no run has begun in {_START_LOOKS * LOOK_EVERY:.0f} s)")
 
 
 def _end_words(run: FollowedRun) -> str:

@@ -248,7 +248,7 @@ def test_without_fault_tolerance_a_failure_ends_a_resumable_run(tmp_path: Path) 
 def test_unavailable_fault_tolerance_is_refused(tmp_path: Path) -> None:
     ended = arena(tmp_path, "train", write(tmp_path, duel()), "--ranks", "1", "--set", "fault_tolerance=on")
     assert ended.code == 2
-    assert "fault_tolerance: found on, but nothing goes on here when a process dies" in ended.err
+    assert "fault_tolerance: found on, but this run cannot go on when a process dies" in ended.err
 
 
 def test_fault_tolerance_is_refused_for_an_unsavable_learner(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arena.diagnostics.profile import Activity, StoppedWatch, Stopwatch
 from arena.group.async_samples import AsyncSamples
 from arena.transport import Tag
 from arena.transport.scheduler import RoleEndpoint, RoleScheduler
@@ -20,7 +21,7 @@ def together(*mains: Any) -> None:
     """Runs a function of (endpoint, async samples) per member."""
 
     def main_of(main: Any) -> Any:
-        return lambda endpoint: main(endpoint, AsyncSamples(endpoint, MEMBERS))
+        return lambda endpoint: main(endpoint, AsyncSamples(endpoint, MEMBERS, StoppedWatch()))
 
     RoleScheduler({address: f"worker {address}" for address in MEMBERS}).run(dict(enumerate(map(main_of, mains))))
 
@@ -134,7 +135,7 @@ def test_fragments_left_over_are_used_in_the_next_leg() -> None:
     def root(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
         fragments.put(np.arange(3), 3)
         fragments.put(np.arange(2), 2)
-        fresh = AsyncSamples(endpoint, MEMBERS)
+        fresh = AsyncSamples(endpoint, MEMBERS, StoppedWatch())
         fresh.load_state_dict(fragments.state_dict())
         assert fresh.get(6) is None
         found.extend(fresh.get(5) or [])
@@ -167,3 +168,18 @@ def test_group_has_async_samples_if_configured(sync: str, reduce: str) -> None:
 
     RoleScheduler({0: "worker"}).run({0: main})
     assert found == [(sync, reduce) == ("samples", "fast")]
+
+
+def test_time_before_weights_are_published_is_learning() -> None:
+    now = [0.0]
+
+    def main(endpoint: RoleEndpoint) -> None:
+        samples = AsyncSamples(endpoint, (0,), stopwatch)
+        stopwatch.begin_inference()
+        now[0] += 3.0
+        samples.publish({})
+
+    stopwatch = Stopwatch(lambda: now[0])
+    RoleScheduler({0: "worker 0"}).run({0: main})
+    assert stopwatch.seconds[Activity.LEARNING] == 3.0
+    assert stopwatch.seconds[Activity.INFERENCE] == 0.0

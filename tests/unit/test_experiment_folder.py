@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from threading import Timer
 
 import pytest
 
-from arena.cli.main import main
+from arena.cli.watch import await_start
+from arena.config.yaml import dump
 from arena.errors import ConfigError
 from arena.experiment import display, driver
 from arena.experiment.config import parse_experiment
@@ -147,15 +147,27 @@ def test_watching_tells_at_once_how_far_an_experiment_is(tmp_path: Path) -> None
     assert shown.getvalue().startswith("3 terminated; best so far: ")
 
 
-def test_watching_may_begin_before_the_experiment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "e"
-    begin = Timer(0.2, write_experiment, (path, {"run": RUN}, lambda *_: 0.0), {"results": 1, "errors": False})
-    begin.start()
-    assert main(["watch", str(path)]) == 0
-    begin.join()
-    printed = capsys.readouterr().out
-    assert printed.startswith(f"{path}: no run has begun here yet; waiting for one, ")
-    assert "best trial: " in printed
+def test_watching_may_begin_before_the_experiment(tmp_path: Path) -> None:
+    path, shown = tmp_path / "e", io.StringIO()
+    data = {"run": RUN}
+    steps = [
+        ExperimentFolder(path).make,
+        lambda: ExperimentFolder(path).write_config(dump(data)),
+        lambda: write_experiment(path, data, lambda *_: 0.0, results=1, errors=False),
+    ]
+    await_start(path, wait=lambda _: steps.pop(0)())
+    assert len(steps) == 1
+    watch_experiment(path, shown, wait=lambda _: steps.pop(0)())  # no trial has begun yet
+    assert shown.getvalue().startswith("1 terminated; best so far: ")
+
+
+def test_experiment_without_a_trial_is_not_watched_for_long(tmp_path: Path) -> None:
+    folder, shown, waits = ExperimentFolder(tmp_path / "e"), io.StringIO(), list[float]()
+    folder.make()
+    folder.write_config(dump({"run": RUN}))
+    watch_experiment(folder.path, shown, wait=waits.append)
+    assert shown.getvalue().startswith("no trial has begun\n")
+    assert sum(waits) == 5.0
 
 
 def test_watching_forgets_trials_that_are_no_longer_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

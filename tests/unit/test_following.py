@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from arena.cli.main import main
+from arena.cli.watch import await_start
 from arena.errors import ConfigError
 from arena.records.folder import RunFolder
 from arena.records.lock import RunLock, is_held
@@ -155,34 +156,37 @@ def test_a_run_that_is_starting_is_waited_for(
         lambda: (place / "lock").touch(),
         lambda: shutil.copytree(folder.path, place, dirs_exist_ok=True),
     ]
-    assert watch(place, columns=0, wait=lambda _: steps.pop(0)() if steps else None) == 0
-    shown = capsys.readouterr().out
+    await_start(place, wait=lambda _: steps.pop(0)())
     assert steps == []
-    assert shown.startswith(f"{place}: no run has begun here yet; waiting for one, Ctrl-C ends it\n")
-    assert shown.count("waiting") == 1
-    assert f"run folder: {place}" in shown
+    assert (
+        capsys.readouterr().out
+        == f"{place}: no run or experiment has begun here yet; waiting for one, Ctrl-C ends it\n"
+    )
+    assert watch(place, columns=0, wait=lambda _: None) == 0
+    assert f"run folder: {place}" in capsys.readouterr().out
 
 
 def test_a_run_that_never_begins_is_not_waited_for_any_longer(tmp_path: Path) -> None:
     waits: list[float] = []
-    with pytest.raises(ConfigError, match=r"not a run folder: it does not exist; .* \(no run has begun in 60 s\)"):
-        watch(tmp_path / "run", columns=0, wait=waits.append)
+    with pytest.raises(ConfigError, match=r"not a run folder: it does not exist; .* \(nothing has begun in 60 s\)"):
+        await_start(tmp_path / "run", wait=waits.append)
     assert sum(waits) == 60.0
 
 
-def test_ctrl_c_ends_the_wait_for_a_run(tmp_path: Path) -> None:
-    def interrupted(_: float) -> None:
+def test_ctrl_c_ends_the_wait_for_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: Path) -> None:
         raise KeyboardInterrupt
 
-    assert watch(tmp_path / "run", columns=0, wait=interrupted) == 0
+    monkeypatch.setattr("arena.cli.watch.await_start", interrupted)
+    assert main(["watch", str(tmp_path / "run")]) == 0
 
 
 def test_another_folder_is_no_run_and_not_waited_for(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     with pytest.raises(ConfigError, match=r"not a run folder: config\.yaml is missing"):
-        watch(tmp_path, columns=0, wait=lambda _: pytest.fail("it waits"))
+        await_start(tmp_path, wait=lambda _: pytest.fail("it waits"))
     with pytest.raises(ConfigError, match=r"not a run folder: it is a file"):
-        watch(tmp_path / "notes.txt", columns=0, wait=lambda _: pytest.fail("it waits"))
+        await_start(tmp_path / "notes.txt", wait=lambda _: pytest.fail("it waits"))
 
 
 def test_a_run_that_has_ended_is_shown_once(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:

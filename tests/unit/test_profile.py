@@ -57,6 +57,16 @@ def test_time_between_ticks_with_an_update_is_learning() -> None:
     }
 
 
+def test_weights_that_are_broadcast_at_the_start_are_no_learning() -> None:
+    stopwatch, clock = watch()
+    clock.seconds += 1
+    stopwatch.count_update()
+    clock.seconds += 2
+    profile = stopwatch.profile()
+    assert profile is not None
+    assert profile.seconds == {"starting": 3}
+
+
 def test_a_stopped_watch_measures_nothing() -> None:
     stopwatch = StoppedWatch()
     stopwatch.begin_inference()

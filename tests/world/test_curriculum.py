@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from test_results_in_runs import PPO, RANDOM, left, train
 
+from arena.cli.main import main
 from arena.config import parse_config
+from arena.config.yaml import dump
 from arena.errors import ConfigError
 from arena.launch import lead
 from arena.records import boundary, checkpoint
@@ -20,6 +22,7 @@ from arena.run.prepare import prepare
 from arena.terminal.display import silent_display
 from in_process import NOTES
 from slow_results import json_lines, without_clock
+from working_folder import working_directory
 
 LEG = 200
 LONGER: dict[str, Any] = {
@@ -132,7 +135,7 @@ def test_evaluation_plays_the_game_as_it_is(tmp_path: Path) -> None:
         ({"matches[1].env_kwargs.x": 1}, 2, "matches[1].env_kwargs.x: cannot be changed"),
         ({"policies.blue.frozen": 3}, 2, "policies.blue.frozen: found 3"),
         ({"envs.game.kwargs.max_steps": 0}, 2, "max_steps"),
-        ({"envs.game.kwargs.max_step": 5}, 2, "as the curriculum changes it at tick 200: matches[0]: environment"),
+        ({"envs.game.kwargs.max_step": 5}, 2, "as changed at tick 200: matches[0]: environment"),
         ("numpy", 2, "envs.game.kwargs.max_steps: found"),
         ([1], 2, "it has returned [1]; expected a mapping"),
         ("raise", 1, "ZeroDivisionError: raised"),
@@ -150,6 +153,19 @@ def test_wrong_change_ends_the_run_at_its_boundary_and_a_mended_class_goes_on(
     mended = {**data, "curriculum": {"class": "curricula:Says", "options": {"what": {"policies.blue.frozen": True}}}}
     train(mended, run.path, resume=True)
     assert json_lines(run.path / "changes.jsonl") == [{"tick": LEG, "set": {"policies.blue.frozen": True}}]
+
+
+def test_refused_change_is_not_blamed_on_what_the_command_line_has_set(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    says = {"class": "curricula:Says", "options": {"what": {"policies.blue.options.learning_rate": "x"}}}
+    (tmp_path / "x.yaml").write_text(dump({**LONGER, "ticks": 2 * LEG, "curriculum": says}))
+    overrides = ["--set", "policies.blue.options.learning_rate=0.001"]
+    with working_directory(tmp_path):
+        assert main(["train", "x.yaml", "--ranks", "1", "--run-dir", "run", *overrides]) == 2
+    error = capfd.readouterr().err
+    assert f"x.yaml, as changed at tick {LEG}: policies.blue.options.learning_rate: found 'x'" in error
+    assert "--set" not in error
 
 
 @pytest.mark.parametrize(

@@ -251,8 +251,8 @@ def test_wrong_declarations_are_refused(
     assert message in refused(config("http", **kwargs), tmp_path, capsys)
 
 
-def test_wrong_argument_is_refused_with_its_key_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_argument_is_named_with_its_environment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     error = refused(config("http", entities=entities_of(LINE), host="0.0.0.0"), tmp_path, capsys)
-    assert ": envs.live.kwargs.host: 0.0.0.0 can be reached" in error
+    assert ": matches[0]: environment 'live': host: 0.0.0.0 can be reached" in error
     error = refused(config("http", entities=entities_of(LINE), queu=1), tmp_path, capsys)
-    assert ": envs.live.kwargs: HttpGames: got an unexpected keyword argument 'queu'; did you mean 'queue'?" in error
+    assert ": environment 'live': HttpGames: got an unexpected keyword argument 'queu'; did you mean 'queue'?" in error

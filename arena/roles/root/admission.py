@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from arena.errors import ConfigError, located
+from arena.errors import ConfigError
 from arena.plan.deadlock import prove
 from arena.plan.plan import Plan
 from arena.roles.protocol import Ready
@@ -38,9 +38,9 @@ def check_playable(run: Run, ready: Collection[Ready]) -> None:
     """
     if not is_resumable(ready):
         fragile = sorted({run.plan.seat(message.role).policy for message in ready if not message.resumable})
-        with located(source=run.source):
+        with run.origin.located():
             run.plan.refuse_fragile(fragile)
     if not run.allow_unproved:
         proof = prove(run.plan, schedules_of(run.plan, ready))
         if proof.circle is not None:
-            raise ConfigError(proof.refusal, source=run.source)
+            raise ConfigError(proof.refusal, source=run.origin.source)

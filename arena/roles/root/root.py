@@ -18,7 +18,7 @@ from arena import registry
 from arena.config import parse_config, yaml
 from arena.config.members import needs_winners
 from arena.diagnostics.profile import Activity, RoleProfile, stopwatch
-from arena.errors import ArenaError, ConfigError, located, shorten
+from arena.errors import ArenaError, ConfigError, shorten
 from arena.league.round_text import change_words, round_words
 from arena.plan.plan import Plan, Role, RoleKind
 from arena.records import boundary as boundaries
@@ -327,7 +327,7 @@ class Root:
             return self._finish_games(progress)
         if tick == self._planned_end():  # in a leg that was cut short workers may not have synchronized yet
             try:
-                with located(source=run.source):
+                with run.origin.located():
                     leg_end.check_synchronized(tick, plan, done, self._leg.left)
             except ConfigError as error:
                 raise _failed(str(error), exit_code=2) from error
