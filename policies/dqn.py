@@ -5,9 +5,11 @@
     n_step       R, the sum of n discounted rewards                as in Hessel et al. 2018, arXiv 1710.02298
     prioritized  transitions of large errors are replayed more     Schaul et al. 2016, arXiv 1511.05952
 
-Q' is the target network. Where the episode has terminated, y is R alone. The maximum is over the allowed actions. The
-loss is Huber's of Q(s, a) - y: its gradient is the error, clipped to [-1, 1], as in the paper of 2015. Playing, replay
-and the exchange in the group are in `policies.common.off_policy`.
+Q' is the target network. Without options it follows Q a little at every gradient step, as in Lillicrap et al. 2016
+(arXiv 1509.02971): with a copy that is kept for 100 steps CartPole was unlearned again with some seeds. Where the
+episode has terminated, y is R alone. The maximum is over the allowed actions. The loss is Huber's of Q(s, a) - y: its
+gradient is the error, clipped to [-1, 1], as in the paper of 2015. Playing, replay and the exchange in the group are in
+`policies.common.off_policy`.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import torch
 from gymnasium import spaces
@@ -27,7 +30,7 @@ from arena.errors import ConfigError
 from policies import closed_form
 from policies.closed_form import q_learning
 from policies.common.algorithm import Metrics
-from policies.common.off_policy import OffPolicy, OffPolicyOptions
+from policies.common.off_policy import Given, OffPolicy, OffPolicyOptions
 from policies.common.options import (
     AUTO,
     Auto,
@@ -35,6 +38,7 @@ from policies.common.options import (
     Fraction,
     NonNegative,
     Positive,
+    PositiveFraction,
     Schedule,
     check_falls,
     check_unused,
@@ -52,6 +56,8 @@ from policies.networks.mlp import BufferPool
 if TYPE_CHECKING:
     from arena.group.group import Group
 
+_TAU = 0.01  # of a target network that moves at every gradient step
+
 
 class Options(OffPolicyOptions, frozen=True, kw_only=True):
     """What a configuration may say about DQN.
@@ -64,6 +70,8 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
     learning_rate_schedule: Schedule = "linear"  # constant, or linear: falls to 0 at the end of the run
     batch_size: Count = 64  # transitions per worker in one gradient step
     training_intensity: Positive | Auto = AUTO  # replays per sample; auto: round(16 / sqrt(group's rows)), at least 1
+    tau: PositiveFraction | Auto = AUTO  # how far the target network moves; auto: 0.01 at every step, else 1, a copy
+    target_update_interval: Count = 1  # gradient steps between two moves of the target network
     n_step: Count = 3  # rewards that a transition sums before it asks for a value
     double: bool = True  # the network chooses the next action, the target network values it
     dueling: bool = True  # the network's last layer gives a value and advantages
@@ -80,6 +88,12 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
         check_unused(self, "exploration_initial_eps", exploration_fraction=0)
         if self.exploration_fraction:
             check_falls(self, "exploration_initial_eps", "exploration_final_eps")
+
+    def settled(self: Given, *, rows: int, workers: int) -> Given:
+        """The same options with a number in place of every `auto`."""
+        given = super().settled(rows=rows, workers=workers)
+        tau = (_TAU if given.target_update_interval == 1 else 1.0) if given.tau == AUTO else given.tau
+        return msgspec.structs.replace(given, tau=tau)
 
 
 class QNetwork(nn.Module):

@@ -487,7 +487,7 @@ class ReplayLearner(GroupLearner):
         self.replay.update_priorities(batch.indices, errors.cpu())
         if self.gradient_steps % self._options.target_update_interval == 0:
             for target in self._targets.values():
-                target.update(self._options.tau)
+                target.update(float(self._options.tau))
         for name, value in metrics.items():
             self._history.setdefault(name, []).append(value)
 

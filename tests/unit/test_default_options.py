@@ -137,3 +137,16 @@ def test_the_plan_shows_how_often_a_sample_is_replayed() -> None:
         "lines of metrics per run": 2,
     }
     assert "replays per sample" not in SAC.sizes({"training_intensity": 91}, rows=4, ticks=2500, workers=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "tau"),
+    [
+        ({}, 0.01),
+        ({"target_update_interval": 50}, 1.0),
+        ({"target_update_interval": 50, "tau": 0.5}, 0.5),
+        ({"tau": 1.0}, 1.0),
+    ],
+)
+def test_target_network_of_dqn_is_copied_where_it_moves_seldom(options: dict[str, Any], tau: float) -> None:
+    assert DQN.Options(**options).settled(rows=1, workers=1).tau == tau
