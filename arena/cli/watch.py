@@ -25,16 +25,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Follows the run, or the experiment; returns the exit status."""
+    """Follows the run, or the experiment; returns the exit status. Ctrl-C ends it, and does nothing to the run."""
     try:
         await_start(Path(arguments.run))
+        if is_experiment(arguments.run):
+            from arena.experiment.run import watch_experiment
+
+            return watch_experiment(arguments.run, sys.stdout)
+        return watch(arguments.run, columns=terminal_columns())
     except KeyboardInterrupt:
         return 0
-    if is_experiment(arguments.run):
-        from arena.experiment.run import watch_experiment
-
-        return watch_experiment(arguments.run, sys.stdout)
-    return watch(arguments.run, columns=terminal_columns())
 
 
 def await_start(path: Path, *, wait: Callable[[float], None] = time.sleep) -> None:

@@ -98,8 +98,6 @@ def watch_experiment(path: str | Path, stream: IO[str], *, wait: Callable[[float
             if not going:
                 break
             wait(_LOOK_SECONDS)
-    except KeyboardInterrupt:
-        return 0
     finally:
         display.stop()
     display.message("\n".join(outcome_lines(rows, config.metric)))

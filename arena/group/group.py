@@ -89,8 +89,8 @@ class Group:
         self._collectives = collectives_of(endpoint, members, policy)
         self._mpi_sums = reduce == "fast" and comm is not None and self.size > 1
         self._stopwatch = stopwatch or StoppedWatch()
-        pools_at_once = sync == "samples" and reduce == "fast"
-        self._async_samples = AsyncSamples(endpoint, members, self._stopwatch) if pools_at_once else None
+        without_barrier = sync == "samples" and reduce == "fast"
+        self._async_samples = AsyncSamples(endpoint, members, self._stopwatch) if without_barrier else None
         self._on_log = on_log
         self._on_save = on_save
         self.updates = 0  # number of `log` calls; the other members make the same updates

@@ -2,6 +2,7 @@
 
 made              checks the class and makes an object of it
 changed           the run with the changes of a boundary: those on record, else those that the class says now
+with_change_lines the run with changes that are on record
 with_changes      a plan with changes in it
 changes.jsonl     a line per call of the class, so that a resumed run plays the same
 
@@ -112,10 +113,10 @@ def changed(
     if wanted or (known is None and asked is not None):
         new = ChangeLine(tick=tick, set={**(asked or {}), **wanted})
         lines = [*(line for line in lines if line.tick < tick), new]
-    return with_lines(run, lines), new
+    return with_change_lines(run, lines), new
 
 
-def with_lines(run: Run, lines: Sequence[ChangeLine]) -> Run:
+def with_change_lines(run: Run, lines: Sequence[ChangeLine]) -> Run:
     """The run with these changes; what is refused from now on is blamed on the newest of them.
 
     Raises:

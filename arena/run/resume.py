@@ -149,7 +149,7 @@ def _at(found: Boundary, run: Run, config: Config, *, ranks: int, spares: int) -
 
 def _changed(run: Run, lines: Sequence[ChangeLine]) -> Run:
     """The run with the changes of a curriculum, or of a program that has held it."""
-    return curriculum.with_lines(run, lines) if lines else run
+    return curriculum.with_change_lines(run, lines) if lines else run
 
 
 def checkpoints_given(plan: Plan, *, without: Container[str] = ()) -> dict[str, Path]:

@@ -201,7 +201,7 @@ def watch(
     wait: Callable[[float], None] = time.sleep,
     running: Callable[[Path], bool] = is_held,
 ) -> int:
-    """Shows a run until it has ended; returns the exit status. Ctrl-C ends it, and does nothing to the run.
+    """Shows a run until it has ended; returns the exit status.
 
     Args:
         path: of the run folder.
@@ -233,8 +233,6 @@ def watch(
             if finished or patience <= 0:
                 break
             wait(LOOK_EVERY)
-    except KeyboardInterrupt:
-        return 0
     finally:
         display.stop()
     for line in [_end_words(run), *summary_lines(run.scoreboard, folder.path)]:

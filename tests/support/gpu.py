@@ -1,4 +1,8 @@
-"""Tests that compute on a GPU."""
+"""Tests that compute on a GPU.
+
+What they test is tested with `device: cpu` everywhere. A machine of CI has no GPU, so these are run by hand on one
+before a release, see docs/development/release.md.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,6 @@ import torch
 
 needs_cuda = pytest.mark.skipif(
     not torch.cuda.is_available(),
-    reason="computes on a GPU, and torch finds none here, as on the machines of CI: to be run on a machine with one, "
-    "see docs/development/testing.md",
+    reason="torch finds no GPU on this machine. CI's machines have none: these tests are run on one before a release, "
+    "see docs/development/release.md",
 )

@@ -17,9 +17,12 @@ def executable(title: str, *names: str) -> str:
 
 
 def unavailable(why: str) -> NoReturn:
-    """Skips the test on a machine whose user may not install or start such programs; in CI, which may, it fails."""
+    """Skips the test on a machine whose user may not install or start such programs; in CI it fails.
+
+    A contributor without root can so run all other tests, and a missing program cannot hide a failure from CI.
+    """
     if os.environ.get("CI"):
         pytest.fail(why)
     pytest.skip(
-        f"{why}. That takes root, which this user may lack; with CI=1 in the environment the test fails instead"
+        f"{why}, which takes root. It is skipped for users who lack root; in CI (CI=1 in the environment) it fails"
     )

@@ -17,6 +17,7 @@ from arena.records.folder import RunFolder
 from arena.records.lock import RunLock, is_held
 from arena.run.leg import UNBOUNDED_TICKS
 from arena.run.status import RunStatus
+from arena.terminal.display import PlainDisplay
 from arena.terminal.watch import FollowedJournal, FollowedRun, watch
 from league_folders import League, write_league
 
@@ -173,12 +174,28 @@ def test_a_run_that_never_begins_is_not_waited_for_any_longer(tmp_path: Path) ->
     assert sum(waits) == 60.0
 
 
-def test_ctrl_c_ends_the_wait_for_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(_: Path) -> None:
+@pytest.mark.parametrize("where", ["await_start", "watch"])
+def test_ctrl_c_ends_watching_quietly(
+    where: str, folder: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("arena.cli.watch.await_start", interrupted)
-    assert main(["watch", str(tmp_path / "run")]) == 0
+    monkeypatch.setattr(f"arena.cli.watch.{where}", interrupted)
+    assert main(["watch", str(folder.path)]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_ctrl_c_leaves_the_terminal_as_it_was(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped: list[bool] = []
+
+    def wait(_: float) -> None:
+        monkeypatch.setattr(PlainDisplay, "stop", lambda _: stopped.append(True))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        watch(folder.path, columns=0, wait=wait, running=lambda path: True)
+    assert stopped == [True]
 
 
 def test_another_folder_is_no_run_and_not_waited_for(tmp_path: Path) -> None:
@@ -255,14 +272,6 @@ def test_reads_once_more_after_the_writer_has_ended(folder: RunFolder, capsys: p
     assert watch(folder.path, columns=0, wait=wait, running=lambda path: len(waited) < 2) == 0
     assert len(waited) == 2
     assert "won" in capsys.readouterr().out
-
-
-def test_ctrl_c_ends_it_quietly(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
-    def wait(seconds: float) -> None:
-        raise KeyboardInterrupt
-
-    assert watch(folder.path, columns=0, wait=wait, running=lambda path: True) == 0
-    assert "Traceback" not in capsys.readouterr().err
 
 
 def test_damaged_file_exits_with_2(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
