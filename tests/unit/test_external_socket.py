@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -458,19 +459,24 @@ def test_mutated_frames_do_no_harm(playing: Playing) -> None:
     rng = random.Random(0)
     right = [packed(*frame) for _, frame in REFUSALS.values()] + [packed("ping", 1), packed("hello", 1, None, "x")]
     wire = Wire(playing.games.address)
-    refused = 0
+    answers: Counter[str] = Counter()
     for number in range(3000):
         body = bytearray(rng.choice(right))
         for _ in range(rng.randrange(1, 4)):
             body[rng.randrange(len(body))] = rng.randrange(256)
         try:
             wire.send(bytes(body[: rng.randrange(1, len(body) + 1)] if number % 4 == 0 else body))
-        except OSError:
-            refused += 1
+            wire.say("ping", 10_000 + number)  # its answer comes after everything that answers the frame
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # closed after the frame, which `hear` says as well
+        while (heard := wire.hear()) not in (None, ["pong", 10_000 + number]):
+            answers[heard[0]] += 1
+        if heard is None:
+            answers["closed"] += 1
             wire.close()
             wire = Wire(playing.games.address)
     wire.close()
-    assert refused
+    assert answers["closed"] > 1000 and answers["error"] > 1000 and answers["started"] and answers["pong"], answers
     playing.until(lambda: playing.table.held == 0)
     with PolicyClient(playing.games.address) as client:
         play_episode(client, client.interface, "after-all", 3)
