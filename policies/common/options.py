@@ -27,8 +27,8 @@ AUTO: Final = "auto"
 """The value of an option that is computed from how the policy plays: rows, workers, ticks."""
 
 Auto = Literal["auto"]
-Count = Annotated[int, Meta(ge=1)]
-Natural = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=1, le=2**53 - 1)]  # from 2**53 on, a float no longer holds every integer
+Natural = Annotated[int, Meta(ge=0, le=2**53 - 1)]
 Positive = Annotated[float, Meta(gt=0)]
 NonNegative = Annotated[float, Meta(ge=0)]
 Fraction = Annotated[float, Meta(ge=0, le=1)]

@@ -99,11 +99,12 @@ def killed_and_resumed(cwd: Path, file: str, folder: str, *, kills: int, seed: i
 def test_an_experiment_killed_at_any_moment_leaves_the_bytes_of_an_undisturbed_one(
     tmp_path: Path, kills: int, ticks: int
 ) -> None:
-    data = sweep(ticks=ticks, every=ticks // 8, seconds=0.005)
+    # so slow that two trials at a time are not done before the last kill: 120 s of sleep, 20 kills within 20 * 6 s
+    data = {**sweep(ticks=ticks, every=ticks // 8, seconds=ticks / 8000), "at_once": 2}
     if kills < 20:
         data["repeat"] = 1
     file = write(tmp_path, data)
-    calm = arena(tmp_path, "experiment", file, "--run-dir", "calm", timeout=600)
+    calm = arena(tmp_path, "experiment", file, "--run-dir", "calm", "--set", "envs.game.kwargs.seconds=0", timeout=600)
     assert calm.code == 0, calm.err
     killed = killed_and_resumed(tmp_path, file, "wild", kills=kills, seed=kills)
     last = arena(tmp_path, "experiment", file, "--run-dir", "wild", "--resume", timeout=600)

@@ -26,6 +26,7 @@ from working_folder import working_directory
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 SOURCES = sorted([*CONFIGS.glob("*.yaml"), *CONFIGS.glob("examples/*/*.yaml")])
+UNPREPARED = {"own_loss/imitate.yaml", "shared_memory/config.yaml"}  # need a run, or a program, to be made first
 FEW, MANY = 300, 10_000  # files in the normal run, and in the long one
 PROCESSES = 10
 ADAPTERS = Path(envs.adapters.__file__).parent
@@ -115,7 +116,9 @@ def test_mistaken_file_is_planned_or_refused(at_home: Path, files: int, tmp_path
         found[code] += 1
     assert found[None] <= MOST_FOREIGN, found
     assert found[2] > 0
-    assert files == FEW or min(found[0], found[2]) > 20, "many files are valid, many are refused"
+    if files == MANY:
+        assert found[2] > 20, "many files are refused"
+        assert found[0] > 20 or f"{at_home.parent.name}/{at_home.name}" in UNPREPARED, "many are valid"
 
 
 @pytest.mark.slow

@@ -414,6 +414,7 @@ def test_an_actor_obeys_masks() -> None:
         ("activation", "gelu", "known: relu, tanh"),
         ("device", "gpu", "known: auto, cpu, cuda"),
         ("hidden_sizes", [64, 0], "found 0; expected a whole number, at least 1"),
+        ("hidden_sizes", [2**64, 64], "found 18446744073709551616; expected a whole number, at least 1 and at most"),
         ("hidden_sizes", 64, "expected a list"),
         ("normalize_advantage", 1, "true or false"),
     ],

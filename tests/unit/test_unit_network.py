@@ -554,6 +554,7 @@ def test_options_that_the_game_cannot_fill_are_refused(given: dict[str, Any], me
     ("given", "message"),
     [
         ({"position": ("x", "y"), "extent": (1,)}, "relative.extent"),
+        ({"position": ("x", "y"), "extent": (2**40, 2**40)}, "relative.extent: .*fewer than"),
         ({"position": ("x", "y"), "kind": "radial", "extent": 3}, "relative.kind"),
         ({"position": ("x",), "kind": "radial", "extent": 3, "angle": "t"}, "relative.position"),
         ({"position": ("x", "y"), "interpolate": True}, "relative.interpolate"),

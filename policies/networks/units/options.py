@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -67,6 +68,14 @@ class Relative(msgspec.Struct, frozen=True, kw_only=True):
                 "polar": "two whole numbers, of angles and of distances",
             }.get(self.kind, "one whole number of buckets")
             raise _wrong("relative.extent", self.extent, f"{words}, as kind is {self.kind}")
+        if self.buckets >= 2**31:
+            words = "fewer than 2**31 buckets in all, as each has a key and values to learn"
+            raise _wrong("relative.extent", self.extent, words)
+
+    @property
+    def buckets(self) -> int:
+        """How many places are told apart, beside those that are farther away."""
+        return math.prod(2 * cells + 1 for cells in self.extents) if self.kind == "grid" else math.prod(self.extents)
 
     @property
     def extents(self) -> tuple[int, ...]:

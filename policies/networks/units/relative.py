@@ -51,8 +51,7 @@ class RelativePlaces(nn.Module):
         self._positions = types_with(space, options.position)
         self._angles = types_with(space, angle) if angle else {}
         self._types, self._has_row_token = list(space.types), has_row_token(space)
-        extents = options.extents
-        self.buckets = math.prod(2 * extent + 1 for extent in extents) if options.kind == "grid" else math.prod(extents)
+        self.buckets = options.buckets
         kinds = len(self._types) + self._has_row_token if options.by_type else 1
         self.keys = nn.Parameter(torch.empty(self.buckets + 1, d_head).normal_(0.0, 0.05, generator=generator))
         self.values = nn.Parameter(
