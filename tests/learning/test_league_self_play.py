@@ -21,9 +21,10 @@ pytestmark = pytest.mark.slow
 NOTHING_YET = np.eye(7, dtype=np.float32)[-1]  # what is seen before the only choice: that there was none
 ROCK_PAPER_SCISSORS = np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0]])
 ROUNDS, TICKS = 24, 64
+SEEDS = range(1, 6)  # what one seed is exploited by differs by 0.17 from the next
 
 
-def league(*, self_share: float) -> dict[str, Any]:
+def league(*, self_share: float, seed: int) -> dict[str, Any]:
     """A policy that meets itself in some of its matches, and its past selves in the others."""
     options = {
         "n_steps": 16,
@@ -38,7 +39,7 @@ def league(*, self_share: float) -> dict[str, Any]:
     rule = {"fictitious": {"weighting": "hard", "self": self_share}}
     meets = {"env": "game", "policies": ["learner"], "rule": rule, "copies": 4, "lanes": 8}
     return {
-        "seed": 1,
+        "seed": seed,
         "rounds": ROUNDS,
         "ticks": TICKS,
         "envs": {"game": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors", "rounds": 1}}},
@@ -48,32 +49,36 @@ def league(*, self_share: float) -> dict[str, Any]:
     }
 
 
-def strategies(config: dict[str, Any], path: Path) -> NDArray[np.float64]:
-    """Plays the league; the probabilities `[rounds, 3]` of rock, paper and scissors at the end of each round."""
-    (path / "league.yaml").write_text(yaml.safe_dump(config))
-    run = path / "run"
-    assert main(["train", str(path / "league.yaml"), "--ranks", "1", "--run-dir", str(run)]) == 0
-    ends = range(TICKS, ROUNDS * TICKS + 1, TICKS)
-    policies = [load_policy(run, "learner", tick) for tick in ends]
-    return np.exp([policy.log_prob(np.stack([NOTHING_YET] * 3), np.arange(3), None) for policy in policies])
+def strategies(path: Path, *, self_share: float) -> NDArray[np.float64]:
+    """Plays the league of each seed; `[seeds, rounds, 3]`, of rock, paper, scissors after a round."""
+    found = []
+    for seed in SEEDS:
+        (path / f"{seed}.yaml").write_text(yaml.safe_dump(league(self_share=self_share, seed=seed)))
+        run = path / f"{seed}"
+        assert main(["train", str(path / f"{seed}.yaml"), "--ranks", "1", "--run-dir", str(run)]) == 0
+        policies = [load_policy(run, "learner", tick) for tick in range(TICKS, ROUNDS * TICKS + 1, TICKS)]
+        found.append([policy.log_prob(np.stack([NOTHING_YET] * 3), np.arange(3), None) for policy in policies])
+    return np.exp(found)
 
 
 def exploited(played: NDArray[np.float64]) -> float:
-    """What the best answer to each strategy wins, in the mean over the second half of the rounds."""
-    return float((ROCK_PAPER_SCISSORS @ played[ROUNDS // 2 :].T).max(axis=0).mean())
+    """What the best answer to each strategy wins, in the mean over the second half of the rounds; median of seeds."""
+    wins = (played[:, ROUNDS // 2 :] @ ROCK_PAPER_SCISSORS.T).max(axis=-1)
+    return float(np.median(wins.mean(axis=1)))
 
 
 @pytest.mark.long
 def test_self_play_alone_goes_from_rock_to_paper_to_scissors_and_round_again(tmp_path: Path) -> None:
-    played = strategies(league(self_share=1.0), tmp_path)
-    steps = np.diff(played.argmax(axis=1)) % 3
-    assert (steps == 1).sum() >= 15  # five times round and more
-    assert (steps == 1).sum() >= 5 * (steps == 2).sum()  # and hardly ever back
-    assert exploited(played) >= 0.35
+    played = strategies(tmp_path, self_share=1.0)
+    steps = np.diff(played.argmax(axis=-1)) % 3
+    forward, back = ((steps == step).sum(axis=1) for step in (1, 2))
+    assert forward.min() >= 15  # five times round and more
+    assert (forward >= 5 * back).all()  # and hardly ever back
+    assert exploited(played) >= 0.4
 
 
 @pytest.mark.long
 def test_prioritized_past_selves_reach_the_equilibrium(tmp_path: Path) -> None:
-    played = strategies(league(self_share=0.5), tmp_path)
-    np.testing.assert_allclose(played.mean(axis=0), 1 / 3, atol=0.05)
-    assert exploited(played) <= 0.35
+    played = strategies(tmp_path, self_share=0.5)
+    assert np.abs(played.mean(axis=1) - 1 / 3).max() < 0.05
+    assert exploited(played) <= 0.36
