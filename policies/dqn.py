@@ -71,7 +71,6 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
     batch_size: Count = 64  # transitions per worker in one gradient step
     training_intensity: Positive | Auto = AUTO  # replays per sample; auto: round(16 / sqrt(group's rows)), at least 1
     tau: PositiveFraction | Auto = AUTO  # how far the target network moves; auto: 0.01 at every step, else 1, a copy
-    target_update_interval: Count = 1  # gradient steps between two moves of the target network
     n_step: Count = 3  # rewards that a transition sums before it asks for a value
     double: bool = True  # the network chooses the next action, the target network values it
     dueling: bool = True  # the network's last layer gives a value and advantages

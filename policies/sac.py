@@ -64,7 +64,6 @@ class Options(OffPolicyOptions, frozen=True, kw_only=True):
     train_every: Count = 1  # ticks between two meetings of the group, at which it learns
     training_intensity: Positive | Auto = AUTO  # replays per sample; auto: round(256 / (group's rows)^0.75), at least 1
     tau: PositiveFraction = 0.005  # how far the target networks move to what is learned; 1: they become a copy
-    target_update_interval: Count = 1  # gradient steps between two moves of the target networks
     max_grad_norm: Positive | None = None  # gradients are scaled down to this norm at most; null: never
     hidden_sizes: Sizes = (256, 256)  # layers of the actor, and of each critic
     ent_coef: NonNegative | Auto = "auto"  # the temperature alpha: a number, or auto: learned, from 1

@@ -84,8 +84,8 @@ class OffPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     priority_alpha: Fraction = 0.6  # how much more often: 0 uniform, 1 in proportion to the error
     priority_beta: Fraction = 0.4  # correction of that by importance sampling; rises linearly to 1 over the run
     priority_epsilon: NonNegative = 1e-6  # added to the error, so that everything may be replayed
-    tau: PositiveFraction | Auto = 1.0  # how far the target networks move to what is learned; 1: they become a copy
-    target_update_interval: Count = 100  # gradient steps between two moves of the target networks
+    tau: PositiveFraction | Auto = 0.005  # how far the target networks move to what is learned; 1: they become a copy
+    target_update_interval: Count = 1  # gradient steps between two moves of the target networks
     max_grad_norm: Positive | None = 10.0  # gradients are scaled down to this norm at most; null: never
     normalize_observations: bool = False  # each number to mean 0 and deviation 1 of all that the group has seen
     clip_observations: Clip | None = 10.0  # how far from 0 a normalized number may be; null: any distance
