@@ -1,33 +1,31 @@
 """Sequential ranking: the pair to play next, and the test of whether the order of all players is decided.
 
-Both look at neighbors in the standings: the order is right if all neighbors stand right. `elo` is the difference
-that the games are to resolve; of players that are closer than that, either order will do.
+Both look at neighbors in the standings: the order is right if all neighbors are in the right order. `elo` is the
+difference that the games are to resolve; for players that are closer than that, either order is right.
 
-**When to stop.** Two neighbors are settled by one of two sequential tests, whichever is surer:
+**When to stop.** Two neighbors are settled by the more certain of two sequential tests:
 
     order   the upper one is `elo` better, or the lower one is. The likelihoods of the two cases are those of all
-            games, with all others moved along as the covariance of the ratings says. Between two players alone it
-            is Wald's test (1945).
-    equal   nearly all games between the two are drawn, or nearly all are won by the same side, whichever player has it:
-    so few
-            end otherwise that even who won all of these would score less than `elo` does in a game without draws.
-            Whatever they differ by lies within `elo`. It is Wald's test as well, of a quarter of the share of other
-            games that would do for that against the whole; where it is the side that wins, on either side.
+            games, with all other players moved along as the covariance of the ratings says. Between two players alone
+            this is Wald's test (1945).
+    equal   nearly all games between the two are drawn, or won by the same side, whichever player has it. So few games
+            end otherwise that even a player that won all of these would score less than `elo` does in a game without
+            draws. This is Wald's test as well: the share of such games against a quarter of it; where it is the side
+            that wins, of either side.
 
-With the ratio of the likelihoods r, a test is wrong with probability 1 / (1 + r); the order is decided when these
-probabilities, of each two neighbors the smaller one, add up to no more than the error. All this takes strengths for
-granted, so no order is decided while a pair's own games contradict it, see `contradictions`. Players
-whose games all end alike can be settled by the second test alone: such games do not say who would win if they did not.
-Of equal players who win and lose, chance settles the order: either will do.
+With the ratio of the likelihoods r, a test is wrong with probability 1 / (1 + r). The order is decided when these
+probabilities, the smaller one for each pair of neighbors, add up to at most the error. All this assumes strengths, so no
+order is decided while a pair's own games contradict it, see `contradictions`. Players whose games all end alike can be
+settled by the second test alone: such games do not say who would win if they did not.
 
-Who stands next to whom is itself found by chance. Where all players are `elo` apart that hardly matters; where several
-are as good as each other, and others just `elo` better, each of the ones may end beside each of the others, and the
-order is wrong more often than the error says: with six and six in 25 of 230 simulated leagues at a stated 5 %.
+Which players are neighbors is itself found by chance. Where several are equally good, and others just `elo` better, each
+of the first may become the neighbor of each of the others: with six and six, 3 of 230 simulated leagues ranked a worse
+player above a better one, at an error of 5 %.
 
-**What to play** is the pair whose game is expected to lower this sum most. A game adds its information to the
-posterior of all strengths, so it tells also of neighbors who do not take part in it. A difference below `elo` is taken
-for `elo` here: otherwise nothing would be hoped of games between players that look equal. Of very many players only
-those that stand near each other are weighed.
+**What to play** is the pair whose game is expected to lower this sum most. A game adds its information to the posterior of
+all strengths, so it also tells of neighbors that do not take part in it. A difference below `elo` is taken for `elo` here:
+otherwise games between players that look equal would promise nothing. Of very many players only those that are near each
+other in the standings are weighed.
 """
 
 from __future__ import annotations
