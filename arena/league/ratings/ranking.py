@@ -10,22 +10,22 @@ difference that the games are to resolve; for players that are closer than that,
             this is Wald's test (1945).
     equal   nearly all games between the two are drawn, or won by the same side, whichever player has it. So few games
             end otherwise that even a player that won all of these would score less than `elo` does in a game without
-            draws. This is Wald's test as well: the share of such games against a quarter of it; where it is the side
-            that wins, of either side.
+            draws. This is Wald's test as well, of the share of other games: a quarter of the largest share for which
+            that holds, against that share; where it is the side that wins, for either side.
 
 With the ratio of the likelihoods r, a test is wrong with probability 1 / (1 + r). The order is decided when these
-probabilities, the smaller one for each pair of neighbors, add up to at most the error. All this assumes strengths, so no
-order is decided while a pair's own games contradict it, see `contradictions`. Players whose games all end alike can be
-settled by the second test alone: such games do not say who would win if they did not.
+probabilities, the smaller one for each pair of neighbors, add up to at most the error. All this assumes strengths, so
+no order is decided while a pair's own games contradict it, see `contradictions`. Players whose games all end alike can
+be settled by the second test alone: such games do not say who would win if they did not.
 
-Which players are neighbors is itself found by chance. Where several are equally good, and others just `elo` better, each
-of the first may become the neighbor of each of the others: with six and six, 3 of 230 simulated leagues ranked a worse
-player above a better one, at an error of 5 %.
+Which players are neighbors is itself found by chance. Where several are equally good, and others just `elo` better,
+each of the first may become the neighbor of each of the others: with six and six, 3 of 230 simulated leagues ranked a
+worse player above a better one, at an error of 5 %.
 
-**What to play** is the pair whose game is expected to lower this sum most. A game adds its information to the posterior of
-all strengths, so it also tells of neighbors that do not take part in it. A difference below `elo` is taken for `elo` here:
-otherwise games between players that look equal would promise nothing. Of very many players only those that are near each
-other in the standings are weighed.
+**What to play** is the pair whose game is expected to lower this sum most. A game adds its information to the posterior
+of all strengths, so it also tells of neighbors that do not take part in it. A difference below `elo` is taken for `elo`
+here: otherwise games between players that look equal would promise nothing. Of very many players only those that are
+near each other in the standings are weighed.
 """
 
 from __future__ import annotations
