@@ -1,6 +1,6 @@
 """The connection of a run with the program that holds it: the run waits at its boundaries until it is told to go on.
 
-    run      -> {"held": tick}                   at each boundary, but for the last one
+    run      -> {"held": tick}                   at each boundary except the last
     program  -> {"go": {key path: value}}        plays the next leg, with changes
                 {"stop": true}                   ends the run at this boundary
 

@@ -222,7 +222,7 @@ def _stopped(run: Run, tick: int, memory: ProcessState, output: Output = CONSOLE
 
 
 def in_one_process(run: Run, display: Display, memory: ProcessState | None = None, *, watched: bool = False) -> Result:
-    """All roles as threads of this process, one at a time.
+    """Runs all roles as threads of this process, one at a time.
 
     Args:
         run: the run.
@@ -231,7 +231,7 @@ def in_one_process(run: Run, display: Display, memory: ProcessState | None = Non
         watched: whether a watchdog ends this process if a role hangs.
 
     Raises:
-        RoleFailed: a role could not go on.
+        RoleFailed: a role failed.
         Deadlock: every role waits for another one.
     """
     results: list[Result] = []
@@ -303,8 +303,8 @@ def between_stages(run: Run, memory: ProcessState, output: Output = CONSOLE_OUTP
     """Calls the user's functions between two stages, and returns the run as it continues.
 
     Raises:
-        CallbackFailed: one has raised.
-        ConfigError: a curriculum asks for what is refused; the boundary is on the disk.
+        CallbackFailed: a function has raised.
+        ConfigError: a change that a curriculum asks for is refused; the boundary is already saved.
     """
     _measure(run, memory)
     over = run.concluded or run.leg.start >= run.plan.ticks or is_due(run) or rule_met(run, memory.results) is not None
@@ -330,9 +330,9 @@ def _measure(run: Run, memory: ProcessState) -> None:
 
 @contextmanager
 def _results(run: Run, memory: ProcessState) -> Iterator[RunResults | None]:
-    """The results of a run at a boundary, with nothing missing up to there; their file is closed afterwards.
+    """The results of a run, complete up to its boundary; their file is closed at the end of the context.
 
-    Callbacks have started then.
+    Also starts the callbacks.
     """
     callbacks = _callbacks(run, memory)
     results = memory.results = opened(run, memory.results, callbacks.result)
@@ -375,7 +375,7 @@ def conclude(
     for line in log_repairs(run):
         output.say(line)
     with _results(run, memory):
-        pass  # the result of the last boundary is written
+        pass  # this writes the result of the last boundary
     return _conclude(run, Result(_scoreboard(run, memory)), memory, present, output)
 
 
@@ -516,7 +516,7 @@ class Rank0Base(ABC):
         """Shows the result."""
 
     def display(self) -> Display | None:
-        """Shows the progress; None: as it fits the terminal."""
+        """The display of the progress; None: the one that fits the terminal."""
         return None
 
     def lock(self, run: Run, memory: ProcessState) -> None:

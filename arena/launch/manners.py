@@ -1,4 +1,4 @@
-"""A run in a process that belongs to a user's program: afterwards the process is as it was before."""
+"""Restores a process that belongs to a user's program after a run in it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from arena.run.stop import restored_handlers
 
 @contextmanager
 def untouched_process() -> Iterator[None]:
-    """Afterwards signal handlers, logging, global random streams, and torch's threads and algorithms are as before."""
+    """Restores signal handlers, logging, global random streams, and torch's threads and algorithms at the end."""
     streams = random.getstate(), np.random.get_state()
     torch = sys.modules.get("torch")
     threads = [torch.get_num_threads()] if torch is not None else note_threads()
-    algorithms = (False, False, True) if torch is None else _algorithms(torch)  # those of torch itself
+    algorithms = (False, False, True) if torch is None else _algorithms(torch)  # torch's defaults
     try:
         with restored_handlers(), restored_logging():
             yield
@@ -38,7 +38,7 @@ def untouched_process() -> Iterator[None]:
 
 
 def _algorithms(torch: Any) -> tuple[bool, bool, bool]:
-    """Whether torch uses deterministic algorithms, with warnings alone, and efficient attention on a GPU."""
+    """Whether torch uses deterministic algorithms, only warns where it has none, and has efficient GPU attention."""
     deterministic = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     return deterministic, warn_only, torch.backends.cuda.mem_efficient_sdp_enabled()
@@ -46,7 +46,7 @@ def _algorithms(torch: Any) -> tuple[bool, bool, bool]:
 
 @contextmanager
 def restored_logging() -> Iterator[None]:
-    """Afterwards the root logger has the handlers that it had before; a run in this process logs into its folder."""
+    """Restores the handlers of the root logger at the end; a run in this process logs into its folder."""
     root, raises = logging.getLogger(), logging.raiseExceptions
     handlers, level = [*root.handlers], root.level
     root.handlers.clear()  # else `logging.basicConfig` would close them

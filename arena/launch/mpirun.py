@@ -62,7 +62,7 @@ _LOOK_FOR_SIGNALS_SECONDS = 0.25  # a signal just before a sleep does not interr
 _BATCH_SYSTEMS = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_DJOB_HOSTFILE", "PE_HOSTFILE")  # set in their allocations
 _FALLEN = (-signal.SIGKILL, -signal.SIGABRT)  # of a launcher that was killed here, or that failed an assertion
 _SHOW_CURSOR = "\x1b[?25h"  # ECMA-48 with DEC's private modes
-_RULE = re.compile(r"-{60,}\s*$")  # a text that a process has not ended yet may stand before it
+_RULE = re.compile(r"-{60,}\s*$")  # an unterminated line of a process may stand before it
 _LAUNCHER_LINES = re.compile(
     r"Abort\(\d+\) on node \d+ .*MPI_Abort|"  # MPICH's whole banner
     r"\[warn\] Epoll |\[\S+\] pmix_ptl_base: |"  # of libraries that MPI uses

@@ -105,7 +105,7 @@ class Rank:
     """This process's part in a run, from its beginning to its end.
 
     Args:
-        mpi: the module of that name.
+        mpi: the module `arena.transport.mpi`.
         leader: makes what rank 0 needs.
         stop: has noted the signals received so far.
     """

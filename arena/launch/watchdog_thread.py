@@ -1,7 +1,7 @@
-"""The watchdog thread of the root's process: a role that hangs there stops the root, with its own watchdog.
+"""The watchdog thread of the root's process: a role that hangs there also stops the root and the root's watchdog.
 
 The root's watchdog (`arena.roles.root.watchdog`) runs only when it is the root's turn. So a thread checks that turns
-go on, and ends the run when one call of a game, an algorithm or the recorder takes too long. The thread needs Python's
+change, and ends the run when one call of a game, an algorithm or the recorder takes too long. The thread needs Python's
 lock (the GIL): for a call that never releases it there is a small process (`arena.launch.watchdog_process`). The thread
 sends it heartbeats through a pipe; when they stop, that process ends this one and writes what has happened. It also
 sees whether this process was able to run; a timer in this process could not.
@@ -85,7 +85,7 @@ class RootWatchdog:
             self._exit.disarm()
 
     def check(self) -> Failed | None:
-        """Why the run is to end; None if turns go on."""
+        """Why the run is to end; None if turns change."""
         now, turn = self._clock(), self._host.turns
         gap, self._looked = now - self._looked, now
         if gap > 2 * self._period:  # this process was stopped

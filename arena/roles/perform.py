@@ -80,7 +80,7 @@ def run_role(
 
 
 def failure_of(error: BaseException, who: str, origin: Origin | None = None) -> Failed:
-    """The message for the user: one sentence for what it describes completely, as a full disk; else the traceback."""
+    """The message for the user: one sentence if it describes the error completely (a full disk), else the traceback."""
     if isinstance(error, CallbackFailed):
         return Failed(error.who, error.trace, exit_code=1)
     if isinstance(error, ConfigError):

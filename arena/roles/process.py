@@ -1,6 +1,6 @@
 """Process-wide settings of libraries: number of threads and global random streams.
 
-Only algorithms that use torch import it, perhaps as late as in their `run`; settings made before are applied then.
+Only algorithms import torch, perhaps as late as in their `run`; settings made before that are applied at the import.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def note_threads() -> list[int]:
     waiting = dict(_torch_hook.settings)
     _torch_hook.settings.clear()
     _apply_to_torch("note", lambda torch: noted.append(torch.get_num_threads()))
-    _torch_hook.settings.update(waiting)  # these come later
+    _torch_hook.settings.update(waiting)  # applied after `note`
     return noted
 
 
@@ -57,7 +57,7 @@ def seed_libraries(seed: int) -> None:
 
 @contextmanager
 def kept_streams() -> Iterator[None]:
-    """Leaves the global random streams of this process as they are, whatever is drawn from them meanwhile."""
+    """Restores the global random streams of this process at the end, so that draws in between do not advance them."""
     python, array, torch = random.getstate(), np.random.get_state(), sys.modules.get("torch")
     drawn = None if torch is None else torch.get_rng_state()
     try:

@@ -1,8 +1,8 @@
-"""Games that the end of a leg cuts: copies of them, which are played to their ends after the leg.
+"""Copies of the games that the end of a leg cuts, played to their ends after the leg.
 
-The game itself goes on as without them: it begins new episodes on the last tick, which the workers see. So the copy is
-made between that tick and those episodes, and whatever its games draw from the random streams of the process is taken
-back. The results of short and of long games then count alike; without the copies mostly long ones would be lost.
+The copies must not change the game itself, which begins new episodes on the last tick. So a copy is made after that
+tick and before those episodes, and the random streams of the process are restored after each call of the copy. The
+results of short and of long games then count alike; without the copies mostly long ones would be lost.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from arena.roles.environment.restart import RestartingGame
 from arena.roles.process import kept_streams
 
 _DRAWN_ON = ("pygame", "Surface"), ("pygame.font", "Font"), ("pygame.freetype", "Font"), ("pygame.time", "Clock")
-"""Module and name of what cannot be copied, and is no state of a game."""
+"""Module and name of classes whose objects cannot be copied, and hold no state of a game."""
 
 
 class Moved(NamedTuple):
@@ -52,7 +52,7 @@ class Moved(NamedTuple):
 class CutGames:
     """The lanes of a game in mid-episode, as they are after the last tick of a leg.
 
-    Lanes whose episodes end go on with others, which are not recorded: a game steps all of its lanes.
+    A game steps all of its lanes, so lanes whose episodes have ended play further ones, which are not recorded.
 
     Args:
         game: of the leg; it is copied.
@@ -77,7 +77,7 @@ class CutGames:
             try:
                 with kept_streams(), _copied_with_their_state():
                     self._game = copy.deepcopy(game)
-            except Exception as error:  # what cannot be copied raises whatever its class likes
+            except Exception as error:  # any: classes define how they are copied
                 self.reason = f"its games cannot be copied ({type(error).__name__}: {error})"
 
     def begin(self) -> tuple[Frame, Frame | None]:
@@ -130,11 +130,11 @@ class CutGames:
 
 @contextmanager
 def _copied_with_their_state() -> Iterator[None]:
-    """Lets copies of `EzPickle` objects have their state, and share what games draw on.
+    """Lets copies of `EzPickle` objects keep their state, and share what games draw on.
 
-    Most games of Gymnasium and PettingZoo are such objects. When pickled, and so when copied, they keep the arguments
-    of their constructor alone, and the copy would be a new game. Surfaces, fonts and clocks of pygame cannot be copied;
-    games make them also when nothing is rendered.
+    Most games of Gymnasium and PettingZoo are such objects. Pickling, and so copying, keeps only the arguments of their
+    constructor: the copy would be a new game. Surfaces, fonts and clocks of pygame cannot be copied; games create them
+    even when nothing is rendered.
     """
 
     def copied(self: Any, memo: dict[int, Any]) -> Any:
@@ -155,13 +155,13 @@ def _copied_with_their_state() -> Iterator[None]:
 
 
 def median_by_ticks(lengths: Counter[int]) -> int:
-    """The length of the episode that is under way at a tick, in the median: half of all ticks are of longer ones.
+    """The median over all ticks of the length of the episode under way: half of all ticks are in longer episodes.
 
-    An episode that the end of a leg cuts is such a one. The median of all episodes would be that of the short ones,
-    where these are many.
+    The end of a leg cuts the episode under way at its last tick. The median over episodes would be too low where many
+    are short.
 
     Args:
-        lengths: of episodes, also as far as they were played; how often each.
+        lengths: the number of episodes of each length; a cut episode counts with the ticks that were played.
     """
     total, passed = sum(length * count for length, count in lengths.items()), 0
     for length in sorted(lengths):

@@ -149,7 +149,7 @@ class Environment:
         self._endpoint.on_order(Order.STOP, _refusal(self._endpoint, self._match.match, tick))
 
     def _finish_games(self, block: LaneBlock) -> str | None:
-        """Plays the games that the end of the leg would cut to their ends; why they are cut even so, None if not."""
+        """Plays the games that the leg has cut to their ends; returns why they stay cut, None if they do not."""
         moves = block.finish(self._finish_ticks)
         while True:
             try:
@@ -189,7 +189,7 @@ class Environment:
         """Reports the ticks that were played, and their episodes.
 
         Args:
-            until: the last tick to report, as games that end on the next one are to be finished first; None: all.
+            until: the last tick to report, because games cut on the next one are to be finished first; None: all.
             last: whether this is the last report of the leg.
         """
         self._reported = time.monotonic()
@@ -211,7 +211,7 @@ class Environment:
 
 
 def _refusal(endpoint: Endpoint, match: int, tick: int) -> OrderHandler:
-    """A handler of the order to stop that says that the match has played its leg, up to `tick`."""
+    """A handler of the order to stop; it answers that the match has played its leg, up to `tick`."""
 
     def refuse(_: int, data: Bytes) -> None:
         stopping = Stopping(match, int.from_bytes(data, "little"), tick, holds=False)

@@ -1,7 +1,7 @@
 """Records the external games of a match: the counterpart of `EpisodeTracker`, whose episodes begin and end with legs.
 
-A game is recorded when it ends, with its account in the table of slots, which goes on from leg to leg. For the
-algorithms an episode ends with the leg all the same: `cut` truncates the rows of the games that go on.
+A game is recorded when it ends; its account in the table of slots continues from leg to leg. For the algorithms an
+episode still ends with the leg: `cut` truncates the rows of the games that continue.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class GameTracker:
         return self._cut
 
     def begin(self, frame: Frame, lanes: NDArray[np.bool_]) -> None:
-        """Nothing: external games begin by themselves, and say who takes part."""
+        """Nothing: external games begin by themselves, and report which entities take part."""
 
     def add_idle(self, seat: int, active: NDArray[np.bool_]) -> None:
         """Counts an idle tick in the slots where the seat should have acted; `active` is [L, E] of the seat."""

@@ -1,7 +1,7 @@
-"""Hosts the external games of one match: waits until a tick can be formed from those that ask.
+"""Hosts the external games of one match: forms ticks from the games that ask for actions.
 
 The connection and its table of slots belong to the process: they outlive the legs of a run, its evaluations and the
-repair after a death elsewhere. `HostedGames` is what a `LaneBlock` plays in one leg; it takes the place of a
+repair after the death of another process. A `LaneBlock` plays `HostedGames` in one leg, in the place of a
 `RestartingGame`.
 """
 

@@ -111,7 +111,7 @@ class LaneBlock:
             check_idle_action(match, self._game.interface)
             self._seats, self._write_step = self._open_seats(seat_entities)
             self._all_actions = self._joint_actions(frozenset())  # views of the received requests
-            self._ragged = any(server.ragged for server in self._seats)  # then they are made on each tick
+            self._ragged = any(server.ragged for server in self._seats)  # then joint actions are built on each tick
             before = [run.leg.episodes.get((match.match, lane), 0) for lane in lanes]
             self._tracker: EpisodeTracker | GameTracker
             if isinstance(self._game, HostedGames):
@@ -261,7 +261,7 @@ class LaneBlock:
             server.post(tick, last=last, infos=None if no_infos else server.pack_infos(step_infos, begin_infos, over))
 
     def finish(self, most: int | None) -> Generator[None, None, str | None]:
-        """Plays the games that the end of the leg has cut to their ends; their records take the place of those cut.
+        """Plays the games that the leg has cut to their ends; their records replace those of the cut games.
 
         The workers of the match ask for first observations again, see `SeatClient.reopen`, and play without learning.
 
@@ -375,7 +375,7 @@ class LaneBlock:
             self._recording.begin(frame, lanes, self._game.last_reset)
 
     def _begin_new_game(self, dropped: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Infos | None]:
-        """As `_next_episodes`, with a new game: an episode begins in all lanes, and that of `dropped` [L] is lost."""
+        """As `_next_episodes`, with a new game: episodes begin in all lanes; the old ones of `dropped` [L] are lost."""
         frame = self._replace_game(dropped)
         lanes = np.ones(len(self._lanes), np.bool_)
         self._begin_episodes(frame, lanes)

@@ -150,7 +150,7 @@ class _Samples:
         self._tracker = tracker
         self.truncate = writer.truncate
         self.flush = self.close = writer.flush
-        self._given: list[tuple[Lanes, Any] | None] | None = None  # by entity: lanes that have acted, and how
+        self._given: list[tuple[Lanes, Any] | None] | None = None  # by entity: lanes where the game acts, and actions
 
     def begin(self, frame: Frame, lanes: Lanes, reset: Reset) -> None:
         self._writer.begin(frame, lanes)

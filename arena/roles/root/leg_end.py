@@ -47,7 +47,7 @@ def next_step(plan: Plan, leg: Leg, *, stopping: bool, held: bool = False) -> Ne
         plan: the plan of the round.
         leg: the leg that begins at the boundary.
         stopping: whether a stop was requested.
-        held: whether the run comes back at each boundary.
+        held: whether a program holds the run at each boundary.
     """
     if stopping and leg.start < plan.horizon:
         return NextStep(stopped_at=leg.start)

@@ -129,7 +129,7 @@ class Root:
         """Plays and records legs until the run is complete, is stopped, or continues with new roles.
 
         Args:
-            recorder: writes the run folder, which holds nothing but the episodes before a resumed run.
+            recorder: writes the run folder; that of a resumed run holds only what was recorded before this leg.
 
         Returns:
             how the run continues after this root.
@@ -177,7 +177,7 @@ class Root:
         return step
 
     def _planned_end(self) -> int:
-        """The planned last tick of the leg; that of the run if some policy cannot be saved."""
+        """The planned last tick of the leg: the run's if it counts episodes, or if some policy cannot be saved."""
         plan = self._run.plan
         if self._run.episodes is not None or not self.resumable:
             return plan.ticks
@@ -347,7 +347,7 @@ class Root:
             results.perf = sampler_perf([profile for profile in workers if profile], tick - self._leg.start)
             write_boundary(replace(run, leg=leg), self._memory, results, stopped=step.stopped_at is not None)
             if results.met is not None and step.stopped_at is None:
-                return NextStep(following=leg)  # between two stages it is found that there is none
+                return NextStep(following=leg)  # `next_stage` finds that the stop rule is met
         return step
 
     def _finish_games(self, progress: RunProgress) -> NextStep:

@@ -282,7 +282,7 @@ class Watchdog:
         return self._failure(now, f"{len(cycle)} roles wait in a circle", cycle) if cycle else None
 
     def _standstill(self, now: float) -> Failed | None:
-        """No message for the limit; no role is in a call from which it could return, or waits for external games."""
+        """No message within the limit, although all roles wait: none is in a call, or waits for external games."""
         answers = list(self._answers())
         if now - self._last_message < self._limit or len(answers) < len(self._rank_of):
             return None

@@ -2,7 +2,7 @@
 
 The worker receives the description of its seat from the environment, checks the algorithm's class against it, builds
 the algorithm, loads its checkpoint, and sends Ready to the root. After the root's Go it calls `run()`, in which the
-algorithm steps its proxy and meets its group. When `run()` returns or the leg is over, the worker leaves the seat (the
+algorithm steps its proxy and calls its group. When `run()` returns or the leg is over, the worker leaves the seat (the
 environment plays the idle action from then on) and the group, and sends Done to the root.
 """
 
@@ -225,7 +225,7 @@ class Worker:
     def _finish_games(self) -> None:
         """Plays the games that the leg has cut to their ends, with the weights that were saved, and leaves the seats.
 
-        Nothing is learned from them, and they draw from streams of their own: the next leg is the same without them.
+        Nothing is learned from them, and no random stream of the run advances: the next leg is the same without them.
         """
         with located(inside=self._path):
             actor = self._actor()
