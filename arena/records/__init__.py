@@ -1,4 +1,4 @@
-"""What remains of a run: episodes, metrics, checkpoints, faults, TensorBoard files, in one folder.
+"""The records of a run in its folder: episodes, metrics, checkpoints, faults, TensorBoard files.
 
-`boundary` says where a run can go on from; `ordering` gives the episodes of all matches one order.
+`boundary` stores from where a run can be resumed; `merge_order` brings the episodes of all matches into one order.
 """

@@ -1,6 +1,6 @@
-"""Files that are whole or not there: what a crash at any instant must not spoil.
+"""Atomic writes: a crash at any instant leaves the old file or the new one, never a part.
 
-Everything that a run writes belongs to its owner alone: folders 0700, files 0600.
+Everything that a run writes is private to its owner: folders 0700, files 0600.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def private(path: str, flags: int) -> int:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Says of what goes wrong in the block which file it was about.
+    """Converts an OSError in the block to a WriteError that names the file.
 
     Raises:
         WriteError: instead of any other OSError.
@@ -53,7 +53,7 @@ def make_folder(path: Path) -> None:
 
 
 def check_place(path: Path, *, option: str = "") -> None:
-    """Refuses a file where none can be, or where something else is, before any work is done for it.
+    """Refuses a path at which no file can be written, before any work is done for the file.
 
     Args:
         path: of the file.
@@ -65,7 +65,7 @@ def check_place(path: Path, *, option: str = "") -> None:
     try:
         folder, there = _mode(path.parent), _mode(path)
         if path.name:  # neither `.` nor `/`
-            _mode(part_of(path))  # whose name is longer
+            _mode(part_of(path))  # raises if this longer name is too long
     except OSError as error:
         raise ConfigError(f"{str(path)!r} cannot be written: {error.strerror}", path=option) from error
     if folder is None or not stat.S_ISDIR(folder):
@@ -78,7 +78,7 @@ def check_place(path: Path, *, option: str = "") -> None:
 
 
 def _mode(path: Path) -> int | None:
-    """What stands at a path; None where nothing does."""
+    """The type and permission bits at a path; None if nothing is there."""
     try:
         return path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -87,10 +87,10 @@ def _mode(path: Path) -> int | None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Writes a new version of a file beside it; at the end of the block it takes the old one's place at once.
+    """Writes a new version of a file beside it, which replaces the old one atomically at the end of the block.
 
     The bytes are on the disk before the name points to them, so a crash at any instant leaves the old file or the
-    new one. If the block raises, the old file stays. What a kill leaves beside it is `part_of(path)`.
+    new one. If the block raises, the old file stays. A kill may leave `part_of(path)` beside it.
 
     Raises:
         WriteError: the disk is full, or the folder cannot be written to.
@@ -109,7 +109,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def replace_folder(path: Path, files: Mapping[str, bytes]) -> None:
-    """Writes a folder with these files in the place of the one that is there, all of them or none.
+    """Replaces a folder by one with these files, all of them or none.
 
     A crash leaves the old folder or the new one; between the two renames, the old one as `.<name>.old`.
 
@@ -140,12 +140,12 @@ def replace_folder(path: Path, files: Mapping[str, bytes]) -> None:
 
 
 def part_of(path: Path) -> Path:
-    """Where the new version of a file stands while it is written."""
+    """The path of the new version of a file while it is written."""
     return path.with_name(f".{path.name}.part")
 
 
 def _sync_folder(folder: Path) -> None:
-    """Brings the names in a folder to the disk; without this a new name may be lost with the power."""
+    """Flushes the names in a folder to the disk; otherwise a power failure may lose a new name."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -24,7 +24,7 @@ def read(folder: RunFolder) -> BestFile | None:
 
 
 def keep(folder: RunFolder, found: BestFile, checkpoints: Mapping[str, Path]) -> None:
-    """Keeps the checkpoints of a boundary in the place of the best ones so far.
+    """Replaces the best checkpoints so far by those of a boundary.
 
     Args:
         folder: of the run.

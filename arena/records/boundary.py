@@ -1,8 +1,8 @@
-"""Where a run can go on from: one small file per boundary, written when everything that it stands for is on the disk.
+"""Boundaries, from which a run can be resumed: a small file each, written when all files that it names are on the disk.
 
-`boundaries/<tick>.json` says how far every match had come, how many episodes and updates were on record, how long the
-journals were, and which checkpoint of each policy belongs to it. A run that is resumed cuts its journals to that
-length: so no line is lost or doubled. What was written after the newest boundary is played, and written, again.
+`boundaries/<tick>.json` has the tick that all matches have reached, the numbers of episodes and updates on record, the
+lengths of the journals, and the checkpoint of each policy. A resumed run cuts its journals to these lengths, so no line
+is lost or doubled. The ticks after the newest boundary are played, and recorded, again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from arena.records.formats import BOUNDARY_VERSION, Boundary
 
 
 def save(folder: RunFolder, boundary: Boundary) -> None:
-    """Writes a boundary, whose checkpoints and journals are on the disk already; then forgets old ones.
+    """Writes a boundary, whose checkpoints and journals are on the disk already; then removes old ones.
 
     Raises:
         OSError: the disk is full, or the folder cannot be written; older boundaries stay as they are.
@@ -34,12 +34,12 @@ def save(folder: RunFolder, boundary: Boundary) -> None:
 
 
 def last(folder: RunFolder) -> Boundary | None:
-    """The newest boundary that can be read, whether or not all that it speaks of is whole; None if there is none."""
+    """The newest boundary that can be read, whether or not its files are complete; None if there is none."""
     return next((found for path in reversed(_files(folder)) if (found := _read(path)) is not None), None)
 
 
 def newest(folder: RunFolder) -> Boundary | None:
-    """The newest boundary of which everything is whole; None if there is none.
+    """The newest boundary whose files are complete; None if there is none.
 
     Raises:
         ConfigError: it was written by a newer arena.
@@ -48,7 +48,7 @@ def newest(folder: RunFolder) -> Boundary | None:
 
 
 def whole(folder: RunFolder) -> Iterator[Boundary]:
-    """The boundaries of which everything is whole, the newest one first.
+    """The boundaries whose files are complete, the newest one first.
 
     Raises:
         ConfigError: one was written by a newer arena.
@@ -60,7 +60,7 @@ def whole(folder: RunFolder) -> Iterator[Boundary]:
 
 
 def newest_tick(folder: RunFolder) -> int | None:
-    """That of the newest boundary, as the names of the files say; None if there is none."""
+    """The tick of the newest boundary, by the names of the files; None if there is none."""
     return max((int(path.stem) for path in _files(folder)), default=None)
 
 
@@ -77,7 +77,7 @@ def journal_bytes(folder: RunFolder) -> dict[str, int]:
 
 
 def cut_journals(folder: RunFolder, boundary: Boundary) -> None:
-    """Brings the journals back to what they were at a boundary."""
+    """Cuts the journals to their lengths at a boundary."""
     for path in (folder.episodes, folder.metrics):
         if path.exists():
             os.truncate(path, boundary.journals[path.name])
@@ -107,7 +107,7 @@ def _read(path: Path) -> Boundary | None:
 
 
 def _is_whole(folder: RunFolder, boundary: Boundary) -> bool:
-    """Whether all that it speaks of is there."""
+    """Whether the journals are long enough and all its checkpoints can be read."""
     for path in (folder.episodes, folder.metrics):
         if (path.stat().st_size if path.exists() else 0) < boundary.journals.get(path.name, 0):
             return False

@@ -7,9 +7,9 @@ A checkpoint is one zip file, `checkpoints/<policy>/<boundary>.ckpt`:
     arrays/<n>.npy    the arrays of the state, see `arena.records.state_codec`
     sha256            over names and bytes of all other members, in the file's order
 
-A file gets its name only when it is whole and on the disk, so a kill at any instant leaves the older ones. The state
-belongs to the policy, not to its processes: it loads on any number of ranks, copies or lanes. What one worker alone
-has, as a replay buffer, lies beside it in a file of the same form, `<boundary>.match-<m>-seat-<s>.ckpt`.
+A file gets its name only when it is complete and on the disk, so a kill at any instant leaves the older ones. The state
+belongs to the policy, not to its processes: it loads on any number of ranks, copies or lanes. The own state of a single
+worker, such as a replay buffer, is beside it in a file of the same form, `<boundary>.match-<m>-seat-<s>.ckpt`.
 
 Checkpoints are named by the boundaries that all policies of a run share, the ends of its legs.
 """
@@ -54,11 +54,11 @@ class Checkpoint:
 
     Args:
         state: what the algorithm saved, with numpy arrays in the place of tensors.
-        policy: whose it is.
+        policy: the name of the policy.
         algorithm: its name in the configuration.
         ticks: how many ticks the writer's match had played: fewer than the boundary if the policy had left before it.
         update: how often the policy had logged.
-        boundary: the tick that it stands for when a run goes on from it.
+        boundary: the tick from which a run continues with it.
     """
 
     state: Any
@@ -70,7 +70,7 @@ class Checkpoint:
 
 
 class Damaged(ConfigError):
-    """A file that is not, or is no longer, a whole checkpoint."""
+    """A file is not, or is no longer, a complete checkpoint."""
 
 
 def save(
@@ -84,12 +84,12 @@ def save(
     boundary: int | None = None,
     keep: int = KEPT,
 ) -> Path:
-    """Writes a checkpoint; then forgets old ones: the very first, with the initial weights, and the newest stay.
+    """Writes a checkpoint, then removes old ones except the very first, with the initial weights, and the newest.
 
     Args:
         folder: `checkpoints/<policy>`; made if it is not there.
         state: None, bool, int, float, str, arrays, tensors, and lists, tuples and dicts of these.
-        policy: whose it is.
+        policy: the name of the policy.
         algorithm: its name in the configuration.
         ticks: how many ticks each of the policy's matches has played.
         update: how often the policy has logged.
@@ -119,7 +119,7 @@ def save_own(
     update: int,
     boundary: int,
 ) -> None:
-    """Writes what the worker of a seat, as (match, seat), alone has at a boundary.
+    """Writes the own state of the worker of a seat, as (match, seat), at a boundary.
 
     Raises:
         TypeError, OSError: as `save`.
@@ -128,7 +128,7 @@ def save_own(
 
 
 def write(path: Path, held: Checkpoint) -> None:
-    """Writes a checkpoint file, whatever it is called; nothing is forgotten.
+    """Writes a checkpoint file at any path; removes no others.
 
     Raises:
         TypeError, OSError: as `save`.
@@ -152,9 +152,9 @@ def write(path: Path, held: Checkpoint) -> None:
 
 
 def duplicate(source: Path, path: Path) -> None:
-    """Keeps a checkpoint under a second name, in the place of what was there.
+    """Gives a checkpoint a second name, and replaces a file that has it.
 
-    A checkpoint is never written again, so the two may be one file.
+    A checkpoint file is never modified, so a hard link will do.
 
     Raises:
         OSError: as `save`.
@@ -174,14 +174,14 @@ def path_of(folder: Path, boundary: int) -> Path:
 
 
 def own_path_of(folder: Path, boundary: int, seat: tuple[int, int]) -> Path:
-    """Where what the worker of a seat, as (match, seat), alone had at a boundary is, if there is anything."""
+    """The path of the own state of the worker of a seat, as (match, seat), at a boundary; the file may not exist."""
     return folder / f"{boundary:012d}.match-{seat[0]}-seat-{seat[1]}.ckpt"
 
 
 def load(path: Path | str) -> Checkpoint:
-    """Reads a checkpoint file, or the newest whole one in a policy's folder.
+    """Reads a checkpoint file, or the newest complete one in a policy's folder.
 
-    In a folder a damaged file is passed over with a warning in the log.
+    In a folder a damaged file is skipped, with a warning in the log.
 
     Raises:
         ConfigError: nothing there; not a checkpoint; damaged; or written by a newer arena.
@@ -198,13 +198,13 @@ def load(path: Path | str) -> Checkpoint:
 
 
 def list_checkpoints(folder: Path | str) -> list[Path]:
-    """The checkpoint files of a policy's folder, the oldest first; whether they are whole is not looked at."""
+    """The checkpoint files of a policy's folder, the oldest first; they are not checked for damage."""
     named = {path: match for path in Path(folder).glob("*.ckpt") if (match := _NAME.fullmatch(path.name))}
     return sorted(named, key=lambda path: int(named[path][1]))
 
 
 def discard_after(folder: Path | str, ticks: int) -> None:
-    """Removes what is newer than a tick, and what killed saves left, for a run that goes on from there.
+    """Removes all files newer than a tick, from which a run continues, and the incomplete files of killed saves.
 
     No process may be writing here.
     """
@@ -216,7 +216,7 @@ def discard_after(folder: Path | str, ticks: int) -> None:
 
 
 def own_files(folder: Path, boundary: int | None = None) -> list[Path]:
-    """The files of what single workers had at a boundary, None: at any."""
+    """The files with the own states of single workers at a boundary; None: at any."""
     found = [path for path in folder.glob("*.match-*.ckpt") if _OWN_NAME.fullmatch(path.name)]
     return [path for path in found if boundary is None or ticks_of(path) == boundary]
 
@@ -249,9 +249,9 @@ def find(path: Path | str, policy: str) -> Path:
     raise ConfigError("no checkpoint in this folder", source=str(path))
 
 
-@cache  # the look-up reads folders, and keeps what it has found for each state of a folder that changes
+@cache  # the look-up reads folders, and keeps a cache entry for each modification time of a folder
 def _arena_version() -> str:
-    from importlib import metadata  # a tenth of the start of a process that writes no checkpoint
+    from importlib import metadata  # would take a tenth of the start of a process
 
     try:
         return metadata.version("mpi-policy-arena")
@@ -277,9 +277,9 @@ def _digest(members: Iterable[tuple[str, bytes]]) -> str:
 
 
 def _prune(folder: Path, written: Path, keep: int) -> None:
-    """Removes old checkpoints and what killed saves left; that this fails must not cost the run its checkpoint.
+    """Removes old checkpoints and the incomplete files of killed saves; errors are only logged.
 
-    What single workers have is left where it is unfinished: another worker may be writing it, for any boundary.
+    Incomplete files of single workers stay: another worker may be writing them, for any boundary.
     """
     present = list_checkpoints(folder)
     kept = {present[0], written, *present[-keep:]}
@@ -298,12 +298,12 @@ def _unfinished(folder: Path) -> list[Path]:
 
 
 def _finished_name(part: Path) -> str:
-    """What an unfinished file is to be called."""
+    """The final name of an unfinished file."""
     return part.name.removeprefix(".").removesuffix(".part")
 
 
 def ticks_of(path: Path) -> int:
-    """The boundary that a checkpoint stands for, in ticks: its file name says it, or the file of the best one."""
+    """The boundary of a checkpoint, in ticks: from its file name; for the best one, from its content."""
     return _read(path).boundary if path.name == BEST else int(path.name.partition(".")[0])
 
 
@@ -323,7 +323,7 @@ def _read(path: Path) -> Checkpoint:
 
 
 def _members(path: Path) -> dict[str, bytes]:
-    """The members of a checkpoint file, in its order, without the digest that they agree with."""
+    """The members of a checkpoint file, in its order, without the digest, which is verified."""
     try:
         file = path.open("rb")
     except OSError as error:
@@ -343,7 +343,7 @@ def _check_sizes(archive: zipfile.ZipFile, path: Path) -> None:
     """Refuses a zip file that would need more memory than it has bytes: a bomb, packed or with members that overlap.
 
     Raises:
-        Damaged: it is none that `_write` has made.
+        Damaged: `_write` has not made it.
     """
     members = archive.infolist()
     names = [member.filename for member in members]

@@ -28,7 +28,7 @@ def ending_of(row: EpisodeRow) -> Ending:
 
 
 def unsettled(rows: Iterable[EpisodeRow]) -> Iterator[Ending]:
-    """Those of recorded episodes that may show that their game is not zero-sum, which few do."""
+    """The recorded episodes, usually few, that may show that their game is not zero-sum."""
     return (ending_of(row) for row in rows if not row[11] and row[9] and row[9][0][3] is None)
 
 

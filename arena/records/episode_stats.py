@@ -1,7 +1,7 @@
-"""What finished episodes brought each policy: the numbers that the scoreboard and TensorBoard are made of.
+"""The results of finished episodes by policy, for the scoreboard and TensorBoard.
 
-Thousands of episodes may end in a second, and the root reads them all. So they are taken by the message, column by
-column: what is done for each episode alone is done by C.
+Thousands of episodes may end in a second, and the root reads them all. So the episodes of a message are processed
+together, column by column, and the loops over episodes run in C.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _env, _settled = column("env"), column("settled")
 
 
 class Results(NamedTuple):
-    """One policy's results; it counts an episode once, however many seats it had.
+    """One policy's results; an episode counts once, even if the policy had several seats.
 
     Args:
         returns: per episode, the mean over the policy's entities of their return.
         lengths: per episode, its ticks.
         games: per decided game, the shares of it that the policy won, drew and lost: 1 of one and 0 of the others,
             or something between the two where it sat on both sides.
-        places: per episode, where it stands among all.
-        decided: per decided game likewise.
+        places: per episode, its place in the order of all episodes.
+        decided: likewise per decided game.
         env: the name of the game.
         settled: per decided game, whether its outcome holds even if the game turns out not to be zero-sum.
     """
@@ -52,9 +52,9 @@ class Results(NamedTuple):
 
 
 def results_of(episodes: Sequence[EpisodeRow]) -> dict[str, Results]:
-    """The results of episodes of one match, by policy, in the order of the seats; episodes that were cut are none.
+    """The results of episodes of one match, by policy, in the order of the seats; cut episodes do not count.
 
-    External games may have other seats than their neighbors, as not all entities take part in each.
+    Seats may differ between external games, as not all entities take part in each.
     """
     episodes = [episode for episode in episodes if not _cut(episode)]
     if not any(map(_seats, episodes)):
@@ -112,7 +112,7 @@ def _chained(results: Sequence[Results]) -> Results:
 
 
 def in_parts(episodes: Iterable[EpisodeRow], most: int = 1000) -> Iterator[list[EpisodeRow]]:
-    """Episodes of several matches in parts that `results_of` takes: neighbors with the same seats, so many at most."""
+    """Episodes of several matches in parts for `results_of`: `most` consecutive ones with the same seats, or fewer."""
     for _, alike in groupby(episodes, key=_line_up):
         while part := list(islice(alike, most)):
             yield part
@@ -131,7 +131,7 @@ def _means(returns: Sequence[Sequence[float]], sizes: Sequence[int]) -> Sequence
 
 
 def _shares(outcomes: Sequence[Outcome | None], sizes: Sequence[int]) -> Shares | None:
-    """The entities that won, drew and lost, among all; None if the game has no winner for one of the seats."""
+    """The shares of entities that won, drew and lost; None if the game has no winner for one of the seats."""
     totals = [0.0, 0.0, 0.0]
     for outcome, size in zip(outcomes, sizes, strict=True):
         if outcome is None:

@@ -12,7 +12,7 @@ from arena.records.scoreboard import Score, Scoreboard
 
 
 def evaluated(folder: RunFolder) -> set[int]:
-    """The ticks at which the policies were evaluated, or a function of one's own was called without games."""
+    """The ticks at which the policies were evaluated, or a user's function was called without games."""
     ticks = {line.ticks for line in JournalReader(folder.evaluations).lines(EvaluationLine, missing_ok=True)}
     alone = (path.parent for path in folder.custom_path(0).parent.parent.glob("tick-*/custom.json"))
     return ticks | {int(path.name.removeprefix("tick-")) for path in alone if not RunFolder(path).config.exists()}
@@ -36,7 +36,7 @@ def keep(folder: RunFolder, tick: int, scoreboard: Scoreboard) -> None:
 
 
 def forget_after(folder: RunFolder, tick: int) -> None:
-    """Removes what is later than the boundary from which the run continues."""
+    """Removes all results after the boundary from which the run continues."""
     for path in folder.custom_path(0).parent.parent.glob("tick-*/custom.json"):
         if int(path.parent.name.removeprefix("tick-")) > tick:
             path.unlink()
@@ -50,7 +50,7 @@ def forget_after(folder: RunFolder, tick: int) -> None:
 
 
 def line_of(tick: int, name: str, score: Score) -> EvaluationLine:
-    """How a policy did in an evaluation."""
+    """The line about a policy in an evaluation."""
     games = score.games.count
     return EvaluationLine(
         ticks=tick,

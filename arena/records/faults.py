@@ -1,4 +1,4 @@
-"""What has failed in a run and was mended: `faults.jsonl`, a line per fault, written by the root.
+"""Faults that a run has survived: `faults.jsonl`, a line per fault, written by the root.
 
 Every line has `time` (ISO 8601, UTC) and `kind`; the rest depends on the kind:
 
@@ -6,8 +6,8 @@ Every line has `time` (ISO 8601, UTC) and `kind`; the rest depends on the kind:
                   (until all ranks could go on)
     environment   match, tick, lanes (whose unfinished episodes are dropped), error, seconds (until it went on)
 
-The file is there only if something has failed. A resumed run goes on with it: a fault remains a fault, also where
-the ticks around it are played again.
+The file exists only if something has failed. A resumed run appends to it, and keeps all earlier faults, also those at
+ticks that are played again.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class FaultLog:
 
 
 def process_faults(path: Path) -> int:
-    """How many deaths of processes a file of faults tells of."""
+    """The number of deaths of processes in a file of faults."""
     return sum(line["kind"] == FaultKind.PROCESS.value for line in JournalReader(path).made(fault_of, missing_ok=True))
 
 
@@ -68,7 +68,7 @@ def fault_of(line: Mapping[str, Any]) -> Mapping[str, Any]:
     """A line of a file of faults, with a time, a kind, and what `fault_words` needs of its kind.
 
     Raises:
-        KeyError: it lacks something.
+        KeyError: a field is missing.
     """
     found = {**line, "time": str(line["time"]), "kind": str(line["kind"])}
     fault_words(found)
@@ -76,10 +76,10 @@ def fault_of(line: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def fault_words(line: Mapping[str, Any]) -> str:
-    """A line of a file of faults in words, but for its time.
+    """A line of a file of faults in words, without its time.
 
     Raises:
-        KeyError: it lacks something that those of its kind have.
+        KeyError: a field of its kind is missing.
     """
     if line["kind"] == FaultKind.PROCESS.value:
         return f"{line['done']}; repaired in {line['seconds']:.2f} s"
@@ -93,7 +93,7 @@ def fault_words(line: Mapping[str, Any]) -> str:
 
 
 class Losses(NamedTuple):
-    """What faults have cost a run."""
+    """The losses of a run by faults."""
 
     restarts: int = 0  # of games
     episodes: int = 0  # that were under way and are dropped

@@ -1,4 +1,4 @@
-"""The folder that a run leaves behind, and who may write where.
+"""The folder of a run: its files, and which role writes them.
 
 runs/<name>/
 ├── config.yaml  plan.json          written once by the root, when all roles are ready
@@ -8,19 +8,19 @@ runs/<name>/
 ├── changes.jsonl                   the root: what a curriculum has changed
 ├── best.json                       the root: which boundary had the best result, with `best`
 ├── measures.jsonl                  the root: what callbacks have measured, if anything
-├── evaluations.jsonl  evaluations/ the root: how the policies did when they were evaluated, and the games
-├── tournament.json                the root, of a tournament: how it is played
-├── rounds.jsonl  snapshots/        the root, of a league: its rounds, and who the policies were at the end of some
+├── evaluations.jsonl  evaluations/ the root: the results of evaluations, and their games
+├── tournament.json                 the root, of a tournament: how it is played
+├── rounds.jsonl  snapshots/        the root, of a league: its rounds, and its policies at the end of some rounds
 ├── samples/match-0000/ ...         each environment its own: what was played, with `record: samples`
 ├── replays/round-0000/match-0000/  each environment its own: what plays it again, with `record: replays`
 ├── external.json  games.jsonl      the root: where external games connect, and counts of them
-├── faults.jsonl                    the root: what has failed and was mended, if anything has
+├── faults.jsonl                    the root: faults that the run has survived, if any
 ├── tensorboard/<policy>/           the root's recorder; `_results/`: the logger `tensorboard`
 ├── checkpoints/<policy>/           one worker of that policy, usually the root of its group
-├── boundaries/                     the root: where the run can go on from
+├── boundaries/                     the root: from where the run can be resumed
 ├── models/<policy>/<tick>/         `arena export`: a network for other runtimes, and how it was verified
 ├── logs/rank-0000.log ...          each process its own
-├── lock  requeue                   the root: that it writes here; that the run was asked to end and be taken up again
+├── lock  requeue                   the root: locked while it writes here; the run was asked to end and to be resumed
 └── report.html                     `arena report`
 """
 
@@ -35,7 +35,7 @@ from arena.errors import ConfigError
 from arena.records.atomic import make_folder, replacing
 
 _UNBEGUN = {"logs", "checkpoints", "tensorboard", "boundaries", "rounds.jsonl", "tournament.json", "lock"}
-"""The files that a run leaves which has not begun."""
+"""The files of a run that has not begun."""
 _FIRST_BOUNDARY = re.compile(r"0+\.json|\.0+\.json\.part")  # later boundaries exist only after ticks were played
 
 
@@ -169,7 +169,7 @@ class RunFolder:
 
     @property
     def may_be_starting(self) -> bool:
-        """Whether nothing is here but what a run has before it begins; a folder that is missing may be made yet."""
+        """Whether the folder holds only what a run has before it begins, or does not exist yet."""
         return not self.path.exists() or (self.path.is_dir() and _is_unbegun(self.path))
 
     def evaluation_path(self, tick: int) -> Path:
@@ -177,11 +177,11 @@ class RunFolder:
         return self.path / "evaluations" / f"tick-{tick:012d}"
 
     def custom_path(self, tick: int) -> Path:
-        """What the function of the evaluation at a tick has measured."""
+        """The file with what a user's function has measured in the evaluation at a tick."""
         return self.evaluation_path(tick) / "custom.json"
 
     def snapshot_path(self, policy: str, tick: int) -> Path:
-        """What a policy had learned at the end of a round of a league, if that is a player."""
+        """The snapshot of a policy at the end of a round of a league, if there is one."""
         return self.snapshots_path(policy) / f"{tick:012d}.ckpt"
 
     def snapshots_path(self, policy: str) -> Path:
@@ -197,7 +197,7 @@ class RunFolder:
         return self.checkpoints / policy
 
     def write_config(self, text: str) -> None:
-        """Writes the resolved configuration, at once or not at all."""
+        """Writes the resolved configuration atomically."""
         with replacing(self.config) as file:
             file.write(text.encode())
 
@@ -217,7 +217,7 @@ def not_a_run(path: Path, remedy: str = "") -> ConfigError:
 
 
 def _claimed(path: Path, *, given: bool) -> Path:
-    """A folder that is empty now and ours from now on."""
+    """A folder for this run: a new one, or the named one if no run has begun in it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if given:
         return _claimed_as_named(path)
@@ -236,7 +236,7 @@ def _claimed_as_named(path: Path) -> Path:
 
 
 def _is_unbegun(path: Path) -> bool:
-    """Whether a folder holds nothing but what a run leaves that was ended before it began."""
+    """Whether a folder holds only the files of a run that was ended before it began."""
     boundaries = RunFolder(path).boundaries.glob("*")
     known = {entry.name for entry in path.iterdir()} <= _UNBEGUN
     return known and all(_FIRST_BOUNDARY.fullmatch(entry.name) for entry in boundaries)

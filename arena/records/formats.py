@@ -12,7 +12,7 @@
     plan.json          PlanFile          the plan, also what `arena plan --json` prints
     profile.json       ProfileFile       the time of each role, by activity
     tournament.json    Terms             how a tournament is played
-    boundaries/*.json  Boundary          where the run can go on from
+    boundaries/*.json  Boundary          from where the run can be resumed
     models/<policy>/<tick>/
       model.json       ModelFile         what an exported network takes and gives, and how actions follow from it
       report.json      ExportReport      how an export was verified and timed
@@ -58,7 +58,7 @@ def document_text(document: PlanFile | ProfileFile | ModelFile | ExportReport) -
 
 
 def write_document(path: Path, document: PlanFile | ProfileFile) -> None:
-    """Writes a document, at once or not at all."""
+    """Writes a document atomically."""
     with replacing(path) as file:
         file.write(document_text(document).encode() + b"\n")
 
@@ -135,10 +135,10 @@ def update_line(record: UpdateRecord) -> dict[str, Any]:
 
 
 def update_of(line: Mapping[str, Any]) -> UpdateRecord:
-    """The record that a line of `metrics.jsonl` was written from; what is no number, as null for NaN, is left out.
+    """The record that a line of `metrics.jsonl` was written from; values that are no numbers (null) are left out.
 
     Raises:
-        msgspec.ValidationError: a fixed field is missing or something else.
+        msgspec.ValidationError: a fixed field is missing or of another type.
     """
     values = {name: value for name, value in line.items() if name not in UPDATE_FIELDS and _is_number(value)}
     return msgspec.convert({**line, "values": values}, UpdateRecord)
@@ -238,9 +238,9 @@ class LinkLine(msgspec.Struct, frozen=True, kw_only=True):
         simulator_s: seconds in which it had the turn.
         arena_s: seconds in which the arena had it.
         starts: of the program.
-        lost: agents whose games ended without their own word.
+        lost: agents whose games ended without a row with `done`.
         never_asked: rows that ended a life that had not begun.
-        max_step_without_done: rows that said the one without the other.
+        max_step_without_done: rows with `max_step` but without `done`.
         first_rewards: rewards that belong to no action, in first rows.
         unknown_messages: of side channels that are not known.
     """
@@ -268,7 +268,7 @@ class GamesLine(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         seconds: since the games were opened.
         held: games that are being played; in the last line, those that the end of the run drops.
-        lost: games that ended otherwise than by their own word.
+        lost: games that ended without reporting it.
         refused: requests that broke a rule.
         ticks: that were formed, empty ones included.
         rows_per_tick: requests and given actions, in the mean over the ticks.
@@ -444,7 +444,7 @@ class GateRecord(msgspec.Struct, frozen=True):
     against: str
     verdict: str  # better | not_better | open
     llr: float  # log of the likelihood ratio, in nats
-    games: int  # that it looks at: equally many from each side
+    games: int  # that it uses: equally many from each side
 
 
 class RoundLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -475,7 +475,7 @@ def round_of(line: Mapping[str, Any]) -> RoundLine:
     """The line of `rounds.jsonl` that this object is.
 
     Raises:
-        ValueError: it is of another version, or a field is missing or something else.
+        ValueError: it is of another version, or a field is missing or of another type.
     """
     if line["version"] != ROUNDS_VERSION:
         raise ValueError(f"has a line of version {line['version']!r}, this arena reads {ROUNDS_VERSION}")
@@ -530,7 +530,7 @@ Worker = tuple[int, int]
 
 
 class SeatKey(NamedTuple):
-    """A worker's place, and what must be alike for another one to go on with what it alone has."""
+    """A worker's seat, and the properties with which another worker can take over its own state."""
 
     match: int
     seat: int
@@ -547,13 +547,13 @@ class Boundary(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         tick: that all matches have played.
-        episodes: per (match, lane) how many episodes are on record.
-        updates: per policy how many it has logged.
-        seconds: per policy the `seconds` of its last update.
+        episodes: per (match, lane), the number of episodes on record.
+        updates: per policy, the number of updates that it has logged.
+        seconds: per policy, the `seconds` of its last update.
         left: the workers, as (match, seat), whose `run` has returned.
-        seats: of the workers, whose files of their own go by them; none: an older arena has written it.
-        checkpoints: per policy that has any the boundary whose checkpoint holds its state.
-        journals: per journal, by its file's name, how many bytes were written.
+        seats: the seats of the workers, which name the files of their own states; none: written by an older arena.
+        checkpoints: per policy that has checkpoints, the boundary of the one with its state.
+        journals: per journal, by its file's name, the number of bytes written.
     """
 
     version: int = BOUNDARY_VERSION
@@ -567,7 +567,7 @@ class Boundary(msgspec.Struct, frozen=True, kw_only=True):
     journals: dict[str, int] = {}
 
     def checkpoint(self, folder: RunFolder, policy: str) -> Path:
-        """Where a policy's state of this boundary is."""
+        """The path of a policy's checkpoint of this boundary."""
         return checkpoint.path_of(folder.checkpoints_path(policy), self.checkpoints[policy])
 
 
@@ -676,7 +676,7 @@ class ModelFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutputFigures(msgspec.Struct, frozen=True):
-    """How far an output of an engine is from the reference, the largest of all batch sizes."""
+    """How far an output of an engine is from the reference; the maximum over all batch sizes."""
 
     name: str
     max_abs: float | None  # null: not finite
@@ -685,7 +685,7 @@ class OutputFigures(msgspec.Struct, frozen=True):
 
 
 class EngineReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of an engine."""
+    """The result of exporting to an engine."""
 
     name: str
     bytes: int | None = None  # of its file; null: it has none

@@ -1,4 +1,4 @@
-"""Games that were all alike. Where nothing is left to chance, more of them say no more than the first."""
+"""Detects games that were all alike: without chance, more games say no more than the first."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from collections.abc import Collection, Iterable, Sequence
 from arena.errors import pluralize
 from arena.records.formats import EpisodeLine
 
-_ENOUGH = 8  # repetitions, to call games all alike
+_ENOUGH = 8  # repetitions, at least, before games are called all alike
 
 
 def repeated(lines: Iterable[EpisodeLine], *, random: Collection[str] = ()) -> list[tuple[str, ...]]:
     """The players that have only repeated one game: the same length and returns in each arrangement of seats.
 
-    A policy that was alone until it was truncated does not count: one that balances a pole until the last tick does so
-    in each of many different games.
+    Games of a single policy that were truncated do not count: one that balances a pole until the last tick does so in
+    each of many different games.
 
     Args:
         lines: of `episodes.jsonl`.
-        random: the players that leave their actions to chance; their games are never called alike.
+        random: the players that act at random; their games are never called alike.
 
     Returns:
-        the players, sorted: those who have repeated games at least eight times; or all, if all games of all were
-        repetitions and these were as many together.
+        the line-ups, sorted: those with at least eight repetitions; or all, if all their games were repetitions, at
+        least eight together.
     """
     games: dict[tuple[str, ...], Counter[tuple[float | None, ...]]] = {}
     chance: set[tuple[str, ...]] = set()
@@ -51,7 +51,7 @@ def repetition_words(alike: Sequence[Sequence[str]], *, remedy: str) -> list[str
     """A line on games that were all alike, if there were any.
 
     Args:
-        alike: who has played them, see `arena.records.identical_games`.
+        alike: their players, see `repeated`.
         remedy: what makes them play with chance.
     """
     if not alike:

@@ -1,7 +1,7 @@
 """A file of JSON lines that survives a kill: one writer appends, any process reads.
 
-A line is whole only with its newline. What stands after the last newline is the rest of a write that was killed:
-readers count and skip it, the next writer cuts it off.
+A line is whole only with its newline. Bytes after the last newline are from a write that was killed: readers count and
+skip them, the next writer cuts them off.
 """
 
 from __future__ import annotations
@@ -133,12 +133,12 @@ class JournalReader:
             missing_ok: a file that is not there has no lines.
 
         Raises:
-            ConfigError: the file cannot be read, or a whole line of it is something else.
+            ConfigError: the file cannot be read, or a whole line of it is not of this type.
         """
         return self._decoded(msgspec.json.Decoder(kind).decode, missing_ok=missing_ok)
 
     def made(self, make: Callable[[dict[str, Any]], T], *, missing_ok: bool = False) -> Iterator[T]:
-        """What `make` makes of every whole line, for lines with keys of any names; as `lines`.
+        """The result of `make` for every whole line, for lines with keys of any names; as `lines`.
 
         Args:
             make: raises KeyError, TypeError or ValueError for an object that does not fit.

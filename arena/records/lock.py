@@ -1,8 +1,8 @@
-"""One writer per run folder: a lock that ends with its process, however that ends.
+"""One writer per run folder: a lock that the kernel releases when its process ends, for any reason.
 
-`<folder>/lock` is locked with `flock`, which the kernel takes back when the process has gone, so a run that was killed
-never stays locked. On Linux that holds across the hosts of a network file system too. The file's text says who holds
-the lock, for the message to the one who comes second; the text itself locks nothing, and the file stays.
+`<folder>/lock` is locked with `flock`, so a killed run never leaves its folder locked. On Linux the lock also holds
+across the hosts of a network file system. The file's text names the holder, for the error message of a second process;
+the text itself locks nothing, and the file stays.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from arena.errors import ConfigError
 from arena.records.atomic import private
 
 _NAME = "lock"
-_UNKNOWN_HERE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # what file systems without locks answer
+_UNKNOWN_HERE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # errors of file systems without locks
 _TAKEN = "another run writes into this folder: {}; wait for its end, or name another folder"
-_MOST_BYTES = 4096  # of the text that says who holds it
+_MOST_BYTES = 4096  # of the text that names the holder
 _HELD: weakref.WeakSet[RunLock] = weakref.WeakSet()
 
 
@@ -47,7 +47,7 @@ class RunLock:
         """Locks a folder that exists.
 
         Raises:
-            ConfigError: another process writes into it, and says which; or the lock file cannot be made.
+            ConfigError: another process, which the message names, writes into it; or the lock file cannot be made.
         """
         path = Path(folder) / _NAME
         descriptor = _made(path)
@@ -68,14 +68,14 @@ class RunLock:
         return self._descriptor is not None
 
     def release(self) -> None:
-        """Lets others have the folder. Further calls do nothing."""
+        """Releases the lock. Further calls do nothing."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             _write(descriptor, "")
             os.close(descriptor)
 
     def forget(self) -> None:
-        """In a process that was forked: the lock is the parent's, and must not outlive it in a child."""
+        """Closes the descriptor in a forked child: the lock is the parent's, and must not outlive it."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -91,25 +91,25 @@ class RunLock:
 
 @contextmanager
 def sharing(folder: Path | str) -> Iterator[None]:
-    """Keeps `RunLock.take` from a folder while this is open; any number of processes may share it.
+    """Holds a shared lock, with which `RunLock.take` fails; any number of processes may hold it.
 
     Raises:
-        ConfigError: another process has the folder for itself, and says which; or the lock file cannot be made.
+        ConfigError: another process, which the message names, writes into it; or the lock file cannot be made.
     """
     descriptor = _made(Path(folder) / _NAME)
     try:
         _flock(descriptor, folder, fcntl.LOCK_SH)
-        _write(descriptor, "")  # the words of a holder that was killed would be taken for those of a living one
+        _write(descriptor, "")  # the text of a killed holder would be taken for that of a living one
         yield
     finally:
         os.close(descriptor)
 
 
 def refuse_held(folder: Path | str) -> None:
-    """Refuses a folder into which a process writes now; leaves the lock, and the mark of a killed writer, as they are.
+    """Refuses a folder into which a process writes now; leaves the lock, and the text of a killed writer, as they are.
 
     Raises:
-        ConfigError: another process writes into it, and says which; or the lock file cannot be opened.
+        ConfigError: another process, which the message names, writes into it; or the lock file cannot be opened.
     """
     path = Path(folder) / _NAME
     try:
@@ -125,10 +125,10 @@ def refuse_held(folder: Path | str) -> None:
 
 
 def is_held(folder: Path | str) -> bool:
-    """Whether a process writes into a folder now; does not disturb one that is about to begin.
+    """Whether a process writes into a folder now; does not disturb a process that is about to lock it.
 
-    A process that ends in order takes the text out of the file, so that only what says a name is tried for its lock.
-    Where the file system knows no locks, the text alone tells.
+    A process that ends normally removes the text from the file, so the lock is tried only if there is text. On a file
+    system without locks the text alone decides.
     """
     try:
         descriptor = os.open(Path(folder) / _NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -146,7 +146,7 @@ def is_held(folder: Path | str) -> bool:
 
 
 def is_left(folder: Path | str) -> bool:
-    """Whether the last one who wrote into a folder has not ended in order: the text is there, and the lock is free."""
+    """Whether the last writer of a folder did not end normally: the text is there, and the lock is free."""
     path = Path(folder) / _NAME
     return path.is_file() and path.stat().st_size > 0 and not is_held(folder)
 
@@ -183,7 +183,7 @@ def _myself() -> dict[str, int | str]:
 
 
 def _holder(descriptor: int) -> str:
-    """Who holds a lock, as its file says; the holder may be just about to write it."""
+    """The holder of a lock, as its file names it; the text may not have been written yet."""
     try:
         told = json.loads(os.pread(descriptor, _MOST_BYTES, 0))
         return f"process {told['pid']!r:.80} on host {told['host']!r:.80} since {told['since']!r:.80}"
@@ -192,7 +192,7 @@ def _holder(descriptor: int) -> str:
 
 
 def _write(descriptor: int, text: str) -> None:
-    """Says who holds the lock; a full disk must not keep a run from going on, the lock itself is the kernel's."""
+    """Writes the text that names the holder; a full disk is ignored, as the lock itself is the kernel's."""
     try:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, text.encode(), 0)

@@ -1,4 +1,4 @@
-"""`measures.jsonl`: what callbacks have measured, a line per episode or update for which they have."""
+"""`measures.jsonl`: what callbacks have measured, a line per episode or update that was measured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from arena.records.journal import JournalReader
 def forget_after(folder: RunFolder, tick: int) -> None:
     """Removes the lines after the boundary from which the run continues.
 
-    They are cut by their ticks: `on_checkpoint` may measure when the boundary is on the disk already.
+    They are cut by their ticks, as `on_checkpoint` may measure when the boundary is on the disk already.
     """
     if not folder.measures.exists():
         return

@@ -1,7 +1,7 @@
 """Episodes of several matches in one order: by the tick on which they ended, then by match and lane.
 
-Matches report their episodes at different times. What is written down is to be the same in every run of the same
-configuration, so an episode waits here until no match can end an earlier one any more.
+Matches report their episodes at different times, but the file is to be the same in every run of the same configuration.
+So an episode waits here until no match can report an earlier one.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _tick = column("tick")
 
 
 class InOrder:
-    """The episodes that wait.
+    """Holds episodes until their places in the order are certain.
 
     Args:
-        ticks: per match how many ticks it has played.
+        ticks: per match, the number of ticks that it has played.
     """
 
     def __init__(self, ticks: Mapping[int, int]) -> None:
@@ -35,22 +35,21 @@ class InOrder:
         self._waiting: dict[int, deque[EpisodeRow]] = {match: deque() for match in ticks}
 
     def add(self, match: int, tick: int, episodes: Sequence[EpisodeRow], *, last: bool = False) -> list[EpisodeRow]:
-        """Takes the episodes of a match that has played so many ticks; returns those whose turn has come.
+        """Adds episodes of a match; returns the waiting episodes whose places in the order are certain now.
 
         Args:
             match: the match.
-            tick: how far it has come: all its later episodes end after it.
+            tick: the tick that the match has reached: all its later episodes end after it.
             episodes: in the order of their ticks.
-            last: none come after these, unless the match is added to again: a match that has ended early, or has played
-            all
-                that an evaluation asks for, does not hold up the others.
+            last: whether the match, which has ended early or has played all that an evaluation asks for, no longer
+                holds up the others; a later call for it revokes this.
         """
         self._ticks[match] = math.inf if last else tick
         self._waiting[match].extend(episodes)
         return self._ripe(min(self._ticks.values()))
 
     def rest(self) -> list[EpisodeRow]:
-        """The entries that still wait, when no others will come."""
+        """All episodes that still wait; no others will come."""
         return self._ripe(math.inf)
 
     def _ripe(self, reached: float) -> list[EpisodeRow]:

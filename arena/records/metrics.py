@@ -4,8 +4,8 @@
     group root          --UpdateRecord---> root --Recorder--> metrics.jsonl,  tensorboard/<policy>/
 
 The root is the only writer. A line is one JSON object and ends with a newline; JSON has no NaN and no infinity, so a
-number that is not finite is written as null. A line is whole only with its newline: a run that was killed may leave
-a part of one at the end, which readers count and skip, and which is cut off before anything is appended.
+number that is not finite is written as null. A line is complete only with its newline: a killed run may leave a part
+of a line at the end, which readers count and skip, and which is cut off before anything is appended.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class SeatRecord(NamedTuple):
     """How one seat fared in one episode.
 
     Args:
-        policy: whose worker sat there.
-        entities: which entities it drove, by index or by name.
+        policy: the policy of its worker.
+        entities: the entities that it controlled, by index or by name.
         return_: the mean over these entities of their sum of rewards, not discounted ("return" in the file); NaN if
             none of them took part in the episode.
         outcome: `win`, `loss`, `draw`, or None where the game has no winner.
@@ -53,10 +53,10 @@ class EpisodeRecord(NamedTuple):
         terminated: whether the rules of the game ended it, for at least one entity.
         truncated: whether it was cut from outside, for at least one entity.
         seats: one item per seat of the match, in the plan's order.
-        cut: whether nothing but the end of a leg ended it: it has no outcome, and no statistics take it for a result.
+        cut: whether only the end of a leg ended it: it has no outcome, and statistics do not count it as a result.
         settled: whether its outcomes hold even if other episodes show that the game is not zero-sum: see `outcome`.
-        game: of an external game, what the outside world calls it.
-        lost: whether an external game has gone without a word; such a game is `cut` too.
+        game: the name that an external game has outside of the arena.
+        lost: whether an external game ended without reporting it; such a game is `cut` too.
         late: how many of its ticks were played after the last tick of its leg, without learning.
     """
 
@@ -83,7 +83,7 @@ SeatRow = tuple[str, tuple[int | str, ...], float, Outcome | None, int, Mapping[
 EpisodeRow = tuple[
     int, int, str, int, int, int, int, bool, bool, tuple[SeatRow, ...], bool, bool, str | None, bool, int
 ]
-"""An `EpisodeRecord`, or the plain tuple of its items: what the root reads of the thousands that come in a second."""
+"""An `EpisodeRecord`, or the plain tuple of its items, which the root reads: thousands may come in a second."""
 
 
 UPDATE_FIELDS = ("policy", "update", "ticks", "samples", "seconds")
@@ -100,12 +100,12 @@ class UpdateRecord:
 
     Args:
         policy: which policy.
-        update: how often it has logged, this one counted; a resumed run counts on from its checkpoint.
+        update: how often it has logged, including this time; a resumed run counts on from its checkpoint.
         ticks: the ticks that each of its matches had played.
         samples: `ticks` times the rows (lanes x entities) of all workers of the policy: what its matches have given
             it so far, if it uses every tick. A resumed run counts the rows that it has now.
         seconds: wall time since the policy's worker began. A resumed run goes on from the last line that it kept, so
-            the time between the two is not in it.
+            the time between the two is not counted.
         values: what the algorithm logged.
 
     Raises:

@@ -8,9 +8,9 @@ The rule is `envs.<name>.outcome` of the configuration:
     none            no episode has a winner
     null            the infos where they say anything, else the returns as long as the game is zero-sum
 
-`outcomes` decides one episode. With null that is not the last word: a game is zero-sum only if all of its episodes are.
-From the first episode on that is not, no episode of this game has a winner unless its infos name one, earlier episodes
-included. `Winners` knows which games have shown that; all that counts games asks it.
+`outcomes` decides one episode. With null the decision may be revoked: a game is zero-sum only if all of its episodes
+are. Once an episode is not, no episode of this game, earlier ones included, has a winner unless its infos name one.
+`Winners` keeps these games; all code that counts games asks it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from arena.plan.plan import OutcomeRule
 Outcome = Literal["win", "loss", "draw"]
 
 _NAMES: dict[object, Outcome] = {name: name for name in get_args(Outcome)}
-_ZERO = 1e-7  # of the sum of magnitudes: what float32 rewards, shared among a team, add up to beside zero
-_LEAST = 1e-8  # what long sums of rewards that cancel add up to beside zero
-_EQUAL = 1e-9  # of the larger return: returns are float64 sums of rewards
+_ZERO = 1e-7  # of the sum of magnitudes: the error in sums of float32 rewards that a team shares
+_LEAST = 1e-8  # the error in long sums of rewards that cancel
+_EQUAL = 1e-9  # of the larger return, or of 1: returns are float64 sums of rewards
 
 
 class Verdict(NamedTuple):
@@ -55,19 +55,19 @@ def outcomes(
 
     Returns decide by zero sum when all of this holds: at least two seats; all returns finite; their sum over all
     entities is zero; and at most two different values among the seats. Then the seats above zero have won and those
-    below have lost; if all are zero it is a draw. So `+1 +1 -1 -1` and `+3 -1 -1 -1` have winners, `+2 -1.5 -0.5` and
-    anything shared has none.
+    below have lost; if all are zero it is a draw. So `+1 +1 -1 -1` and `+3 -1 -1 -1` have winners; `+2 -1.5 -0.5` and
+    rewards that all seats share have none.
 
     A seat whose return is NaN took no part: it has no outcome, and the others are judged without it.
 
     Args:
         returns: per seat, the mean over its entities of the sum of rewards.
         stated: per seat, what the infos hold under `"outcome"`, None where they hold nothing. Words other than
-            `"win"`, `"loss"` and `"draw"` are not looked at, as games of other people use the key for other things.
+            `"win"`, `"loss"` and `"draw"` are ignored, as some games use the key for other purposes.
         entities: per seat, how many entities it drives; the zero sum is over entities, not over seats.
         rule: of the game; None: a seat about which the infos say nothing is filled in from the returns, unless these
             contradict what the infos say of another seat.
-        sides: the seats of each side; (): each seat is a side of its own. Of use to `higher_return` alone.
+        sides: the seats of each side; (): each seat is a side of its own. Only `higher_return` uses it.
 
     Raises:
         ValueError: the first three do not have the same length.
@@ -133,7 +133,7 @@ def side_returns(returns: Sequence[float], entities: Sequence[int], sides: Seque
 
 
 def compared(first: float, second: float) -> Outcome | None:
-    """How the first of two sides has fared, by their returns; None where one is not finite."""
+    """The outcome of the first of two sides, by their returns; None where one is not finite."""
     if not (math.isfinite(first) and math.isfinite(second)):
         return None
     if abs(first - second) <= _EQUAL * max(1.0, abs(first), abs(second)):
@@ -176,14 +176,14 @@ def _two_sided(returns: Sequence[float], slack: float) -> bool:
 
 
 class Ending(NamedTuple):
-    """What has to be known of a finished episode, from whichever file or message.
+    """The part of a finished episode that decides whether its outcomes hold.
 
     Args:
         env: the name of its game.
         place: round, match, lane, and number of the episode.
         outcomes: per seat, as they were decided when the episode was over.
         returns: per seat; not finite where the file has null.
-        entities: per seat how many.
+        entities: per seat, the number of entities.
         settled: as in `Verdict`.
         cut: whether the end of a leg has cut it, so that it is no result.
     """
@@ -201,14 +201,14 @@ class Winners:
     """Which games have winners, as far as their episodes have shown.
 
     Attributes:
-        without: per game that has shown that it is not zero-sum, and has no rule of its own, the episode that did.
+        without: per game that has no rule and is not zero-sum, the first episode that showed it.
     """
 
     def __init__(self, without: Mapping[str, Ending] | None = None) -> None:
         self.without: dict[str, Ending] = dict(without or {})
 
     def see(self, episodes: Iterable[Ending]) -> list[str]:
-        """Takes finished episodes; returns the games that have shown just now that they are not zero-sum."""
+        """Adds finished episodes; returns the games that are newly found not to be zero-sum."""
         found = []
         for one in episodes:
             shows = not (one.settled or one.cut) and not any(one.outcomes) and one.env not in self.without
@@ -222,14 +222,14 @@ class Winners:
         return one.env not in self.without or stands(one)
 
     def outcomes(self, one: Ending) -> tuple[Outcome | None, ...]:
-        """Per seat how an episode has ended, as far as is known by now."""
+        """Per seat, the outcome of an episode, by the episodes so far."""
         return one.outcomes if self.holds(one) else (None,) * len(one.outcomes)
 
     def words(self, rules: Mapping[str, OutcomeRule | None]) -> list[str]:
         """A line for each game without winners: why that is, and what to do.
 
         Args:
-            rules: per game that is played its rule.
+            rules: per game that is played, its rule.
         """
         return [
             *(without_winner_words(self.without[env]) for env, rule in rules.items() if env in self.without),
@@ -244,14 +244,14 @@ class Winners:
 def stands(one: Ending) -> bool:
     """Whether the outcomes of an episode hold even if its game is not zero-sum.
 
-    Runs of older versions do not say what has decided: outcomes that the returns do not show were in the infos.
+    Records of older versions do not say what decided: outcomes that do not follow from the returns were in the infos.
     """
     by_returns = outcomes(one.returns, (None,) * len(one.returns), entities=one.entities).outcomes
     return one.settled or (any(one.outcomes) and one.outcomes != by_returns)
 
 
 def without_winner_words(one: Ending) -> str:
-    """Why a game has no winners: the episode that has shown that it is not zero-sum; and the key that helps."""
+    """Why a game has no winners: the episode that showed that it is not zero-sum; and the key that helps."""
     return (
         f"no winners in {one.env!r}: its returns do not add up to zero ({place_words(one.place)}: "
         f"{returns_words(one.returns)}) and its infos name no winner, so its games are not rated; set "

@@ -70,8 +70,8 @@ class Recorder:
         now: wall time in seconds, for TensorBoard.
 
     Attributes:
-        winners: which games have winners, as far as the episodes that are written show; set it to what earlier ones
-            in the folder have shown.
+        winners: which games have winners, by the episodes that are written; set it to the findings from earlier ones
+            in the folder.
     """
 
     def __init__(
@@ -123,11 +123,11 @@ class Recorder:
     ) -> dict[str, Results]:
         """Records the episodes of one match that has played so many ticks, in the order in which they ended.
 
-        They count at once; they are written when no other match can have earlier ones. After the `last` ones of a leg
-        no others wait for this match, until it is heard of again.
+        They count at once; they are written when no other match can report earlier ones. After the `last` ones of a leg
+        episodes of other matches do not wait for this match, until it reports again.
 
         Returns:
-            what they brought each policy, for the scoreboard.
+            their results by policy, for the scoreboard.
 
         Raises:
             ValueError: the recorder is closed.
@@ -192,7 +192,7 @@ class Recorder:
             self._scalars(env).add(line.tick, values)
 
     def poll(self) -> None:
-        """Flushes if a second has passed since the last time; to be called now and then while nothing happens."""
+        """Flushes if a second has passed since the last flush; to be called now and then while nothing is recorded."""
         if self._clock() - self._flushed >= FLUSH_EVERY:
             self.flush()
 
@@ -232,7 +232,7 @@ class Recorder:
                     stack.callback(close)
 
     def _decided(self, rows: Iterable[EpisodeRow]) -> list[EpisodeRow]:
-        """Episodes in the order of the file, without outcomes from the first one on that shows that they have none."""
+        """Episodes in the order of the file; from a game's first non-zero-sum one on, only settled outcomes stay."""
         decided = []
         for row in rows:
             self.winners.see(unsettled([row]))

@@ -1,4 +1,4 @@
-"""How the policies of a run fare: the numbers of the live display and of the last lines of a run."""
+"""Running statistics by policy: the numbers of the live display and of the last lines of a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from arena.records.metrics import EpisodeRow, UpdateRecord
 from arena.records.outcome import Winners
 
 WINDOW = 100  # how many of the first and of the last values are kept
-_HELD = 10 * WINDOW  # how many wait, at most, until the last ones are chosen: so sorting costs little for each
+_HELD = 10 * WINDOW  # so many are collected before they are sorted, so that sorting costs little for each
 
 
 class First:
@@ -26,40 +26,40 @@ class First:
         self._held: list[tuple[Place, float]] = []
 
     def extend(self, places: Sequence[Place], values: Sequence[float]) -> None:
-        """Takes more values with their places, which rise."""
+        """Adds values with their places, in ascending order."""
         if places and (len(self._held) < WINDOW or places[0] < self._held[-1][0]):
             self._held = _in_order([*self._held, *zip(places, values, strict=True)])[:WINDOW]
 
     def take(self, other: First) -> None:
-        """Takes those of others."""
+        """Adds the values of another one."""
         self._held = _in_order([*self._held, *other._held])[:WINDOW]
 
     @property
     def values(self) -> list[float]:
-        """In their order."""
+        """The values in their order."""
         return [value for _, value in self._held]
 
 
 class Last:
-    """The last 100 likewise."""
+    """The last 100 of many values; see `First`."""
 
     def __init__(self) -> None:
         self._held: list[tuple[Place, float]] = []
 
     def extend(self, places: Sequence[Place], values: Sequence[float]) -> None:
-        """Takes more values with their places, which rise."""
+        """Adds values with their places, in ascending order."""
         self._held.extend(zip(places[-WINDOW:], values[-WINDOW:], strict=True))
         if len(self._held) > _HELD:
             self._choose()
 
     def take(self, other: Last) -> None:
-        """Takes those of others."""
+        """Adds the values of another one."""
         self._held += other._held
         self._choose()
 
     @property
     def values(self) -> list[float]:
-        """In their order."""
+        """The values in their order."""
         self._choose()
         return [value for _, value in self._held]
 
@@ -73,7 +73,7 @@ def _in_order(held: Iterable[tuple[Place, float]]) -> list[tuple[Place, float]]:
 
 @dataclass
 class Total:
-    """Many numbers: their mean, and how far they are spread."""
+    """The mean and standard deviation of many numbers."""
 
     count: int = 0
     total: float = 0.0
@@ -100,23 +100,23 @@ class Total:
 
 @dataclass
 class Series(Total):
-    """Numbers of the episodes of a run, also those of its beginning and of its end.
+    """Statistics over the episodes of a run, with those of its first and last episodes.
 
-    What ended first and last is what the files say, so that it does not depend on which match is heard of first.
+    First and last are by the order of the files, so they do not depend on the order in which matches report.
     """
 
     first: First = field(default_factory=First)
     last: Last = field(default_factory=Last)
 
     def extend(self, places: Sequence[Place], values: Sequence[float]) -> None:
-        """Takes more numbers of one match, with the places of their episodes among all, which rise."""
+        """Adds numbers of one match, with the places of their episodes among all, in ascending order."""
         self.add(values)
         self.first.extend(places, values)
         self.last.extend(places, values)
 
     @classmethod
     def of(cls, parts: Sequence[Series]) -> Series:
-        """Several of them as one; of a single one itself."""
+        """Several series as one; a single series is returned itself."""
         if len(parts) == 1:
             return parts[0]
         found = cls(
@@ -138,7 +138,7 @@ class Series(Total):
         return _mean(self.last.values)
 
     def before_and_after(self) -> tuple[int, float, float] | None:
-        """How many, the mean of the first so many, the mean of the last so many; the two do not overlap.
+        """A number n, the mean of the first n and the mean of the last n; the two do not overlap.
 
         None with fewer than 20 numbers, which say nothing about a change.
         """
@@ -177,7 +177,7 @@ class Games:
     losses: float = 0.0
 
     def add(self, results: Results, chosen: Sequence[bool]) -> None:
-        """Takes those decided games of a policy that are chosen."""
+        """Adds the chosen ones of a policy's decided games."""
         places, games = list(compress(results.decided, chosen)), list(compress(results.games, chosen))
         won, drawn, lost = zip(*games, strict=True)
         self.won.extend(places, won)
@@ -189,10 +189,10 @@ class Games:
 
 @dataclass
 class Score:
-    """How one policy fares.
+    """The statistics of one policy.
 
     Args:
-        winners: which games have winners; those of the others do not count, though they were decided before.
+        winners: which games have winners; episodes of other games do not count, even if they were decided before.
         returns: per episode, the mean over the policy's entities of their return.
         lengths: per episode, its ticks.
         decided: the games of each kind.
@@ -248,7 +248,7 @@ class Score:
         return self.games.last_mean
 
     def add(self, results: Results) -> None:
-        """Takes what finished episodes brought the policy."""
+        """Adds the results of finished episodes."""
         self.returns.extend(results.places, results.returns)
         self.lengths.add(results.lengths)
         for settled in {*results.settled}:
@@ -260,9 +260,8 @@ class Scoreboard:
     """Running statistics of all policies, in the order in which they were named or first seen.
 
     Args:
-        policies: those that are known.
-        snapshots: whether those are shown too, as in a tournament, of which they are the players; a league may have
-            many.
+        policies: the known policies.
+        snapshots: whether snapshots are shown too, as in a tournament, whose players they are; a league may have many.
         winners: which games have winners, as far as is known from elsewhere.
 
     Attributes:
@@ -283,12 +282,12 @@ class Scoreboard:
         return {name: score for name, score in self.policies.items() if self._snapshots or "@" not in name}
 
     def add(self, results: Mapping[str, Results]) -> None:
-        """Takes what finished episodes brought each policy."""
+        """Adds the results of finished episodes by policy."""
         for policy, brought in results.items():
             self._score(policy).add(brought)
 
     def take(self, episodes: Iterable[EpisodeRow]) -> list[str]:
-        """Takes recorded episodes; returns the games that have shown just now that they have no winners."""
+        """Adds recorded episodes; returns the games that are newly found to have no winners."""
         found = []
         for part in in_parts(episodes):
             self.add(results_of(part))

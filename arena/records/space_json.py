@@ -1,4 +1,4 @@
-"""Spaces as JSON: what a file needs to say so that its columns can be read without the game that they came from.
+"""Spaces as JSON, so that the columns of a file can be read without the game that they came from.
 
     {"box": {"dtype": "float32", "shape": [4], "low": "-inf", "high": [1.0, 2.0, 1.0, 2.0]}}
     {"discrete": {"n": 3, "start": 0}}                 {"multi_discrete": {"nvec": [2, 3], "start": [0, 0]}}
@@ -65,7 +65,7 @@ def space_from_json(written: Any) -> Space[Any]:
     """The space that was written.
 
     Raises:
-        ValueError: nothing that `space_to_json` writes.
+        ValueError: `space_to_json` does not write this.
     """
     try:
         ((kind, content),) = written.items()
@@ -146,7 +146,7 @@ def _read_tuple(content: list[Any]) -> Space[Any]:
 
 def _read_sequence(content: Any) -> Space[Any]:
     space = spaces.Sequence(space_from_json(content), stack=True)
-    is_ragged(space)  # refuses sequences of what can be no items
+    is_ragged(space)  # refuses spaces that cannot be items of a sequence
     return space
 
 

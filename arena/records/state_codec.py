@@ -10,9 +10,9 @@ is an object with one key:
     {"bytes": "00ff"}          a key of a dict
     {"array": 3}       {"scalar": 3}                   the third array file; a scalar is an array without axes
 
-Subclasses are kept as what they are made of: an OrderedDict comes back as dict, a named tuple as tuple.
+Subclasses are saved as their base types: an OrderedDict comes back as dict, a named tuple as tuple.
 
-Reading trusts nothing: whatever the bytes say, what comes back needs no more memory than they do, and no code is run.
+Reading trusts nothing: the result needs no more memory than the bytes that are read, and no code is run.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _read_key(key: Any) -> str | int | bytes:
 
 
 def _next_array(number: Any, arrays: Iterator[tuple[int, bytes]]) -> NDArray[Any]:
-    """An array file as an array. `encode` numbers them as it goes, so a file that is named twice is not its work."""
+    """The next array file as an array; `encode` numbers them in order, so any other number is an error."""
     place, content = next(arrays, (None, b""))
     if type(number) is not int or number != place:
         raise ValueError(f"array file {number!r} is named where {place} was to be expected")
@@ -93,13 +93,13 @@ def read_array(content: bytes) -> NDArray[Any]:
     """The array that a `.npy` file holds.
 
     Raises:
-        ValueError: it holds none, or objects, or asks for another number of bytes than it has.
+        ValueError: it is no array file, or has objects, or its header asks for another number of bytes than follow.
     """
     try:
         with _ONE_AT_A_TIME:
             _check_size(content)
             return np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
-    except (SyntaxError, TokenError) as error:  # a header in the style of Python 2 is looked at word by word
+    except (SyntaxError, TokenError) as error:  # numpy tokenizes a header in the style of Python 2
         raise ValueError(f"an array file with a header that cannot be read: {error}") from error
 
 
@@ -111,7 +111,7 @@ def _check_size(content: bytes) -> None:
         raise ValueError(f"an array file of version {version}, expected one of {sorted(_HEADERS)}")
     shape, _, dtype = _HEADERS[version](file)
     asked, there = math.prod(shape) * dtype.itemsize, len(content) - file.tell()
-    if not dtype.hasobject and asked != there:  # objects have a refusal of their own
+    if not dtype.hasobject and asked != there:  # numpy refuses objects itself
         raise ValueError(f"an array file of shape {shape} and type {dtype} needs {asked} bytes, and has {there}")
 
 

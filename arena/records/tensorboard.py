@@ -30,7 +30,7 @@ class ScalarFile:
     """Appends scalars to a new event file in a folder.
 
     Args:
-        folder: made if it is not there; several files in it, from resumed runs, are shown as one line.
+        folder: made if it is not there; several files in it, from resumed runs, are shown as one curve.
         first_step: the step from which this file replaces what older files in the folder say, for a resumed run.
         now: the wall time in seconds that the points get.
     """
@@ -46,7 +46,7 @@ class ScalarFile:
             self._write(_step(first_step) + _field(7, _varint_field(1, _START)))
 
     def add(self, step: int, scalars: Mapping[str, float]) -> None:
-        """Adds one point to each of these lines, as one event."""
+        """Adds one point to each of these curves, as one event."""
         values = b"".join(
             _field(1, _field(1, tag.encode()) + _key(2, 5) + _float32(value)) for tag, value in scalars.items()
         )
@@ -75,7 +75,7 @@ class ScalarFile:
 
 
 def _number(folder: Path, now: int) -> int:
-    """What comes first in a file's name: TensorBoard reads files in order of names, and clocks are set back."""
+    """The number in a file's name, which must rise: TensorBoard reads files by name, and clocks may be set back."""
     names = (path.name.split(".") for path in folder.glob("events.out.tfevents.*"))
     return max([now, *(int(parts[3]) + 1 for parts in names if len(parts) > 3 and parts[3].isdigit())])
 
