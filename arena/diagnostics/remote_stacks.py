@@ -83,7 +83,7 @@ def _request_dump(process: Process) -> str:
     os.kill(process.pid, _SIGNAL)
     end = time.monotonic() + _ANSWER_SECONDS
     # The signal is pending until a thread takes it, and then blocked in that thread while it writes. The thread may be
-    # interrupted for long, so a file that does not grow is no end; and a note of a role makes the file grow too.
+    # interrupted for long, so a file that has stopped growing may be incomplete; a note of a role makes it grow, too.
     while time.monotonic() < end and (
         file.stat().st_size == before or _is_pending(process.pid) or _blocking(process.pid) - blocked
     ):

@@ -75,7 +75,7 @@ class WandB:
         self._run.log(numbers(result), step=result["ticks"])
 
     def on_end(self) -> None:
-        """Brings everything to its place."""
+        """Finishes the run there."""
         self._run.finish()
 
 

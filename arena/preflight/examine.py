@@ -123,7 +123,7 @@ class _ResolvedPolicy(NamedTuple):
     cls: type[Any]
     spec: AlgorithmSpec
     options: dict[str, Any]  # in the types that the algorithm declares
-    checkpoint: tuple[Path, Checkpoint] | None  # that is loaded, after its path
+    checkpoint: tuple[Path, Checkpoint] | None  # its path, and the loaded checkpoint
 
 
 def _examine_algorithm(plan: Plan, policy: PolicyPlan, report: Callable[[str], None]) -> _ResolvedPolicy:
@@ -233,7 +233,7 @@ def interface_of(match: MatchPlan) -> Interface:
 
 
 def _examined_games(match: MatchPlan, *, opens: bool) -> ExternalGames:
-    """The external games of a match, closed; they were opened once, and tried out if they can be, if `opens`."""
+    """The external games of a match, closed again; with `opens` they were opened, and tried out if they support it."""
     from arena.external.connection import wait_for_start  # imported where games are external
 
     with constructor_errors_reported(match):

@@ -37,7 +37,7 @@ def external_kinds(plan: Plan) -> dict[int, str]:
 
 
 def check_external(plan: Plan) -> None:
-    """Refuses a plan whose external games are asked for what they cannot do.
+    """Refuses a plan that asks external games for something that they cannot do.
 
     Raises:
         ConfigError: the first mistake, with its place in the configuration.

@@ -4,7 +4,7 @@
 that an algorithm can be created with its options for its seat (`arena.preflight.examine`). An algorithm that plays or
 synchronizes in its `__init__` cannot be created like this, so a class declares that it can, by a classmethod
 
-    from_spaces(env, group, *, ticks, **options)   an instance without parts that only playing needs, as a replay
+    from_spaces(env, group, *, ticks, **options)   an instance without parts that only playing needs (a replay buffer)
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class RemoteRun:
     def play(self, tick: int, changes: Mapping[str, Any]) -> int | None:
         """Plays the leg that begins at a tick; returns the tick at which the run waits then, None if it has ended.
 
-        After the death of a process the run goes back to the tick, and is told again.
+        After the death of a process the run goes back to the tick, and gets the order again.
         """
         if self._tick is None:
             self._tick = self._await_held()

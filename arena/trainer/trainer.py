@@ -185,7 +185,7 @@ class Trainer:
 
     @property
     def ticks(self) -> int:
-        """That every match has played."""
+        """The ticks that every match has played."""
         return self._held.run.leg.start
 
     @property
@@ -284,7 +284,7 @@ class Trainer:
             remote.close()
 
     def _read_boundary(self) -> None:
-        """Takes the run as its folder says that it continues."""
+        """Replaces the run by its continuation from the newest boundary in its folder."""
         if boundary.newest_tick(self._held.run.folder) is not None:
             self._held.run = replace(rolled_back(self._held.run, ranks=1, spares=0), begun=True)
 
@@ -333,8 +333,8 @@ class Trainer:
                 `policies.<name>.frozen`.
 
         Raises:
-            ConfigError: one cannot be changed, or the configuration is refused; nothing is changed then. Options with
-                which what was learned cannot be loaded are refused by the next `train`.
+            ConfigError: one cannot be changed, or the configuration is refused; nothing is changed then. The next
+                `train` refuses options that do not fit the learned state.
         """
         self._check_open()
         run = self._held.run
@@ -472,11 +472,11 @@ class Trainer:
             observation: a sample of its observation space.
             policy: its name; None: the only one that learns.
             info: of the game; `action_mask` says which actions are allowed.
-            memory: of a policy that remembers, what it remembers; None at the beginning of an episode.
+            memory: of a policy that remembers, its memory so far; None at the beginning of an episode.
             greedy: the best action rather than a sampled one.
 
         Returns:
-            the action; of a policy that remembers the action and its memory after it.
+            the action; of a policy that remembers, the action and the memory after it.
         """
         self._check_open()
         name = self._named(policy)
@@ -492,7 +492,7 @@ class Trainer:
     def compute_actions(self, observations: Mapping[str, Any], *, greedy: bool = True) -> dict[str, Any]:
         """The actions for observations by entity of match 0, each of the policy in its seat.
 
-        An entity whose policy remembers goes on from its last call, until the next iteration.
+        The memory of an entity's policy continues from call to call, until the next iteration.
 
         Raises:
             ConfigError: an entity that the match has not.
@@ -620,7 +620,7 @@ class _Silent(Output):
 
 
 def _check_remote(config: Config, callbacks: Sequence[Any]) -> None:
-    """Refuses what other processes cannot have."""
+    """Refuses settings that other processes cannot use."""
     if mpirun.under_launcher():
         raise ConfigError("a Trainer starts its processes itself; under mpirun or srun use ranks=1")
     if callbacks:
