@@ -19,8 +19,8 @@ _LAST_PORT = 65535
 class Parser(argparse.ArgumentParser):
     """Takes options by their whole names: an abbreviation that is unique today may be ambiguous tomorrow.
 
-    Its messages are flushed at once: help that cannot be written is an error; after a usage error the exit code says
-    enough.
+    Its messages are flushed at once: help that cannot be written is an error; a usage error that cannot be written is
+    reported by the exit code alone.
     """
 
     def __init__(self, **settings: Any) -> None:

@@ -45,7 +45,7 @@ def _inspect(arguments: argparse.Namespace) -> int:
 
 
 def _in_use(path: Path) -> Path:
-    """The file that has taken the place of one that is no longer there: each change of file adds `_` to the name."""
+    """A file, or if it is no longer there its newest successor: each change of file adds `_` to the name."""
     if path.exists() or not path.parent.is_dir():
         return path
     later = [one for one in path.parent.iterdir() if one.name.rstrip("_") == path.name.rstrip("_")]

@@ -226,7 +226,7 @@ def _keeps_all(folder: RunFolder) -> bool:
     if not folder.config.is_file() or process_faults(folder.faults):
         return False
     config = load_config(folder.config)
-    known = config.rounds > 1 or planned_ticks(config) is not None  # the end of an evaluation is not
+    known = config.rounds > 1 or planned_ticks(config) is not None  # it is not known when an evaluation ends
     if config.record != "replays" or not known:
         return False
     return run_status(folder, config, played=newest_tick(folder) or 0) is RunStatus.FINISHED

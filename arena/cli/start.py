@@ -33,11 +33,11 @@ def start(rank0: Callable[[], Rank0Base], processes: Callable[[], Processes], *,
     Args:
         rank0: makes what leads the run; called in the process that leads it, and nowhere else.
         processes: called where no launcher has started this process. It finds a user's mistake before any process is
-            started, so that the mistake is told once.
+            started, so that the mistake is reported once.
         has_resume: whether the command has a `--resume`.
 
     Raises:
-        ConfigError: a mistake of the user; under a launcher rank 0 tells it and 2 is returned.
+        ConfigError: a mistake of the user; under a launcher rank 0 reports it and 2 is returned.
     """
 
     def imported() -> Rank0Base:

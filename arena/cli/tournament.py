@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Takes this process's part in a tournament, or starts it. Returns the exit status.
 
     Raises:
-        ConfigError: a mistake of the user; under a launcher rank 0 tells it and 2 is returned.
+        ConfigError: a mistake of the user; under a launcher rank 0 reports it and 2 is returned.
     """
     request = TournamentArgs(
         tuple(arguments.targets),

@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Takes this process's part in a run, or starts the run. Returns the exit status.
 
     Raises:
-        ConfigError: a mistake in the configuration; under a launcher rank 0 tells it and 2 is returned.
+        ConfigError: a mistake in the configuration; under a launcher rank 0 reports it and 2 is returned.
     """
     ticks = () if arguments.ticks is None else (f"ticks={arguments.ticks}",)
     if arguments.earlier is not None and arguments.resume:

@@ -1,11 +1,11 @@
 """`arena doctor`: what a run needs of its machine, tried out for real, a line for each thing.
 
-    finding     what is said of one thing, and a question to another process
+    finding     the result of a check; runs a command with a time limit
     software    Python and the packages
     mpi         library and launcher: do they start processes, does a run survive the death of one
     memory      what the processes of a node share, and limits
     storage     the place of the run folders: writing, locks, space, clocks
-    learning    torch, its threads, and what GPU it sees
+    torch       torch, its threads, and the GPUs that it sees
 
 Nothing here imports torch or starts MPI in this process.
 """

@@ -1,4 +1,4 @@
-"""What a check says of one thing; and how it asks another process, with a limit of time."""
+"""The result of a check; and running a command with a time limit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Level(str, Enum):
 
 
 class Finding(NamedTuple):
-    """One thing, what was found of it, and what to do about it."""
+    """What was checked, what was found, and the remedy."""
 
     level: Level
     subject: str
@@ -52,7 +52,7 @@ def problem(subject: str, found: str, remedy: str = "") -> Finding:
 
 
 class Answer(NamedTuple):
-    """How another process has ended. `code` is None where it had to be ended."""
+    """The exit code and output of another process; `code` is None if it was ended at its time limit."""
 
     code: int | None
     out: str
@@ -60,7 +60,7 @@ class Answer(NamedTuple):
 
     @property
     def last_words(self) -> str:
-        """The end of what it said, for a message."""
+        """The last line of its output, for a message."""
         words = [line.strip() for line in (self.err or self.out).splitlines() if line.strip(" -\n\0")]
         return words[-1][:200] if words else "it said nothing"
 
@@ -85,7 +85,7 @@ def ask(command: Sequence[str], *, seconds: float, settings: Mapping[str, str] |
 
 
 def _end(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """Lets a launcher take down what it has started; then there is no more waiting."""
+    """Asks a launcher to end its processes and itself; kills it if that takes too long."""
     process.terminate()
     try:
         return process.communicate(timeout=_TO_CLEAN_UP)

@@ -1,4 +1,4 @@
-"""What the processes of a node share, and the limits that a system sets to them."""
+"""Memory that the processes of a node share, and the limits that a system sets to them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """MPI: the library that Python uses and the launcher, and what they do together.
 
-Each trial is a small program in processes of its own; here nothing but its words is read.
+Each check runs a small program in processes of its own; only its output is read here.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def a_death() -> Iterator[Finding]:
 
 
 def survival(answer: Answer) -> Finding:
-    """Whether those who were not killed have met again."""
+    """Whether the processes that were not killed have met again."""
     subject = "death of a process"
     if _worlds(answer)[_TRIED - 1] == _TRIED - 1:
         return ok(subject, "the others go on (ULFM): a run heals itself")
@@ -122,5 +122,5 @@ def survival(answer: Answer) -> Finding:
 
 
 def _worlds(answer: Answer) -> Counter[int]:
-    """How many processes have said that their world has so many."""
+    """Per size of a world, the number of processes that have reported it."""
     return Counter(int(size) for size in re.findall(r"^one of ([0-9]{1,9})$", answer.out, re.MULTILINE))

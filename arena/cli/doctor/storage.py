@@ -18,7 +18,7 @@ _NEEDED, _COMFORTABLE = 64 * 2**20, 2**30  # bytes
 _LISTENED = 0.2  # seconds over which two clocks are compared
 _DRIFT = 0.02  # seconds
 _APART = 2.0  # seconds between our clock and that of the file system
-_BUILT = 1735689600  # 2025-01-01: no clock is right that shows less
+_BUILT = 1735689600  # 2025-01-01: a clock that shows an earlier time is wrong
 
 
 def place() -> Path:
@@ -28,7 +28,7 @@ def place() -> Path:
 
 
 def writing() -> Iterator[Finding]:
-    """A file that takes its name at once, and a lock."""
+    """Whether a file can be replaced atomically, and locked."""
     where, subject = place(), "run folders"
     try:
         with tempfile.TemporaryDirectory(prefix=".arena-doctor-", dir=where) as folder:
@@ -49,7 +49,7 @@ def writing() -> Iterator[Finding]:
 
 
 def space() -> Iterator[Finding]:
-    """What is free there."""
+    """The free space there."""
     where = place()
     yield space_finding(where, shutil.disk_usage(where).free)
 
@@ -63,7 +63,7 @@ def space_finding(where: Path, free: int) -> Finding:
 
 
 def clocks() -> Iterator[Finding]:
-    """The wall clock runs as the monotonic one does; files get the time that we have."""
+    """Whether the wall clock runs like the monotonic one, and files get the time of this machine."""
     wall, monotonic = time.time(), time.monotonic()
     time.sleep(_LISTENED)
     drift = (time.time() - wall) - (time.monotonic() - monotonic)
@@ -75,7 +75,7 @@ def clocks() -> Iterator[Finding]:
 
 
 def clock_finding(wall: float, *, drift: float, apart: float) -> Finding:
-    """What is to be said of the clocks.
+    """The finding about the clocks.
 
     Args:
         wall: seconds since 1970.

@@ -22,8 +22,8 @@ from arena.records import checkpoint
 class Advisor:
     """A policy that is asked, and does not play.
 
-    Its probabilities are those that `log_prob` of its algorithm tells: of a decision those of its choices, with all
-    other decisions as they are; a policy decides them independently of each other.
+    The probabilities are from `log_prob` of its algorithm: for each choice of a decision, with all other decisions
+    fixed; a policy decides them independently of each other.
 
     Args:
         name: of the policy.
@@ -52,7 +52,7 @@ class Advisor:
     def probabilities(
         self, observation: Any, mask: NDArray[np.int8] | None, decided: Sequence[Decision]
     ) -> list[list[float]]:
-        """Of each decision the probabilities of its options, which add up to 1."""
+        """For each decision, the probabilities of its options, which add up to 1."""
         found = []
         first = [decision.options[0].choice for decision in decided]
         for place, decision in enumerate(decided):

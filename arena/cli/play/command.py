@@ -39,7 +39,7 @@ _AT_ONCE = (signal.SIGINT, signal.SIGTERM)
 
 
 class _PlayerOutput(Output):
-    """As of other runs, but a player who leaves is no failure."""
+    """The output of a run in which a player who leaves is no failure."""
 
     def fail(self, failure: Failed) -> None:
         """Writes why there is no result."""
