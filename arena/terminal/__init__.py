@@ -1,1 +1,1 @@
-"""What a person sees: the live display, the table and the drawing of a plan, messages."""
+"""Output for the terminal: the live display, the table and the drawing of a plan, messages."""

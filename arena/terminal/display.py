@@ -2,8 +2,8 @@
 
 Ticks are those of all matches together, and so is their rate: as `arena plan --probe` predicts it.
 
-The root calls `update` as often as it likes; a display draws at its own, slower pace and has no thread. Both faces
-write to the stream that they are given and to nothing else.
+The root calls `update` as often as it likes; a display draws at its own, slower pace and has no thread. Both
+displays write only to the stream that they are given.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Output whose reader may leave, as `head` does, and that may have no room: what cannot be written is said once.
+"""Output to a pipe whose reader may exit, as `head` does, or to a disk that may be full: the first error is raised.
 
-From then on it goes nowhere, so that nothing fails at the rest, not even Python at its end.
+Later output is discarded, so that no further write fails, not even Python's flush at its exit.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _STANDARD = 2  # the last of the descriptors that a process is given: stderr's
 
 
 class _Guarded(io.FileIO):
-    """A file descriptor that goes nowhere from its first error on.
+    """A file descriptor whose output is discarded from its first error on.
 
     Args:
         descriptor: stays open.
-        lasts: whether it goes on after the reader has left.
+        lasts: whether a reader that has left is no error.
     """
 
     def __init__(self, descriptor: int, *, lasts: bool) -> None:
@@ -36,8 +36,8 @@ class _Guarded(io.FileIO):
         """Writes.
 
         Raises:
-            BrokenPipeError: the reader has left, and the output does not last.
-            WriteError: there is no room.
+            BrokenPipeError: the reader has left, unless `lasts`.
+            WriteError: any other error, such as a full disk.
         """
         try:
             return super().write(data)
@@ -53,10 +53,10 @@ class _Guarded(io.FileIO):
 
 @contextmanager
 def guarded_output(*, lasts: bool) -> Iterator[None]:
-    """Stdout and stderr are guarded while this is open; streams without a file behind them stay as they are.
+    """Guards stdout and stderr inside this context; streams without a file behind them stay as they are.
 
     Args:
-        lasts: whether stdout goes on after its reader has left; stderr always does.
+        lasts: whether a reader of stdout that has left is no error; for stderr it never is.
     """
     kept = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = _guarded(sys.stdout, lasts=lasts), _guarded(sys.stderr, lasts=True)
@@ -66,15 +66,15 @@ def guarded_output(*, lasts: bool) -> Iterator[None]:
         written = sys.stdout, sys.stderr
         sys.stdout, sys.stderr = kept
         for stream in written:
-            if stream is not None:  # as Python has it where a descriptor is closed: `2>&-`
+            if stream is not None:  # None where the descriptor was closed: `2>&-`
                 with suppress(OSError):  # of text that was not flushed: there is another error to report
                     stream.flush()
 
 
 def present_streams() -> None:
-    """Lets output go nowhere that was closed before Python began, as by `>&-`: what writes to it need not ask.
+    """Opens standard streams that were closed before Python began, as by `>&-`, on /dev/null.
 
-    No file that is opened later gets its descriptor, and with it what is printed.
+    So no code needs to check for None, and no file that is opened later gets such a descriptor and the printed text.
     """
     if None not in (sys.stdin, sys.stdout, sys.stderr):
         return
@@ -91,13 +91,13 @@ def say(text: str) -> None:
 
 
 def complain(text: str) -> None:
-    """Writes on stderr why a command ends, or a hint; if stderr takes nothing, the exit code has to do."""
+    """Writes on stderr why a command ends, or a hint; errors are ignored, as the exit code reports the failure, too."""
     with suppress(OSError):
         print(text, end="", file=sys.stderr, flush=True)
 
 
 def discard(descriptor: int) -> None:
-    """Lets whatever is written from now on go nowhere, in this process and those that it starts."""
+    """Discards everything that is written from now on, in this process and those that it starts."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)

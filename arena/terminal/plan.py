@@ -81,7 +81,7 @@ def _evaluation_text(evaluation: EvaluationConfig, plan: Plan) -> str:
 
 
 def prove_plan(plan: Plan, examination: Preflight) -> Proof:
-    """Whether a plan can deadlock, after what its algorithms say."""
+    """Whether a plan can deadlock, given the schedules of its algorithms."""
     return prove(plan, examination.schedules)
 
 

@@ -1,4 +1,4 @@
-"""What all that has a name can be given, as its source says it: for `arena list NAME`, and for pages."""
+"""The options of everything that has a name, read from its source: for `arena list NAME`, and for pages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PARTS_OF_MATCHES = {**GENERATORS, **RULES}
 
 
 class Shelf(NamedTuple):
-    """Built-ins of one kind: what they are called together, and what each is in a line."""
+    """Built-ins of one kind: their common title, and a line about each."""
 
     title: str
     entries: Mapping[str, str]
@@ -60,7 +60,7 @@ class Option(NamedTuple):
 
 
 def options_of(name: str) -> list[Option]:
-    """What something can be given, in the order of its source.
+    """The options of something, in the order of its source.
 
     Args:
         name: a short name, or `package.module:Class` of an algorithm.
@@ -122,7 +122,7 @@ def keys_of(kind: type[msgspec.Struct], *, inside: str = "", optional: bool = Fa
 
 
 def _descriptions(kind: type[msgspec.Struct]) -> dict[str, str]:
-    """What `Meta(description=...)` says of the fields of a struct that a program has made, which has no source."""
+    """The `Meta(description=...)` of the fields of a struct that was created at run time, and so has no source."""
     hints = get_type_hints(kind, include_extras=True)
     said = {name: [meta.description for meta in getattr(hint, "__metadata__", ())] for name, hint in hints.items()}
     return {name: words[-1] for name, words in said.items() if words and words[-1]}
@@ -134,7 +134,7 @@ def _words_of(declared: type[Any]) -> dict[str, str]:
 
 
 def _words(cls: type[Any]) -> Iterator[tuple[str, str]]:
-    """The comments behind a class's own fields; none where a program has made it, so that it has no source."""
+    """The comments behind a class's own fields; none if it was created at run time, and so has no source."""
     if not (dataclasses.is_dataclass(cls) or issubclass(cls, msgspec.Struct)):
         return
     try:
@@ -160,7 +160,7 @@ def _keywords(cls: type[Any]) -> list[Option]:
 
 
 def _arguments(make: Callable[..., Any]) -> list[Option]:
-    """What a game is made with."""
+    """The arguments with which a game is made."""
     parameters = inspect.signature(make).parameters
     return [_argument(one, _said(make).get(one.name, "")) for one in parameters.values() if one.name not in _GIVEN]
 
@@ -171,7 +171,7 @@ def _argument(parameter: inspect.Parameter, words: str) -> Option:
 
 
 def _said(made: Any) -> dict[str, str]:
-    """What a docstring says of arguments."""
+    """The descriptions of arguments in a docstring."""
     _, _, described = (inspect.getdoc(made) or "").partition("\nArgs:\n")
     section = re.split(r"\n(?=\S)", described)[0]
     return {name: " ".join(words.split()).removesuffix(".") for name, words in _ARGUMENT.findall(section)}
@@ -209,9 +209,9 @@ def listing() -> list[str]:
 
 
 def named(names: Sequence[str]) -> list[str]:
-    """Single names: `rules` stands for those of all rules, and `algorithms` for those that need no other library.
+    """Single names: `rules` becomes the names of all rules, `algorithms` of those that need no other library.
 
-    A section of the configuration stands for what it is made of: `envs` for environments.
+    A section of the configuration stands for what it lists: `envs` for environments.
     """
     found: list[str] = []
     for name in (_SECTIONS.get(one, one) for one in names):

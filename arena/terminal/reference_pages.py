@@ -136,7 +136,7 @@ def commands(parser: argparse.ArgumentParser) -> str:
 
 
 def _commands_of(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str, argparse.ArgumentParser]]:
-    """Name, help and parser of each command; of a command that has commands, those alone."""
+    """Name, help and parser of each command; of a command with subcommands, only of these."""
     (found,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     helps = {action.dest: action.help or "" for action in found._choices_actions}
     for name, command in found.choices.items():

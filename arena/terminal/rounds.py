@@ -149,7 +149,7 @@ def window_lines(config: Config) -> list[str]:
 
 
 def gate_lines(config: Config) -> list[str]:
-    """That some gate asks for more games than are ever played, a line for each policy; none where none does."""
+    """A line for each policy whose gate asks for more games than are ever played; none where none does."""
     gate = None if config.league is None else config.league.snapshots.gate
     if gate is None:
         return []

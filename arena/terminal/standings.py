@@ -66,7 +66,7 @@ def standings_lines(rows: Sequence[Row], *, most: int | None = None, always: Col
 
     Args:
         rows: the best first.
-        most: of so many rows at most, those of `always` apart; None: all.
+        most: the most rows, unless there are more of `always`; None: all.
         always: players that are shown, however weak they are.
     """
     if not rows:
@@ -103,7 +103,7 @@ def begun_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def prior_lines(*, prior: bool) -> list[str]:
-    """That the games alone do not say which strengths are most likely; nothing where they do."""
+    """That strengths have a prior, as the games alone do not determine them; nothing where they do."""
     if not prior:
         return []
     return [
@@ -134,7 +134,7 @@ def _by(won: Champion) -> str:
 
 
 def contradiction_lines(found: Sequence[Contradiction]) -> list[str]:
-    """The pairs whose own games contradict the order, their circles, and what says more; nothing without such pairs."""
+    """The pairs whose own games contradict the order, their circles, and where to read more; nothing if none do."""
     if not found:
         return []
     pairs = [
@@ -171,7 +171,7 @@ def _left_out(count: int, what: str) -> list[str]:
 
 
 def curtailed_lines(found: Curtailed | None) -> list[str]:
-    """That short games count too often, how few there are, and what helps; nothing where it is too little to matter."""
+    """That short games count too often, how few there are, and what helps; nothing where it hardly matters."""
     if found is None:
         return []
     return [

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def elo_words(value: float) -> str:
-    """`+23`, `-7`; what is rounded to nothing is `+0`."""
+    """`+23`, `-7`; a value that is rounded to 0 is `+0`."""
     return f"{round(value):+d}"
 
 

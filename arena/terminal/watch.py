@@ -1,7 +1,7 @@
 """`arena watch`: shows a run from the files that it writes, as `arena train` shows it; also from another machine.
 
-Of the journals only what is new is read: they are followed from where the last look ended. Ticks are counted as `arena
-train` counts them: those of all matches together.
+Of the journals only new lines are read, from where the last look ended. Ticks are counted as `arena train` counts them:
+those of all matches together.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class FollowedRun:
         folder: of the run.
 
     Attributes:
-        config: of the run; another one when it is taken up again with changes.
-        scoreboard: how those policies fare that may play in its matches; others play in evaluations alone.
+        config: of the run; replaced when the run is resumed with changes.
+        scoreboard: the scores of the policies that may play in its matches; others play only in evaluations.
         planned: ticks of each match, in all rounds; None where the number of episodes decides.
     """
 
@@ -87,7 +87,7 @@ class FollowedRun:
         self._begin()
 
     def _begin(self) -> None:
-        """Reads everything from its beginning, but for rounds and faults, which were told."""
+        """Starts to read from the beginning, except for rounds and faults, which were shown already."""
         self._config_stamp = _stamp(self.folder.config)  # before it is read: what is written from now on is new
         self.config = load_config(self.folder.config)
         self.planned = planned_ticks(self.config)
@@ -107,7 +107,7 @@ class FollowedRun:
 
     @property
     def ticks(self) -> int:
-        """That a match has played, as far as the files tell."""
+        """The most ticks that a match has played, as far as the files tell."""
         return max([self.boundary or 0, *self._played.values(), *self._learned.values()])
 
     @property
@@ -138,11 +138,11 @@ class FollowedRun:
 
     @property
     def condition(self) -> RunStatus:
-        """What has become of the run."""
+        """The status of the run."""
         return run_status(self.folder, self.config, played=self.ticks)
 
     def look(self) -> list[str]:
-        """Takes what is new; returns a line for each round that has begun and each fault, at first for the newest ones.
+        """Reads what is new; returns lines for the user: new rounds and faults (at first only the newest), results.
 
         Raises:
             ConfigError: a file is damaged, or of another version.
@@ -169,12 +169,12 @@ class FollowedRun:
         return [*rounds, *faults, *filter(None, without), *results]
 
     def _without_winner(self, env: str) -> str:
-        """That a game has shown that it has no winners; nothing where a rule has been set for it since."""
+        """That a game was found to have no winners; nothing where a rule has been set for it since."""
         rule = self.config.envs[env].outcome if env in self.config.envs else None
         return without_winner_words(self.scoreboard.winners.without[env]) if rule is None else ""
 
     def _fresh_rounds(self) -> Sequence[RoundLine]:
-        """The rounds that have begun; one that is planned again after others are forgotten is new."""
+        """The rounds that are new; after a rollback, the newest round is new again."""
         known, self._rounds = len(self._rounds), lines_in(JournalReader(self.folder.rounds))
         if self.folder.plan.is_file():
             planned = read_document(self.folder.plan, PlanFile).matches
@@ -186,7 +186,7 @@ class FollowedRun:
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """Another one whenever the file is written as a whole again; None where it is not there."""
+    """Identifies a version of a file, which changes when it is written anew; None where it is not there."""
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -250,7 +250,7 @@ def _end_words(run: FollowedRun) -> str:
 
 
 def _round_words(line: RoundLine) -> str:
-    """What happens in a round: how much is played, and what has become of whom when it began."""
+    """A round in words: how much is played, and how policies changed when it began."""
     head = f"round {line.round} from tick {line.start}: {pluralize(len(line.matches), 'match', 'matches')}"
     return "; ".join([head, *change_words(line)])
 
