@@ -5,7 +5,7 @@ most about the order. Every lane of a batch plays the same number of episodes, s
 a batch is over, the results so far determine the next one: over the same processes, with other random streams.
 
 `--resume` goes on after the newest batch that is whole; the games of a later one are played again. The pairings of a
-batch follow from the games before it, so the tournament that goes on is the one that was never interrupted.
+batch follow from the games before it, so a resumed tournament is the same as one that was never interrupted.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def check_shared(cls: type[Any], first: Sequence[SpaceWords], own: Sequence[Spac
     Args:
         cls: the policy's algorithm.
         first: per entity the observation and the action space of the policy's first seat.
-        own: likewise of another one.
+        own: likewise of another seat.
 
     Raises:
         ConfigError: no entity of the first seat has the spaces of an entity of this seat.

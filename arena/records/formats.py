@@ -325,7 +325,7 @@ class RoundMatch(msgspec.Struct, frozen=True):
     match: int
     env: str
     seats: tuple[PlannedSeat, ...]
-    sides: tuple[tuple[int, ...], ...] | None = None  # None: another version of the arena has not said
+    sides: tuple[tuple[int, ...], ...] | None = None  # None: written by another version of the arena
 
     @property
     def players(self) -> tuple[str, ...]:
@@ -438,7 +438,7 @@ class Fork(msgspec.Struct, frozen=True):
 
 
 class GateRecord(msgspec.Struct, frozen=True):
-    """What a sequential test has said of a policy against its newest snapshot."""
+    """The result of a sequential test of a policy against its newest snapshot."""
 
     policy: str
     against: str
@@ -468,7 +468,7 @@ class RoundLine(msgspec.Struct, frozen=True, kw_only=True):
     pairings: dict[str, tuple[tuple[str, ...], ...]] = {}
     places: tuple[str, ...] = ()
     proposed_by: str = ""
-    descriptions: tuple[MatchConfig, ...] | None = None  # None: another version of the arena has not said
+    descriptions: tuple[MatchConfig, ...] | None = None  # None: written by another version of the arena
 
 
 def round_of(line: Mapping[str, Any]) -> RoundLine:
@@ -511,7 +511,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         greedy: whether players take their best actions.
-        error: how probable it may be that some two players are in the wrong order; None: an older arena has not said.
+        error: how probable it may be that some two players are in the wrong order; None: written by an older arena.
         elo: the difference that the games are to resolve; None likewise.
     """
 

@@ -3,7 +3,7 @@
 The rule is `envs.<name>.outcome` of the configuration:
 
     info            what the infos say: `infos["outcome"]` of an entity is `"win"`, `"loss"` or `"draw"`
-    zero_sum        the returns, which have to be those of two sides that add up to zero
+    zero_sum        the returns, which must be of two sides and add up to zero
     higher_return   the side with the higher return wins
     none            no episode has a winner
     null            the infos where they say anything, else the returns as long as the game is zero-sum

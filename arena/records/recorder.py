@@ -63,8 +63,8 @@ class Recorder:
         folder: where to; files that are there are continued.
         ticks: per match how many ticks it has played before.
         resumed_at: the tick from which a resumed run goes on; TensorBoard forgets later points of the earlier run.
-        callbacks: are told of every line.
-        results: are told of everything that was recorded; their files are flushed with the journals.
+        callbacks: receive every line.
+        results: receive everything that was recorded; their files are flushed with the journals.
         scalars: whether TensorBoard files are written.
         clock: seconds, for the flushes.
         now: wall time in seconds, for TensorBoard.
@@ -131,7 +131,7 @@ class Recorder:
 
         Raises:
             ValueError: the recorder is closed.
-            CallbackFailed: a callback that was told of them has raised.
+            CallbackFailed: a callback that received them has raised.
         """
         brought_by = results_of(finished)
         rows = self._decided(self._order.add(match, tick, finished, last=last))
@@ -158,7 +158,7 @@ class Recorder:
         """Records an update of a policy.
 
         Raises:
-            CallbackFailed: a callback that was told of it has raised.
+            CallbackFailed: a callback that received it has raised.
         """
         line = update_line(record)
         self._metrics.append(line)

@@ -125,7 +125,7 @@ def _read_multi_discrete(content: dict[str, Any]) -> Space[Any]:
 
 
 def _of_dtype(content: dict[str, Any], make: Callable[..., Space[Any]]) -> Space[Any]:
-    """A space of the dtype written; older versions of Gymnasium know one dtype alone, and no argument for it."""
+    """A space of the dtype written; older versions of Gymnasium have int64 only, and no argument for it."""
     dtype = np.dtype(content["dtype"])
     return make() if dtype == np.int64 else make(dtype=dtype.type)
 

@@ -38,7 +38,7 @@ class Rate:
         self._points: deque[tuple[float, int]] = deque()
 
     def add(self, ticks: int) -> None:
-        """Takes a count; those that are too close to the last one are not kept."""
+        """Adds a count; counts in quick succession replace each other."""
         now = self._clock()
         if len(self._points) > 1 and now - self._points[-2][0] < DRAW_EVERY:
             self._points[-1] = (now, ticks)

@@ -1,4 +1,4 @@
-"""The standings as a table of plain text, and what has to be known of the numbers in it."""
+"""The standings as a table of plain text, and remarks on its numbers."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def standings_lines(rows: Sequence[Row], *, most: int | None = None, always: Col
 
 
 def league_lines(found: LeagueTable, *, most: int | None = None, always: Collection[str] = ()) -> list[str]:
-    """The standings of a league and what has to be known of them; arguments as of `standings_lines`."""
+    """The standings of a league and remarks on them; arguments as of `standings_lines`."""
     return [
         *table_lines(found.tables, most=most, always=always),
         *begun_lines([row for rows in found.tables for row in rows]),

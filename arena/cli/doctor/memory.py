@@ -87,7 +87,7 @@ def leftovers(place: Path = SHARED_MEMORY) -> Iterator[Finding]:
 
 
 def _own_bytes(path: Path) -> int | None:
-    """What a file of this user takes; None: it is another user's, or gone meanwhile."""
+    """The bytes that a file of this user takes; None: it is another user's, or was removed meanwhile."""
     try:
         found = path.stat()
     except FileNotFoundError:

@@ -43,7 +43,7 @@ class Human:
         ticks: not used; the environment says when it ends.
         episodes: how many are played.
         advice: `name`, `algorithm`, `options` and `load` of a policy whose opinion is shown; None: none is.
-        named: whether each line says whose it is, as there are several entities.
+        named: whether each line names its entity, as there are several.
 
     Raises:
         ConfigError: actions that are no choices, or a policy that cannot advise.

@@ -1,4 +1,4 @@
-"""A game whose infos hold its own text picture, for a player who sits at another role."""
+"""A game whose infos hold its own text picture, for a player in another role."""
 
 from __future__ import annotations
 

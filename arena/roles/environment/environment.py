@@ -203,7 +203,7 @@ class Environment:
         progress = Progress(self._match.match, tick, tuple(finished), last=last)
         self._endpoint.send(0, Tag.TO_ROOT, pack(progress))
         if self._connection is not None:
-            if self._connection.games.address != self._connection.told_address:  # some were made anew
+            if self._connection.games.address != self._connection.told_address:  # some were recreated
                 self._report_place(self._connection)
             at_end = last and (self._ends_early or self.tick >= self._ticks)
             if at_end or self._reported - self._connection.counted_at > _COUNT_SECONDS:

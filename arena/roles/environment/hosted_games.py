@@ -34,7 +34,7 @@ class HostedGames:
         endpoint: of the environment.
         limit: the limit of restarts of the match; None: a failure ends the run.
         hurry: whether ticks are formed at once, as the leg is to end.
-        report: called with a failure after which the games were made anew, and the slots [L] whose games are lost.
+        report: called with a failure after which the games were recreated, and the slots [L] whose games are lost.
         exhausted: called once in a run, when no game is left and none will come any more.
 
     Attributes:
@@ -81,7 +81,7 @@ class HostedGames:
         """Passes the actions on and waits for the next tick.
 
         Raises:
-            Exception: as raised by the connection, if its games must not be made anew.
+            Exception: as raised by the connection, if its games must not be recreated.
         """
         answers = self.table.answers(actions)
         if len(answers.slots):
@@ -135,7 +135,7 @@ class HostedGames:
         self._report(Fault(text.partition("\n")[0], text, time.monotonic()), lanes)
 
     def _guarded(self, call: Callable[[], Any]) -> Any:
-        """Calls the connection; after a failure all its games are lost and it is made anew, or the run ends."""
+        """Calls the connection; after a failure all its games are lost and it is recreated, or the run ends."""
         try:
             return call()
         except Exception as error:

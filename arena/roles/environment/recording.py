@@ -154,7 +154,7 @@ class _Samples:
 
     def begin(self, frame: Frame, lanes: Lanes, reset: Reset) -> None:
         self._writer.begin(frame, lanes)
-        if self._given is None:  # the first frame of a leg; later ones are those of steps
+        if self._given is None:  # the first frame of a leg; later frames come with steps
             self._see_given(frame)
 
     def add(self, tick: int, actions: Sequence[Any], step: Step, played: Step | None, idle: Sequence[int]) -> None:
