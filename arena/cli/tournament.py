@@ -17,7 +17,7 @@ class TournamentArgs(NamedTuple):
 
     Args:
         targets: configurations and run folders, whose policies play.
-        players: which of these policies play, as `blue` or `blue@5000`; none: all.
+        players: which of their policies play, as `blue` or `blue@5000`; none: all.
         checkpoints: of runs: `first`, `last`, or a number of ticks.
         episodes: at most so many games.
         error: how probable it may be that some two players are in the wrong order; None: 0.05, or with `resume` the

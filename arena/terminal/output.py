@@ -56,7 +56,7 @@ def guarded_output(*, lasts: bool) -> Iterator[None]:
     """Guards stdout and stderr inside this context; streams without a file behind them stay as they are.
 
     Args:
-        lasts: whether a reader of stdout that has left is no error; for stderr it never is.
+        lasts: whether a reader of stdout that has left is no error; for stderr it is never one.
     """
     kept = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = _guarded(sys.stdout, lasts=lasts), _guarded(sys.stderr, lasts=True)

@@ -209,7 +209,7 @@ def listing() -> list[str]:
 
 
 def named(names: Sequence[str]) -> list[str]:
-    """Single names: `rules` becomes the names of all rules, `algorithms` of those that need no other library.
+    """Single names: `rules` stands for all rules, and `algorithms` for all algorithms that need no other library.
 
     A section of the configuration stands for what it lists: `envs` for environments.
     """
