@@ -1,7 +1,7 @@
 """The seats that policies get after the first round: in later rounds of a league, and in evaluations.
 
-`arena plan`, `arena check` and `arena train` hold every policy against all of them before training starts (see
-`arena.preflight.examine`), so that a policy that cannot fill a later seat is refused at once and not after hours.
+`arena plan`, `arena check` and `arena train` check every policy in all of these seats before training starts (see
+`arena.preflight.examine`): a policy that cannot fill a later seat is refused at once and not after hours.
 """
 
 from __future__ import annotations
