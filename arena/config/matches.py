@@ -542,7 +542,7 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
             if self.versus:
                 yield other, learner in self.versus
             elif self.both_sides:
-                yield from ((other, False), (other, other != learner))  # who meets itself has both
+                yield from ((other, False), (other, other != learner))  # against itself the learner has both
             else:
                 yield other, other == tested and next(tests) % 2 == 1
 

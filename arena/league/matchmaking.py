@@ -122,8 +122,7 @@ def draw(
 
 
 def _view_of_rivals(view: LeagueView, entry: MatchmakingConfig, learner: str) -> LeagueView:
-    """What a rule of the user's own sees if there are two populations: policies of the learner's, players of the
-    other."""
+    """What a rule of the user's own sees of two populations: policies of the learner's, players of the other."""
     rivals = entry.rivals(learner)
     return replace(
         view,
@@ -209,8 +208,7 @@ def _exploiters(rule: Exploiters, members: Sequence[str], learner: str, field: O
 
 
 def _of_main_exploiter(rule: Exploiters, learner: str, field: OpponentPool) -> Weights:
-    """Weights of a main exploiter's opponents: each main as it is, or its snapshots if the expected score is below
-    `weak`."""
+    """Weights of a main exploiter's opponents: each main, or its snapshots if the expected score is below `weak`."""
     weights: Weights = {}
     scores, _ = _moments(field.results, learner, rule.main)
     for main, score in zip(rule.main, scores, strict=True):
@@ -241,8 +239,7 @@ def priorities(results: Results | Timeline, learner: str, opponents: Sequence[st
 def beats_all(
     results: Results | Timeline, player: str, targets: Sequence[str], *, score: float, confidence: float
 ) -> bool:
-    """Whether a player's expected score against each of the targets is above `score`, each with at least this
-    probability.
+    """Whether a player's expected score against every target is above `score`, each with at least `confidence`.
 
     The posterior of a score is approximated by the Beta distribution with its mean and variance. No player beats
     itself.
