@@ -76,7 +76,7 @@ def next_round(
     returns: Mapping[str, Sequence[float]],
     played: Played = (),
 ) -> Round:
-    """The round after those before it; the same for the same arguments.
+    """The round after those in `before`; the same for the same arguments.
 
     Args:
         config: of the league.
@@ -190,7 +190,7 @@ def champions(
 
 
 def over(config: Config, rounds: int) -> list[tuple[str, KnockoutConfig]]:
-    """The knockouts that have their winners after so many rounds, with their places."""
+    """The knockouts that have their winners after a number of rounds, with their places."""
     return [
         (place, entry)
         for place, entry in _generators(config)
@@ -199,7 +199,7 @@ def over(config: Config, rounds: int) -> list[tuple[str, KnockoutConfig]]:
 
 
 def _champion(config: Config, history: History, results: Timeline, place: str, entry: KnockoutConfig) -> Champion:
-    """Who has won a knockout with the last round of a history."""
+    """The winner of a knockout that ends with the last round of a history."""
     judge = generators.KnockoutRules(results, stream(config.seed, history.number, Purpose.COINS))
     ((player,),) = _next_pairings(config, history, judge)[place]
     *_, pairings = history.pairings(place)

@@ -37,7 +37,7 @@ _PARTS = 8  # of a round in which policies learn; with few rounds, ratings have 
 
 
 class ResultSet(NamedTuple):
-    """What a run folder says about who is better.
+    """The games of a run, as read from its folder.
 
     Args:
         timeline: the games that count, with the ticks at which they ended.

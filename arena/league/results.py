@@ -166,7 +166,7 @@ class Results:
         return sum(score.games for score in self._scores.values())
 
     def between(self, first: str, second: str) -> Score:
-        """The games in which one player alone filled a side, of whatever size, and the other one the other side."""
+        """The games in which each of the two players alone filled a side, of whatever size."""
         total = _NOTHING
         for teams, score in self._scores.items():
             alone = [set(team) for team in teams]

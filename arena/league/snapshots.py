@@ -64,9 +64,9 @@ def balanced(games: Games, policy: str, other: str) -> Score:
     is at most 1: the bounds of the sequential test hold for pairs of games whatever the side is worth.
 
     Args:
-        games: of the one, against the other and further players.
-        policy: the one.
-        other: the other.
+        games: of `policy`, against `other` and further players.
+        policy: the one player.
+        other: the other player.
     """
     settings: defaultdict[str, tuple[list[Score], list[Score]]] = defaultdict(lambda: ([], []))
     for match, played in games:
@@ -88,8 +88,8 @@ def paired(rounds: Iterable[Games], policy: str, other: str) -> Score:
 
     Args:
         rounds: the games of each round since the policy began as it is.
-        policy: the one.
-        other: the other, usually a snapshot of it.
+        policy: the one player.
+        other: the other player, usually a snapshot of `policy`.
     """
     found = Score()
     for games in rounds:

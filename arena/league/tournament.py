@@ -39,7 +39,7 @@ class Rule(NamedTuple):
     """When a tournament is over.
 
     Args:
-        games: at most so many are played.
+        games: the most games that are played.
         error: how probable it may be that some two of the players are in the wrong order.
         elo: the difference that the games are to resolve.
     """
@@ -150,7 +150,7 @@ def widened(settings: Sequence[MatchConfig], players: int, rule: Rule) -> tuple[
 
 
 def games_of_a_meeting(settings: Sequence[MatchConfig], *, sides: Sides | None = None) -> int:
-    """How many games two players play when they meet: on both sides, or each on that of its population."""
+    """How many games two players play when they meet: on both sides, or each on the side of its population."""
     return (2 if sides is None else 1) * sum(setting.lanes for setting in settings)
 
 
@@ -170,7 +170,7 @@ def next_batch(
         players: at least two.
         results: all games so far that count.
         rule: when the tournament is over.
-        played: how many games there were, those that do not count as well.
+        played: the number of all games so far, including those that do not count.
         sides: two populations that only meet each other: all pairs meet in turn until both orders are decided.
     """
     meeting = games_of_a_meeting(settings, sides=sides)

@@ -71,7 +71,7 @@ class TickRules:
         min_asking: a tick is formed sooner only if at least so many games ask.
         idle_s: a game that owes a request is lost after this silence.
         answer_s: a request without an answer ends its game after this time.
-        idle_tick_s: an empty tick is played when there was nothing to tell for so long; None: never.
+        idle_tick_s: an empty tick is played after this time without a message; None: never.
         close_s: how long games may take to leave at the end.
     """
 
@@ -176,7 +176,7 @@ class StopRule:
 
 @dataclass(frozen=True)
 class BestPlan:
-    """The number of the results of which the best boundary is kept, and whether the highest is the best."""
+    """The number in the results by which the best boundary is kept, and whether the highest is the best."""
 
     metric: str
     highest: bool = True
@@ -223,7 +223,7 @@ class Plan:
     round: int = 0
     rounds: int = 1
     snapshotted: frozenset[str] = frozenset()  # policies of which snapshots may play in later rounds
-    finish_ticks: int | None = 0  # at most so many end a game that the end of a leg would cut; None: 3 median games
+    finish_ticks: int | None = 0  # at most, to end games that the end of a leg would cut; None: 3 median games
 
     @property
     def horizon(self) -> int:
@@ -248,7 +248,7 @@ class Plan:
         return policy.frozen or self.evaluate_every is not None or policy.name in self.snapshotted
 
     def evaluates_at(self, tick: int) -> bool:
-        """Whether the policies are evaluated at a boundary: every so many ticks, and at the end."""
+        """Whether the policies are evaluated at a boundary: every `evaluate_every` ticks, and at the end."""
         return (
             self.evaluate_every is not None and tick > 0 and (tick % self.evaluate_every == 0 or tick >= self.horizon)
         )

@@ -32,7 +32,7 @@ def later_plans(config: Config) -> tuple[Plan, ...]:
 
 
 def _of_rounds(config: Config, later: Placed) -> Plan:
-    """Seats of later rounds, and beside them one seat of the first round of each policy that has one there too."""
+    """Matches of later rounds, and for their policies that play in the first round a match of that each."""
     names = {name for _, match in later for name in match.names}
     known: list[tuple[str, MatchConfig]] = []
     for path, match in _distinct(config.entries()):

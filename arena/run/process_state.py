@@ -1,4 +1,4 @@
-"""What one process keeps of a run beside its roles: the root's state between legs, and what a rollback needs."""
+"""What one process keeps of a run besides its roles: the root's state between legs, and what a rollback needs."""
 
 from __future__ import annotations
 

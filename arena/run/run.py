@@ -20,7 +20,7 @@ class Repair(NamedTuple):
     """The death of some processes of a run, which is rolled back to its newest boundary and continues without them."""
 
     died: tuple[int, ...]  # ranks of the plan that was played
-    plan: Plan  # the one that was played
+    plan: Plan  # the plan that was played
     homes: tuple[int, ...]  # the new numbers of the ranks that now host the roles of the dead ones
     leg: int  # the tick of the boundary to which the run goes back
     replayed: int  # ticks beyond it that the farthest match had played, as far as the survivors know

@@ -174,7 +174,7 @@ def _predicted(counts: Array, rates: Array) -> Array:
 
     Args:
         counts: float64 [opponents, rounds, 3].
-        rates: float64 [K, opponents], what is left of a game after a round.
+        rates: float64 [K, opponents], the weight that is left of a game after a round.
     """
     kinds = [0, 1, 2] if counts[..., 1].any() else [0, 2]
     counts = counts[..., kinds]

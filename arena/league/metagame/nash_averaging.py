@@ -91,7 +91,7 @@ def _widest(ahead: Floats) -> Floats:
 def _evenest(some: Floats, *, among: Floats, beside: Floats) -> Floats:
     """The equilibrium `[S]` of largest entropy, found from one that plays all of the S players.
 
-    All players with a positive weight draw against every equilibrium, and those beside them do not win.
+    All players with a positive weight draw against every equilibrium, and the others do not win.
 
     Args:
         some: `[S]`, all above 0.

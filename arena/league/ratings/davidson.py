@@ -9,7 +9,7 @@ logarithms; with what the first side is worth, Davidson and Beaver 1977, "On ext
 incorporate within-pair order effects"). Without draws nu is 0 and this is the model of Bradley and Terry. As a
 multinomial logit in (strengths, side, log nu) its log-likelihood is concave: what the optimizer finds is the maximum.
 
-This is the likelihood of who wins the decided games (the model of Bradley and Terry, whatever nu is) times the
+This is the likelihood of the winners of decided games (the model of Bradley and Terry, whatever nu is) times the
 likelihood of which games are drawn. One nu is wrong for some pairs if weak players draw nearly all games and strong
 ones hardly any, and strengths would be moved to explain draws. So draws may have a smaller weight V than decided games,
 1. The log-likelihood is then V times Davidson's and 1 - V times Bradley's and Terry's of the decided games: still

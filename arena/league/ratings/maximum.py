@@ -53,7 +53,7 @@ class Factor(Protocol):
 
 
 class Minimum(NamedTuple):
-    """Where the function is least.
+    """The minimum of the function.
 
     Args:
         parameters: float64 [n], strengths, side, and log nu if there are draws.

@@ -50,8 +50,8 @@ Places: TypeAlias = NDArray[np.intp]
 
 RESOLUTION = 20.0  # Elo
 _SAME = (0.1 / davidson.ELO) ** 2  # the least variance of a difference
-_WEIGHED = 2**26  # pairs to play, times neighbors that they tell of, of one choice
-_AT_ONCE = 2**20  # of them
+_WEIGHED = 2**26  # pairs to play times pairs of neighbors, at most, in one choice
+_AT_ONCE = 2**20  # of these, in one array
 
 
 def most_informative(

@@ -208,7 +208,7 @@ class History(NamedTuple):
     curves: Mapping[str, Sequence[Point]]
 
     def node(self, player: str, at: int | None = None) -> int:
-        """The node of a player at the end, or at a tick; where it begins anew at that tick the one from before."""
+        """The node of a player at the end, or at a tick; if it begins anew at that tick, the node before."""
         points = self.curves.get(player)
         if at is None or points is None:
             return self.nodes[player]
