@@ -288,7 +288,7 @@ def external_kind(make: str) -> str | None:
 
     Returns:
         a key of `EXTERNAL`; `thread` for a subclass of `ExternalEnv`, `poll` for a `PollEnv`, `games` for another class
-        that is an `ExternalGames`, each given as `package.module:Class`.
+        that is an `ExternalGames`, each given as `package.module:Class` or by its registered name.
     """
     if make in EXTERNAL:
         return make

@@ -220,7 +220,7 @@ class UnitActions(spaces.Dict):
             values = np.asarray(given.values, np.int64)
             if (
                 len(values) and (item := _first(values.view(np.uint64) >= limits)) is not None
-            ):  # negative ones are large
+            ):  # as unsigned, negative ones are large
                 row, most = int(given.rows()[item]), int(np.broadcast_to(limits, values.shape)[item]) - 1
                 raise ValueError(
                     f"action {name!r}, row {first_row + row}: {values[item]} is no choice; they go from 0 to {most}"
@@ -708,7 +708,7 @@ def _breach_of_indices(
         return None
     if values.dtype is not _INDEX:
         values = np.asarray(values, np.int64)
-    wrong = values.view(np.uint64) >= counts.repeat(lengths).view(np.uint64)  # negative ones are large
+    wrong = values.view(np.uint64) >= counts.repeat(lengths).view(np.uint64)  # as unsigned, negative ones are large
     if (item := _first(wrong)) is not None:
         row = int(found.rows()[item])
         text = f"{what} {values[item]} is no unit; there are {counts[row]}, counted from 0"

@@ -94,7 +94,7 @@ def config_now(run: Run) -> Config:
 
 
 def record_evaluation(run: Run, evaluation: Run, scoreboard: Scoreboard, winners: Winners) -> Iterator[str]:
-    """Records the results of the policies, and yields a line for each, and a line if all their games were alike.
+    """Records the results of the policies, and yields a line for each, then lines about games without winners or alike.
 
     Args:
         run: the run.

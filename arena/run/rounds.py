@@ -108,7 +108,7 @@ def _games_so_far(run: Run, memory: ProcessState, config: Config) -> GamesSoFar:
 
 
 def is_decided(run: Run, memory: ProcessState) -> bool:
-    """Whether a league that has played a round to its end has nothing left to find out, though rounds are left.
+    """Whether a league that has played a round to its end is decided, though rounds are left.
 
     Args:
         run: the league.
