@@ -61,8 +61,8 @@ class Payoff(NamedTuple):
 def payoff(results: Results | Timeline, players: Sequence[str]) -> Payoff:
     """The payoff matrix of players; of policies that learn as they are at the end of the timeline, see `meetings`.
 
-    A game counts for a pair if each of the two players alone filled a side, of whatever size.
-    A pair without games has the prior, whose interval is nearly [0, 1].
+    A game counts for a pair if each of the two players alone filled a side, of whatever size. A pair without games has
+    the prior, whose interval is nearly [0, 1].
 
     Args:
         results: games of these players, and of others.

@@ -1,9 +1,9 @@
 """Strengths of players on the Elo scale, by maximum likelihood, with 95 % intervals.
 
-The model is Davidson's, see `davidson`. Against a player d Elo weaker a player wins 10^(d / 400) games for each that
-it loses; without draws this is the usual Elo. The worth of the game's first side is estimated separately.
-The mean of all players is 0, and an interval is of the distance from this mean: two players are compared by
-`difference`, whose interval is narrower or wider than those two suggest.
+The model is Davidson's, see `davidson`. Against a player d Elo weaker a player wins 10^(d / 400) games for each that it
+loses; without draws this is the usual Elo. The worth of the game's first side is estimated separately. The mean of all
+players is 0, and an interval is of the distance from this mean: two players are compared by `difference`, whose
+interval is narrower or wider than those two suggest.
 """
 
 from __future__ import annotations
