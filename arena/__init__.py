@@ -1,6 +1,6 @@
 """Many policies learning with and against each other, in many copies of many games, over MPI.
 
-Importing `arena` starts neither MPI nor torch; what is not an error is imported when it is used.
+Importing `arena` starts neither MPI nor torch; everything except the errors is imported on first use.
 """
 
 from importlib import import_module

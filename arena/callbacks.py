@@ -36,7 +36,7 @@ __all__ = ["Callback", "StartedRun"]
 _log = logging.getLogger(__name__)
 _EPISODE = ("tick", "match", "lane", "episode")
 Place = Callable[[], Mapping[str, int]]
-"""The fields of a line of `measures.jsonl` that say of what it is."""
+"""The fields of a line of `measures.jsonl` that name the episode or the tick of the measured values."""
 
 
 class StartedRun(NamedTuple):
@@ -92,7 +92,7 @@ class Callback:
     def on_result(self, result: Mapping[str, Any]) -> None:
         """Called after each result, with its line of `result.json`, in which NaN stands for null.
 
-        The episodes and updates that it covers were told before.
+        `on_episode` and `on_update` were called before for all episodes and updates that it covers.
         """
 
     def on_evaluation(self, tick: int, lines: Sequence[Mapping[str, Any]], folder: Path) -> None:
@@ -351,7 +351,7 @@ class Callbacks:
             self._call("on_end")
 
     def _call(self, method: str, *arguments: Any, place: Place | None = None) -> None:
-        """Calls a method of all listeners; `place` says where what they measure belongs, None if they may not."""
+        """Calls a method of all listeners; `place`: what measured values belong to; None: measuring is an error."""
         for listener in [*self._listeners[method]]:
             self._call_one(listener, method, *arguments, place=place)
 
@@ -384,7 +384,7 @@ class Callbacks:
             self.measured.append(MeasureLine(**place(), metrics=merged))
 
     def _drop(self, listener: _Listener, method: str, error: BaseException, trace: str) -> None:
-        """Calls a logger no more: the run does not depend on it."""
+        """Removes a logger that has raised: the run does not depend on it."""
         self._listeners = {
             name: [other for other in others if other is not listener] for name, others in self._listeners.items()
         }

@@ -285,7 +285,7 @@ def located(*, path: str = "", inside: str = "", source: str = "", who: str = ""
 
 
 class OverriddenPlace(NamedTuple):
-    """A place of the configuration that `--set` filled: with its value, or (`made`) with a mapping on the way to it."""
+    """A place that `--set` filled: with its value, or (`made`) with a new mapping on the path to it."""
 
     path: str
     text: str  # of the override

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """A built-in: its target, a line of description, and the package that it needs, of which extra."""
+    """A built-in: its target, a line of description, and the package that it needs, with the extra that installs it."""
 
     target: str
     description: str
@@ -105,12 +105,12 @@ OWN = SimpleNamespace(
     callback=SimpleNamespace(),
     logger=SimpleNamespace(),
 )
-"""By kind, the objects that users have registered, as attributes: so each has a target, `arena.registry:OWN...`."""
+"""Objects that users have registered, as attributes by kind and name: the target of each is `arena.registry:OWN...`."""
 
 _OWN_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 _OWN_PACKAGES = ("envs", "policies")  # installed beside `arena`; a user's folder may have the same name
 _HOME = Path(__file__).resolve().parent.parent
-_GIVEN_BY_PLACE = 2  # of a worker's parameters: env, group
+_GIVEN_BY_PLACE = 2  # positional parameters of a worker: env, group
 _KIND_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "null"}
 
 
@@ -233,7 +233,7 @@ def where_raised(error: BaseException) -> str:
 def _no_attribute(owner: Any, name: str) -> str:
     where = getattr(owner, "__file__", None) or repr(owner)
     made = [one for one in dir(owner) if one[0] != "_" and callable(inspect.getattr_static(owner, one, None))]
-    close = close_name(name, made)  # no module and no number of the owner
+    close = close_name(name, made)  # only what can be called, such as classes
     return f"{where} has no {name!r}" + ("" if close is None else f"; did you mean {close!r}?")
 
 
@@ -281,14 +281,14 @@ _POLLED_METHODS = ("poll", "send_actions", "try_reset", "stop")
 
 
 def external_kind(make: str) -> str | None:
-    """How the games of an environment come in, if they are external; None for an ordinary environment.
+    """The kind of connection to the games of an external environment; None for an ordinary environment.
 
     Args:
         make: as for `environment_factory`.
 
     Returns:
         a key of `EXTERNAL`; `thread` for a subclass of `ExternalEnv`, `poll` for a `PollEnv`, `games` for another class
-        that is an `ExternalGames`, each given as `package.module:Class`.
+        that is an `ExternalGames`, each given as `package.module:Class` or by its registered name.
     """
     if make in EXTERNAL:
         return make
@@ -384,7 +384,7 @@ def configured_algorithm(
         acts: whether the policy plays without learning, always or at times.
         path: of the policy, such as `policies.blue`.
         any_device: whether `device: cuda` becomes `auto`, if the algorithm's struct `Options` knows that word: for a
-            policy that never learns here, so that what a GPU has trained plays on any machine.
+            policy that never learns here, so that a policy trained on a GPU plays on any machine.
 
     Raises:
         ConfigError: there is no such class; it does not take the options, has another signature than the arena's calls,

@@ -249,7 +249,7 @@ def _check_gate(config: Config, gate: GateConfig, path: str) -> None:
 def most_gate_games(config: Config, name: str) -> int:
     """The most games of a policy against its first snapshot until its gate decides for the last time.
 
-    Counted is a game per tick, equally many from each side, as the gate counts them.
+    Counts one game per lane and tick, equally many from each side, as the gate does.
     """
     every = (config.league or LeagueConfig()).snapshots.every
     rounds = (config.rounds - 1) // every * every - every  # from the first snapshot to the gate's last decision
@@ -264,7 +264,7 @@ def most_gate_games(config: Config, name: str) -> int:
 
 
 def _check_enough_games(config: Config, gate: GateConfig, name: str, path: str) -> None:
-    """Refuses a gate that a policy cannot pass although it wins a game per tick against its newest snapshot."""
+    """Refuses a gate that a policy cannot pass even if it wins a game per tick against its newest snapshot."""
     most = most_gate_games(config, name)
     if most * math.log(2 / (1 + 10 ** (-gate.elo / 400))) < -math.log(gate.alpha):
         raise ConfigError(

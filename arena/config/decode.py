@@ -43,7 +43,7 @@ def convert(kind: type[S], value: Any, path: str) -> S:
             value = kind.spelled_out(value)
     fields = {field.encode_name: field for field in _fields(kind)}  # by their keys in the file
     _require_mapping(value, path, outline=_outline(kind))
-    if True in value and "on" in fields:  # YAML 1.1 reads the word so
+    if True in value and "on" in fields:  # YAML 1.1 reads `on` as true
         value = {"on" if key is True else key: item for key, item in value.items()}
     for key in value:
         if key not in fields:
@@ -102,7 +102,7 @@ def _arm(union: Any, value: Any) -> Any:
         return next((arm for arm in arms if get_origin(arm) is tuple), union)
     if isinstance(value, Mapping) and (struct := next((arm for arm in arms if _is_struct(arm)), None)) is not None:
         return struct
-    lists = [arm for arm in arms if _holds_entries(arm)]  # msgspec takes no union of them
+    lists = [arm for arm in arms if _holds_entries(arm)]  # msgspec refuses a union of list types
     others = [arm for arm in arms if arm not in lists and (arm is not types.NoneType or value is None)]
     return reduce(or_, others) if lists and others else lists[0] if lists else union
 
@@ -116,7 +116,7 @@ def _holds_entries(kind: Any) -> bool:
 
 
 def _convert_keyed(arms: Sequence[Any], value: Any, path: str) -> Any:
-    """The value as the alternative that its key names; a mapping with other keys as the one that has none."""
+    """The value as the alternative that its key names; a mapping with other keys as the alternative without a key."""
     kinds = {arm.__struct_fields__[0]: arm for arm in arms if issubclass(arm, Keyed)}
     for arm in arms:
         with located(inside=path):
@@ -161,10 +161,10 @@ def _convert_named(kind: type[S], value: Any, path: str) -> dict[str, S]:
 def _convert_leaf(kind: Any, value: Any, path: str) -> Any:
     arms = [arm for arm in get_args(kind) if arm is not types.NoneType]
     if value is not None and len(arms) == 1 and get_origin(arms[0]) is Literal:
-        kind = arms[0]  # of words or null, words
+        kind = arms[0]  # without null
     if get_origin(kind) is Literal:
         if isinstance(value, bool) and "off" in get_args(kind):
-            value = "on" if value else "off"  # YAML 1.1 reads the words so
+            value = "on" if value else "off"  # YAML 1.1 reads them as booleans
         if value in get_args(kind):
             return value
         raise ConfigError(f"found {show(value)}; {nearest(str(value), get_args(kind))}", path=path)
@@ -215,7 +215,7 @@ def _range_words(number: type, constraints: Sequence[Any], value: Any) -> str:
 
 @cache
 def _outline(kind: type[msgspec.Struct]) -> str:
-    """The keys of a mapping with their defaults, `...` for those that must be said: `{elo: 20, alpha: 0.05}`."""
+    """The keys of a mapping with their defaults, `...` for required ones: `{elo: 20, alpha: 0.05}`."""
     fields = _fields(kind)
     parts = [f"{field.encode_name}: {_default_words(field)}" for field in fields[:_OUTLINED]]
     return f"{{{', '.join([*parts, *['...'] * (len(fields) > _OUTLINED)])}}}"

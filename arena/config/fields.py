@@ -11,7 +11,7 @@ from msgspec import Meta
 Count = Annotated[int, Meta(ge=1, le=2**53 - 1)]  # from 2**53 on, a float no longer holds every integer
 Halves = Annotated[int, Meta(ge=1, le=2)]
 Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]  # what a signed integer of 64 bits holds, as torch takes for a seed
-Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]  # a year: what is longer, or no number, no clock can wait for
+Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]  # a year; no timer takes longer waits, or NaN
 Share = Annotated[float, Meta(ge=0, le=1)]
 Text = Annotated[str, Meta(min_length=1)]
 Color = Annotated[str, Meta(pattern=r"^#[0-9a-fA-F]{6}\Z")]
@@ -36,7 +36,7 @@ class AbstractStruct(msgspec.StructMeta, ABCMeta):
 
 
 class Shortened(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a file may also say in a shorter form."""
+    """A struct that a file may also give in a shorter form."""
 
     @classmethod
     @abstractmethod

@@ -5,7 +5,7 @@
                                                                           {env: game, seats: ["blue#1", red]}]
 
 The configuration on the left means the one on the right, so weights, checkpoints, logs and ratings of the workers are
-apart without a rule of their own. Workers are numbered in the order of the matches, their copies and their seats. The
+separate without further rules. Workers are numbered in the order of the matches, their copies and their seats. The
 only worker of a policy keeps the policy's name.
 """
 

@@ -47,7 +47,7 @@ class PerturbConfig(Shortened, frozen=True, kw_only=True, forbid_unknown_fields=
         return {"factors": value} if isinstance(value, (list, tuple)) else value
 
     def bounds(self, value: float) -> tuple[float, float]:
-        """Between what an option stays that has this value; a whole number that is at least 1 stays so."""
+        """The bounds of an option with this value; a whole number of at least 1 stays at least 1."""
         low = -math.inf if self.at_least is None else self.at_least
         high = math.inf if self.at_most is None else self.at_most
         return (max(low, min(value, 1)) if isinstance(value, int) else low), high

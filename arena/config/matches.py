@@ -173,7 +173,7 @@ class Generator(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=T
         return self.team(first, 0), self.team(second, 1)
 
     def exchanged(self, pair: Pair) -> Pair:
-        """The pairing with the sides exchanged; where these are of unequal size each is of one policy."""
+        """The pairing with the sides exchanged; sides of unequal size are of one policy each."""
         first, second = pair
         return (second, first) if len(first) == len(second) else self.pair(second[0], first[0])
 
@@ -542,7 +542,7 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
             if self.versus:
                 yield other, learner in self.versus
             elif self.both_sides:
-                yield from ((other, False), (other, other != learner))  # who meets itself has both
+                yield from ((other, False), (other, other != learner))  # against itself the learner has both
             else:
                 yield other, other == tested and next(tests) % 2 == 1
 
@@ -567,7 +567,7 @@ class OwnPairings(PairsConfig, frozen=True, kw_only=True, forbid_unknown_fields=
         return ((self.seated(first, 0), self.seated(second, 1)) for first, second in self.opening)
 
     def seated(self, said: SeatEntry, side: int) -> Team:
-        """The seats of a side, which is named by the policy that plays it alone, or by that of each seat."""
+        """The seats of a side, given as the policy of all its seats, or as the policy of each."""
         return self.team(said, side) if isinstance(said, str) else tuple(said)
 
 

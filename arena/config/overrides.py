@@ -3,8 +3,8 @@
 A path goes through keys and list places: `policies.blue.options.learning_rate`, `matches[0].lanes`, `matches.0.lanes`.
 Keys that hold dots themselves are found too: of the keys that fit, the longest is taken. Mappings that are missing on
 the way are made, and a name on the way, as of `rule: fictitious`, counts as `{fictitious: {}}` where the path goes on
-with it. Whether they may be there is for the check of the whole configuration to say; `Origin.blame` then names the
-override instead of the file.
+with it. The check of the whole configuration decides whether they are allowed; in its errors, `Origin.blame` then names
+the override instead of the file.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def apply_values(data: Mapping[str, Any], values: Mapping[str, Any], *, source: 
 
 
 def _set(data: dict[str, Any], tokens: list[str], value: Any, text: str) -> list[OverriddenPlace]:
-    """Puts a value where the tokens lead, and tells what it filled on the way."""
+    """Puts a value where the tokens lead, and returns the places that it filled on the way."""
     places: list[OverriddenPlace] = []
     node: Any = data
     path = ""

@@ -1,7 +1,7 @@
 """The keys of a configuration: types and ranges are declared on structs, one documented line per field.
 
 The keys of matches are in `matches`, those of leagues in `league`. `load` reads a file into these structs, `decode`
-walks the data and the structs together, and `check` refuses what no single field can tell.
+walks the data and the structs together, and `check` refuses contradictions between fields.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class PolicyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def learns(self) -> bool:
-        """Whether it is another player after a round than before."""
+        """Whether its play changes from round to round."""
         return not self.frozen and self.algorithm not in ONLY_ACT
 
 

@@ -1,4 +1,4 @@
-"""YAML in and out, as a configuration wants it: plain data, no surprises.
+"""Reading and writing YAML for configurations: plain data only.
 
 Differences to PyYAML's safe loader: `3e-4` is a number (as in YAML 1.2; YAML 1.1 reads a string), `12:30`, `010` and
 `2024-01-01` are not turned into other numbers or dates, a key that is given twice is an error, and so is a document

@@ -15,7 +15,7 @@ the entities that are to move next.
 
 Observations and actions are lists with one item per entity. An item is a batched sample of the entity's space: for an
 array space an array with a leading lane axis, for `Sequence(part, stack=True)` an `arena.Ragged` with one row per lane,
-for Dict and Tuple a container of these. Rows of lanes that a frame is not about may be empty.
+for Dict and Tuple a container of these. Rows of lanes that a frame does not describe may be empty.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Interface:
 
 
 class Outside(NamedTuple):
-    """What a frame of external games says beside observations; see `arena.external`."""
+    """The fields of a frame that only external games have; see `arena.external`."""
 
     void: NDArray[np.bool_]  # [L, E] no algorithm is to learn from the transition that ends here
     given: NDArray[np.bool_]  # [L, E] of the active entities, those that have acted already

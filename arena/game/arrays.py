@@ -1,4 +1,4 @@
-"""What is asked of the numbers of an array."""
+"""Checks of the numbers in an array."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 def is_finite(array: NDArray[Any]) -> bool:
-    """Whether all numbers are; whole numbers are. The squares' sum is finite then, or overflows: only so it is slow."""
+    """Whether all numbers are finite; integers are. Slow only if the sum of squares is not finite."""
     return array.dtype.kind != "f" or math.isfinite(np.vdot(array, array)) or bool(np.isfinite(array).all())
 
 

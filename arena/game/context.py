@@ -1,4 +1,4 @@
-"""Which copy of a game an object is: what a game's class or function gets as its argument `context`, if it has one."""
+"""Which copy of a game an object is: the argument `context` of a game's class or function, if it has one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class EnvContext(NamedTuple):
-    """The place of a game in its run: for ports, data, or worlds of its own.
+    """The place of a game in its run: for its own ports, data, or worlds.
 
     A natively batched game gets the context of its first lane. Outside of a run all numbers are 0 but `lane` and
     `lanes`.

@@ -111,7 +111,7 @@ class Lockstep:
         return f"it has {state}"
 
     def joint(self) -> Joint:
-        """What to play, from all requests; counts the tick.
+        """What to play, from all requests; counts the tick, unless it is a reset.
 
         Raises:
             ProtocolError: the request of a seat is missing, or the match is over.

@@ -1,4 +1,4 @@
-"""Ragged arrays: rows of unequal length, as all items one after the other and how many each row has."""
+"""Ragged arrays: rows of unequal length, stored as all items one after the other, and the length of each row."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Integers = NDArray[np.int64]
 
 
 class Ragged:
-    """Rows of unequal length. Nothing of it changes in place; no copy is made of what it is created from.
+    """Rows of unequal length, never changed in place; the arrays that it is created from are not copied.
 
         Ragged(np.array([1, 2, 3]), [2, 0, 1]).tolist()      [[1, 2], [], [3]]
 

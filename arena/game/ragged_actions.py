@@ -24,7 +24,7 @@ def action_leaves(space: Space[Any], actions: Sequence[Any], shown: Shown | None
         space: of one action.
         actions: one per row.
         shown: what units may do, batched; None: the space is not of units.
-        first_row: how the first one is called in messages.
+        first_row: the number of the first row in messages.
 
     Raises:
         TypeError, ValueError: as `batch_leaves`.
@@ -56,7 +56,7 @@ def batch_leaves(
         batch: of B rows.
         shown: what units may do, batched; None: the space is not of units.
         active: [B]; ragged items of other rows are dropped, and their values are not checked.
-        first_row: how the first one is called in messages.
+        first_row: the number of the first row in messages.
 
     Raises:
         TypeError: values have another type, such as floats for choices, or there is no action.

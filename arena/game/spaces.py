@@ -314,7 +314,7 @@ class BatchWriter:
             copy_rows(self._space, batch, self._target, slice(None))
             check_choices(
                 self._space, batch, rows()
-            )  # before the cast: in a narrower type a wrong value may look right
+            )  # not the target: cast to a narrower type, a wrong value may look right
             return
         array[...] = batch
         if self._free or (self._count and not np.count_nonzero(self._offsets >= self._count)):

@@ -1,4 +1,4 @@
-"""Spaces of games with units: what an observation of any number of things holds, and what each of them chooses.
+"""Spaces of games with units: observations of any number of things, and the choices of each.
 
 A *unit* is one thing in an observation, of a *type* with named features. In each *action* some units are *actors*,
 which choose; `Select` also has *actees*, which can be chosen. A unit's *index* counts all units of a row: types in the
@@ -124,7 +124,7 @@ class UnitActions(spaces.Dict):
 
     Args:
         actions: by name, in order.
-        of: the arguments of the `UnitSpace` that it belongs to, without its actions; for files alone.
+        of: the arguments of the `UnitSpace` that it belongs to, without its actions; only for files.
         shown: what the actors may do now, as a single sample; of an action space that an environment hands out. None:
             a space that stands alone, where nothing is shown: `sample` then has no actors.
     """
@@ -142,7 +142,7 @@ class UnitActions(spaces.Dict):
         super().__init__(OrderedDict((name, Items(spaces.Discrete(kind.choices))) for name, kind in actions.items()))
 
     def showing(self, shown: Callable[[], Shown | None]) -> UnitActions:
-        """The same space, whose `sample` draws among what this function tells at that moment."""
+        """The same space, whose `sample` draws among the choices that this function returns at that moment."""
         return UnitActions(self.actions, of=self.of, shown=shown)
 
     def sample(self, mask: Any = None, probability: Any = None) -> dict[str, Any]:
@@ -200,7 +200,7 @@ class UnitActions(spaces.Dict):
         Args:
             batch: choices of all rows.
             shown: batched; None: only ranges are checked.
-            first_row: how the first row is called in messages.
+            first_row: the number of the first row in messages.
 
         Raises:
             ValueError: names the action and the row.
@@ -220,7 +220,7 @@ class UnitActions(spaces.Dict):
             values = np.asarray(given.values, np.int64)
             if (
                 len(values) and (item := _first(values.view(np.uint64) >= limits)) is not None
-            ):  # negative ones are large
+            ):  # as unsigned, negative ones are large
                 row, most = int(given.rows()[item]), int(np.broadcast_to(limits, values.shape)[item]) - 1
                 raise ValueError(
                     f"action {name!r}, row {first_row + row}: {values[item]} is no choice; they go from 0 to {most}"
@@ -563,7 +563,7 @@ def _items(what: str, given: Any, dtype: Any, shape: tuple[int, ...] = ()) -> ND
     if array.ndim == 0 or array.shape[1:] != shape:
         wanted = ", ".join(map(str, ("n", *shape)))
         raise ValueError(f"{what}: the shape must be [{wanted}], got {list(array.shape)}")
-    with np.errstate(invalid="ignore", over="ignore"):  # numbers that are not finite are named with their unit
+    with np.errstate(invalid="ignore", over="ignore"):  # `breach` reports numbers that are not finite, with their unit
         typed = array.astype(dtype, copy=False)
     if typed.dtype.kind == "i" and typed is not array and not np.array_equal(array, typed):
         raise ValueError(f"{what}: whole numbers of {typed.dtype} are needed, got {array.dtype} {array.ravel()[:3]}")
@@ -708,7 +708,7 @@ def _breach_of_indices(
         return None
     if values.dtype is not _INDEX:
         values = np.asarray(values, np.int64)
-    wrong = values.view(np.uint64) >= counts.repeat(lengths).view(np.uint64)  # negative ones are large
+    wrong = values.view(np.uint64) >= counts.repeat(lengths).view(np.uint64)  # as unsigned, negative ones are large
     if (item := _first(wrong)) is not None:
         row = int(found.rows()[item])
         text = f"{what} {values[item]} is no unit; there are {counts[row]}, counted from 0"
@@ -740,7 +740,7 @@ def _breach_of_mask(kind: ActionKind, parts: Mapping[str, Ragged], action: str) 
     if usual and not select:
         raw = mask.values.tobytes()
         if bytes(kind.choices) not in raw and not raw.translate(None, b"\x00\x01"):
-            return None  # all are flags, and nowhere are as many zeros in a row as would forbid everything
+            return None  # all are flags, and no run of zeros is as long as the mask of an actor
     flags = mask.values.view(np.uint8) if usual else np.asarray(mask.values, np.uint8)
     if select:
         each = np.repeat(parts["actees"].lengths, actors.lengths)

@@ -1,22 +1,27 @@
-"""Leagues: who is best, and how sure are we. Imported by the root of a league and by what reads its run folder alone.
+"""Leagues: which players are best, and how certain that is. For the root of a league and readers of its run folder.
 
 What is known
-    results         who has won against whom            reading     the same, from a run folder
-    davidson        a model of games with draws         ratings     strengths with intervals
-    online          ratings, game after game            payoff      expected scores with intervals
-    meta_game       players as strategies               equilibrium, nash_averaging, alpha_rank     who of them is best
+    results, read_results   who has won against whom; the same, from a run folder
+    timeline                the games by ticks, with snapshots, resets and copies
+    ratings/                strengths with intervals: `davidson` (draws), `whole_history` (policies that learn),
+                            `standings` (tables), `contradictions` (pairs whose games contradict the order)
+    metagame/               players as strategies: `payoff`, `equilibrium`, `nash_averaging`, `alpha_rank`
+    exploitability          what can be won from a policy
+    knockouts               the winners of the knockouts of a run
 
 What to do next
-    rounds, league  a row of rounds                     generators  knockouts and Swiss
-    view, own       rules and generators of a user's own
-    matchmaking     whom a learner meets                snapshots   which past selves it may meet
-    population      copies of the best                  draws       what is left to chance
-    sequential      is A better than B by d Elo         pairing     which pair to play, is the order decided
-    tournament      batches until it is                 contradictions  which pairs contradict it
-    standings       what comes out, as rows             exploitation    what can be won from a policy
-    winning         who has won the knockouts of a run
+    next_round, rounds      the next round; rounds as data
+    matchmaking, snapshots  the opponents of a learner; which past selves it may meet
+    pairings                knockouts and Swiss
+    custom, view            rules and generators of a user's own
+    population              copies of the best
+    populations             two populations that only meet each other
+    ratings/sprt            is A better than B by d Elo
+    ratings/ranking         which pair to play, is the order decided
+    tournament              batches until it is
+    rng                     random streams
 
-Nothing here knows MPI or torch. What computes imports scipy, which takes a while; results and reading do not.
+Nothing here imports MPI or torch. Modules that compute import scipy, which is slow; results and read_results do not.
 """
 
 from arena.league.view import LeagueView

@@ -12,7 +12,7 @@
         def pairings(self, league, rng):                        pairs of sides; a side is a name, or one for each seat
             ...
 
-Both are pure: an object is made anew for each round, is told what is known of the league (`LeagueView`) and draws from
+Both are pure: an object is created for each round, gets what is known of the league (`LeagueView`) and draws from
 `rng` alone, a stream of the run's seed and the round. So a round that is planned again, by `--resume` or after a death,
 is the same round. `arena.testing.check_rule` and `check_pairings` test a class.
 """

@@ -1,4 +1,4 @@
-"""Who has won the knockouts of a run: read from its folder, by the rule that makes the next round."""
+"""The winners of the knockouts of a run, read from its folder, by the rule that makes the next round."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from arena.records.folder import RunFolder
 
 
 def knockouts_won(folder: RunFolder, config: Config, *, reached: int | None = None) -> list[Champion]:
-    """Who has won those that are over, in the order of the configuration.
+    """The winners of the knockouts that are over, in the order of the configuration.
 
     Args:
         folder: of a run, which may be under way.

@@ -1,15 +1,15 @@
 """Matchmaking: the draw of the opponents of a learner in the next round.
 
-    past_selves   snapshots of itself, all alike
+    past_selves   snapshots of itself, with equal weights
     fictitious    all players, by prioritized fictitious self-play (Vinyals et al. 2019, supplement)
     exploiters    main agents meet main agents and all snapshots, main exploiters the main agents, league exploiters all
-                  snapshots (the same)
+                  snapshots (same source)
     uncertainty   the opponents against which a result would change the standings most
-    own           what a class of the user's own says, see `own`
+    own           what a class of the user's own draws, see `custom`
 
 The priorities are functions f of p, the chance to score against an opponent: hard (1 - p)^2, variance p (1 - p),
 linear 1 - p. p is not known but estimated: each priority is the mean of f over the posterior of p given the games, see
-`payoff`. A player that was never met thus has a priority of its own, and there is no number of games to wait for.
+`payoff`. So a player that was never met has a priority as well, without a least number of games.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class OpponentPool(NamedTuple):
 
     Args:
         results: of the games that count; of policies that learn with their ticks.
-        snapshots: per policy those in the league, the oldest first.
+        snapshots: per policy its snapshots in the league, the oldest first.
         learns: the policies that learn.
     """
 
@@ -60,7 +60,7 @@ class OpponentPool(NamedTuple):
     learns: frozenset[str]
 
     def past(self, members: Sequence[str]) -> list[str]:
-        """All that stays as it is: snapshots, and policies that do not learn."""
+        """The players that never change: snapshots, and policies that do not learn."""
         fixed = [name for name in members if name not in self.learns]
         return [*fixed, *(name for member in members for name in self.snapshots.get(member, ()))]
 
@@ -89,7 +89,7 @@ def draw(
         entry: learners and rule.
         field: all players that they can meet.
         rng: what is left to chance.
-        tested: per learner that has to pass a gate its snapshot that the gate is about: one match is against that.
+        tested: per learner with a gate to pass, the snapshot that the gate compares it with: one match is against it.
         view: what a rule of the user's own sees.
         path: of the entry in the configuration, for errors of such a rule.
 
@@ -122,7 +122,7 @@ def draw(
 
 
 def _view_of_rivals(view: LeagueView, entry: MatchmakingConfig, learner: str) -> LeagueView:
-    """What a rule of the user's own sees of two populations: the learner's own, and players of the other."""
+    """What a rule of the user's own sees of two populations: policies of the learner's, players of the other."""
     rivals = entry.rivals(learner)
     return replace(
         view,
@@ -175,7 +175,7 @@ def _weights(entry: MatchmakingConfig, learner: str, field: OpponentPool) -> Wei
 
 
 def _of_rivals(entry: MatchmakingConfig, learner: str, field: OpponentPool) -> Weights:
-    """Weights of the opponents in another population: as it is now in the share `self`, else its past by the rule."""
+    """Weights of the opponents in another population: its current policies with the share `self`, else by the rule."""
     rivals, rule = entry.rivals(learner), entry.options
     current = [name for name in rivals if name in field.learns]
     if isinstance(rule, Fictitious):
@@ -208,7 +208,7 @@ def _exploiters(rule: Exploiters, members: Sequence[str], learner: str, field: O
 
 
 def _of_main_exploiter(rule: Exploiters, learner: str, field: OpponentPool) -> Weights:
-    """Weights of a main exploiter's opponents: each main as it is, or its snapshots where that is hopeless."""
+    """Weights of a main exploiter's opponents: each main, or its snapshots if the expected score is below `weak`."""
     weights: Weights = {}
     scores, _ = _moments(field.results, learner, rule.main)
     for main, score in zip(rule.main, scores, strict=True):
@@ -227,8 +227,8 @@ def priorities(results: Results | Timeline, learner: str, opponents: Sequence[st
 
     Args:
         results: of the games that count.
-        learner: who wants to learn.
-        opponents: whom it can meet.
+        learner: the policy that learns.
+        opponents: the players that it can meet.
         weighting: hard, variance or linear.
     """
     mean, variance = _moments(results, learner, opponents)
@@ -239,9 +239,10 @@ def priorities(results: Results | Timeline, learner: str, opponents: Sequence[st
 def beats_all(
     results: Results | Timeline, player: str, targets: Sequence[str], *, score: float, confidence: float
 ) -> bool:
-    """Whether a player's expected score against each of the targets is above `score`, each with this probability.
+    """Whether a player's expected score against every target is above `score`, each with at least `confidence`.
 
-    The posterior of a score is taken for the Beta distribution with its mean and variance. No player beats itself.
+    The posterior of a score is approximated by the Beta distribution with its mean and variance. No player beats
+    itself.
     """
     mean, variance = _moments(results, player, targets)
     size = mean * (1 - mean) / variance - 1

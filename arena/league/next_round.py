@@ -3,8 +3,8 @@
     first_round   from the configuration alone
     next_round    rounds, results and returns so far -> the next round
     round_config  the configuration of one round, from which its plan is made
-    is_over       whether there is nothing left to find out
-    champions     who has won the knockouts that are over
+    is_over       whether the league is decided
+    champions     the winners of the knockouts that are over
 
 Between two rounds, in this order: exploiters that are due begin anew; snapshots join and leave; the worst of a
 population become copies of the best; every generator says who meets whom. All of it is pure and deterministic: whatever
@@ -76,15 +76,15 @@ def next_round(
     returns: Mapping[str, Sequence[float]],
     played: Played = (),
 ) -> Round:
-    """The round after those before it; the same for the same arguments.
+    """The round after those in `before`; the same for the same arguments.
 
     Args:
         config: of the league.
         before: all earlier rounds, the first one first.
         results: the games that count.
-        returns: per policy those of its episodes in the newest round.
-        played: what gates and tournaments look at, see `looks_back`: the games of all rounds. A test that forgets games
-            is wrong more often than it says, and points that were won are not lost. (): no game counts.
+        returns: per policy the returns of its episodes in the newest round.
+        played: the games of all rounds, for gates and tournaments, see `looks_back`: a test that forgets games has
+            larger errors than it states, and points that were won are not lost. (): no game counts.
     """
     history = History(config, before, played)
     changes = _changes(config, history, results, returns)
@@ -147,18 +147,18 @@ def with_matches(config: Config, planned: Round, matches: tuple[MatchConfig, ...
 
 
 def looks_back(config: Config) -> bool:
-    """Whether it matters what was played long ago: to a gate, or to a tournament within the league."""
+    """Whether the league has a gate or a tournament, which need the games of all rounds."""
     return bool(gated(config)) or any(isinstance(entry, _TOURNAMENTS) for _, entry in _generators(config))
 
 
 class Champion(NamedTuple):
-    """Who has won a knockout, and by what.
+    """The winner of a knockout, and what has decided the final.
 
     Args:
         place: of the knockout in the configuration.
-        player: who has won it.
-        against: the other one in the final.
-        by: the points of the final's games; where they are shared the higher rating; where that is the same a coin.
+        player: the winner.
+        against: the other player of the final.
+        by: the points of the final's games; if equal, the higher rating; if that is equal too, a coin.
         points: of the winner in the final.
         games: of the final that count.
     """
@@ -174,7 +174,7 @@ class Champion(NamedTuple):
 def champions(
     config: Config, before: Sequence[Round], results: Callable[[int], Timeline], played: Played
 ) -> list[Champion]:
-    """Who has won the knockouts that are over: those with whom `next_round` goes on.
+    """The winners of the knockouts that are over, by the rules of `next_round`.
 
     Args:
         config: of the league.
@@ -190,7 +190,7 @@ def champions(
 
 
 def over(config: Config, rounds: int) -> list[tuple[str, KnockoutConfig]]:
-    """The knockouts that have their winners after so many rounds, with their places."""
+    """The knockouts that have their winners after a number of rounds, with their places."""
     return [
         (place, entry)
         for place, entry in _generators(config)
@@ -199,7 +199,7 @@ def over(config: Config, rounds: int) -> list[tuple[str, KnockoutConfig]]:
 
 
 def _champion(config: Config, history: History, results: Timeline, place: str, entry: KnockoutConfig) -> Champion:
-    """Who has won a knockout with the last round of a history."""
+    """The winner of a knockout that ends with the last round of a history."""
     judge = generators.KnockoutRules(results, stream(config.seed, history.number, Purpose.COINS))
     ((player,),) = _next_pairings(config, history, judge)[place]
     *_, pairings = history.pairings(place)
@@ -212,8 +212,9 @@ def _champion(config: Config, history: History, results: Timeline, place: str, e
 
 
 def is_over(config: Config, before: Sequence[Round], results: Timeline) -> bool:
-    """Whether there is nothing left to find out, though rounds are left: all knockouts have their winners and there is
-    nothing else to play, or the order of all players is decided.
+    """Whether the league is decided, though rounds may be left.
+
+    Either it has only knockouts, which all have their winners, or the order of all players is decided.
 
     Args:
         config: of the league.
@@ -260,7 +261,7 @@ def _rule(config: Config) -> LeagueConfig:
 
 
 class _Changes(NamedTuple):
-    """What becomes of whom between two rounds, by the names that a `Round` has for it."""
+    """The changes between two rounds, named as in `Round`."""
 
     snapshots: tuple[str, ...]
     dropped: tuple[str, ...]
@@ -338,7 +339,7 @@ def _forks(
 
 
 def _options(history: History, changes: _Changes) -> dict[str, dict[str, Any]]:
-    """The options of all whose are not those of the configuration; a snapshot keeps those that it was made with."""
+    """The options of players that differ from the configuration; a snapshot keeps the options that it was made with."""
     found = {name: options for name, options in history.changed_options().items() if name not in changes.dropped}
     for name in changes.snapshots:
         policy = player_of(name).policy
@@ -400,7 +401,7 @@ def _view(config: Config, history: History, field: OpponentPool, place: str, ent
 
 
 def _next_pairings(config: Config, history: History, judge: generators.KnockoutRules) -> dict[str, generators.Pairings]:
-    """Of all tournaments, one after the other: they share the judge's coins."""
+    """The pairings of all tournaments, made one after the other: they share the judge's coins."""
     games, found = [*history.games()], {}
     for place, entry in _generators(config):
         if isinstance(entry, _TOURNAMENTS):

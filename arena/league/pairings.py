@@ -1,10 +1,10 @@
 """Pairings of the later rounds of knockout and Swiss tournaments.
 
-A knockout goes on with the winners, in the order in which they met; so it is a bracket. Of an odd number the first who
-has had no bye has one. A Swiss tournament pairs neighbors in its standings who have not met; the last who has had the
-fewest byes has one. Of two who met the better has the larger share of the points of the games of this pairing; of
-equals the one with the higher rating, and then a coin decides. Points are of all rounds: what was won stays won,
-also if it has learned since.
+A knockout goes on with the winners, in the order in which they met; so it is a bracket. If their number is odd, the
+first player with the fewest byes has a bye. A Swiss tournament pairs neighbors in its standings that have not met; if
+the number is odd, the last player with the fewest byes has one. A pairing is won by the larger share of the points of
+its games; if the shares are equal, by the higher rating; if these are equal too, by a coin. Standings count the points
+of all rounds, even if a player has learned since.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from arena.league.results import Encounter, Results
 from arena.league.rounds import names_of
 from arena.league.timeline import Timeline
 
-_DIGITS = 5  # of an Elo: rounding of the fit alone makes no player better, and is far less
+_DIGITS = 5  # of an Elo; rounding of the fit is far smaller, and decides nothing
 
 Pairings: TypeAlias = tuple[tuple[str, ...], ...]
-"""Who meets whom; one alone has a bye."""
+"""Who meets whom; a player alone has a bye."""
 Shares: TypeAlias = Mapping[str, float]
 """What each player has made of its pairing in a round, in [0, 1]: 1 for a bye, 1/2 if no game counts."""
 
@@ -39,8 +39,8 @@ def shares(
 
     Args:
         entry: the tournament.
-        pairings: its own of this round.
-        games: of each match of the round, with what the match was made of, be it of this tournament or not.
+        pairings: its pairings of this round.
+        games: of all matches of the round, of this tournament or not, each with its description.
     """
     results = results_of(entry, pairings, games)
     return {name: _share(results[frozenset(players)], name, players) for players in pairings for name in players}
@@ -92,7 +92,7 @@ class KnockoutRules:
         return max(players, key=lambda name: (made[name], self._elo(name), self._rng.random()))
 
     def reason(self, players: Sequence[str], made: Shares) -> Literal["points", "rating", "coin"]:
-        """What `winner` tells the two by."""
+        """What has decided `winner`."""
         if len({made[name] for name in players}) > 1:
             return "points"
         return "rating" if len({*map(self._elo, players)}) > 1 else "coin"
@@ -129,7 +129,7 @@ def next_pairings(
         entry: the tournament.
         before: its earlier pairings, the first ones first.
         made: what each player has scored in them.
-        judge: of those who have made the same.
+        judge: decides between players with equal scores.
     """
     byes = Counter(players[0] for one in before for players in one if len(players) == 1)
     if isinstance(entry, SwissConfig):

@@ -1,9 +1,9 @@
 """Population-based training (Jaderberg et al. 2017): the worst become copies of the best, with other options.
 
-Truncation selection: the policies of one algorithm are ordered by how they did; each of the last `share` becomes a copy
-of one drawn from the first `share`, or from all that are not replaced if these are fewer, with its weights, its
-optimizer and its options (exploit), of which those in `perturb` are multiplied by a factor (explore). With `keep` so
-many of the first survive, and all others become copies of one of them.
+Truncation selection: the policies of one algorithm are ordered by fitness. Each of the worst `share` becomes a copy of
+a random policy of the best `share` (of all that are not replaced, if these are fewer), with its weights, its optimizer
+and its options (exploit); the options in `perturb` are multiplied by a factor (explore). With `keep`, that number of
+the best survive, and all others become copies of one of them.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def forks(
     options: Mapping[str, dict[str, Any]],
     rng: np.random.Generator,
 ) -> dict[str, Fork]:
-    """Who becomes a copy of whom.
+    """The policies that become copies, with their sources and new options.
 
     Args:
         rule: how many, and what is perturbed.
         populations: the policies of each algorithm.
-        fitness: of those that have played; no other takes part. NaN is worse than any other.
-        options: per policy those that it has now.
+        fitness: of the policies that have played; others take no part. NaN is worse than any number.
+        options: per policy its current ones.
         rng: draws sources and factors.
     """
     found: dict[str, Fork] = {}
@@ -47,7 +47,7 @@ def forks(
 def _exploited(
     rule: EvolutionConfig, population: Sequence[str], fitness: Mapping[str, float], rng: np.random.Generator
 ) -> list[tuple[str, str]]:
-    """Each of the worst, and the one of the best that it becomes a copy of: never of one whose fitness is NaN."""
+    """Each of the worst with its source among the best, whose fitness is not NaN."""
     known = {name: fitness[name] for name in population if not math.isnan(fitness[name])}
     ordered = sorted(population, key=lambda name: (known.get(name, -math.inf), name))
     worst, last = ordered[: rule.replaced(len(ordered))], ordered[len(ordered) - rule.sources(len(ordered)) :]

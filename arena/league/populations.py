@@ -1,6 +1,6 @@
 """Two populations that only meet each other, such as predators and prey: two tables of ratings with one scale.
 
-Games between the two do not tell the worth of the first side from how much better the first population is. So their
+Games between the two cannot separate the worth of the first side from the strength of the first population. So their
 sum is one number, the **gap**, and each player is rated within its population: `elo` is its distance from the mean of
 its own population, plus half of the gap for the first and minus half of it for the second. A player of the first side
 then scores a half against one of the second side with the same Elo. Intervals are of distances within a population.
@@ -21,8 +21,8 @@ def populations_of(config: Config, players: Sequence[str], *, tournament: bool =
 
     Args:
         config: of a league; or of a tournament, in which players of one population meet on both sides.
-        players: to be told apart, snapshots too.
-        tournament: whether it is one.
+        players: the players to assign, snapshots too.
+        tournament: whether it is a tournament.
     """
     sides = apart(config, told=not tournament)
     if sides is None:
@@ -40,7 +40,7 @@ def separate_standings(results: Results, sides: Sides, *, elo: float = RESOLUTIO
 
 
 def every_meeting(sides: Sides) -> list[tuple[str, str]]:
-    """All pairs of one player of each side; the first of them have each player, and then all meet about alike."""
+    """All pairs of players of the two sides, ordered so that all players meet early and about equally often."""
     first, second = sides
     places = range(max(len(first), len(second)))
     pairs = ((place % len(first), (place + shift) % len(second)) for shift in range(len(second)) for place in places)

@@ -4,8 +4,8 @@
     rounds.jsonl, or plan.json     the sides of each match; in a league also who has begun anew, and when
     episodes.jsonl                 how the games ended
 
-A game does not count where it has no winner, or not two sides, unless the higher return decides; and where it was not
-played to its end, or a seat stood idle. A line that a kill has left incomplete is counted and skipped.
+A game does not count if it has no winner, if it has not two sides (unless the higher return decides), if it was not
+played to its end, or if a seat was idle. A line that a kill has left incomplete is counted and skipped.
 
 Whether a game has winners is a property of all of its episodes: see `arena.records.outcome`. So the episodes are read
 twice: first for what they show of their game, then for the results.
@@ -33,21 +33,21 @@ from arena.records.formats import EpisodeLine, PlanFile, RoundLine, SeatLine, re
 from arena.records.journal import JournalReader
 from arena.records.outcome import Outcome, Winners, side_returns
 
-_PARTS = 8  # of a round in which policies learn: where there are few rounds they have as many nodes
+_PARTS = 8  # of a round in which policies learn; with few rounds, ratings have a node for each part
 
 
 class ResultSet(NamedTuple):
-    """What a run folder says about who is better.
+    """The games of a run, as read from its folder.
 
     Args:
         timeline: the games that count, with the ticks at which they ended.
-        encounters: these games, in the order in which they ended; one of several sides is one for each two of them.
+        encounters: these games, in the order in which they ended; a game of several sides is one for each pair of them.
         first: the tick at which the first game ended; None without a game.
         episodes: how many games there were: those that count, and the two kinds below.
         unrated: games without a winner, or not of two sides.
-        aborted: games that were cut, or in which a seat stood idle.
+        aborted: games that were cut, or in which a seat was idle.
         unfinished: lines that a kill has left incomplete: 0 or 1.
-        cut: per player the games with others that would have counted, but for the end of a leg which has cut them.
+        cut: per player the games with others that would have counted if the end of a leg had not cut them.
         without_winner: a line for each game that has no winners: why, and what helps.
     """
 
@@ -78,10 +78,10 @@ def read(
 
     Args:
         folder: of a run, which may be under way; without `episodes.jsonl` there are no games.
-        last: the newest round to look at, which is over. None: the newest one of which a game is on record; that
-            another one is planned changes no player before it has been played in.
+        last: the newest round to look at, which is over. None: the newest one of which a game is on record; a round
+            that is only planned changes no player.
         until: the tick until which games count; None: all do.
-        journal: reads one; of a run that goes on, as far as it is to be read.
+        journal: opens a journal file; of a run under way, up to where it is to be read.
 
     Raises:
         ConfigError: a file is missing, damaged, or of another version of the arena.
@@ -153,7 +153,7 @@ def _timeline(
 
 
 class GamesSoFar:
-    """The games of a league's rounds that are over, each read once: late rounds end as fast as early ones.
+    """The games of a league's rounds that are over, each read once: late rounds take no longer than early ones.
 
     A game may show in any round that it has no winners; then all games are read again.
 
@@ -163,8 +163,8 @@ class GamesSoFar:
         keeps_played: whether `played` is wanted.
 
     Attributes:
-        returns: what the episodes of the newest round brought each policy that has finished one, in the order in which
-            they ended. A return is the mean over the policy's entities; episodes that were cut have none.
+        returns: per policy the returns of its finished episodes in the newest round, in the order in which they ended.
+            A return is the mean over the policy's entities; episodes that were cut have none.
         played: the games of each round; empty: they are not kept.
     """
 
@@ -229,7 +229,7 @@ def _part_of(episode: EpisodeLine, rounds: Sequence[RoundLine], parts: int, tick
 
 
 def _returns(seats: Sequence[SeatLine]) -> dict[str, float]:
-    """Of each policy in one episode, the mean over its entities; NaN where a seat's was not finite."""
+    """Per policy its return in one episode, the mean over its entities; NaN if that of a seat was not finite."""
     totals: dict[str, float] = {}
     sizes: Counter[str] = Counter()
     for seat in seats:
@@ -269,7 +269,7 @@ class _Games(NamedTuple):
 
 
 def _games(episodes: Iterable[EpisodeLine], config: Config, winners: Winners) -> _Games:
-    """What episodes say, which `winners` sees too."""
+    """What the episodes say; passes them to `winners` too."""
     envs, newest, reached = dict[str, None](), 0, 0
     for line in episodes:
         newest, reached = max(newest, line.round), max(reached, line.tick)
@@ -288,7 +288,7 @@ class _Dropped(Enum):
 
 
 class _Referee:
-    """Says what games are worth.
+    """Decides which games count, and as which encounters.
 
     Args:
         rounds: that were played.
@@ -301,11 +301,11 @@ class _Referee:
         self._known: dict[Any, tuple[Encounter, ...] | _Dropped] = {}
 
     def judged(self, episodes: Iterable[EpisodeLine]) -> Iterator[tuple[EpisodeLine, tuple[Encounter, ...] | _Dropped]]:
-        """The games of these rounds, and what each says."""
+        """The games of these rounds, each with its encounters, or the reason why it does not count."""
         return ((episode, self.judge(episode)) for episode in episodes if episode.round in self._matches)
 
     def missed_by(self, episode: EpisodeLine) -> frozenset[str]:
-        """Whom a game that was cut would have rated, if the first side had won; none where it would not count."""
+        """The players that a cut game would have rated if the first side had won; empty if it would not count."""
         sides = self._sides(episode)
         if episode.env in self._games.winners.without or self._games.rules.get(episode.env) == "none":
             return frozenset()
@@ -328,7 +328,7 @@ class _Referee:
         return frozenset(name for one in found if one.first != one.second for name in (*one.first, *one.second))
 
     def judge(self, episode: EpisodeLine) -> tuple[Encounter, ...] | _Dropped:
-        """What a finished game says; of the same players in the same match there are few ways to end."""
+        """The encounters of a finished game; cached, as the games of a match end in few ways."""
         if episode.cut or any(seat.idle_ticks for seat in episode.seats):
             return _Dropped.ABORTED
         players, outcomes = tuple(seat.policy for seat in episode.seats), tuple(seat.outcome for seat in episode.seats)
@@ -359,10 +359,10 @@ class _Referee:
     def _sides(self, episode: EpisodeLine) -> tuple[tuple[int, ...], ...]:
         """The sides of its match.
 
-        With `scale: true` a plan is made of repetitions. Where the run was resumed on fewer processes, they are fewer
-        in the plan on record than were played before: matches with higher numbers are like those that they repeat.
-        Where it was resumed with other copies, a number may be another match's: then one in the same game with the same
-        policies in its seats says what the sides were.
+        With `scale: true` a plan repeats its matches. After a resume on fewer processes, the plan on record has fewer
+        repetitions than were played before: matches with higher numbers have the sides of those that they repeat.
+        After a resume with other copies, a number may be that of another match: then the sides are those of a match of
+        the same game with the same policies in its seats.
         """
         matches = self._matches[episode.round]
         if not matches:

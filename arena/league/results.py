@@ -40,7 +40,7 @@ class Score(NamedTuple):
         return Score(self.losses, self.draws, self.wins)
 
     def plus(self, other: Score) -> Score:
-        """These games and those."""
+        """The sum of both."""
         return Score(self.wins + other.wins, self.draws + other.draws, self.losses + other.losses)
 
 
@@ -76,11 +76,11 @@ class Results:
             self.add(*encounter)
 
     def add(self, first: Team, second: Team, outcome: Outcome, *, count: int = 1) -> None:
-        """Takes games that ended alike; those of a team with itself say nothing but how good the sides are.
+        """Adds games with the same outcome; games of a team against itself only tell what the first side is worth.
 
         Args:
             first: the team on the first side, its names in any order.
-            second: that on the other.
+            second: the team on the other side.
             outcome: for the first.
             count: how many games.
         """
@@ -88,7 +88,7 @@ class Results:
         self.add_score(first, second, Score(won * count, drawn * count, lost * count), sided=True)
 
     def add_score(self, first: Team, second: Team, score: Score, *, sided: bool = False) -> None:
-        """Takes the games of a score; as `add`, but unless they are `sided` neither has had the first side."""
+        """Adds the games of a score, as `add`; unless they are `sided`, no team has had the first side."""
         first, second = tuple(sorted(first)), tuple(sorted(second))
         if sided:
             _count(self._by_side, first, second, score)
@@ -152,7 +152,7 @@ class Results:
         return found
 
     def tallies(self) -> Mapping[str, Score]:
-        """The games of the sides on which each player sat; of a game between two sides of its own it has both."""
+        """The games of each player, by side: a game in which it is on both sides counts for both."""
         found: dict[str, Score] = {}
         for teams, score in self.pairs().items():
             for team, seen in zip(teams, (score, score.reversed), strict=True):
@@ -166,7 +166,7 @@ class Results:
         return sum(score.games for score in self._scores.values())
 
     def between(self, first: str, second: str) -> Score:
-        """The games in which one player alone filled a side, of whatever size, and the other one the other side."""
+        """The games in which each of the two players alone filled a side, of whatever size."""
         total = _NOTHING
         for teams, score in self._scores.items():
             alone = [set(team) for team in teams]
@@ -183,17 +183,17 @@ def encounters_of(
     outcomes: Sequence[Outcome | None],
     returns: Sequence[float] = (),
 ) -> tuple[Encounter, ...]:
-    """What a finished game says about who is better; () if it says nothing.
+    """The encounters of a finished game; () if it says nothing about the strength of its players.
 
     A game of two sides says nothing where a seat has no outcome, where those of one side differ, or where the two sides
-    contradict each other. A game of more sides says nothing unless the higher return decides: then each two of them
-    have met.
+    contradict each other. A game of more sides says nothing unless the higher return decides: then each pair of sides
+    is an encounter.
 
     Args:
-        players: per seat, who sat there.
+        players: the player of each seat.
         sides: the seat indices of each side.
         outcomes: per seat.
-        returns: per side, where the higher one decides; else (), as outcomes say.
+        returns: per side, if the higher return decides; else (): the outcomes decide.
     """
     teams = [tuple(sorted(players[seat] for seat in side)) for side in sides]
     if len(sides) != 2:

@@ -1,4 +1,4 @@
-"""What is left to chance in a league: a stream for each purpose and round, and draws that keep shares exactly."""
+"""Random streams of a league, one for each purpose and round, and draws that keep shares exactly."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def round_words(plan: Plan) -> str:
 
 
 def change_words(line: RoundLine) -> list[str]:
-    """What has become of whom when a round began: its line of `rounds.jsonl`, in a phrase for each kind of change."""
+    """The changes at the beginning of a round, from its line of `rounds.jsonl`: a phrase for each kind of change."""
     joined, dropped, resets = map(", ".join, (line.snapshots, line.dropped, line.resets))
     parts = [
         f"{joined} joined" if joined else "",
@@ -48,7 +48,7 @@ def _fork_words(policy: str, fork: Fork) -> str:
 
 
 def _pairing(match: MatchPlan) -> str:
-    """`a - b`; a policy that plays against itself is named twice, and once among those of its own side."""
+    """`a - b`; a policy that plays against itself is named on both sides, on each of them once."""
     names = [seat.policy for seat in match.seats]
     sides = [" + ".join(dict.fromkeys(names[seat] for seat in side)) for side in match.sides]
     return " - ".join(sides or dict.fromkeys(names))
@@ -57,7 +57,7 @@ def _pairing(match: MatchPlan) -> str:
 class VerdictWords(NamedTuple):
     """A verdict in words."""
 
-    gate: str  # what has become of the gate
+    gate: str  # the decision of the gate
     claim: str  # a sentence about the policy and its snapshot
 
 
@@ -69,12 +69,12 @@ VERDICTS: Mapping[str, VerdictWords] = {
 
 
 def gate_words(verdict: str) -> str:
-    """What has become of a gate; a verdict that only another version of the arena knows is told as it is."""
+    """The decision of a gate; an unknown verdict, of another version of the arena, is shown unchanged."""
     return VERDICTS[verdict].gate if verdict in VERDICTS else f"gate {verdict}"
 
 
 def claim_words(verdict: str, *, policy: str, against: str) -> str:
-    """What a gate has found out of a policy and its newest snapshot."""
+    """What a gate has found out about a policy and its newest snapshot."""
     if verdict not in VERDICTS:
         return f"{gate_words(verdict)}: {policy} against {against}"
     return VERDICTS[verdict].claim.format(policy=policy, against=against)

@@ -1,4 +1,4 @@
-"""Rounds as data, and what those that were played say about the next one.
+"""Rounds as data, and the history of a league, from which the next round follows.
 
 A round is written down before it is played, and from it alone its plan can be made again. Whatever a league has to
 remember is in its rounds: which snapshots there are, whose options have changed, who has met whom in a tournament.
@@ -42,18 +42,18 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def snapshot_name(policy: str, tick: int) -> str:
-    """How the snapshot of a policy is called: '@' is in no name of a configuration."""
+    """The name of a policy's snapshot; no name in a configuration has an '@'."""
     return f"{policy}@{tick}"
 
 
 def player_of(name: str) -> Player:
-    """Whose snapshot it is, and of which tick."""
+    """The policy and the tick of a snapshot, by its name."""
     policy, _, tick = name.rpartition("@")
     return Player(policy, int(tick))
 
 
 def names_of(match: MatchConfig) -> frozenset[str]:
-    """Who plays in a match."""
+    """The players of a match."""
     return frozenset(match.names)
 
 
@@ -62,7 +62,7 @@ def _policies_of(snapshots: Iterable[str]) -> set[str]:
 
 
 class History:
-    """What earlier rounds say.
+    """The earlier rounds of a league, and what follows from them.
 
     Args:
         config: of the league.
@@ -72,7 +72,7 @@ class History:
     Attributes:
         number: of the round to be made.
         snapshots: per policy its snapshots in the league, the oldest first.
-        options: per policy those that it has now.
+        options: per policy its current ones.
     """
 
     def __init__(self, config: Config, before: Sequence[Round], played: Played = ()) -> None:
@@ -87,7 +87,7 @@ class History:
         }
 
     def changed_options(self) -> dict[str, dict[str, Any]]:
-        """The options of those policies and snapshots in the league that have others than the configuration says."""
+        """The options of policies and snapshots in the league that differ from the configuration."""
         gone = {name for played in self._rounds for name in played.dropped}
         return {name: options for name, options in self._changed.items() if name not in gone}
 
@@ -111,12 +111,12 @@ class History:
         return ([*made.described(games)] for made, games in zip(self._rounds, self._played, strict=True))
 
     def games_as_it_is(self, policy: str) -> Iterator[tuple[MatchConfig, Sequence[Encounter]]]:
-        """The games of a policy, match after match, since it began anew, if it did, or became a copy of another one."""
+        """The games of a policy, match after match, since it began anew or became a copy of another one, if it did."""
         for games in self.rounds_as_it_is(policy):
             yield from ((match, found) for match, found in games if policy in names_of(match))
 
     def rounds_as_it_is(self, policy: str) -> Iterator[list[tuple[MatchConfig, Sequence[Encounter]]]]:
-        """Per round all games since a policy began anew, if it did, or became a copy of another one."""
+        """Per round all games since a policy began anew or became a copy of another one, if it did."""
         changed = [made.number for made in self._rounds if policy in made.forks or policy in made.resets]
         return itertools.islice(self.games(), max(changed, default=0), None)
 

@@ -1,7 +1,7 @@
 """`rounds.jsonl`: a line per round of a league, written when the round is planned, before any match of it starts.
 
-A line holds the round itself, from which its plan can be made again, and beside it the matches as the plan numbers
-them, for those who read what was played.
+A line holds the round itself, from which its plan can be made again, and the matches as numbered in the plan, for
+readers of its records.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from arena.records.journal import JournalReader
 
 
 def keep(folder: RunFolder, before: Sequence[Round], planned: Round, plan: Plan) -> None:
-    """Writes a round down, after those before it; what was planned after them is forgotten.
+    """Writes the line of a round after those before it; later lines are removed.
 
     Args:
         folder: of the run.
@@ -60,7 +60,7 @@ def read(folder: RunFolder) -> list[Round]:
 
 
 def read_played(folder: RunFolder, config: Config) -> list[Round]:
-    """The rounds of a run that has played: all that it has boundaries of are there, as far as it has rounds at all.
+    """The rounds of a run that has played; if it has several rounds, all up to its newest boundary must be there.
 
     Args:
         folder: of the run.
@@ -107,7 +107,7 @@ def ticks_before(starts: Sequence[int], matches: Sequence[int]) -> int:
 
 
 def options_at(planned: Sequence[Round], tick: int) -> Mapping[str, dict[str, Any]]:
-    """The options with which what policies had learned at a tick was learned, where the configuration says others.
+    """The options with which the policies of a checkpoint have learned, if they differ from the configuration.
 
     Args:
         planned: the rounds of a run, the first one first.

@@ -27,7 +27,7 @@ class Joining(NamedTuple):
 
 
 Games: TypeAlias = Iterable[tuple[MatchConfig, Sequence[Encounter]]]
-"""Match after match, what it was made of and how its games ended."""
+"""Per match its description, and its games in the order in which they ended."""
 
 
 def joining(
@@ -37,7 +37,7 @@ def joining(
     *,
     tick: int,
 ) -> Joining:
-    """The policies whose snapshots join: without a gate all; with one, those that have proved to be better.
+    """The policies whose snapshots join: all without a gate; with one, those that have proved to be better.
 
     Args:
         rule: whether there is a gate.
@@ -57,16 +57,16 @@ def joining(
 
 
 def balanced(games: Games, policy: str, other: str) -> Score:
-    """The games between two players, equally many from each side in each setting: of a side with more its first ones.
+    """The games between two players, per setting equally many from each side, its first ones.
 
-    A side may be the better one. Of equals the first then wins a game from there with the chance p and loses one from
-    the other side with p. The likelihood ratios of two such games are in the mean x and y with x + y = 2, so x y is at
-    most 1: the bounds of the sequential test hold for pairs of games whatever the side is worth.
+    One side may be better. If the players are equal, the first one wins a game from there with the chance p, and loses
+    one from the other side with p. The expected likelihood ratios of two such games are x and y with x + y = 2, so x y
+    is at most 1: the bounds of the sequential test hold for pairs of games whatever the side is worth.
 
     Args:
-        games: of the one, against the other and further players.
-        policy: the one.
-        other: the other.
+        games: of `policy`, against `other` and further players.
+        policy: the one player.
+        other: the other player.
     """
     settings: defaultdict[str, tuple[list[Score], list[Score]]] = defaultdict(lambda: ([], []))
     for match, played in games:
@@ -81,15 +81,15 @@ def balanced(games: Games, policy: str, other: str) -> Score:
 def paired(rounds: Iterable[Games], policy: str, other: str) -> Score:
     """The games of two players that never meet, in pairs against the same opponent in the same round and setting.
 
-    With strengths a and b against an opponent t, the odds that the first wins and the second loses, to those of the
-    opposite, are p (1 - q) / ((1 - p) q) = exp(a - b) in Davidson's model, whatever t, the side and the share of draws
-    are: as in a decided game between the two. (The test of two proportions in Wald 1947, "Sequential Analysis",
-    chapter 6.) Such a pair counts as won or lost; all other pairs, as drawn, say nothing.
+    With strengths a and b against an opponent t, the chance that the first wins and the second loses, divided by the
+    chance of the opposite, is p (1 - q) / ((1 - p) q) = exp(a - b) in Davidson's model, whatever t, the side and the
+    share of draws are: as in a decided game between the two. (The test of two proportions in Wald 1947, "Sequential
+    Analysis", chapter 6.) Such a pair counts as won or lost; all other pairs, as drawn, say nothing.
 
     Args:
         rounds: the games of each round since the policy began as it is.
-        policy: the one.
-        other: the other, usually a snapshot of it.
+        policy: the one player.
+        other: the other player, usually a snapshot of `policy`.
     """
     found = Score()
     for games in rounds:
@@ -111,10 +111,10 @@ def paired(rounds: Iterable[Games], policy: str, other: str) -> Score:
 
 
 def leaving(rule: SnapshotsConfig, snapshots: Sequence[str], results: Results | Timeline) -> list[str]:
-    """The snapshots of one policy that are too many, those that leave first first.
+    """The surplus snapshots of one policy, in the order in which they leave.
 
-    By count the oldest leave. By spread one after the other leaves whose neighbors in strength are closest together;
-    the newest, the weakest and the strongest stay.
+    By count, the oldest leave. By spread, one after the other leaves, each time the one whose neighbors in strength are
+    closest together; the newest, the weakest and the strongest stay.
 
     Args:
         rule: how many stay, and which.
@@ -143,7 +143,7 @@ def _closest(strengths: dict[str, float], count: int, *, newest: str) -> list[st
 
 
 def _strengths(snapshots: Sequence[str], ratings: Ratings) -> list[float]:
-    """Elo of each; one that has not played is taken to lie between those before and after it, as its tick does."""
+    """Elo of each; a snapshot that has not played is interpolated by its tick between those that have."""
     ticks = [float(player_of(name).tick) for name in snapshots]
     rated = [
         (tick, ratings.of(name).elo) for tick, name in zip(ticks, snapshots, strict=True) if name in ratings.players

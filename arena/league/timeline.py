@@ -1,7 +1,7 @@
 """Timelines: the games of a league by the ticks at which they ended, with snapshots, resets and copies.
 
-A period is a stretch of ticks in which it is known who has played whom, not when exactly. Periods never cross the
-border of two rounds, at which snapshots join and policies begin anew.
+A period is a stretch of ticks: its games ended within it, at ticks that are not kept. Periods never cross the border of
+two rounds, at which snapshots join and policies begin anew.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Timeline:
         return together(period.results for period in self.periods)
 
     def tallies(self) -> Mapping[str, Score]:
-        """The games of the sides on which each player sat, as it is now: of a policy those since it began anew."""
+        """The games of each player as it is now, by side: of a policy, those since it began anew."""
         found: dict[str, Score] = {}
         for period in self.periods:
             for player, score in period.results.tallies().items():
@@ -116,7 +116,7 @@ class Timeline:
         return self.periods[-1].end if self.periods else 0
 
     def begun(self, snapshots: Iterable[str], forks: Mapping[str, str], resets: Iterable[str]) -> Timeline:
-        """The players with whom the next round begins.
+        """The timeline at the beginning of the next round.
 
         Args:
             snapshots: that join.
@@ -129,7 +129,7 @@ class Timeline:
         return replace(self, beginnings=beginnings, snapshots=[*self.snapshots, *snapshots])
 
     def until(self, tick: int) -> Timeline:
-        """The players as they were at a tick: what has begun or joined later has not."""
+        """The timeline up to a tick, without later beginnings and snapshots."""
         beginnings = {
             name: found
             for name, times in self.beginnings.items()

@@ -31,7 +31,7 @@ from arena.league.ratings.ratings import fit
 from arena.league.ratings.standings import Row, tables
 from arena.league.results import Results
 
-_LANES = 16  # that frozen players play as fast as one, nearly
+_LANES = 16  # lanes, which frozen players play nearly as fast as one
 _PART = 4  # a batch has a quarter of the games before it
 
 
@@ -39,7 +39,7 @@ class Rule(NamedTuple):
     """When a tournament is over.
 
     Args:
-        games: at most so many are played.
+        games: the most games that are played.
         error: how probable it may be that some two of the players are in the wrong order.
         elo: the difference that the games are to resolve.
     """
@@ -62,7 +62,7 @@ class Batch(NamedTuple):
 
 
 class Table(NamedTuple):
-    """What a tournament has found out.
+    """The state of a tournament.
 
     Args:
         tables: of all players, see `standings.tables`.
@@ -87,12 +87,12 @@ class Table(NamedTuple):
 
     @property
     def decided(self) -> bool:
-        """Whether the order of all players is."""
+        """Whether the order of all players is decided."""
         return self.settled and not self.contradictions
 
     @property
     def settled(self) -> bool:
-        """Whether it would be if no pair contradicted it."""
+        """Whether the order would be decided if no pair contradicted it."""
         return is_settled(self.doubts, self.error)
 
     @property
@@ -107,7 +107,7 @@ class Table(NamedTuple):
 
 
 def table(results: Results, players: Sequence[str], rule: Rule, *, sides: Sides | None = None) -> Table:
-    """What the games say of the players.
+    """The state of a tournament after these games.
 
     Args:
         results: all games so far.
@@ -135,9 +135,10 @@ def table(results: Results, players: Sequence[str], rule: Rule, *, sides: Sides 
 
 
 def widened(settings: Sequence[MatchConfig], players: int, rule: Rule) -> tuple[MatchConfig, ...]:
-    """The settings with as many lanes as are fast, but no more than leave each player some meetings in the budget.
+    """The settings with up to `_LANES` lanes, fewer if the budget is small.
 
-    When every pair has met, at least half of the budget is left, if one lane allows that.
+    Each player can have at least 8 meetings, and at least half of the budget is left when every pair has met, if one
+    lane allows that.
 
     Args:
         settings: as their configuration has them.
@@ -149,7 +150,7 @@ def widened(settings: Sequence[MatchConfig], players: int, rule: Rule) -> tuple[
 
 
 def games_of_a_meeting(settings: Sequence[MatchConfig], *, sides: Sides | None = None) -> int:
-    """How many games two players play when they meet: on both sides, or each on that of its population."""
+    """How many games two players play when they meet: on both sides, or each on the side of its population."""
     return (2 if sides is None else 1) * sum(setting.lanes for setting in settings)
 
 
@@ -169,7 +170,7 @@ def next_batch(
         players: at least two.
         results: all games so far that count.
         rule: when the tournament is over.
-        played: how many games there were, those that do not count as well.
+        played: the number of all games so far, including those that do not count.
         sides: two populations that only meet each other: all pairs meet in turn until both orders are decided.
     """
     meeting = games_of_a_meeting(settings, sides=sides)
@@ -204,7 +205,7 @@ def next_batch(
 
 
 def every_pair(players: Sequence[str]) -> list[tuple[str, str]]:
-    """All pairs in the order in which they meet first: after each round of as many pairs as players all met alike."""
+    """All pairs in the order of their first meetings: after every P pairs, the P players have had equally many."""
     count = len(players)
     pairs = [(place, (place + apart) % count) for apart in range(1, count // 2 + 1) for place in range(count)]
     distinct = dict[frozenset[int], tuple[int, int]]()
@@ -214,7 +215,7 @@ def every_pair(players: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _seldom_met(circles: Sequence[Sequence[str]], results: Results, *, count: int, games: int) -> list[tuple[str, str]]:
-    """The pairs within circles that have played least, one after the other, each with so many games more."""
+    """The pairs within circles with the fewest games, chosen in turn; each choice adds `games` to its pair."""
     played = {pair: results.between(*pair).games for circle in circles for pair in combinations(sorted(circle), 2)}
     found = []
     for _ in range(count):

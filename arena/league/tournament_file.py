@@ -1,4 +1,4 @@
-"""`tournament.json`: how a tournament is played and when it is over, which is in no configuration."""
+"""`tournament.json`: the terms of a tournament (how it is played, when it is over), which are in no configuration."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from arena.records.formats import Terms, read_document
 
 
 def write(folder: RunFolder, terms: Terms) -> None:
-    """Writes the terms of a tournament down, at once or not at all."""
+    """Writes the terms of a tournament, atomically."""
     with replacing(folder.tournament) as file:
         file.write(msgspec.json.encode(terms) + b"\n")
 
 
 def read(folder: RunFolder) -> Terms | None:
-    """What `write` wrote; None where the run is no tournament, or an older arena has played its first batch alone.
+    """The terms; None if the run is no tournament, or an older arena has played its first batch only.
 
     Raises:
         ConfigError: the file is damaged, or of another version of the arena.

@@ -48,7 +48,7 @@ class LeagueView:
     def ratings(self) -> Mapping[str, Rating]:
         """The rating of each player that has played as it is now: `elo`, `low` and `high` (95 %), `games`.
 
-        Of a policy that learns it is that of now; one that has begun anew and not played since has none.
+        A policy that learns has its current rating; if it has begun anew and not played since, it has none.
         """
         if not self.results.players:
             return MappingProxyType({})

@@ -5,26 +5,28 @@ for all other workers of its policy that have not left the group. The class of a
 synchronize (`schedule`):
 
     ticks      after the same ticks of their matches, whichever these are; or never
-    episodes   whenever an episode of theirs is over. Games are not looked at: any entity may be over at any tick, alone
+    episodes   whenever an episode of theirs is over. No game is examined: any entity may be over at any tick, alone
 
 Frozen policies, algorithms that only act, and a policy's only worker never wait for others.
 
-Claim. Draw a line from match to group for every worker. A run can deadlock exactly if this drawing has a circle, no
-match and no group in it twice, that leads through a group of `episodes` and has the time to close: it takes one tick,
-one more for each group of `ticks` in a row, and the matches must have a tick left.
+Claim. Draw a line between match and group for every worker. A run can deadlock if and only if this graph has a circle
+that visits no match and no group twice, leads through a group of `episodes`, and has the time to close: 1 tick, plus 1
+for each group of `ticks` in its longest row of such groups, plus 1 tick that the matches still have to play.
 
-A deadlock has such a circle. Every match that cannot go on has a worker that waits for one of an unfinished match,
-which cannot go on either: followed far enough, this closes. Where a group comes twice, all its workers wait for the
-same meeting, and the way between can be left out. At a group of `ticks` the one who waits has played more ticks than
-the one it waits for; all around a circle that cannot be. So without `episodes` the match with the fewest ticks goes on.
+A deadlock implies such a circle. Every blocked match has a worker that waits for a worker of another unfinished match,
+which is blocked as well; following these waits leads back to a match. If a group occurs twice on the way, all its
+workers wait for the same meeting, so the part between can be left out. In a group of `ticks` the match of the waiting
+worker has played more ticks than the match that it waits for, which cannot hold all around a circle: without a group of
+`episodes`, the match with the fewest ticks can always go on.
 
-Such a circle is a deadlock. In each of its groups of `episodes`, the worker that waits has its episode over with the
-first tick, and no other worker has; groups of `ticks` meet after every tick. Then a match that waits at `episodes` does
-not get past tick 1 before the next match of the circle gets further than it can, and one that waits at `ticks` not past
-the tick after the one where the next match stands. `played` plays this, so a plan is refused with a run that is stuck.
+Such a circle implies a deadlock. In each of its groups of `episodes`, let the episode of the waiting worker, and no
+other, be over with the first tick; groups of `ticks` meet after every tick. Then a match that waits in a group of
+`episodes` stays at tick 1, and a match that waits in a group of `ticks` gets at most one tick ahead of the next match
+of the circle, as long as that match is not finished; so none of them finishes. `played` simulates this: every refusal
+shows a run that is stuck.
 
-A run that is cut into legs adds no circle: with a leg's last tick workers leave their groups, and a match that waits at
-the boundary is waited for by none that has yet to come there. A leg may be as long as the run.
+Cutting a run into legs adds no circle: workers leave their groups with the last tick of a leg, so no match that still
+has to reach the boundary waits for a match that is there. A leg may be as long as the run.
 """
 
 from __future__ import annotations
@@ -40,13 +42,13 @@ from arena.plan.plan import ONLY_ACT, Plan
 
 TICKS, EPISODES = "ticks", "episodes"
 SCHEDULES = (TICKS, EPISODES)
-_MOST_CHAINS = 100_000  # looked through for a circle that fits into a handful of ticks
+_MOST_CHAINS = 100_000  # searched for a circle that closes within few ticks
 
 Worker = tuple[int, int]
 """The worker of a seat, as (match, seat)."""
 
 Meets = Callable[[Worker, int], bool]
-"""Whether a worker comes to a meeting when its match has played so many ticks."""
+"""Whether a worker comes to a meeting when its match has played a number of ticks."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class League:
     """The matches and groups of a run, as far as they wait for each other.
 
     Args:
-        groups: the workers of each policy that meets; of more than one worker each.
+        groups: the workers of each policy whose workers meet; at least two each.
         episodic: which of the policies meet at ends of episodes.
         ticks: of every match.
     """
@@ -69,7 +71,7 @@ class League:
 
         Args:
             plan: the plan.
-            schedules: of the policies' algorithms; one that is not named counts as `episodes`.
+            schedules: of the policies' algorithms; a missing one counts as `episodes`.
         """
         groups = {
             name: policy.workers
@@ -103,7 +105,7 @@ class Wait(NamedTuple):
 
 
 Circle = tuple[Wait, ...]
-"""The match of the worker that is awaited in one wait is held up by the next one; after the last comes the first."""
+"""Each wait is for a worker whose match is blocked by the next wait; the last wait is followed by the first."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,8 @@ def prove(plan: Plan, schedules: Mapping[str, str]) -> Proof:
 
     Args:
         plan: the plan.
-        schedules: by policy, what its algorithm's class says: `ticks`, or `episodes`, which all others count as.
+        schedules: by policy, what its algorithm's class says: `ticks` or `episodes`; any other value counts as
+            `episodes`.
     """
     league = League.of(plan, schedules)
     circle = find_circle(league)
@@ -168,7 +171,7 @@ def needed_ticks(circle: Circle) -> int:
 
 
 def counter_example(league: League, circle: Circle) -> Meets:
-    """The meetings that close a circle: the first ticks that do."""
+    """Meetings that close a circle in the fewest ticks."""
     early = {wait.worker for wait in circle if wait.policy in league.episodic}
 
     def meets(worker: Worker, tick: int) -> bool:
@@ -180,9 +183,9 @@ def counter_example(league: League, circle: Circle) -> Meets:
 
 
 def played(league: League, meets: Meets, *, ticks: int) -> dict[int, int]:
-    """Plays nothing but the waiting of a league, to its end.
+    """Simulates the waiting of a league, without its games, until no match can move.
 
-    In which order the matches move makes no difference: what has come to a meeting stays there until all have come.
+    The order in which matches move makes no difference: a worker that has come to a meeting stays until all have come.
 
     Args:
         league: the league.
@@ -190,7 +193,7 @@ def played(league: League, meets: Meets, *, ticks: int) -> dict[int, int]:
         ticks: of every match; workers leave their groups with the last one.
 
     Returns:
-        By match that can never go on, the tick at which it stands.
+        By match that can never go on, the tick at which it is stuck.
     """
     done = dict.fromkeys(league.matches, 0)
     come: Counter[Worker] = Counter()  # to how many meetings
@@ -216,9 +219,9 @@ def played(league: League, meets: Meets, *, ticks: int) -> dict[int, int]:
 def find_circle(league: League) -> Circle | None:
     """A circle in which a league can deadlock; None if there is none.
 
-    A short one, where there is time for it. If all the short ones take more ticks than there are, longer ways may still
-    close earlier, as the count begins anew at each group of `episodes`; where there are too many to look through them
-    all, the answer is a circle that would need more ticks.
+    The best of the shortest circles through each group of `episodes`, if it closes within the ticks of the run. If none
+    does, a longer one may close earlier, because the count begins anew at each group of `episodes`; if there are too
+    many to search, the result is a circle that needs more ticks than the run has.
     """
     names = [name for name in league.groups if name in league.episodic]
     short = [circle for name in names if (circle := _shortest_circle(league, name)) is not None]
@@ -283,7 +286,7 @@ def _tick_of(league: League, policy: str, awaited: int) -> int:
 
 
 def _chains(league: League, starts: Sequence[str]) -> Iterator[Circle | None]:
-    """All ways to wait in a row, within the ticks that there are: None for each one, or the circle that it closes."""
+    """All chains of waits within the ticks of the run: yields the circles that each of them closes, then None."""
     stack: list[Circle] = []
     if league.ticks > 1:
         stack += [(Wait(name, worker, worker, 1),) for name in starts for worker in league.groups[name]]

@@ -1,6 +1,6 @@
 """Hosts of a run and the ranks on each: from the command line, or from SLURM.
 
-Launchers fill the hosts one after the other, each with as many ranks as it has slots; the prediction does the same.
+Launchers fill the hosts one after the other, each with as many ranks as it has slots; `shares` predicts this.
 """
 
 from __future__ import annotations

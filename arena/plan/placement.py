@@ -1,18 +1,18 @@
 """Packing: which rank hosts which roles when there are fewer ranks than roles.
 
 All roles stand in one row, match after match, and the row is cut into as many pieces as there are ranks. So the roles
-of a match are on one rank or on neighboring ones, and copies spread evenly. What decides, in this order:
+of a match are on one rank or on neighboring ones, and copies spread evenly. The criteria, in this order:
 
 1. Balance. A role weighs what it costs per tick: about 1 for an environment or a worker that only acts, 3 for one
-   that learns, nothing for the root. The heaviest rank is as light as cuts can make it.
-2. Whole matches. A match within one rank needs no messages, so its roles stay together where the heaviest rank gets
-   at most a quarter heavier by that.
+   that learns, nothing for the root. The cuts minimize the load of the heaviest rank.
+2. Whole matches. A match within one rank needs no messages, so matches are not cut if this makes the heaviest rank at
+   most a quarter heavier.
 3. Memory. Ranks that host no worker that needs torch never import it: matches without such workers come first in the
-   row, and in a match the environment and those that need none come before those that do. Of the cuts that balance
-   equally well the one with the fewest torches is taken. Learners are not torn from their environments to save more:
-   that would cost two messages per worker and tick.
+   row, and within a match the environment and the workers that do not need it come before those that do. Of two equally
+   balanced packings, the one with fewer ranks that import torch is taken. Learners are not separated from their
+   environments to save more imports: that would cost two messages per worker and tick.
 
-A match's lanes do not count: they make everything of a match dearer alike.
+The number of lanes of a match does not count: it raises the cost of all its roles alike.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def lightest_maximum(weights: Sequence[int], parts: int) -> int:
 
 
 def pieces_needed(weights: Sequence[int], capacity: int) -> list[int]:
-    """Into how few pieces of at most `capacity` the first 0, 1, 2, ... items of a row can be cut."""
+    """The least number of pieces of at most `capacity` into which the first 0, 1, 2, ... items of a row can be cut."""
     needed, load = [0], 0
     for weight in weights:
         fits = needed[-1] > 0 and load + weight <= capacity
@@ -90,7 +90,7 @@ def cut(weights: Sequence[int], parts: int, *, evenly: bool) -> list[tuple[int, 
     Args:
         weights: of the row's items, at least as many as parts.
         parts: how many pieces.
-        evenly: each piece gets its share of what is left; otherwise the last pieces are filled as far as they go.
+        evenly: each piece gets an equal share of the remaining weight; otherwise the last pieces are filled first.
 
     Returns:
         where each piece starts and stops.

@@ -30,7 +30,7 @@ ONLY_ACT = frozenset(
     {"random", "scripted", "arena.cli.play.human:Human"}
 )  # algorithms that never learn and need no torch
 MOST_ROLES = 50_000
-"""Of a run, and processes of it: larger plans are typing errors, and building them takes long."""
+"""The most roles, and the most processes, of a run: larger plans are typing errors, and take long to build."""
 
 
 class RoleKind(str, Enum):
@@ -67,12 +67,12 @@ class TickRules:
     """When a tick is formed and when a game is given up: the key `external` of an entry of `envs`. Times in seconds.
 
     Args:
-        max_delay_s: a tick is formed at the latest this long after the first thing that it has to tell.
-        min_asking: before that, only when so many games ask.
+        max_delay_s: a tick is formed at the latest this long after the first message that belongs to it.
+        min_asking: a tick is formed sooner only if at least so many games ask.
         idle_s: a game that owes a request is lost after this silence.
         answer_s: a request without an answer ends its game after this time.
-        idle_tick_s: an empty tick is played when there was nothing to tell for so long; None: never.
-        close_s: as long as games may take to leave at the end.
+        idle_tick_s: an empty tick is played after this time without a message; None: never.
+        close_s: how long games may take to leave at the end.
     """
 
     max_delay_s: float = 0.002
@@ -88,7 +88,7 @@ class MatchPlan:
     """One running game.
 
     `entry` counts the match descriptions after round robins are written out; all copies of a description share it.
-    Seeds derive from (entry, copy), so they stay when other matches come or go behind.
+    Seeds derive from (entry, copy), so they do not change when later descriptions are added or removed.
     """
 
     match: int
@@ -102,7 +102,7 @@ class MatchPlan:
     idle_action: Any = None
     wrappers: tuple[tuple[str, Any], ...] = ()  # name and argument of each, the innermost first; None: no argument
     path: str = ""  # where in the configuration the description stands, as `matches[0]`
-    pipeline: int = 1  # in how many blocks the lanes move, one after the other
+    pipeline: int = 1  # number of blocks in which the lanes are stepped, one after the other
     sides: tuple[tuple[int, ...], ...] = ()  # the seats of each side; empty: unknown
     outcome: OutcomeRule | None = None  # how the winner is determined
     external: TickRules | None = None  # of external games; None: the rules by default, if the games are external
@@ -110,7 +110,7 @@ class MatchPlan:
 
     @property
     def blocks(self) -> tuple[range, ...]:
-        """The lanes of each block, as equal in number as can be; the first ones are the larger ones."""
+        """The lanes of each block; sizes differ by at most one, larger blocks come first."""
         ends = [-(-self.lanes * part // self.pipeline) for part in range(self.pipeline + 1)]
         return tuple(range(*edges) for edges in itertools.pairwise(ends))
 
@@ -176,7 +176,7 @@ class StopRule:
 
 @dataclass(frozen=True)
 class BestPlan:
-    """The number of the results of which the best boundary is kept, and whether the highest is the best."""
+    """The number in the results by which the best boundary is kept, and whether the highest is the best."""
 
     metric: str
     highest: bool = True
@@ -188,7 +188,7 @@ class BestPlan:
 
 @dataclass(frozen=True)
 class ResultsPlan:
-    """When a result is made, in ticks, and the least number of episodes of which its means are."""
+    """When a result is made, in ticks, and the least number of episodes in its means."""
 
     every: int = 10_000
     smoothing: int = 100
@@ -223,11 +223,11 @@ class Plan:
     round: int = 0
     rounds: int = 1
     snapshotted: frozenset[str] = frozenset()  # policies of which snapshots may play in later rounds
-    finish_ticks: int | None = 0  # at most so many end a game that the end of a leg would cut; None: 3 median games
+    finish_ticks: int | None = 0  # at most, to end games that the end of a leg would cut; None: 3 median games
 
     @property
     def horizon(self) -> int:
-        """The ticks of all rounds together; `ticks` is the last one of this round. All rounds have equally many."""
+        """The ticks of all rounds together; `ticks` is the last tick of this round. All rounds are equally long."""
         return self.ticks // (self.round + 1) * self.rounds
 
     @property
@@ -239,8 +239,7 @@ class Plan:
     def staged(self) -> bool:
         """Whether the run is played in several parts over the same processes: rounds, or evaluations between legs.
 
-        A run with stop rules is asked between two parts whether there is another one, one with a curriculum what
-        changes.
+        A run with stop rules or a curriculum counts too: between two parts it may end, or its configuration may change.
         """
         return self.rounds > 1 or self.evaluate_every is not None or bool(self.stop) or self.curriculum is not None
 
@@ -249,19 +248,19 @@ class Plan:
         return policy.frozen or self.evaluate_every is not None or policy.name in self.snapshotted
 
     def evaluates_at(self, tick: int) -> bool:
-        """Whether the policies are evaluated at a boundary: every so many ticks, and at the end."""
+        """Whether the policies are evaluated at a boundary: every `evaluate_every` ticks, and at the end."""
         return (
             self.evaluate_every is not None and tick > 0 and (tick % self.evaluate_every == 0 or tick >= self.horizon)
         )
 
     def refuse_fragile(self, policies: Sequence[str]) -> None:
-        """Refuses policies whose learning cannot be saved and loaded, if the run is asked for what needs that.
+        """Refuses policies whose learning state cannot be saved and loaded, if a key of the run needs that.
 
         Args:
-            policies: those that learn so, at least one.
+            policies: the policies without such a state, at least one.
 
         Raises:
-            ConfigError: with the key that asks for it.
+            ConfigError: with the key that needs it.
         """
         asked = {
             "fault_tolerance": self.fault_tolerance == "on" and "would be lost with its process",
@@ -303,8 +302,8 @@ class Plan:
     def teams(self, policy: PolicyPlan) -> tuple[tuple[int, ...], ...]:
         """The ranks in the group of a policy's workers, team by team, in the order of their seats.
 
-        Those who drive one entity each are one team with all others on their side of their match; a seat of several is
-        one by itself.
+        The workers on one side of a match that drive one entity each are a team; a worker that drives several entities
+        is a team of its own.
         """
         teams: dict[tuple[int, int | None, int | None], list[int]] = {}
         for rank, (number, seat) in enumerate(policy.workers):

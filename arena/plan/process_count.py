@@ -1,6 +1,6 @@
 """The number of processes that `arena train` starts: by default one per usable core of the machine or allocation.
 
-Usable are the cores of the CPU affinity, limited by the CPU quotas of this process's cgroups (v1 and v2). In an
+Usable cores are those of the CPU affinity, limited by the CPU quotas of this process's cgroups (v1 and v2). In an
 allocation of a batch system its slots count instead, since it assigns processes to hosts by slots.
 """
 
@@ -54,7 +54,7 @@ def process_count(
         said: `--ranks`.
         environment: the variables of this process.
         hosts: `--hosts`: their slots count in place of the allocation's or this machine's.
-        files: the root of the file system, where `proc` and `sys` are.
+        files: the root of the file system, with `proc` and `sys`.
     """
     wanted = config.ranks if said is None else said
     key = "ranks" if said is None else "--ranks"

@@ -21,8 +21,8 @@ def rehosted(plan: Plan, alive: Sequence[int]) -> tuple[Plan, list[int]]:
         alive: the surviving ranks, ascending; at least one.
 
     Returns:
-        the new plan, and for each of its ranks the rank in the old plan: in the old order, but an idle rank replaces
-        rank 0 if that has died.
+        the new plan, and for each of its ranks the rank in the old plan: in the old order, except that a dead rank 0 is
+        replaced by an idle rank, or else by the first surviving one.
     """
     hosted = {rank: list(plan.ranks[rank]) for rank in alive}
     order = list(alive)

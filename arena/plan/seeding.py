@@ -46,7 +46,7 @@ def process_seed(run_seed: int, *, tick: int) -> int:
 
 
 def seed_anew(seed: int, *, restarts: int) -> int:
-    """The seed of a lane whose first one is `seed`, in a game that was made anew so many times."""
+    """The seed of a lane with the first seed `seed`, whose game has been created again `restarts` times."""
     return _draw(seed, _Stream.ANEW, restarts)
 
 

@@ -1,12 +1,12 @@
 """The results of a run: one line of numbers per iteration, under published names.
 
-figures      episodes to means, least and most values
-iterations   episodes, updates and measured values in; what each result says out; pure
+figures      episodes to means, minima and maxima
+iterations   episodes, updates and measured values in, results out; pure
 files        `result.json`, and its numbers under flat names
-keeper       the results of a run as the root keeps them: what is on record, what is known, what is written next
+keeper       the results of a run as the root keeps them, from its records to `result.json`
 
-An iteration is what lies between two results. The line of a result has the same numbers for every number of ranks; of a
-resumed run, those of a run that was never interrupted.
+An iteration lies between two results. Apart from `files.CLOCK_KEYS`, the numbers of a result do not depend on the
+number of ranks, nor on whether the run was interrupted and resumed.
 """
 
 from arena.results.files import read_results

@@ -1,4 +1,4 @@
-"""Episodes to numbers: means, least and most values of rewards, lengths and returns, and shares of games won."""
+"""Episodes to numbers: means, minima and maxima of rewards, lengths and returns, and shares of games won."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAN = math.nan
 
 Metrics = Mapping[str, float]
 Place = tuple[int, int, int, int]
-"""Of an episode: its tick, match, lane, and number."""
+"""The place of an episode: its tick, match, lane, and number."""
 
 _env, _match, _length, _seats = column("env"), column("match"), column("length"), column("seats")
 place_of: Callable[[EpisodeRow], Place] = itemgetter(
@@ -25,19 +25,19 @@ place_of: Callable[[EpisodeRow], Place] = itemgetter(
 
 
 _ENDS = ("_mean", "_min", "_max")
-_HELD = 1000  # how many numbers wait, at most, until they are counted
+_HELD = 1000  # numbers, at most, that are collected before they are summed
 
 
 class Spread:
-    """The mean, the least and the most of finite numbers, of which it holds a few only.
+    """The mean, minimum and maximum of finite numbers, of which only a few are kept.
 
     The mean is the exact sum, rounded once, divided by their number, so the order of the numbers does not matter.
     """
 
     def __init__(self) -> None:
         self._new: list[float] = []
-        self._count, self._least, self._most = 0, math.inf, -math.inf  # of all others
-        self._terms: list[float] = []  # their exact sum is that of all others
+        self._count, self._least, self._most = 0, math.inf, -math.inf  # of the numbers not in `_new`
+        self._terms: list[float] = []  # with the same exact sum as these
 
     def add(self, value: float) -> None:
         """Takes a number."""
@@ -65,7 +65,7 @@ class Spread:
             return math.inf if most > -least else -math.inf
 
     def _settle(self) -> Spread:
-        """Counts the new numbers among the others; returns itself."""
+        """Includes the new numbers in the counts; returns itself."""
         if self._new:
             self._count += len(self._new)
             self._least, self._most = min(self._least, *self._new), max(self._most, *self._new)
@@ -75,7 +75,7 @@ class Spread:
 
 
 def condensed(numbers: list[float]) -> list[float]:
-    """A few numbers with the same exact sum: what rounding leaves of it, again and again, until nothing is left.
+    """A few numbers with the same exact sum: the rounded sum, then the rounded rest, until it is 0.
 
     Numbers whose sum is larger than a float can be are returned as they are.
     """

@@ -1,6 +1,6 @@
 """`result.json`: a JSON object per line and result; how it is read, cut, and flattened.
 
-JSON has no NaN: a number that is not finite is null in the file, and NaN again for those who read it.
+JSON has no NaN: a number that is not finite is null in the file, and is read back as NaN.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ def numbers(result: Mapping[str, Any]) -> dict[str, float]:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value of a result is a number: true and false are none."""
+    """Whether a value of a result is a number: true and false are not."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def forget_after(folder: RunFolder, tick: int) -> None:
-    """Brings `result.json` back to a boundary: removes later lines, and takes back that the run was over."""
+    """Brings `result.json` back to a boundary: removes later lines, and the mark that the run was over."""
     if not folder.results.exists():
         return
     lines = list(JournalReader(folder.results).made(_checked))
@@ -91,7 +91,7 @@ def forget_after(folder: RunFolder, tick: int) -> None:
 
 
 def write_all(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
-    """Writes the file with these lines, at once or not at all."""
+    """Writes the file with these lines, atomically."""
     with replacing(path) as file:
         file.write(msgspec.json.Encoder().encode_lines(lines))
 

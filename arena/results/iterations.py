@@ -1,9 +1,9 @@
-"""What the results of a run say: a pure machine, episodes and updates in, results out.
+"""The contents of a run's results: a pure state machine, episodes and updates in, results out.
 
     episodes(rows)            in the order of `episodes.jsonl`
     reach(match, tick)        all episodes of the match up to this tick were handed over
     update(record), leave(policy)
-    known()                   -> the results of which all is known
+    known()                   -> the results that are complete
     take(tick)                -> the result of the tick at which a leg has ended
 
 A result covers the episodes and updates at ticks in (tick of the last result, its tick]. Its means are of the new
@@ -54,7 +54,7 @@ class Iterations:
 
     Args:
         every: ticks from one result to the next.
-        smoothing: the least number of episodes of which a mean is.
+        smoothing: the least number of episodes in a mean, if there are so many.
         policies: the names of the policies that have keys in a result.
         totals: up to the newest result on record.
         metric_names: of the metrics that earlier results have.
@@ -87,7 +87,7 @@ class Iterations:
         self._ended: set[int] = set()
         self._until = 0  # the planned end of the leg
         self._metric_names = set(metric_names)
-        self._of_episodes: dict[Place, list[Metrics]] = {}  # what was measured, of episodes that may count yet
+        self._of_episodes: dict[Place, list[Metrics]] = {}  # measured values of episodes that may still count
         self._of_ticks: list[tuple[int, Metrics]] = []  # likewise of iterations
 
     def begin_leg(self, reached: Mapping[int, int], until: int, learners: Collection[str]) -> None:
@@ -95,7 +95,7 @@ class Iterations:
 
         Args:
             reached: per match the tick at which it begins.
-            until: the tick at which it is to end; what is known of that is taken when it has ended.
+            until: the tick at which it is to end; the result of that tick is taken when the leg has ended.
             learners: the policies that may log updates.
         """
         self._reached, self._ended = dict(reached), set()
@@ -161,12 +161,12 @@ class Iterations:
         return (self.totals.tick // self._every + 1) * self._every
 
     def known(self) -> Iterator[dict[str, Any]]:
-        """The results of which all is known while a leg is played."""
+        """The results that are complete while a leg is played."""
         while self.following < self._until and self._is_known(self.following):
             yield self.take(self.following)
 
     def _is_known(self, tick: int) -> bool:
-        # A match that has ended holds up none of the others, but the leg goes on only as far as some match has played.
+        # Matches that have ended are not waited for; if all have, results reach as far as the farthest one.
         playing = [reached for match, reached in self._reached.items() if match not in self._ended]
         if tick > min(playing, default=max(self._reached.values(), default=0)):
             return False
@@ -209,7 +209,7 @@ class Iterations:
         return found
 
     def _advance(self) -> None:
-        """Takes over what already belongs to the iteration that begins."""
+        """Takes the episodes that already belong to the iteration that begins."""
         following, covered = self.following, []
         while self._later and _tick(self._later[0]) <= following:
             covered.append(self._later.popleft())

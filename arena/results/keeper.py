@@ -1,7 +1,7 @@
-"""The results of a run as its root keeps them: from the records to `result.json`, and to those who listen.
+"""The results of a run as its root keeps them: from the records to `result.json` and to listeners.
 
-A result is written when all that it covers is known: while a leg is played, at the end of the leg, or, if the policies
-are evaluated at its boundary, when that is on record. What a killed run has not written is found in its records.
+A result is written when all that it covers is known: during a leg, at its end, or, if the policies are evaluated at its
+boundary, when the evaluation is on record. Results that a killed run has not written are made from its records.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class RunResults:
             self._hold_against_rules(result)
 
     def _from_records(self, tick: int, last: Mapping[str, Any] | None, steps_at: Callable[[int], Steps]) -> Iterations:
-        """What results on record have covered, and what was recorded since then, up to a boundary."""
+        """The iterations at a boundary: what results on record have covered, and what was recorded since then."""
         if last is not None:
             covered, steps = last["ticks"], Steps(last["timesteps_total"], last["agent_timesteps_total"])
         else:  # the run had no results before, or was killed before its first one
@@ -147,7 +147,7 @@ class RunResults:
         self._write_known()
 
     def measured(self, lines: Sequence[MeasureLine]) -> None:
-        """Takes what callbacks have measured, before the episodes and updates of which it is."""
+        """Takes what callbacks have measured, before the episodes and updates that it belongs to."""
         for line in lines:
             _take_measured(self._iterations, line, self._iterations.totals.tick)
 
@@ -208,7 +208,7 @@ class RunResults:
             best.keep(self._folder, BestFile(tick, plan.metric, value), checkpoints)
 
     def _mark_done(self) -> None:
-        """The run had ended with its last result, which a resumed run has taken back."""
+        """Marks the last result as the end of the run again: a resumed run had removed the mark."""
         self.close()
         lines = list(JournalReader(self._folder.results))
         over = {"done": True, "stopped_by": None if self.met is None else self.met.rule.words}
@@ -277,7 +277,7 @@ class RunResults:
     # ----------------------------------------------------------------------------------------------------------- files
 
     def flush(self) -> None:
-        """Brings every result so far into the file."""
+        """Writes all results so far to the file."""
         if self._journal is not None:
             self._journal.flush()
 

@@ -98,7 +98,7 @@ def continued(config: Config, run: Path | str) -> tuple[Config, list[str]]:
 
 
 def _meets_past_selves(config: Config, policy: str) -> bool:
-    """Whether past selves of a policy can be opponents in some entry: in none of two populations."""
+    """Whether an entry can have past selves of a policy as opponents; entries of two populations cannot."""
     return any(
         isinstance(entry, MatchmakingEntry) and not entry.matchmaking.versus and policy in entry.matchmaking.policies
         for entry in chain(*config.listed)
@@ -106,7 +106,7 @@ def _meets_past_selves(config: Config, policy: str) -> bool:
 
 
 def _with_policies(config: Config, loaded: Mapping[str, PolicyConfig], past: Mapping[str, Player]) -> Config:
-    """The configuration with these policies, the snapshots of an earlier run among them as opponents of their own."""
+    """The configuration with these policies; past snapshots join `against` in the matchmaking of their policies."""
 
     def met(entry: MatchConfig | GeneratorEntry) -> MatchConfig | GeneratorEntry:
         if not isinstance(entry, MatchmakingEntry) or entry.matchmaking.versus:

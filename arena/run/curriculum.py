@@ -76,7 +76,7 @@ def lines_of(folder: RunFolder) -> list[ChangeLine]:
 
 
 def keep(folder: RunFolder, line: ChangeLine) -> None:
-    """Puts a call on record, after those of earlier boundaries; what comes later is forgotten."""
+    """Puts a call on record, after those of earlier boundaries; later lines are removed."""
     known = [other for other in lines_of(folder) if other.tick < line.tick]
     with replacing(folder.changes) as file:
         file.write(msgspec.json.Encoder().encode_lines([*known, line]))

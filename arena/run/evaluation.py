@@ -57,7 +57,7 @@ def evaluation_due(run: Run, *, ends: bool = False) -> Run | None:
 
 
 def is_due(run: Run, *, ends: bool = False) -> bool:
-    """Whether an evaluation is due at a boundary, or its function; `ends`: as for `evaluation_due`."""
+    """Whether an evaluation, or its function alone, is due at a boundary; `ends`: as for `evaluation_due`."""
     due = run.plan.evaluate_every is not None and (ends or run.plan.evaluates_at(run.leg.start))
     return due and run.leg.start not in evaluations.evaluated(run.folder)
 
@@ -94,7 +94,7 @@ def config_now(run: Run) -> Config:
 
 
 def record_evaluation(run: Run, evaluation: Run, scoreboard: Scoreboard, winners: Winners) -> Iterator[str]:
-    """Records the results of the policies, and yields a line for each, and a line if all their games were alike.
+    """Records the results of the policies, and yields a line for each, then lines about games without winners or alike.
 
     Args:
         run: the run.

@@ -65,7 +65,7 @@ def call_function(run: Run, evaluation: EvaluationConfig) -> None:
 
 
 def _numbers(found: Any) -> dict[str, Any]:
-    """Numbers by name, nested at will."""
+    """Numbers by name, nested to any depth."""
     if not isinstance(found, Mapping) or not all(isinstance(name, str) for name in found):
         raise TypeError(f"it has returned {found!r:.80}; expected a mapping of names to numbers")
     return {

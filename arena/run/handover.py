@@ -1,4 +1,4 @@
-"""Which worker continues with the private state of which, such as a replay or half a rollout, after seats have changed.
+"""Handover of private state, such as a replay buffer or half a rollout, between workers when seats have changed.
 
 A worker can continue with the state of another one if both seats are of the same policy in the same kind of game.
 """
@@ -32,7 +32,7 @@ def match_workers(seats: Sequence[SeatKey], last: Sequence[SeatKey]) -> Iterator
     """Pairs each worker of a policy with an earlier worker whose state it takes over, in a seat of the same kind.
 
     They are paired in order; if there are more workers than before, several of them copy the last one of their kind. If
-    some worker finds no match, none takes over anything: a worker with half a rollout meets its group at other ticks
+    one worker has no counterpart, none takes over a state: a worker with half a rollout meets its group at other ticks
     than a worker with an empty one, and they would wait for each other.
 
     Args:

@@ -1,7 +1,7 @@
 """The seats that policies get after the first round: in later rounds of a league, and in evaluations.
 
-`arena plan`, `arena check` and `arena train` hold every policy against all of them before training starts (see
-`arena.preflight.examine`), so that a policy that cannot fill a later seat is refused at once and not after hours.
+`arena plan`, `arena check` and `arena train` check every policy in all of these seats before training starts (see
+`arena.preflight.examine`): a policy that cannot fill a later seat is refused at once and not after hours.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def later_plans(config: Config) -> tuple[Plan, ...]:
 
 
 def _of_rounds(config: Config, later: Placed) -> Plan:
-    """Seats of later rounds, and beside them one seat of the first round of each policy that has one there too."""
+    """Matches of later rounds, and for their policies that play in the first round a match of that each."""
     names = {name for _, match in later for name in match.names}
     known: list[tuple[str, MatchConfig]] = []
     for path, match in _distinct(config.entries()):

@@ -1,5 +1,7 @@
-"""From a configuration to its plan, with all its names checked; only callbacks, loggers, and rules and generators of
-the user's own are imported for it.
+"""From a configuration to its plan, with all its names checked.
+
+Of user code, it imports the modules of `imports`, callbacks, loggers, the curriculum, the function of the evaluation,
+and rules and generators; no environment and no algorithm.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def existing_folder(config: Config, run_dir: str | None) -> RunFolder:
         ConfigError: there is none, or another process writes into it.
     """
     folder = RunFolder.open(_place(config, run_dir), resume=True, given=run_dir is not None)
-    refuse_held(folder.path)  # a second writer is told before it starts anything
+    refuse_held(folder.path)  # refuses a second writer before it starts anything
     return folder
 
 

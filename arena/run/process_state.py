@@ -1,4 +1,4 @@
-"""What one process keeps of a run beside its roles: the root's state between legs, and what a rollback needs."""
+"""What one process keeps of a run besides its roles: the root's state between legs, and what a rollback needs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ProcessState:
         results: of the root, from stage to stage.
         games: of the rounds of a league that are over; of the root.
         curriculum: of the root: the object of the user's class.
-        change: what it has just changed, until that is on record.
+        change: what `curriculum` has just changed, until that is on record.
         objects: callbacks that a program has made itself.
         holder: the connection to a program that holds the run.
         wanted: what a program that holds the run wants to change, by key path.

@@ -69,7 +69,7 @@ def resumed(run: Run, config: Config) -> Run:
 
 
 def _check_stopped(run: Run) -> None:
-    """Refuses a run that a stop rule has ended, while the rules are as they are."""
+    """Refuses a run that a stop rule has ended, unless the rules have changed."""
     met = rule_met(run)
     if met is not None and read_results(run.path)[-1]["done"]:
         raise ConfigError(
@@ -138,7 +138,7 @@ def _at(found: Boundary, run: Run, config: Config, *, ranks: int, spares: int) -
 
         run = rounds.again(run, config, found.tick, ranks=ranks, spares=spares)
     changes = curriculum.lines_of(run.folder)
-    run = _changed(run, [line for line in changes if line.tick < found.tick])  # as it was played up to here
+    run = _changed(run, [line for line in changes if line.tick < found.tick])  # the run as it was played up to here
     leg = _reseated(leg_at(found, run.folder), found, run)
     if run.plan.curriculum is None:  # else it is asked between two stages
         run = _changed(run, [line for line in changes if line.tick <= found.tick])
@@ -221,7 +221,7 @@ def _is_reseated(found: Boundary, plan: Plan) -> bool:
 
 
 def _change_words(before: Config, config: Config, found: Boundary, run: Run) -> Iterator[str]:
-    """What copies and lanes that have changed, and other things of rounds, mean for what goes on."""
+    """Lines about the effect of changed copies, lanes, outcome rules and rounds on the resumed run."""
     plan = run.plan
     if _is_reseated(found, plan):
         yield (

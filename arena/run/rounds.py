@@ -108,7 +108,7 @@ def _games_so_far(run: Run, memory: ProcessState, config: Config) -> GamesSoFar:
 
 
 def is_decided(run: Run, memory: ProcessState) -> bool:
-    """Whether a league that has played a round to its end has nothing left to find out, though rounds are left.
+    """Whether a league that has played a round to its end is decided, though rounds are left.
 
     Args:
         run: the league.
@@ -156,7 +156,7 @@ def again(run: Run, config: Config, tick: int, *, ranks: int, spares: int) -> Ru
         config: of the run.
         tick: at which it continues.
         ranks: how many processes there are.
-        spares: at most so many of them are left idle as spares.
+        spares: how many of them may be left idle as spares.
 
     Raises:
         ConfigError: the round is not on record.
@@ -183,7 +183,7 @@ def plan_of(config: Config, planned: Round, folder: RunFolder, *, ranks: int, sp
         planned: the round.
         folder: where its snapshots are.
         ranks: how many processes there are.
-        spares: at most so many of them are left idle as spares.
+        spares: how many of them may be left idle as spares.
     """
     played = round_config(config, planned, partial(_weights, folder))
     played = msgspec.structs.replace(played, spares=min(spares, config.spares))

@@ -20,7 +20,7 @@ class Repair(NamedTuple):
     """The death of some processes of a run, which is rolled back to its newest boundary and continues without them."""
 
     died: tuple[int, ...]  # ranks of the plan that was played
-    plan: Plan  # the one that was played
+    plan: Plan  # the plan that was played
     homes: tuple[int, ...]  # the new numbers of the ranks that now host the roles of the dead ones
     leg: int  # the tick of the boundary to which the run goes back
     replayed: int  # ticks beyond it that the farthest match had played, as far as the survivors know
@@ -42,19 +42,19 @@ class Run:
         resumed: whether the folder holds an earlier part of this run.
         leg: what is played now.
         begun: whether a role has played, before an evaluation or a repair.
-        concluded: whether nothing is left to play, after one.
+        concluded: likewise, whether nothing is left to play.
         repairs: the deaths of processes since its processes were started.
         faults_before: deaths on record in the run folder when its processes were started.
         words: lines for the user about a run that is resumed.
         ticks_before: of all matches of earlier rounds together.
-        episodes: each lane plays so many episodes, and the match ends when all have; None: the ticks decide. Such a
-            round leaves nothing but its games: the next one begins at the tick that it has reached.
+        episodes: the number of episodes that each lane plays, after which the match ends; None: the ticks decide. A
+            round of episodes leaves nothing but its games: the next one begins at the tick that it has reached.
         greedy: whether frozen policies take their best action rather than a random one.
-        sampled: frozen policies that sample their actions even so.
+        sampled: frozen policies that sample their actions even if `greedy`.
         profile: whether every role measures its time.
         allow_unproved: whether it begins although it can deadlock.
         has_resume: whether the command that plays it has a `--resume`.
-        held: whether it comes back at each boundary, to a program that holds it.
+        held: whether a program holds the run, which gets it back at each boundary.
     """
 
     plan: Plan

@@ -87,7 +87,7 @@ class Stop:
             signal.signal(number, self._hear)
         signal.pthread_sigmask(
             signal.SIG_UNBLOCK, STOP_SIGNALS
-        )  # one that was held back while the process started comes now
+        )  # a signal that was blocked while the process started comes now
         early, self._early = self._early, ()
         for noted in early:
             self._hear(noted, None)

@@ -1,8 +1,8 @@
 """The conformance check of kinds of connection to external games.
 
 The check takes the part of the environment: it forms ticks, chooses random actions, pauses, drops and closes. `play`
-takes the part of a game outside. What the game says that it has shown and received must be what the table was told
-and what the check has answered.
+takes the part of a game outside. The observations and actions that the game reports must be those that the table was
+told and the check has answered.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def check_external_games(make: Make, play: Play, *, requests: int = 12, limit_s:
             called in threads, several at a time. When the game is given up, it raises `ExternalError` with the reason
             as its code; when the connection is closed, `ExternalClosed`.
         requests: of a game, for each entity.
-        limit_s: how long anything may take before it is said never to happen; a connection that keeps the rules does
-            not wait for it.
+        limit_s: how long to wait for anything before it counts as a breach; a connection that keeps the rules never
+            takes so long.
 
     Raises:
         ContractBroken: at the first breach.
@@ -159,7 +159,7 @@ class _Resources:
         self._threads, self._descriptors = set(threading.enumerate()), self._now()
 
     def left(self) -> str:
-        """What there is more now, as a text."""
+        """The threads and descriptors that have been added since, as a text."""
         gc.collect()
         threads = [thread.name for thread in threading.enumerate() if thread not in self._threads]
         found = [f"the thread {name!r}" for name in threads]
@@ -174,7 +174,7 @@ class _Resources:
         for entry in os.listdir(folder) if folder.exists() else ():
             try:
                 found.add((entry, os.readlink(folder / entry)))
-            except FileNotFoundError:  # of this listing
+            except FileNotFoundError:  # the descriptor of this listing
                 continue
         return found
 
@@ -407,7 +407,7 @@ class _Environment:
         self._fill(actions)  # they are valid until `answer` returns, and not longer
 
     def _fill(self, actions: list[Any]) -> None:
-        """Random actions in all rows, also of those who have not asked."""
+        """Random actions in all rows, also of entities that have not asked."""
         for space, batch in zip(self._actors, actions, strict=True):
             for slot in range(self._slots):
                 spaces.write_sample(space, space.sample(), batch, slot)

@@ -1,8 +1,8 @@
 """Checks of rules of matchmaking and generators of matches of a user's own against `arena.league.custom`.
 
 Each class is called in made-up leagues: before the first game, after some rounds, with snapshots, with one player that
-has won everything. It has to return what the interface asks, the same from the same league and stream, to leave the
-league as it is, and to draw from its own stream alone: a round that is planned again has to be the same round.
+has won everything. It has to return what the interface asks, and the same for the same league and stream; it must not
+change the league, and must draw from its own stream only: a round that is planned again has to be the same round.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def check_pairings(make: Callable[[], PairingGenerator], *, team_size: int = 1, 
 def _asked_twice(
     make: Callable[[], Any], league: LeagueView, call: str, ask: Callable[[Any, np.random.Generator], Any]
 ) -> Any:
-    """What a new object answers, after a second one has answered the same and neither has changed anything else."""
+    """The answer of a new object; a second one must answer the same, and neither may change anything else."""
     before, others = _contents(league), (random.getstate(), repr(np.random.get_state()))
     answers = [ask(make(), np.random.default_rng(_SEED)) for _ in range(2)]
     if _contents(league) != before:

@@ -1,4 +1,4 @@
-"""Alpha-rank: who is played in the long run, where a player gives way to one that beats it.
+"""Alpha-rank: how often players are played in the long run, if each is replaced by players that beat it.
 
 Omidshafiei et al. 2019, "alpha-Rank: Multi-Agent Evaluation by Evolution", arXiv 1903.01373. A population of m all
 plays one strategy s; now and then a mutant r appears, and takes over with the probability rho(r, s) (their equation
@@ -6,10 +6,11 @@ plays one strategy s; now and then a mutant r appears, and takes over with the p
 Markov chain.
 
 Here selection is as strong as can be, the limit alpha -> infinity, taken exactly: a mutant takes over if it beats the
-resident, never if it loses, and with 1/m, by drift, if they draw. In a general game the limit can depend on the order
-of limits, because a chain may have several sets that it never leaves, and one takes a large alpha. Not so here: of any
-two players one gives way to the other, or each to each, so there is one such set, and one stationary distribution on
-it. A finite alpha would add a constant without a natural choice, and powers of e that over- and underflow.
+resident, never if it loses, and with probability 1/m, by drift, if they draw. In a general game the result can depend
+on the order of limits, because a chain may have several sets that it never leaves; one then takes a large alpha. Here,
+one of any two players is replaced by the other, or each by the other, so there is a single such set, with one
+stationary distribution. A finite alpha would add a constant without a natural choice, and powers of e that over- and
+underflow.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from scipy.sparse.csgraph import connected_components
 from arena.league.metagame.posterior import Estimate, Floats, leads, over_posterior
 
 _DRAW = 1e-12  # of the largest lead: what is smaller is rounding
-POPULATION = 50  # m of the paper's examples; it matters where players draw, and not else
+POPULATION = 50  # m of the paper's examples; it matters only where players draw
 
 
 def alpha_rank(payoffs: ArrayLike, *, population: int = POPULATION) -> Floats:
@@ -44,7 +45,7 @@ def alpha_rank(payoffs: ArrayLike, *, population: int = POPULATION) -> Floats:
 
 
 def alpha_rank_with_uncertainty(samples: Floats, *, population: int = POPULATION) -> Estimate:
-    """The same `[P]`, the payoffs known as well as samples `[n, P, P]` of their posterior say."""
+    """`alpha_rank` `[P]` over samples `[n, P, P]` of the posterior of the payoffs."""
     return over_posterior(samples, lambda payoffs: alpha_rank(payoffs, population=population))
 
 
@@ -70,7 +71,7 @@ def _never_left(moves: Floats) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
 
 
 def _stationary(moves: Floats) -> Floats:
-    """The distribution `[S]` that an irreducible chain leaves as it is: pi (T - I) = 0, and the sum of pi is 1."""
+    """The stationary distribution `[S]` of an irreducible chain: pi (T - I) = 0, and the sum of pi is 1."""
     equations = (moves - np.eye(len(moves))).T
-    equations[-1] = 1.0  # for one that follows from the others
+    equations[-1] = 1.0  # replaces an equation that follows from the others
     return np.linalg.solve(equations, np.eye(len(moves))[-1])

@@ -18,7 +18,7 @@ _NOT_ONE = 1e-6  # how far the sum of a strategy's probabilities may be from 1
 
 
 class Equilibrium(NamedTuple):
-    """A pair of strategies from which neither player gains by turning away, and what the row player then gets."""
+    """A pair of strategies from which neither player gains by deviating, and the payoff of the row player."""
 
     value: float
     row: Floats  # [m]
@@ -62,9 +62,9 @@ def value(payoffs: ArrayLike) -> float:
 
 
 def exploitability(payoffs: ArrayLike, strategy: ArrayLike) -> float:
-    """What a strategy of the row player loses, against the game's value, to who knows it: 0 in an equilibrium.
+    """How far a strategy of the row player falls below the game's value against a best response: 0 in an equilibrium.
 
-    That of the column player's strategy y is `exploitability(-payoffs.T, y)`.
+    For a strategy y of the column player it is `exploitability(-payoffs.T, y)`.
 
     Args:
         payoffs: `[m, n]` of the row player.
@@ -81,12 +81,12 @@ def exploitability(payoffs: ArrayLike, strategy: ArrayLike) -> float:
 
 
 def value_with_uncertainty(samples: Floats) -> Estimate:
-    """The value of a game whose payoffs are known as well as samples `[n, ...]` of their posterior say."""
+    """The value of a game, over samples `[n, ...]` of the posterior of its payoffs."""
     return over_posterior(samples, value)
 
 
 def exploitability_with_uncertainty(samples: Floats, strategy: ArrayLike) -> Estimate:
-    """The exploitability of a fixed strategy, its payoffs known as well as samples `[n, ...]` of their posterior say.
+    """The exploitability of a fixed strategy, over samples `[n, ...]` of the posterior of the payoffs.
 
     Each sample has a best response of its own, so with few games the mean lies above the exploitability at the mean of
     the payoffs: among many opponents of which little is known, some are likely to be strong.

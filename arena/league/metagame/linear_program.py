@@ -15,7 +15,7 @@ from arena.league.metagame.posterior import Floats
 
 
 class Optimum(NamedTuple):
-    """Where the cost is least, and what of it each limit is worth."""
+    """The x of least cost, and the price of each limit."""
 
     x: Floats  # [n]
     prices: Floats  # [k] at least 0: by how much the cost would fall per unit that a limit is raised

@@ -1,11 +1,11 @@
-"""Which games tell how players score against each other as they are now, and how much: policies that learn change.
+"""Weights of past games as evidence of how players score against each other now: policies that learn change.
 
 A game that a policy played d rounds ago counts as w^d games for the policy as it is now; a policy that is a copy of
-another one has the games of that one from before. w is estimated for each policy: of some values the one with which
-earlier results predict those of the next round best, opponent by opponent (the product of the predictive probabilities
+another one has the games of that one from before. w is estimated for each policy: the value in `RATES` with which
+earlier results best predict those of the next round, opponent by opponent (the product of the predictive probabilities
 of the posterior that `payoff` uses, with a slight preference for 0.8, which remembers about five rounds). Unlike a
-rating this sees also changes that make a policy neither better nor worse, such as from rock to paper. Games of
-snapshots, and of other players that never change, count in full, and for these alone.
+rating this also detects changes that make a policy neither better nor worse, such as from rock to paper. Games of
+snapshots, and of other players that never change, count in full, and only for these.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _PREFERENCE = 0.5  # nats, for each place
 _SWEEPS = 2  # over all policies, whose rates depend on those of their opponents
 _NEWEST = 32  # rounds from which rates are estimated
 _LEAST = 0.01  # games that count less do not count
-_SHOWN = 0.05  # games that count less are not meant where it is said from when games are
+_SHOWN = 0.05  # games that count less are left out of spans
 _JEFFREYS = 0.5
 
 
 class Span(NamedTuple):
-    """The ticks from which the games of a player are."""
+    """The ticks in which the games of a player were played."""
 
     first: int
     last: int
 
 
 class _Self(NamedTuple):
-    """Who has played: a policy that learns as it was in the round that begins at a tick; others as they always are."""
+    """A player in its games: a policy that learns, in the round that begins at `start`; others in all rounds (None)."""
 
     name: str
     start: int | None = None
@@ -71,7 +71,7 @@ class Meetings:
         self._scores = np.array([*scores.values()]).reshape(-1, 3)
 
     def counts(self, players: Sequence[str]) -> Array:
-        """Games won, drawn and lost by each player against each other one, each as far as it counts, [P, P, 3]."""
+        """Games won, drawn and lost by each player against each other one, weighted, [P, P, 3]."""
         weights = self._weights(players)
         return self._joined(weights, weights)
 
@@ -81,7 +81,7 @@ class Meetings:
         return found
 
     def spans(self, players: Sequence[str]) -> list[Span | None]:
-        """From which ticks the games of each player are, those apart that count for very little."""
+        """The ticks of the games of each player, without games that count for very little; None: it never changes."""
         weights = self._weights(players).toarray()
         found: list[Span | None] = []
         for place in range(len(players)):
@@ -95,7 +95,7 @@ class Meetings:
 
     @cached_property
     def rates(self) -> Mapping[str, float]:
-        """What is left of a game of each policy after a round."""
+        """Per policy w, the weight that is left of a game after a round."""
         learners = sorted({one.name for one in self._selves} & self._timeline.learners)
         places = dict.fromkeys(learners, _USUAL)
         histories = self._histories(learners)
@@ -142,7 +142,7 @@ class Meetings:
         return sparse.csr_array((values, (rows, columns)), shape=(len(self._selves), len(players)))
 
     def _lineage(self, policy: str) -> Iterator[tuple[str, int, int]]:
-        """Who a policy has been, from which tick to which: itself, and before it became a copy its source."""
+        """What a policy was, from which tick to which: itself, and before it became a copy its source."""
         until = self._timeline.end + 1
         while True:
             begun = [one for one in self._timeline.beginnings.get(policy, ()) if one.tick < until]
@@ -165,16 +165,16 @@ class Meetings:
 
 @lru_cache(maxsize=1)
 def meetings(timeline: Timeline) -> Meetings:
-    """The meetings of a timeline; of the newest one they are kept."""
+    """The meetings of a timeline; those of the newest one are cached."""
     return Meetings(timeline)
 
 
 def _predicted(counts: Array, rates: Array) -> Array:
-    """The log of how probable each round's results are by those before them, for each of several rates [K].
+    """The log probability of each round's results given those before, summed, for each of several rates [K].
 
     Args:
         counts: float64 [opponents, rounds, 3].
-        rates: float64 [K, opponents], what is left of a game after a round.
+        rates: float64 [K, opponents], the weight that is left of a game after a round.
     """
     kinds = [0, 1, 2] if counts[..., 1].any() else [0, 2]
     counts = counts[..., kinds]

@@ -1,16 +1,17 @@
 """Nash averaging: how good each player is against the mixture of players that no player beats.
 
 Balduzzi, Tuyls, Perolat, Graepel 2018, "Re-evaluating Evaluation", arXiv 1806.02643. The mixture is the equilibrium of
-the symmetric meta-game with the largest entropy. A plain mean over all opponents can be moved by adding copies of one
-of them, or weak ones. Here weak ones have no weight, and copies share that of the one they are copies of, where there
-is one equilibrium but for them. (Where there are several, as among players that all draw, a copy counts as one more.)
+the symmetric meta-game with the largest entropy. A plain mean over all opponents changes if copies of one of them, or
+weak players, are added. Here weak players have no weight, and copies share the weight of their original, if the
+equilibrium is unique but for the copies. (If there are several, as among players that all draw, a copy counts as one
+more player.)
 
     support    by one linear program: every player that some equilibrium plays
-    freedom    the directions in which an equilibrium can move on that support; mostly none, then it is the only one
+    freedom    the directions in which an equilibrium can move on that support; mostly none: then it is unique
     spread     the largest entropy along them, by sequential quadratic programming
 
-Two players that are nearly alike share the weight only if they are exactly so: the mixture jumps where a payoff passes
-through a draw. Its mean over the posterior of the payoffs does not, see `nash_average_with_uncertainty`.
+Only exactly equal players share the weight: for nearly equal ones the mixture jumps where a payoff passes through a
+draw. Its mean over the posterior of the payoffs does not, see `nash_average_with_uncertainty`.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ class NashAverage(NamedTuple):
     """The equilibrium of largest entropy, and the payoff of each player against it."""
 
     strategy: Floats  # [P] probabilities
-    skill: Floats  # [P] expected payoff: that of a draw for whom the strategy plays, at most that for others
+    skill: Floats  # [P] expected payoff: for players with a weight that of a draw, for others at most that
 
 
 class NashAverageEstimate(NamedTuple):
-    """The same when the payoffs are not known exactly: an estimate per player of each."""
+    """`NashAverage` with intervals, for payoffs that are not known exactly."""
 
     strategy: Estimate
     skill: Estimate
@@ -62,7 +63,7 @@ def nash_average(payoffs: ArrayLike) -> NashAverage:
 
 
 def nash_average_with_uncertainty(samples: Floats) -> NashAverageEstimate:
-    """The same, the payoffs known as well as samples `[n, P, P]` of their posterior say."""
+    """`nash_average` over samples `[n, P, P]` of the posterior of the payoffs."""
     both = over_posterior(samples, lambda payoffs: np.stack(nash_average(payoffs)))  # [2, P]
     strategy, skill = (Estimate(*(part[index] for part in both)) for index in (0, 1))
     return NashAverageEstimate(strategy, skill)
@@ -71,13 +72,13 @@ def nash_average_with_uncertainty(samples: Floats) -> NashAverageEstimate:
 def _widest(ahead: Floats) -> Floats:
     """An equilibrium `[P]` that plays all players that any equilibrium plays.
 
-    Of weights w >= 0 that no player beats, (A w)_i <= 0, any multiple and any sum is such as well. So all who can have
-    a weight above 0 can have one of at least 1 at once, and maximizing the sum of min(1, w_i) gives it them.
+    Weights w >= 0 that no player beats, (A w)_i <= 0, can be multiplied and added. So all players that can have a
+    weight above 0 can have a weight of at least 1 at once, and maximizing the sum of min(1, w_i) finds such weights.
     """
     players = len(ahead)
     nothing, one = np.zeros_like(ahead), np.eye(players)
     solved = least(
-        np.repeat([0.0, -1.0], players),  # of w, and of what of it counts
+        np.repeat([0.0, -1.0], players),  # of w, and of min(1, w)
         rows=np.block([[ahead, nothing], [-one, one]]),
         limits=0.0,
         most=np.repeat([np.inf, 1.0], players),
@@ -90,18 +91,18 @@ def _widest(ahead: Floats) -> Floats:
 def _evenest(some: Floats, *, among: Floats, beside: Floats) -> Floats:
     """The equilibrium `[S]` of largest entropy, found from one that plays all of the S players.
 
-    All players with a positive weight draw against every equilibrium, and those beside them do not win.
+    All players with a positive weight draw against every equilibrium, and the others do not win.
 
     Args:
-        some: `[S]`, none of it 0.
-        among: `[S, S]` leads of the players that are played over each other.
-        beside: `[P - S, S]` those of the others over them.
+        some: `[S]`, all above 0.
+        among: `[S, S]` leads of these players over each other.
+        beside: `[P - S, S]` leads of the other players over them.
     """
     draws = np.vstack([among, np.ones_like(some)])
     free = null_space(draws, rcond=_SAME)  # [S, F] directions
     if not free.shape[1]:
         return some
-    bound = null_space(free.T).T  # [S - F, S]: the draws again, none of them twice
+    bound = null_space(free.T).T  # [S - F, S]: the same equations, linearly independent
     still = LinearConstraint(bound, bound @ some, bound @ some)
     not_beaten = LinearConstraint(beside, -np.inf, 0.0)
     found = minimize(

@@ -61,8 +61,8 @@ class Payoff(NamedTuple):
 def payoff(results: Results | Timeline, players: Sequence[str]) -> Payoff:
     """The payoff matrix of players; of policies that learn as they are at the end of the timeline, see `meetings`.
 
-    A game counts for a pair if the one player alone filled a side, of whatever size, and the other one the other side.
-    A pair without games has the prior, whose interval is nearly [0, 1].
+    A game counts for a pair if each of the two players alone filled a side, of whatever size. A pair without games has
+    the prior, whose interval is nearly [0, 1].
 
     Args:
         results: games of these players, and of others.
@@ -101,7 +101,7 @@ def _counts(results: Results | Timeline, players: Sequence[str]) -> Array:
     """Games won, drawn and lost, float64 [P, P, 3]."""
     if isinstance(results, Timeline) and results.learns:
         found = meetings(results).counts(players)
-        found[np.arange(len(players)), np.arange(len(players))] = 0  # a policy and what it was
+        found[np.arange(len(players)), np.arange(len(players))] = 0  # a policy against its own past
         return found
     results = results.results if isinstance(results, Timeline) else results
     index = {name: place for place, name in enumerate(players)}
@@ -112,15 +112,15 @@ def _counts(results: Results | Timeline, players: Sequence[str]) -> Array:
             counts[a, b] += score
             counts[b, a] += score.reversed
     diagonal = np.arange(len(players))
-    counts[diagonal, diagonal] = 0  # sides of different sizes
+    counts[diagonal, diagonal] = 0  # a player against itself, on sides of different sizes
     return counts
 
 
 def _quantile(won: Array, drawn: Array, lost: Array) -> Array:
     """Where the distribution function of win + draw / 2 is 2.5 %, by bisection; the weights are [P, P].
 
-    The share of draws has a Beta distribution, and so has, whatever that is, the share of wins among the other games.
-    The function is the mean of the latter's over the former, by Gauss-Legendre quadrature of its quantiles.
+    The share of draws has a Beta distribution, and so has, independently, the share of wins among the other games. The
+    function is the mean of the latter's over the former, by Gauss-Legendre quadrature of its quantiles.
     """
     levels, parts = np.polynomial.legendre.leggauss(_LEVELS)
     draws = betaincinv(drawn[..., None], (won + lost)[..., None], (levels + 1) / 2)  # [P, P, levels]

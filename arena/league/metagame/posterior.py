@@ -1,10 +1,10 @@
-"""The meta-game of a league: its players are the strategies, a matrix says what each gets from each.
+"""The meta-game of a league: its players are the strategies, a matrix holds the payoff of each against each.
 
     payoffs float64 [P, P]: row against column, so that [i, j] + [j, i] is the same for every pair
 
 Expected scores, as of `arena.league.metagame.payoff`, have the sum 1; a zero-sum game has the sum 0. Equilibria are the
-same whatever the sum is. How sure one is of the payoffs is carried through by working out everything for each of many
-matrices that are drawn from their posterior.
+same whatever the sum is. The uncertainty of the payoffs is propagated by computing every measure for many matrices
+drawn from their posterior.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Estimate(NamedTuple):
 
 
 def over_posterior(samples: Floats, measure: Callable[[Floats], ArrayLike]) -> Estimate:
-    """What is known of a measure of the payoffs, when they are known as well as these samples say.
+    """Mean and interval of a measure of the payoffs, over samples of their posterior.
 
     Args:
         samples: `[n, ...]` payoffs drawn from their posterior.
@@ -59,7 +59,7 @@ def matrix(payoffs: ArrayLike) -> Floats:
 
 
 def shared_sum(payoffs: Floats) -> float | None:
-    """What the two sides of every pair get together; None if that differs, so that it is no symmetric game."""
+    """The payoffs of both sides of a pair together; None if that differs between pairs: the game is not symmetric."""
     if payoffs.shape[0] != payoffs.shape[1]:
         return None
     sums = payoffs + payoffs.T

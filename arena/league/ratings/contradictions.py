@@ -5,8 +5,8 @@ some pair. Strengths cannot show this, as one number per player always gives an 
 
 A player scores points against another one: 1 for a win, 1/2 for a draw. What two players score against each other has
 the interval of Wilson (1927), see `arena.league.ratings.intervals.of_share`; it is that of wins and losses, and points
-with draws vary less. What strengths expect is the score of Davidson's model on the sides that were had, see `davidson`.
-Differences below `elo` do not count.
+with draws vary less. What strengths expect is the score of Davidson's model on the sides that the players had, see
+`davidson`. Differences below `elo` do not count.
 
 beats       A player beats another one if its interval lies above the score of a player that is `elo` better.
 contradicts A pair contradicts the order if the interval of its lower player lies above what the strengths expect, `elo`
@@ -108,7 +108,7 @@ class _HeadToHead(NamedTuple):
 
     Args:
         points: of the one.
-        games: in which the one has the first side, the other has it, and in which there is none.
+        games: numbers of games in which the one has the first side, the other has it, and in which no team has it.
     """
 
     points: float = 0.0

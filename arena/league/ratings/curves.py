@@ -74,7 +74,7 @@ def at_tick(points: Sequence[CurvePoint], tick: int) -> CurvePoint | None:
 
 
 def _thinned(points: Sequence[Point], most: int) -> Sequence[Point]:
-    """At most so many of the points as can be seen, and those at which curves begin and end."""
+    """At most `most` of the points, and those at which curves begin and end."""
     step = -(-len(points) // most)
     ends = {place for place, point in enumerate(points[1:]) if point.curve != points[place].curve}
     keep = {0, len(points) - 1, *ends, *(place + 1 for place in ends), *range(0, len(points), step)}

@@ -9,16 +9,16 @@ logarithms; with what the first side is worth, Davidson and Beaver 1977, "On ext
 incorporate within-pair order effects"). Without draws nu is 0 and this is the model of Bradley and Terry. As a
 multinomial logit in (strengths, side, log nu) its log-likelihood is concave: what the optimizer finds is the maximum.
 
-This is the likelihood of who wins the decided games, which is that of Bradley and Terry whatever nu is, times that of
-which games are drawn. One nu is wrong for some pairs if weak players draw nearly all games and strong ones hardly any,
-and strengths would be moved to explain draws. So draws may have a smaller weight V than decided games, 1. The
-log-likelihood is then V times Davidson's and 1 - V times Bradley's and Terry's of the decided games: still concave, and
-with a maximum if Davidson's has one. V is 1 if draws vary from pair to pair as nu says, see `alike`.
+This is the likelihood of the winners of decided games (the model of Bradley and Terry, whatever nu is) times the
+likelihood of which games are drawn. One nu is wrong for some pairs if weak players draw nearly all games and strong
+ones hardly any, and strengths would be moved to explain draws. So draws may have a smaller weight V than decided games,
+1. The log-likelihood is then V times Davidson's and 1 - V times Bradley's and Terry's of the decided games: still
+concave, and with a maximum if Davidson's has one. V is 1 if draws vary from pair to pair as nu says, see `alike`.
 
-A maximum does not always exist: where a player has never lost, or where two groups never met, some strengths can be
-moved without end or without effect. A weak normal prior then takes the place of the games that were not played. The
-side always has such a prior: where every player has kept to one side, its worth cannot be estimated, and the intervals
-of the strengths say so.
+A maximum does not always exist: if a player has never lost, its strength can grow without end, and if two groups never
+met, their distance has no effect. A weak normal prior then takes the place of the games that were not played. The side
+always has such a prior: if every player has kept to one side, its worth cannot be estimated, and the intervals of the
+strengths show this.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ Matrix: TypeAlias = Array | sparse.csr_array
 ELO = 400 / math.log(10)  # in a nat
 PRIOR_DEVIATION = 400 / ELO  # of a strength or a side, in nats; about as heavy as a single game
 LOG_NU_DEVIATION = 2.0  # of log nu, if the prior is needed: draws are anything from rare to usual
-_UNLIKE = 10.0  # sets of games that speak for games that are not alike, besides those that were played
+_UNLIKE = 10.0  # sets of independent games that are added to those that were played, as a prior
 _MOVED = 1e-3  # by how much a direction of length 1 helps, at least, if it helps at all; the solver errs by far less
 _AT_ONCE = 2**20  # numbers of a temporary array
 _DENSE = 2**16  # numbers of a matrix, up to which a dense one is the faster
-_DIGITS = 8  # of strengths in nats, which are wrong by far less
+_DIGITS = 8  # of strengths in nats; their error is far smaller
 
 
 class Games(NamedTuple):
@@ -56,9 +56,9 @@ class Games(NamedTuple):
         design: float64 [M, P + 1], a row per pair of teams and which of them has the first side, or none: its product
             with the strengths and the side is d.
         counts: float64 [M, 3], games won, drawn and lost by the first team, which has the first side if there is one.
-        pairs: float64 [N, P + 1], a row per pair of teams, whatever their sides: none has the first one.
+        pairs: float64 [N, P + 1], a row per pair of teams, whatever their sides: the last column is 0.
         scores: float64 [N, 3], games won, drawn and lost by the first of the two.
-        decided: float64 [M, 2], games won and lost beside those of `counts`, which say nothing about draws.
+        decided: float64 [M, 2], games won and lost beyond `counts`, which say nothing about draws.
     """
 
     design: Matrix
@@ -114,9 +114,9 @@ class Fit(NamedTuple):
 def games_of(results: Results, players: Sequence[str]) -> Games:
     """The arrays of results; the strength of a team is the mean of its members'.
 
-    The mean, and not the sum, because only differences of strengths can be seen: with sums the chances of one against
-    two would depend on where the scale has its zero. In teams of equal size the two differ by a factor alone, and with
-    the mean a team of `a` against a team of `b` is as far apart as `a` and `b` are.
+    The mean, and not the sum, because only differences of strengths can be observed: with sums, the chances of one
+    player against two would depend on where the scale has its zero. For teams of equal size the two differ by a factor
+    only, and with the mean, teams of `a` and of `b` are as far apart as `a` and `b`.
     """
     sided, others, met = results.by_side(), results.without_sides(), results.pairs()
     design = _differences([*sided, *others], players, sided=len(sided))
@@ -140,9 +140,9 @@ def of_nodes(pairs: Sequence[tuple[Nodes, Nodes]], counts: Array, *, sided: int,
 
 
 def _differences(pairs: Sequence[tuple[Any, Any]], players: Sequence[Any], *, sided: int = 0) -> Matrix:
-    """Of each pair the first team minus the second, [M, P + 1]; with the first side in so many of the first rows.
+    """Per pair the first team minus the second, [M, P + 1]; the first `sided` rows have the first side as well.
 
-    Dense if that is small. Players that are not among these count as 0: they have met themselves alone.
+    Dense if that is small. Players that are not in `players` count as 0: they have only met themselves.
     """
     index = {name: place for place, name in enumerate(players)}
     numbers = {team: number for number, team in enumerate(dict.fromkeys(team for pair in pairs for team in pair))}
@@ -181,7 +181,7 @@ def score(difference: float, nu: float) -> float:
 
 
 def best_first(strengths: Array) -> NDArray[np.intp]:
-    """The places of strengths, the largest first; of those that rounding alone tells apart the first one."""
+    """The places of strengths, the largest first; strengths that differ by rounding only keep their order."""
     found: NDArray[np.intp] = np.argsort(-strengths.round(_DIGITS), kind="stable")
     return found
 
@@ -192,22 +192,22 @@ def log_of(nu: float) -> float:
 
 
 def information(differences: Array, nu: float) -> Array:
-    """What one game says about the difference of its sides, float64 [M]: the inverse of a variance in nats."""
+    """The information of one game about the difference of its sides, float64 [M]: an inverse variance, in nats."""
     won, _, lost = chances(differences, log_of(nu)).T
     found: Array = (won + lost - (won - lost) ** 2) / 4
     return found
 
 
 def alike(surplus: Array, variance: Array, games: Array, fitted: float) -> float:
-    """How much alike the games of a set are, by how much their results differ from what is expected of them.
+    """How much alike the games of a set are, by how far their results deviate from the expected ones.
 
     The square of the surplus of a set is expected to be v (1 + likeness (n - 1)), with the number of games n and v, the
-    sum of their variances (Williams 1982, "Extra-binomial variation in logistic linear models", by moments). Of M sets
-    the fit takes away the share `fitted` / M.
+    sum of their variances (Williams 1982, "Extra-binomial variation in logistic linear models", by moments). The fit
+    of the parameters reduces the squares of M sets by the share `fitted` / M.
 
     Args:
         surplus: float64 [M], of wins, or of draws, in each set.
-        variance: float64 [M], of all of its games together if none is like another one.
+        variance: float64 [M], of all its games together if they are independent.
         games: float64 [M], how many.
         fitted: how many parameters have been fitted to the results, in effect.
     """
@@ -242,9 +242,9 @@ def log_likelihood(games: Games, parameters: Array, fitted: Fit) -> Array:
 
 
 def has_maximum(games: Games) -> bool:
-    """Whether the likelihood has one maximum: no way to move strengths and log nu for ever without making it smaller.
+    """Whether the likelihood has one maximum: no direction to move strengths and log nu forever without reducing it.
 
-    The shift of all strengths apart, which changes nothing, and the side, which its prior holds. Ford 1957, "Solution
+    Except the shift of all strengths, which changes nothing, and the side, which has a prior. Ford 1957, "Solution
     of a ranking problem from binary comparisons", for wins and losses; in general the question is a linear program
     (Konis 2007, "Linear programming algorithms for detecting separated data in binary logistic regression models").
     """
@@ -265,7 +265,7 @@ def _rank(design: Matrix) -> int:
 def _is_separated(pairs: Matrix, won: Flags, drawn: Flags, lost: Flags) -> bool:
     """Whether some direction (strengths, log nu) makes no game that was played less likely, and one more likely.
 
-    A way in which a game can end grows more likely as its logit, of d / 2, log nu and -d / 2, outgrows the others.
+    An outcome becomes more likely if its logit (d / 2, log nu or -d / 2) grows more than the others.
     """
     design, rows = sparse.csr_array(pairs), pairs.shape[0]
     half = sparse.hstack([design / 2, sparse.csr_array((rows, 1))], format="csr")  # [N, P + 2]

@@ -20,7 +20,7 @@ def half_of_mean(count: int, deviation: float, *, error: float = 0.05) -> float 
     """
     if count < 2:
         return None
-    from scipy.special import stdtrit  # takes its time, and most processes say nothing
+    from scipy.special import stdtrit  # slow to import, and most processes need no interval
 
     return float(stdtrit(count - 1, 1 - error / 2)) * deviation / math.sqrt(count)
 

@@ -30,12 +30,12 @@ from arena.league.ratings.davidson import (
 
 _DENSE = 500  # parameters, up to which dense matrices are the faster
 _STEPS = 100
-_SUFFICIENT = 1e-4  # of what a step promises, which it has to bring at least
-_SLOW = 0.5  # of what the last step promised, up to which a factor serves once more: it takes as long as 50 solutions
+_SUFFICIENT = 1e-4  # least share of its predicted decrease that a step has to reach
+_SLOW = 0.5  # of the last predicted decrease: up to it a factor is used again, as it takes as long as 50 solutions
 _TURNS = 20  # in which the likeness of draws may change
-_CLOSE, _SLIGHT = 0.1, 1e-3  # to what it was, as a share, for a likeness to have settled; of no less than this
-_NEAR = 1e-6  # what a step promises where values cannot resolve any more whether it keeps that
-EXACT = 1e-12  # what the last step promises; it squares the error once more
+_CLOSE, _SLIGHT = 0.1, 1e-3  # a likeness has settled if it changes by at most this share of itself, or of this
+_NEAR = 1e-6  # predicted decrease, below which rounding hides the actual one
+EXACT = 1e-12  # predicted decrease of the last step, which squares the error once more
 
 Places = NDArray[np.intp]
 
@@ -53,7 +53,7 @@ class Factor(Protocol):
 
 
 class Minimum(NamedTuple):
-    """Where the function is least.
+    """The minimum of the function.
 
     Args:
         parameters: float64 [n], strengths, side, and log nu if there are draws.
@@ -69,9 +69,9 @@ class Problem:
 
     Args:
         games: of P players.
-        precision: of the strengths: float64 [P] for independent ones, or sparse [P, P] for such that are tied.
-        prior: whether it says where the strengths are. Otherwise what they all share is pinned, about which games say
-            nothing; with `prior` draws have a prior as well.
+        precision: of the strengths: float64 [P] for independent ones, or sparse [P, P] for tied ones.
+        prior: whether `precision` fixes the level of the strengths; then log nu has a prior as well. Otherwise the
+            shift of all strengths, which games do not determine, is pinned.
     """
 
     def __init__(self, games: Games, precision: Array | sparse.csr_array, *, prior: bool) -> None:
@@ -85,7 +85,7 @@ class Problem:
         quadratic = sparse.block_diag([own, sparse.diags_array(rest)], format="csr")
         self._dense = self.size <= _DENSE
         pinned = np.zeros(self.size)
-        pinned[: players if self._dense else 1] = float(not prior)  # the sum, or to keep it sparse the first one
+        pinned[: players if self._dense else 1] = float(not prior)  # the sum of the strengths; if sparse, the first one
         pins = sparse.csr_array(pinned[None])
         quadratic = sparse.csr_array(quadratic + pins.T @ pins)
         self._quadratic = quadratic.toarray() if self._dense else quadratic
@@ -96,8 +96,8 @@ class Problem:
         """The minimum.
 
         Args:
-            start: from where it is looked for.
-            done: what the last step promises at most.
+            start: where the search begins.
+            done: the predicted decrease of the last step is less than this.
         """
         found = np.zeros(self.size) if start is None else start
         value, gradient = self.value_and_gradient(found)
@@ -127,8 +127,8 @@ class Problem:
         Args:
             minimum: of this function.
             at: the places of the strengths.
-            zero: the places of those whose mean is 0.
-            prior: what the fit says of it.
+            zero: the places of the strengths whose mean is 0.
+            prior: copied into the fit.
         """
         found = minimum.parameters
         rows = np.append(at, self.games.players)  # the last one is the side

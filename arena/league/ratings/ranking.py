@@ -10,22 +10,23 @@ difference that the games are to resolve; for players that are closer than that,
             this is Wald's test (1945).
     equal   nearly all games between the two are drawn, or won by the same side, whichever player has it. So few games
             end otherwise that even a player that won all of these would score less than `elo` does in a game without
-            draws. This is Wald's test as well, of the share of other games: a quarter of the largest share for which
-            that holds, against that share; where it is the side that wins, for either side.
+            draws. This is Wald's test as well, of the share of games that end otherwise: a quarter of the largest share
+            for which that holds, against that share. If a side wins, the test is made for either side, and the less
+            certain one counts.
 
 With the ratio of the likelihoods r, a test is wrong with probability 1 / (1 + r). The order is decided when these
 probabilities, the smaller one for each pair of neighbors, add up to at most the error. All this assumes strengths, so
 no order is decided while a pair's own games contradict it, see `contradictions`. Players whose games all end alike can
 be settled by the second test alone: such games do not say who would win if they did not.
 
-Which players are neighbors is itself found by chance. Where several are equally good, and others just `elo` better,
-each of the first may become the neighbor of each of the others: with six and six, 3 of 230 simulated leagues ranked a
-worse player above a better one, at an error of 5 %.
+Which players are neighbors also depends on chance. If several are equally good, and others just `elo` better, any of
+the first may become the neighbor of any of the others: with six and six, 3 of 230 simulated leagues ranked a worse
+player above a better one, at an error of 5 %.
 
 **What to play** is the pair whose game is expected to lower this sum most. A game adds its information to the posterior
 of all strengths, so it also tells of neighbors that do not take part in it. A difference below `elo` is taken for `elo`
 here: otherwise games between players that look equal would promise nothing. Of very many players only those that are
-near each other in the standings are weighed.
+near each other in the standings are considered.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ Places: TypeAlias = NDArray[np.intp]
 
 RESOLUTION = 20.0  # Elo
 _SAME = (0.1 / davidson.ELO) ** 2  # the least variance of a difference
-_WEIGHED = 2**26  # pairs to play, times neighbors that they tell of, of one choice
-_AT_ONCE = 2**20  # of them
+_WEIGHED = 2**26  # pairs to play times pairs of neighbors, at most, in one choice
+_AT_ONCE = 2**20  # of these, in one array
 
 
 def most_informative(
@@ -63,7 +64,7 @@ def most_informative(
 
     Args:
         results: all games so far.
-        players: who can be paired; at least two.
+        players: the players that can be paired; at least two.
         count: how many pairs.
         games: how many each of them plays.
         elo: the difference to resolve.
@@ -83,8 +84,8 @@ def decided(results: Results, players: Sequence[str], error: float = 0.05, *, el
     Args:
         results: all games so far.
         players: whose order it is; of fewer than two it always is.
-        error: the probability that it is wrong, where all players are at least `elo` apart (see above), or that some
-            two count as equal who are not.
+        error: the probability that it is wrong, if all players are at least `elo` apart (see above), or that two
+            players count as equal that are not.
         elo: the difference to resolve; half of it needs four times as many games.
     """
     if len(set(players)) < 2:
@@ -94,13 +95,13 @@ def decided(results: Results, players: Sequence[str], error: float = 0.05, *, el
 
 
 class Doubt(NamedTuple):
-    """The doubt about two neighbors in the standings: the probability that what is said of them is wrong, see above.
+    """The doubt about two neighbors in the standings: the probability that the verdict on them is wrong.
 
     Args:
         upper: the one that stands higher.
         lower: the other.
-        probability: that they stand in the wrong order; or where they look equal, that they are not.
-        equal: whether they look equal: whether that is surer than their order.
+        probability: that they stand in the wrong order, or if `equal`, that they are not equal.
+        equal: whether their equality is more certain than their order.
     """
 
     upper: str
@@ -113,9 +114,9 @@ class Standings:
     """The order of players by strength, with the ratios of likelihoods of every two neighbors.
 
     Args:
-        results: all games so far. In a timeline in which policies learn their games are those of several players, so
-            that no two count as equal, and the ratios of likelihoods are those of normal strengths.
-        players: whom to look at, at least one; others who have played count for what they say about these.
+        results: all games so far. If policies learn in a timeline, their strength differs from game to game: no two
+            players count as equal, and the ratios of likelihoods are those of normally distributed strengths.
+        players: the players to order, at least one; games with other players count as evidence about these.
         elo: the difference to resolve.
 
     Attributes:
@@ -143,19 +144,17 @@ class Standings:
 
     @property
     def wrong(self) -> float:
-        """The sum of the doubts: no less than the probability that there is anything wrong with the order."""
+        """The sum of the doubts: an upper bound of the probability that the order is wrong."""
         return float(sum(self.doubts))
 
     @property
     def doubts(self) -> tuple[float, ...]:
-        """Of each two neighbors, the best ones first, the probability that they stand in the wrong order; or, where
-        that is less, that they are not equal.
-        """
+        """Per pair of neighbors, the best first: the probability of a wrong order, or, if smaller, of inequality."""
         return tuple(_doubts(self._ratios, self._equal_ratios.max(axis=0)).tolist())
 
     @property
     def equal(self) -> tuple[bool, ...]:
-        """Of each two neighbors, whether it is surer that they are equal than which one is better."""
+        """Per pair of neighbors, whether their equality is more certain than their order."""
         return tuple((self._equal_ratios.max(axis=0) > self._ratios).tolist())
 
     def contradictions(self) -> list[Contradiction]:
@@ -164,7 +163,7 @@ class Standings:
         return contradictions(self._results, self.order, strengths, self._fitted, elo=elo)
 
     def next_pair(self, *, of: str | None = None, games: int = 1) -> tuple[str, str]:
-        """The pair to play next; from then on its games count as played, with no surprise.
+        """The pair to play next; from then on its games count as played, with the expected results.
 
         Args:
             of: one of the two players; None: any.
@@ -190,7 +189,7 @@ class Standings:
         return np.minimum(own, others), np.maximum(own, others)
 
     def _play(self, first: Places, second: Places, games: int) -> None:
-        """Takes the games of one pair, given as arrays [1], for played."""
+        """Counts the games of one pair, given as arrays [1], as played."""
         ratios, _ = self._played(first, second, games)
         known, variance = self._told(first, second, games)
         self._ratios = ratios[:, 0]
@@ -199,7 +198,7 @@ class Standings:
         self._covariance -= np.outer(known, known) / variance
 
     def _told(self, first: Places, second: Places, games: int) -> tuple[Array, Array]:
-        """The covariance [P, C] of all strengths with each pair's difference as games show it, and its variance [C]."""
+        """The covariance [P, C] of all strengths with the difference that each pair's games show; its variance [C]."""
         noise = 1 / (games * davidson.information(self._strengths[first] - self._strengths[second], self._nu))  # [C]
         known = self._covariance[:, first] - self._covariance[:, second]
         each = np.arange(len(first))
@@ -279,7 +278,7 @@ def _variances(covariance: Array) -> Array:
 
 
 def _ratios_of_order(games: davidson.Games, fitted: davidson.Fit, at: Sequence[int], elo: float) -> Array:
-    """The logs [P - 1] of the likelihood ratios of each two neighbors: the upper one is better, or the lower one is.
+    """The logs [P - 1] of the likelihood ratios of neighbors: the upper one is `elo` better, against the lower one is.
 
     Args:
         games: all.
@@ -291,7 +290,7 @@ def _ratios_of_order(games: davidson.Games, fitted: davidson.Fit, at: Sequence[i
     each = np.arange(len(upper))
     found = fitted.strengths[upper] - fitted.strengths[lower]
     moves = fitted.covariance[upper] - fitted.covariance[lower]  # [P - 1, P + 1]
-    moves /= (moves[each, upper] - moves[each, lower])[:, None]  # of all, where this difference moves by 1
+    moves /= (moves[each, upper] - moves[each, lower])[:, None]  # of all parameters, per unit of this difference
     better, worse = (
         davidson.log_likelihood(games, fitted.parameters + (difference - found)[:, None] * moves, fitted)
         for difference in (elo, -elo)
@@ -302,13 +301,13 @@ def _ratios_of_order(games: davidson.Games, fitted: davidson.Fit, at: Sequence[i
 def _ratios_of_equality(ends: Array, elo: float) -> tuple[Array, Array]:
     """The logs [3, P - 1] of the likelihood ratios of the equality of neighbors, and the growth expected of a game.
 
-    For three reasons: nearly all of their games are drawn; the first side wins; the first side loses.
+    For three cases: nearly all of their games are drawn; the first side wins; the first side loses.
 
     Args:
         ends: games between every two neighbors, see `_between`.
         elo: the difference to resolve, in nats.
     """
-    many = math.tanh(elo / 2)  # of games that end otherwise, all won by one: it scores as much
+    many = math.tanh(elo / 2)  # share of other games that, all won by one player, equals a lead of `elo`
     few = many / 4
     alike, otherwise = math.log((1 - few) / (1 - many)), math.log(few / many)
     usual = ends.sum(axis=(0, 1)) / max(1.0, ends.sum())  # [3], counts as one game
@@ -331,8 +330,8 @@ def _ratios_of_equality(ends: Array, elo: float) -> tuple[Array, Array]:
 def _between(results: Results, order: Sequence[str]) -> Array:
     """The results of the games between every two neighbors of an order, float64 [P - 1, 3, 3].
 
-    First for those in which the upper one has the first side, then the lower one, then neither; of these how many the
-    one with the first side, or else the upper one, won, drew and lost.
+    Axis 1: the upper one has the first side, the lower one has it, or no one has it. Axis 2: games won, drawn and lost
+    by the one with the first side, or else by the upper one.
     """
     places = {name: place for place, name in enumerate(order)}
     found = np.zeros((max(0, len(order) - 1), 3, 3))

@@ -1,9 +1,9 @@
 """Strengths of players on the Elo scale, by maximum likelihood, with 95 % intervals.
 
-The model is Davidson's, see `davidson`. Against a player d Elo weaker a player wins 10^(d / 400) games for each that
-it loses; without draws this is the usual Elo. What the first side of the game is worth is told apart from the players.
-The mean of all players is 0, and an interval is of the distance from this mean: two players are compared by
-`difference`, whose interval is narrower or wider than those two suggest.
+The model is Davidson's, see `davidson`. Against a player d Elo weaker a player wins 10^(d / 400) games for each that it
+loses; without draws this is the usual Elo. The worth of the game's first side is estimated separately. The mean of all
+players is 0, and an interval is of the distance from this mean: two players are compared by `difference`, whose
+interval is narrower or wider than those two suggest.
 """
 
 from __future__ import annotations
@@ -126,9 +126,9 @@ def fit(
     """The most likely strengths of all players that have played; of policies that learn, those at the end.
 
     Args:
-        played: games of teams of any size; the strength of a team is the mean of its members'. Of results alone every
-            player has one strength, whenever it has played.
-        players: who is rated as well, even without a game.
+        played: games of teams of any size; the strength of a team is the mean of its members'. In `Results` every
+            player has one strength for all its games.
+        players: players that are rated as well, even without a game.
         coarse: whether rounds long ago may be merged, see `whole_history.history`.
         now: the games up to a tick, whose players are rated; None: all.
         at: the tick at which they are rated, by all games; None: the end.
@@ -165,7 +165,7 @@ def fitted(
     played: Results | Timeline, players: Sequence[str], *, coarse: bool = False, at: int | None = None
 ) -> davidson.Fit:
     """The strengths of these players in nats, in their order; as `fit`."""
-    if not players:  # also where all that have played have begun anew
+    if not players:  # also if all players have begun anew
         return most_likely(davidson.games_of(Results(), ()))
     if isinstance(played, Timeline) and played.learns:
         found = whole_history.estimate(played, tuple(players), () if at is None else (at,), coarse=coarse)

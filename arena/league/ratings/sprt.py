@@ -4,13 +4,13 @@
 
 In Davidson's model (see `davidson`) the chance that a decided game is won by A is 1 / (1 + 10^(-d / 400)), whatever
 the share of draws; how many draws there are hardly depends on d, and near d = 0 not at all. So the test is on the
-decided games, and draws, about which it would have to assume something, leave it as it is. The likelihood ratio is
-Wald's (1945, "Sequential tests of statistical hypotheses"). Its bounds are 1 / alpha and beta, a little wider than his:
-by Ville's inequality (1939) a wrong `BETTER` has then a probability of at most alpha, and a wrong `NOT_BETTER` of at
-most beta, however often one looks, however many games are played between two looks, and even if strengths drift. But
-every game has to count, from the first one on: who forgets the oldest begins one test after another, and has each time
-another chance to be wrong. And where one side of the game is better than the other, A has to have both equally often:
-see `snapshots.balanced`.
+decided games, and is not changed by draws, whose share it would have to assume. The likelihood ratio is Wald's (1945,
+"Sequential tests of statistical hypotheses"). Its bounds are 1 / alpha and beta, a little wider than his: by Ville's
+inequality (1939) a wrong `BETTER` has then a probability of at most alpha, and a wrong `NOT_BETTER` of at most beta,
+however often one looks, however many games are played between two looks, and even if strengths drift. But every game
+has to count, from the first one on: to forget the oldest is to begin one test after another, each with another chance
+to be wrong. And if one side of the game is better than the other, A has to have both equally often: see
+`snapshots.balanced`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Test:
         beta: the largest probability of `NOT_BETTER` where A is better by `elo`.
 
     Raises:
-        ConfigError: such a test can never decide, or says anything.
+        ConfigError: a number is out of range, or alpha + beta is not below 1.
     """
 
     elo: float
@@ -76,7 +76,7 @@ class Test:
     def expected_games(self) -> float:
         """How many decided games it takes on average where A is better by just `elo`.
 
-        Wald's approximation (1945), which takes a bound for reached when it is passed.
+        Wald's approximation (1945), which ignores by how much a bound is exceeded.
         """
         edge = math.tanh(self.elo * math.log(10) / 800)  # A's wins minus its losses, of a decided game
         lost = (1 - edge) * math.log1p(-edge) if edge < 1 else 0.0
@@ -85,7 +85,7 @@ class Test:
         return (missed * math.log(self.beta) - (1 - missed) * math.log(self.alpha)) / gain
 
     def state(self, score: Score) -> State:
-        """What the games say that A, the first side of the score, has played against B."""
+        """The state of the test after these games of A, the first side of the score, against B."""
         won = 1 / (1 + 10 ** (-self.elo / 400))
         llr = score.wins * math.log(2 * won) + score.losses * math.log(2 * (1 - won))
         if llr >= -math.log(self.alpha):

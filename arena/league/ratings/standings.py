@@ -16,12 +16,11 @@ from arena.league.results import Results, Score
 from arena.league.timeline import Beginning, Timeline
 
 ENOUGH = 30
-"""Finished games for each that the end of a leg has cut, from which on a rating is taken for unbiased.
+"""Finished games per game that the end of a leg has cut, from which on a rating is taken for unbiased.
 
-Games that have begun are fair, as it is not known then how they will end. Those that count are these without the ones
-that were cut, which are long ones mostly. So where equals play, the share of points of the one who loses the long games
-is too large, by at most half of cut / finished: 347 Elo times that, 12 Elo at 30. A game that ends with its leg is not
-cut, and biases nothing.
+Games that have begun are an unbiased sample. The games that count are these without those that were cut, which are
+mostly long. So between equal players, the share of points of the one that loses the long games is too large, by at most
+half of cut / finished: 347 Elo times that, 12 Elo at 30. A game that ends with its leg is not cut, and adds no bias.
 """
 
 
@@ -66,9 +65,9 @@ class LeagueTable(NamedTuple):
     Args:
         tables: see `tables`.
         prior: whether the strengths have a weak prior: see `Ratings`.
-        curtailed: who is rated worst because games were cut; None where that is too little to matter.
+        curtailed: the player whose rating is biased most by games that were cut; None if the bias is small.
         equal: the neighbors that have proved to be as good as each other; none where policies learn.
-        without_winner: why games are not rated that have no winners; a line for each.
+        without_winner: a line for each game without winners: why it is not rated.
     """
 
     tables: list[list[Row]]
@@ -83,9 +82,9 @@ class Curtailed(NamedTuple):
 
     Args:
         player: its name.
-        games: that it has finished for each that was cut: so many, about, a lane plays from cut to cut.
-        by: what has ended then: a `leg`, a `round`, or the `run`.
-        key: of the configuration, which makes them longer.
+        games: finished games per game that was cut: about as many as a lane plays between two cuts.
+        by: what has cut them by its end: a `leg`, a `round`, or the `run`.
+        key: the key of the configuration that makes these longer.
     """
 
     player: str
@@ -106,8 +105,8 @@ def standings_at(
 
     Args:
         timeline: all games.
-        counted: those up to the tick: the players are who has played in them, and their games are shown.
-        cut: per player the games that do not count, as they were cut: see `ResultSet`.
+        counted: the games up to the tick: their players are listed, with the scores of these games.
+        cut: per player the games that do not count because they were cut: see `ResultSet`.
         config: of the run.
         at: the tick at which the players are rated, by all games; None: the end.
     """
@@ -123,14 +122,14 @@ def standings_at(
 
 
 def curtailed(ratings: Ratings, cut: Mapping[str, int], config: Config) -> Curtailed | None:
-    """The player whose rating is biased most by games that were cut; None where that is too little to matter.
+    """The player whose rating is biased most by games that were cut; None if the bias is small.
 
-    Not for tournaments, where lanes play a number of games, whatever their length.
+    Not for tournaments, in which each lane plays a fixed number of games.
 
     Args:
         ratings: of the games that count.
-        cut: per player the games that do not, as they were cut: see `ResultSet`.
-        config: of the run, in which ticks decide how much is played.
+        cut: per player the games that do not count because they were cut: see `ResultSet`.
+        config: of the run, in which the number of ticks is fixed.
     """
     found = {player: ratings.of(player).games / cut[player] for player in ratings.players if cut.get(player)}
     fewest = min(found, key=found.__getitem__, default=None)

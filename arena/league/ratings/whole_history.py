@@ -6,31 +6,31 @@ end of each period (see `arena.league.timeline`), and moves between two of them 
 
     s(t2) - s(t1)  ~  Normal(0, w(t)^2 (t2 - t1)),     log w(t)^2  =  u + u_p + (v + v_p) (t - mean)
 
-Games of a period are of the mean of the nodes at its two ends. A player that does not learn is one node. A snapshot
-`p@t` is the node of `p` at tick t: the same weights, the same strength. A policy that is reset begins a new curve; the
-first node of a copy is the node of its source. Results follow Davidson's model as elsewhere, see `davidson`.
+Games of a period are played at the mean of the nodes at its two ends. A player that does not learn is one node. A
+snapshot `p@t` is the node of `p` at tick t: the same weights, the same strength. A policy that is reset begins a new
+curve; the first node of a copy is the node of its source. Results follow Davidson's model as elsewhere, see `davidson`.
 
 w, the movement of a policy p in a round's ticks, changes with the age t of the policy: most learn fast first, and
-slowly later. What all policies of a run have in common, u and v, is estimated from the games of all of them; u_p and
-v_p say by how much each one differs. All maximize the marginal likelihood of all games in Laplace's approximation, in
-which the curvature of the likelihood is held fixed while they vary, times a gamma density of shape 2 for exp(u / 2) and
-normal densities for the others. The first keeps w from 0, where the maximum lies by chance if there are few games, and
-from infinity (Chung et al. 2013, "A nondegenerate penalized likelihood estimator for variance parameters in multilevel
-models"). Without the common part one policy's games say too little about how fast it moves at the end: where all have
-stopped, intervals are wider by a fifth, and strengths less exact by as much.
+slowly later. u and v are common to all policies of a run, and estimated from the games of all of them; u_p and v_p are
+the deviations of each policy. They maximize the marginal likelihood of all games in Laplace's approximation, in which
+the curvature of the likelihood is held fixed while they vary, times a gamma density of shape 2 for exp(u / 2) and
+normal densities for the others. The gamma density keeps w from 0, where the maximum lies by chance if there are few
+games, and from infinity (Chung et al. 2013, "A nondegenerate penalized likelihood estimator for variance parameters in
+multilevel models"). Without the common part, the games of one policy say too little about its movement at the end: if
+all have stopped, intervals are wider by a fifth, and strengths less exact by as much.
 
-Games of a pair in a round are alike: a policy may suit another one badly, or play one side only. So n of them have the
-weight of n / (1 + likeness (n - 1)) games, as if chances varied from pair to pair and round to round; those of each
-side as if there were as many of the other one, since quick games are many and long ones few. The likeness is estimated
-by the method of moments (see `davidson.alike`) in turns with the movements. Otherwise such surprises would be taken for
-movement, and intervals would be too narrow. Draws have a likeness of their own: if it is larger, their weight is
-smaller than that of wins, see `davidson`.
+Games of a pair in a round are alike: one policy may exploit the other, or play one side only. So n of them have the
+weight of n / (1 + likeness (n - 1)) games, as if chances varied from pair to pair and round to round. Games of each
+side are weighted as if there were as many of the other one, because quick games are many and long ones few. The
+likeness is estimated by the method of moments (see `davidson.alike`), alternating with the movements. Without it,
+surprising results would be taken for movement, and intervals would be too narrow. Draws have a likeness of their own:
+if it is larger, their weight is smaller than that of wins, see `davidson`.
 
 Intervals at the maximum alone are too narrow if there are few rounds: in simulated leagues of 12 rounds they hold the
-truth in 90 % rather than in 95 %. So the covariance of the strengths has a second part, by how much they change with
-these parameters as far as they are not known (Kass and Steffey 1989, "Approximate Bayesian inference in conditionally
-independent hierarchical models"). The first part, which does not grow in proportion to w, is that of a w that is larger
-by a share of what is not known of it, `_SHARE`.
+truth in 90 % rather than in 95 %. So the covariance of the strengths has a second part, for the uncertainty of these
+parameters (Kass and Steffey 1989, "Approximate Bayesian inference in conditionally independent hierarchical models").
+The first part, which does not grow in proportion to w, is computed with a larger w: the logarithm of w^2 is raised by
+the share `_SHARE` of its own variance.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ _BOUNDS = (1 / ELO) ** 2, (400 / ELO) ** 2  # of its square
 _BEND = 6.0  # by how much the logarithm of the square changes over the run: the deviation of a normal density
 _OWN, _OWN_BEND = 1.0, 1.5  # by how much a policy differs in the logarithm, and in its change over the run, likewise
 _SHARE = 3 / 16  # of the variance of a logarithm, added to it; like _BEND chosen for coverage in simulated leagues
-_FIRST = 20  # turns in which likenesses may change, so that the movements settle in any case
-_TURNS = 100  # of its estimation, after which the movements are taken as they are
+_FIRST = 20  # turns in which likenesses may change; after these, the movements settle
+_TURNS = 100  # of the estimation, after which the movements are taken as they are
 _LONGEST = 1.5  # step of the logarithm of the variance
 _SETTLED = 0.04  # longest such step of the last turn: 2 % of the movement
 _ROUGH = 0.1  # nats that strengths may be below their maximum while movements are estimated
-_ALL = 400  # links, up to which all are looked at; of more as many random combinations as there are
+_ALL = 400  # links, up to which each is looked at; of more, _PROBES random combinations
 _PROBES = 32
 _BELIEVED = 10.0  # games of each player, that a prior counts for: a deviation of some 110 Elo
 
@@ -91,15 +91,15 @@ class Walk(NamedTuple):
     """The ties between nodes: the steps of all curves.
 
     Args:
-        first: int [L], nodes from which policies have moved.
-        second: int [L], to which.
-        rounds: float64 [L], for how many rounds' ticks.
+        first: int [L], nodes at which steps begin.
+        second: int [L], nodes at which they end.
+        rounds: float64 [L], the length of each step, in rounds.
         age: float64 [L], the share of the run's rounds that a policy had played then since it began, above the mean of
             all steps.
         policy: int [L], the number of the policy.
         policies: the names by these numbers.
         anchors: int [C], a node of each set of nodes that are tied with each other.
-        levels: games between these sets, which decide whether there are most likely strengths.
+        levels: games between these sets, which decide whether the likelihood has a maximum.
     """
 
     first: Places
@@ -153,9 +153,9 @@ class Meetings(NamedTuple):
     others: Array
 
     def weighted(self, games: Games, likeness: Likeness) -> Games:
-        """The games with the counts of all rows, of which those of a pair in a round are alike to a degree.
+        """The games with the counts of all rows, weighted by the likeness of those of a pair in a round.
 
-        Both sides of a pair have weights of their own, as if the other one had as many games: quick ones are many.
+        Each side of a pair has its own weight, as if the other one had as many games: quick ones are many.
         """
         _, first = np.unique(self.meeting, return_index=True)
         sides = np.bincount(self.pair[first])[self.pair]
@@ -169,8 +169,8 @@ class Meetings(NamedTuple):
     def likeness(self, chances: Array, fitted: float) -> Likeness:
         """How much alike the games of a pair in a round are.
 
-        Both sides count together, as what one of them is worth to a policy says little about how good it is; and so
-        games of a team with itself do not count.
+        Both sides count together, because what a side is worth to a policy says little about its strength; so games of
+        a team against itself do not count.
 
         Args:
             chances: float64 [M, 3], of the results in each row.
@@ -208,7 +208,7 @@ class History(NamedTuple):
     curves: Mapping[str, Sequence[Point]]
 
     def node(self, player: str, at: int | None = None) -> int:
-        """The node of a player at the end, or at a tick; where it begins anew at that tick the one from before."""
+        """The node of a player at the end, or at a tick; if it begins anew at that tick, the node before."""
         points = self.curves.get(player)
         if at is None or points is None:
             return self.nodes[player]
@@ -216,7 +216,7 @@ class History(NamedTuple):
         return next(point.node for point in points if point.tick == last)
 
     def components(self) -> Places:
-        """Per node the number of the set of nodes that it can be compared with, by games or as it is tied to them."""
+        """Per node, the number of the set in which it can be compared: sets are connected by games and by ties."""
         return components(self.games, [*zip(self.walk.first.tolist(), self.walk.second.tolist(), strict=True)])
 
 
@@ -255,12 +255,12 @@ class Estimate(NamedTuple):
     Args:
         history: the nodes.
         problem: whose minimum is the most likely strengths.
-        minimum: the same.
+        minimum: of the problem.
         prior: whether the sets of tied nodes have a prior.
         movement: of the policies that learn.
         likeness: of the games of a pair in a round, see `Meetings`.
         unsure: float64 [N, K], by how much each strength changes with K independent standard normal numbers, which
-            stand for what is not known of the movements.
+            stand for the uncertainty of the movements.
     """
 
     history: History
@@ -277,7 +277,7 @@ class Estimate(NamedTuple):
         return self.fit(nodes, nodes)
 
     def fit(self, at: Sequence[int], zero: Sequence[int]) -> davidson.Fit:
-        """The strengths of some nodes, above the mean of the others."""
+        """The strengths of the nodes `at`, above the mean of the nodes `zero`."""
         found = self.problem.fit(self.minimum, np.array(at, np.intp), np.array(zero, np.intp), prior=self.prior)
         unsure = self.unsure[[*at]] - self.unsure[[*zero]].mean(axis=0)
         found.covariance[:-1, :-1] += unsure @ unsure.T
@@ -286,7 +286,7 @@ class Estimate(NamedTuple):
 
 @lru_cache(maxsize=1)
 def estimate(timeline: Timeline, players: tuple[str, ...], marks: tuple[int, ...], *, coarse: bool) -> Estimate:
-    """The most likely strengths of a timeline; arguments as of `history`. The newest ones are kept."""
+    """The most likely strengths of a timeline; arguments as of `history`. The newest estimate is cached."""
     made = history(timeline, players, marks, coarse=coarse)
     games, walk = made.games, made.walk
     prior = games.all_drawn or not davidson.has_maximum(walk.levels)
@@ -335,7 +335,7 @@ def estimate(timeline: Timeline, players: tuple[str, ...], marks: tuple[int, ...
 
 
 def _sensitivity(scaled: sparse.csr_array, minimum: Minimum, factors: Array, movement: Movement) -> Array:
-    """The derivatives [N, K] of the strengths by the movements, each scaled to the deviation of what is not known."""
+    """The derivatives [N, K] of the strengths by the movements, each scaled to its standard deviation."""
     strengths = scaled.shape[1]
     root = np.linalg.cholesky(movement.spread) if movement.spread.any() else movement.spread
     right = np.zeros((len(minimum.parameters), len(root)))
@@ -361,11 +361,11 @@ def _slope(
 ) -> tuple[Array, Array, float]:
     """The slope [K] of the log of the posterior of the movements by their `log_variance`, and its information [K, K].
 
-    And how many steps are known, in effect.
+    The third result is the effective number of known steps.
 
     With the strengths' covariance V and the differences C of nodes that are tied, scaled to variance 1, the matrix
-    M = I - C V C' says how much of each step is known. By the log of a step's variance the slope is half of what its
-    square exceeds the step's entry on the diagonal of M by; the information is about half the squares of M.
+    M = I - C V C' says how much of each step is known. By the log of a step's variance, the slope is half of the
+    step's square minus its entry on the diagonal of M; the information is about half the squares of M.
     """
     strengths = scaled.shape[1]
     units = np.zeros((len(minimum.parameters), looks.shape[1]))
@@ -395,9 +395,9 @@ def history(timeline: Timeline, players: Iterable[str], marks: Sequence[int], *,
 
     Args:
         timeline: the games.
-        players: who has a node as well, even without a game.
+        players: players that have a node as well, even without a game.
         marks: ticks at which every policy has a node.
-        coarse: whether rounds long ago are merged where there are very many.
+        coarse: whether old rounds are merged if there are very many.
     """
     chains, rows = _Chains(timeline, marks), _Rows()
     for group in _groups(timeline, coarse=coarse):
@@ -422,9 +422,9 @@ def history(timeline: Timeline, players: Iterable[str], marks: Sequence[int], *,
 
 
 def _expect(prior: Mapping[str, float], chains: _Chains, rows: _Rows) -> None:
-    """Adds what is believed before any game: results that the strengths of an earlier run lead one to expect.
+    """Adds the prior: results that are expected from the strengths of an earlier run.
 
-    Each player has as many games against each other one, together `_BELIEVED`. So games of this run soon outweigh it (a
+    Each player has equally many games against each other, `_BELIEVED` in all, so games of this run soon outweigh it (a
     likelihood to a power below 1 as a prior: Ibrahim and Chen 2000, "Power prior distributions for regression models").
     """
     known = sorted((node, elo) for name, elo in prior.items() if (node := chains.first(name)) is not None)
@@ -433,7 +433,7 @@ def _expect(prior: Mapping[str, float], chains: _Chains, rows: _Rows) -> None:
 
 
 def components(games: Games, ties: Sequence[tuple[int, int]] = ()) -> Places:
-    """Per player or node the number of the set of those that it can be compared with, int [P]."""
+    """Per player or node, the number of the set in which it can be compared, int [P]."""
     players = games.players
     design = sparse.csr_array(games.design)[:, :players]
     tied = sparse.csr_array(
@@ -448,7 +448,7 @@ def components(games: Games, ties: Sequence[tuple[int, int]] = ()) -> Places:
 
 
 def _groups(timeline: Timeline, *, coarse: bool) -> Iterator[list[Period]]:
-    """The periods between which there are nodes, each as the periods of the timeline that it consists of."""
+    """Groups of consecutive periods of the timeline; there are nodes at the ends of each group."""
     starts = sorted({_round(timeline, period) for period in timeline.periods})
     parts = 2 ** int(math.log2(max(1.0, _NODES / max(1, len(starts)))))
     old = len(starts) - _SINGLE if coarse and len(starts) > _NODES else 0
@@ -495,7 +495,7 @@ class _Chains:
                 self._marks[policy].add(int(tick))
 
     def begin(self, tick: int) -> None:
-        """Makes the policies begin anew that do so at a tick; copies begin where their sources are before that."""
+        """Begins new curves of policies that begin anew by a tick; a copy begins at its source's node before that."""
         before = dict(self._current)
         ages = dict(self._age)
         for name, times in sorted(self._timeline.beginnings.items()):
