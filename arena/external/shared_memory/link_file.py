@@ -1,4 +1,4 @@
-"""A file of a link as one side uses it: it looks at the turn, takes it, and gives it, through the descriptor alone.
+"""A file of a link, as one side uses it: reads the turn, takes it, and gives it, through the descriptor alone.
 
 The file is never mapped: the other side may cut it at any moment, and reading a mapping beyond the end is a signal
 (SIGBUS) that would kill the process, while a short read is an error like any other.
@@ -200,7 +200,7 @@ class LinkFile:
             NoRoom: there is no room, or there were too many changes.
             UnsafeFile: a file of that name is there.
         """
-        if self._unread:  # else the other side would hear once more what this one has heard
+        if self._unread:  # otherwise the other side would get back the messages that this side has read
             self.write(layout.AREA_AT, bytes(self._unread))
             self.write(layout.MESSAGE_BYTES_AT, _I32.pack(0))
         length, version, _, _, old_capacity, _ = layout.HEADER.unpack(self.read(0, layout.HEADER.size))
