@@ -34,7 +34,7 @@ class DeskGame:
     """A game as its connection knows it.
 
     Args:
-        name: what the outside world calls it.
+        name: its name outside the arena.
         entities: the indices of the entities that take part.
         training: whether algorithms learn from it.
         after: the slot to take if it is free, or the game that had this slot.
@@ -124,7 +124,7 @@ class Desk:
             game: the game.
             entity: its index.
             observation: a sample.
-            told: see `Told`; called again, with an error, if the game is over before the answer.
+            told: see `Told`; called again, with an error, if the entity or the game ends before the answer.
             answered: called with the answer; not needed with `given`.
             reward: as for `Slots.ask`, like the other arguments.
         """
@@ -139,7 +139,7 @@ class Desk:
         Args:
             game: the game.
             asks: by the index of the entity.
-            told: as for `ask`; if the game is over before the answers, called once per entity that waits.
+            told: as for `ask`; the second call comes once per entity that waits.
             answered: by the index of the entity; none for entities with given actions.
         """
         asks = {
@@ -316,7 +316,7 @@ class Desk:
         self._leave(game, reason)
 
     def close(self, reason: str) -> None:
-        """Refuses all requests from now on; those that wait are told the reason."""
+        """Refuses all requests from now on; waiting ones are told the reason."""
         with self._lock:
             self._closed = reason
         error = ExternalError("over", reason)

@@ -1,4 +1,4 @@
-"""Clients of `POST /step` that send random observations: a stand-in for a game's server, and a load generator.
+"""Clients of `POST /step` without a game, with random or given bodies: a stand-in, and a load generator.
 
 Each game has a connection of its own and sends start, ticks and end, each when the one before it is answered.
 """

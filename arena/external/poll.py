@@ -349,7 +349,7 @@ class PolledGames:
     def _judged(self, polled: _Polled, agent: str) -> Callable[[ExternalError | None], None]:
         """A handler of a request's outcome: a refusal is a failure of the environment.
 
-        Further calls only say that the game is over, and are ignored.
+        Further calls only say that the agent or the game has ended before the answer, and are ignored.
         """
         first = iter((True,))
         polled.waiting += 1

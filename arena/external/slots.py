@@ -63,7 +63,7 @@ class Game:
 
     Args:
         slot: its slot.
-        name: what the outside world calls it.
+        name: its name outside the arena.
         training: whether algorithms learn from it.
         takes_part: bool [E].
         lengths: int64 [E], answered or given actions; set when the game is over, as `returns`.
@@ -236,7 +236,7 @@ class Slots:
         """Gives a game a slot.
 
         Args:
-            name: what the outside world calls the game; empty for a request without a game, which is not counted.
+            name: of the game outside the arena; empty for a request without a game, which is not counted.
             entities: the indices of the entities that take part; None: all.
             training: whether algorithms learn from the game.
             after: the slot to take if it is free, such as the last one of the same client.

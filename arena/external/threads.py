@@ -66,7 +66,7 @@ class ActorThreads:
             raise
 
     def close(self, seconds: float) -> list[str]:
-        """Ends the threads; returns the names of those that are still in a call after so many seconds in all."""
+        """Ends the threads; returns the names of threads that are still in a call after this many seconds in all."""
         with self._lock:
             threads = list(self._threads)
         for _ in threads:

@@ -44,7 +44,7 @@ class LinkFolder:
         first: the path of the first file, which is not made yet.
 
     Raises:
-        UnsafeFile: other users may access or write to a folder on the path.
+        UnsafeFile: a folder on the path belongs to another user, or other users may access it.
         NoRoom: the file system is full.
     """
 

@@ -245,7 +245,7 @@ class Lives:
         return life
 
     def _take_unseen(self, table: Slots, simulator: int) -> None:
-        """Loses the agent of this simulator without a row for the most hand-overs, if these are at least `unseen`."""
+        """Loses this simulator's agent with the most hand-overs without a row, if there are at least `unseen`."""
         longest, whose = self._unseen - 1, None
         for (owner, group), living in self._living.items():
             if owner == simulator:

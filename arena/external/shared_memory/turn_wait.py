@@ -9,7 +9,7 @@ _YIELDS = 30
 _FIRST_PAUSE, _GROWTH = 20e-6, 1.3  # seconds
 _LONGEST_PAUSE, _LONGEST_LATER = 0.5e-3, 5e-3  # in the first second, and after it
 _LONG = 200e-6  # seconds that the yields take
-_GAP = 1.0  # seconds between two looks; of a longer gap, only the CPU time of this process is added
+_GAP = 1.0  # seconds; a longer gap between two looks counts as this plus the CPU time of this process
 
 
 class TurnWait:
