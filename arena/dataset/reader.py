@@ -177,7 +177,7 @@ class MatchSamples:
             ConfigError: a part is damaged.
         """
         wanted = [e for e, entity in enumerate(self.entities) if policy in (None, entity.policy)]
-        begun: dict[tuple[int, int], list[_Piece]] = {}  # (lane, entity) -> what was read of its unfinished episode
+        begun: dict[tuple[int, int], list[_Piece]] = {}  # (lane, entity) -> pieces of its unfinished episode
         before = 0
         for part in self.parts():
             if part.tick[0] != before + 1:

@@ -43,7 +43,7 @@ class Program:
         cwd: str | Path | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        self._output = output if output is not None else tempfile.TemporaryFile()  # noqa: SIM115  # closed in `end`
+        self._output = output if output is not None else tempfile.TemporaryFile()  # noqa: SIM115  # see `_close_output`
         self._owns_output = output is None
         self._readable = self._output.readable() and self._output.seekable()
         descriptor = self._output.fileno()
