@@ -1,5 +1,6 @@
-"""The built-in games, computed for all lanes at once, and adapters for other interfaces.
+"""The built-in games, and adapters for other interfaces.
 
-`touchdown`, `cover` and `matrix` implement `arena.game.api.BatchedEnv`; `adapters` convert Gymnasium, PettingZoo and
-plain list environments to it.
+`touchdown`, `cover`, `matrix`, `skirmish`, `minesweeper` and `multi_snake` implement `arena.game.api.BatchedEnv`: they
+compute all lanes at once. `unit_tasks` are small games of `arena.entity_env`; `adapters` convert games of Gymnasium,
+PettingZoo and other interfaces.
 """

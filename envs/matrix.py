@@ -68,7 +68,7 @@ class Matrix:
 
     Entities: `player_0`, `player_1`; actions: Discrete. Repeated games end by truncation after `rounds` ticks;
     the observation is float32 `[n_own + n_other + 1]`: one-hot of the own last action, one-hot of the other's, and a
-    last 1 on the first tick, when there is none yet. The two-step game terminates after its second tick; its
+    flag that is 1 on the first tick, when there are none. The two-step game terminates after its second tick; its
     observation is the one-hot of the state (first, 2A, 2B), float32 `[3]`.
 
     Args:
@@ -79,7 +79,7 @@ class Matrix:
         rounds: ticks of an episode of a repeated game.
 
     Raises:
-        ConfigError: an unknown game, `payoffs` that are no table, both of them, or `rounds` for the two-step game.
+        ConfigError: an unknown game, `payoffs` that are no table, `game` and `payoffs`, or `rounds` for `two_step`.
     """
 
     batched = True

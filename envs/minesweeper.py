@@ -2,7 +2,7 @@
 
 Units: `Mine` (x, y), `Robot` (x, y) and, if there is one, `Orbital Cannon` (cooldown). At the start all mines and
 robots stand on different cells, drawn evenly. Every robot picks a `Move`: +x, -x, +y, -y, Defuse Mines; a move off
-the board is masked, and stays if it is made all the same. A cannon whose cooldown is 0 fires at a mine or a robot.
+the board is masked; if it is made anyway, the robot stays. A cannon whose cooldown is 0 fires at a mine or a robot.
 One tick:
 
     1. a mine that is shot vanishes; a robot that is shot is marked;
@@ -47,7 +47,7 @@ SPACE: Final = UnitSpace(
 class Minesweeper:
     """One player moves all robots; all lanes are computed together.
 
-    Entity: `player`. `reset(options={"states": [...]})` puts a state per lane: `mines` and `robots`, lists of cells
+    Entity: `player`. `reset(options={"states": [...]})` sets a state per lane: `mines` and `robots`, lists of cells
     (x, y), `orbital_cannon`, and `cooldown`, the ticks until it may fire. The public arrays below are these states.
 
     Args:
@@ -110,7 +110,7 @@ class Minesweeper:
         seeds: Sequence[int | None] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Frame:
-        """Draws the cells of mines and robots in these lanes, or puts the given states."""
+        """Draws the cells of mines and robots in these lanes, or sets the given states."""
         states = states_of(options, self.lanes, needed=("mines", "robots"), allowed=("orbital_cannon", "cooldown"))
         for lane in self._streams.begin(lanes, seeds):
             given = states[lane]
@@ -174,7 +174,7 @@ class Minesweeper:
         return able
 
     def _shoot(self, targets: Ragged, fires: Flags) -> Flags | None:
-        """Removes mines that are shot; returns the robots `[L, R]` that are, None without a shot."""
+        """Removes mines that are shot; returns the robots `[L, R]` that are shot, or None without a shot."""
         if not fires.any():
             return None
         target = spread(targets, fires[:, None], -1)  # [L, 1] an index: the actees are all mines, then all robots

@@ -11,8 +11,8 @@ so has one piece of food. Snakes, of one cell each, and food begin on different 
 - food of another color: the episode is over after this tick;
 - otherwise the tail follows.
 
-Food that was eaten comes again on a free cell when all have moved; as long as there is no free cell, there is none.
-All snakes at `max_length`: terminated, as at an accident. After `max_steps`: truncated.
+When all snakes have moved, eaten food reappears on a free cell; if no cell is free, it waits for one. All snakes at
+`max_length`: terminated, as after a crash. After `max_steps`: truncated.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SPACE: Final = UnitSpace(
 class MultiSnake:
     """One player moves all snakes; all lanes are computed together.
 
-    Entity: `player`. `reset(options={"states": [...]})` puts a state per lane: `segments`, per snake its cells (x, y)
+    Entity: `player`. `reset(options={"states": [...]})` sets a state per lane: `segments`, per snake its cells (x, y)
     from tail to head, `food`, one cell per snake, and `ticks`. The public arrays below hold these states.
 
     Args:
@@ -94,7 +94,7 @@ class MultiSnake:
         seeds: Sequence[int | None] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Frame:
-        """Draws the cells of snakes and food in these lanes, or puts the given states."""
+        """Draws the cells of snakes and food in these lanes, or sets the given states."""
         states = states_of(options, self.lanes, needed=("segments", "food"), allowed=("ticks",))
         self.ticks[lanes] = 0
         for lane in self._streams.begin(lanes, seeds):
@@ -115,7 +115,7 @@ class MultiSnake:
         return self._frame()
 
     def _read(self, state: Mapping[str, Any], path: str) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
-        """The cells of each snake, from tail to head, and of the food in a state that is put."""
+        """The cells of each snake, from tail to head, and of the food in a given state."""
         board, snakes = (self.size, self.size), state["segments"]
         if not isinstance(snakes, (Sequence, np.ndarray)) or len(snakes) != self.snakes:
             raise ConfigError(f"found {snakes!r:.80}; expected {self.snakes} snakes", path=f"{path}.segments")
@@ -173,7 +173,7 @@ class MultiSnake:
         return played & (off | held.any(axis=(1, 2)) | foreign), grows
 
     def _held(self) -> NDArray[np.bool_]:
-        """Which of the segments are there, `[L, S, max_length]`."""
+        """Which segments are in use, `[L, S, max_length]`."""
         held: NDArray[np.bool_] = np.arange(self.max_length) < self.lengths[..., None]
         return held
 

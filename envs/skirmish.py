@@ -3,9 +3,9 @@
 The soldiers of a team start on different cells of the three columns at its own edge: blue at x <= 2, red at
 x >= width - 3. Each player moves all soldiers of its team, and sees units of the types `Own` and `Enemy` (x, y,
 health); red sees the board turned (x -> width - 1 - x, y -> height - 1 - y), so both sides are alike. A soldier with
-an enemy within `reach` (|dx| + |dy|) picks one of them to `Attack`; any other one picks a `Move`: stay, +x, -x, +y,
--y. A move off the board is masked, and stays if it is made all the same; soldiers may share a cell. So each soldier
-decides once per tick.
+an enemy within `reach` (|dx| + |dy|) picks one to `Attack`; any other soldier picks a `Move`: stay, +x, -x, +y, -y. So
+each soldier decides once per tick. A move off the board is masked; if it is made anyway, the soldier stays. Soldiers
+may share a cell.
 
 All moves and attacks of a tick count at once. Each attack takes 1 health; a soldier without health is gone after the
 tick. A team without soldiers has lost: terminated, +1 and -1; both at once: a draw, 0. After `max_steps`: truncated, a
@@ -46,7 +46,7 @@ SPACE: Final = UnitSpace(
 class Skirmish:
     """Two players with `team_size` soldiers each; all lanes are computed together.
 
-    Entities: `blue` and `red`. `reset(options={"states": [...]})` puts a state per lane: `blue` and `red`, the soldiers
+    Entities: `blue` and `red`. `reset(options={"states": [...]})` sets a state per lane: `blue` and `red`, the soldiers
     (x, y, health) of each team in absolute cells. The public arrays below hold these states.
 
     Args:
@@ -104,7 +104,7 @@ class Skirmish:
         seeds: Sequence[int | None] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Frame:
-        """Draws the cells of all soldiers in these lanes, or puts the given states."""
+        """Draws the cells of all soldiers in these lanes, or sets the given states."""
         states = states_of(options, self.lanes, needed=TEAMS)
         for lane in self._streams.begin(lanes, seeds):
             given = states[lane]
@@ -152,7 +152,7 @@ class Skirmish:
         over = played & lost.any(axis=0)
         late = played & ~over & (self.ticks >= self.max_steps)
         self._playing = played & ~over & ~late
-        lead = taken[1].sum(axis=1) - taken[0].sum(axis=1)  # [L] what blue has taken more
+        lead = taken[1].sum(axis=1) - taken[0].sum(axis=1)  # [L] health points that red has lost, minus those of blue
         result = np.where(over, lost[1].astype(np.float64) - lost[0], 0.0)  # [L] +1: blue has won
         blue = result + self.damage_reward * lead
         ended = np.repeat(over[:, None], 2, axis=1), np.repeat(late[:, None], 2, axis=1)
@@ -207,7 +207,7 @@ class Skirmish:
         }
 
     def render(self) -> NDArray[np.uint8]:
-        """Lane 0 from above, `[height, width, 3]`: a soldier's disc is the larger, the more health it has."""
+        """Lane 0 from above, `[height, width, 3]`: the more health a soldier has, the larger its disc."""
         board = drawing.Board(self.width, self.height)
         for team, color in enumerate((drawing.BLUE, drawing.RED)):
             for (x, y), health in zip(self.places[team, 0].tolist(), self.health[team, 0].tolist(), strict=True):

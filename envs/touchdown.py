@@ -209,7 +209,7 @@ class Touchdown:
         return Frame(observations, self._for_all(self._playing), (None,) * len(observations))
 
     def _drawn(self, seen: NDArray[np.float64]) -> NDArray[np.uint8]:
-        """Images `[P, L, 84, 84, 1]` of the positions `[P, L, E, 2]`, in which each player comes first itself.
+        """Images `[P, L, 84, 84, 1]` of the positions `[P, L, E, 2]`, in which the observing player comes first.
 
         Later sprites hide earlier ones, so the observing player is drawn last.
         """

@@ -5,9 +5,9 @@
 | `cherry_pick` | to pick the best of many units | 1.0 |
 | `count` | how many units there are, under a mask | 1.0 |
 | `xor` | a function of two units and a global feature | 1.0 |
-| `not_hotdog` | that a type without features says something | 1.0 |
-| `floor_is_lava` | what lies where, wherever the player is | 1.0 |
-| `rock_paper_scissors` | that the value knows a hidden unit, and the policy does not | 1.0; 2.0 with `cheat` |
+| `not_hotdog` | that a type without features carries information | 1.0 |
+| `floor_is_lava` | the positions of units relative to the player | 1.0 |
+| `rock_paper_scissors` | that the value function sees a hidden unit, and the policy does not | 1.0; 2.0 with `cheat` |
 | `armed_bandit` | a choice without any unit | 1.0 |
 | `matching_balls` | to pick units that are alike | 1.0 |
 
@@ -271,7 +271,7 @@ class ArmedBandit(Task):
 class MatchingBalls(Task):
     """The player picks balls until one has another color than the first, or none is left.
 
-    Then it gets the number of balls of its first color over the most that it could have got of one color.
+    The reward is then the number of picked balls of the first color, divided by that of the most frequent color.
     """
 
     COLORS = 6

@@ -169,7 +169,7 @@ def batches_of(matches: Iterable[MatchSamples], *, cut: bool, policy: str | None
 
     Args:
         matches: of a run.
-        cut: whether episodes count that the end of a leg has cut.
+        cut: whether to include episodes that were cut at the end of a leg.
         policy: this one alone; None: all.
     """
     found: dict[str, list[Batch]] = {}
@@ -233,7 +233,7 @@ def write_samples(
         observation_space: of the observations.
         action_space: of the actions.
         episodes: columns each, as of a `Batch` of one episode: `obs`, `new_obs`, `actions`, `rewards`, `terminateds`,
-            `truncateds`, and `action_mask` in all episodes or in none; others are left out. Of `new_obs` the last row
+            `truncateds`, and `action_mask` in all episodes or in none; others are left out. The last row of `new_obs`
             is the final observation; each other row is the observation of the next action.
 
     Returns:

@@ -24,9 +24,9 @@ A part holds `T` ticks of `L` lanes with `E` entities. It is a plain NPZ file wi
     e/end/tick, e/end/lane               [K], where its episodes ended, in the order of the ticks
     e/end/observation/i                  [K, ...], their last observations
 
-A ragged leaf has two columns in the place of each of these: `e/observation/i` [M, ...], the items of all rows in the
-order (tick, lane), and `e/observation/i/lengths` [T, L]; so have actions, of length 0 where it did not act, and
-`e/end/observation/i` with its lengths [K].
+A ragged leaf has two columns in place of one: `e/observation/i` [M, ...], the items of all rows in the order (tick,
+lane), and `e/observation/i/lengths` [T, L]. The same holds for `e/action/i`, with length 0 where the entity did not
+act, and for `e/end/observation/i`, with lengths [K].
 
 The manifest and a part are enough to read the columns. A part gets its name when it is complete and on the disk.
 """
@@ -53,7 +53,7 @@ from arena.records.space_json import space_from_json, space_to_json
 from arena.records.state_codec import read_array
 
 VERSION = 2  # of samples of external games and of games with ragged leaves; those of other games have version 1
-LENGTHS = "/lengths"  # after the name of a ragged column: of the column with its lengths
+LENGTHS = "/lengths"  # appended to the name of a ragged column: the column with its lengths
 MANIFEST = "manifest.json"
 _NOT_A_PART = (zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError, ValueError, RuntimeError, KeyError)
 _PART = re.compile(r"([0-9]+)\.lane-([0-9]+)\.npz", re.ASCII)

@@ -104,8 +104,8 @@ class Episode:
         idle_ticks: number of its turns at which no worker acted for it.
         round: of the run; the first one is 0.
         learning: whether its policy was training: then its actions come from changing weights.
-        given: [N] the game has chosen these actions by itself; None: none, as of games that the arena steps.
-        void: [N] nothing is to be learned from what came of these actions; None likewise.
+        given: [N] the game has chosen these actions by itself; None: a game that the arena steps, which chooses none.
+        void: [N] nothing is to be learned from the results of these actions; None likewise.
     """
 
     match: int
@@ -177,7 +177,7 @@ class MatchSamples:
             ConfigError: a part is damaged.
         """
         wanted = [e for e, entity in enumerate(self.entities) if policy in (None, entity.policy)]
-        begun: dict[tuple[int, int], list[_Piece]] = {}  # (lane, entity) -> what was read of its unfinished episode
+        begun: dict[tuple[int, int], list[_Piece]] = {}  # (lane, entity) -> pieces of its unfinished episode
         before = 0
         for part in self.parts():
             if part.tick[0] != before + 1:
@@ -269,8 +269,8 @@ class Samples:
         """The episodes of a policy as columns, one row per action; see `arena.dataset.batch`.
 
         Args:
-            policy: whose.
-            cut: whether episodes count that the end of a leg has cut.
+            policy: the name of the policy.
+            cut: whether to include episodes that were cut at the end of a leg.
 
         Raises:
             ConfigError: a part is damaged, or the policy did not play.
@@ -428,7 +428,7 @@ def _check_ragged(name: str, array: Array, lengths: Array, column: Column) -> No
         raise ValueError(f"the column {name + LENGTHS!r} has a negative length, {least}")
     if (total := int(lengths.sum(dtype=np.int64))) != len(array):
         raise ValueError(f"the lengths of the column {name!r} add up to {total}, but it has {len(array)} items")
-    if not column.item_bytes and total > _MOST_EMPTY_ITEMS:  # nothing in the file stands for them
+    if not column.item_bytes and total > _MOST_EMPTY_ITEMS:  # these items take no bytes in the file
         raise ValueError(f"the column {name!r} has {total} items without features, more than {_MOST_EMPTY_ITEMS}")
 
 
@@ -503,10 +503,10 @@ class _Piece(NamedTuple):
 
 
 def _split(part: Part, lane: int, entity: int, begun: list[_Piece]) -> Iterator[list[_Piece]]:
-    """The episodes of an entity in a lane of a part whose beginning is recorded.
+    """The episodes of an entity in a lane of a part; only episodes whose beginning is recorded.
 
     Args:
-        begun: the earlier segments of the episode that continues in this part, if any.
+        begun: the earlier pieces of the episode that continues in this part, if any.
     """
     ends = np.flatnonzero(part.terminated[:, lane, entity] | part.truncated[:, lane, entity]).tolist()
     begins = np.flatnonzero(part.begins[:, lane]).tolist()
@@ -516,7 +516,7 @@ def _split(part: Part, lane: int, entity: int, begun: list[_Piece]) -> Iterator[
         if not before and begin not in begins:
             continue
         end = next((t + 1 for t in ends if begin <= t < until), None)
-        if end is not None or until == len(part.tick):  # else a reset ended the episode: it is dropped
+        if end is not None or until == len(part.tick):  # otherwise a reset ended the episode, which is dropped
             yield [*before, _Piece(part, lane, entity, begin, end or until, ended=end is not None)]
 
 

@@ -177,7 +177,7 @@ class SampleWriter:
 
 
 class _RaggedTicks:
-    """A ragged leaf, tick by tick: what `_EntityColumns` holds in the place of a column [T, L, ...]."""
+    """A ragged leaf, tick by tick: `_EntityColumns` holds it in place of a column [T, L, ...]."""
 
     def __init__(self, leaf: Leaf, lanes: int) -> None:
         self.leaf = leaf
@@ -220,7 +220,7 @@ class _EntityColumns:
 
     @property
     def ragged_bytes(self) -> int:
-        """What the ragged leaves hold."""
+        """The bytes of the ragged leaves."""
         return sum(leaf.nbytes for leaf in (*self._observations, *self._actions) if isinstance(leaf, _RaggedTicks))
 
     def see(self, t: int, observed: Any, mask: Array | None, lanes: Any) -> None:
@@ -253,7 +253,7 @@ class _EntityColumns:
                 leaf.begin_part(played)
 
     def ragged_columns(self, ticks: int, active: NDArray[np.bool_]) -> dict[str, Array]:
-        """The columns of ragged leaves; rows that are not `active` [T * L] are stored as workers saw them."""
+        """The columns of ragged leaves; rows that are not `active` [T * L] have no actors, as workers saw them."""
         found = {}
         for kind, leaves in (("observation", self._observations), ("action", self._actions)):
             for number, leaf in enumerate(leaves):
@@ -348,7 +348,7 @@ def _allocated(columns: Mapping[str, Column], ticks: int, lanes: int, entities: 
 
 
 def _leaves(columns: Mapping[str, Array], prefix: str, space: Space[Any], lanes: int) -> list[Any]:
-    """Per leaf of a space its column, or what holds it tick by tick."""
+    """Per leaf of a space its column, or its `_RaggedTicks`."""
     return [
         _RaggedTicks(leaf, lanes) if leaf.ragged else columns[f"{prefix}{number}"]
         for number, leaf in enumerate(leaves_of(space, ragged=True))

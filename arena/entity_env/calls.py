@@ -1,4 +1,4 @@
-"""How a game of the published interface is recognized and called, also one of the package `entity-gym`."""
+"""Recognizes and calls games of the published interface, also those of the package `entity-gym`."""
 
 from __future__ import annotations
 
@@ -47,11 +47,12 @@ def begin(env: Any, seed: int | None) -> Any:
     """Resets an environment.
 
     Args:
-        env: whose `reset` may have the keyword `seed`; else its method `seed(seed)` is called first, if it has one.
+        env: its `reset` gets the keyword `seed` if it takes it; otherwise its method `seed(seed)`, if there is one, is
+            called first.
         seed: None: its random stream goes on.
 
     Returns:
-        the first observation, of several players a list.
+        the first observation; with several players, a list.
     """
     if seed is None:
         return env.reset()

@@ -1,4 +1,4 @@
-"""`Environment`, the class to derive a game from, and what it gives: `ObsSpace` and `Observation`."""
+"""`Environment`, the class to derive a game from, and the types that it returns: `ObsSpace` and `Observation`."""
 
 from __future__ import annotations
 
@@ -134,10 +134,10 @@ class Environment(ABC):
 
     @abstractmethod
     def reset(self, *, seed: int | None = None) -> Any:
-        """Begins an episode: an `Observation`, of several players a list.
+        """Begins an episode: an `Observation`; with several players, a list.
 
-        `seed` restarts the random stream and may be left out of the signature; a method `seed(seed)` is called instead
-        then, if there is one.
+        `seed` restarts the random stream. If the signature lacks it, a method `seed(seed)` is called instead, if there
+        is one.
         """
 
     @abstractmethod
@@ -145,8 +145,8 @@ class Environment(ABC):
         """Plays one tick.
 
         Args:
-            actions: per action of `action_space()` an action object, with no actors where there are none; a global
-                action that is not to be picked is absent: `Mapping[str, Action]`, of several players a list.
+            actions: `Mapping[str, Action]`, with several players a list of them: an action object per action of
+                `action_space()`, even without actors; a global action that is not to be picked is absent.
         """
 
     def render(self) -> NDArray[np.uint8] | str | None:

@@ -55,7 +55,7 @@ class VecObs:
     Attributes:
         features: by type, items `[F]`; `__global__`, one item per environment, if the spaces have global features or a
             global action.
-        visible: by type, items `[1]`; types of which no environment said anything are absent.
+        visible: by type, items `[1]`; absent for types for which no environment gave flags.
         action_masks: by action.
         reward: float32 `[N]`.
         done: bool `[N]` an episode has ended; its features and masks are the next episode's.
@@ -120,7 +120,7 @@ class ListEnv:
         """Begins an episode in every environment.
 
         Args:
-            seed: each environment gets one of its own made from it; None: their random streams go on.
+            seed: each environment gets a seed derived from it; None: their random streams go on.
 
         Raises:
             ValueError: an observation breaks the rules of the interface.
@@ -136,7 +136,7 @@ class ListEnv:
 
         Args:
             actions: per action a `Ragged`, or a list of lists: for each environment one number per actor, in the order
-                of `actors`: a label's, or a place in `actees`. An action without actors may be left out.
+                of `actors`: the index of a label, or a place in `actees`. An action without actors may be left out.
 
         Raises:
             ValueError: numbers that do not fit what was shown; an observation breaks the rules.
@@ -171,7 +171,7 @@ class ListEnv:
         return self._vec_obs(observations, rewards, done, ended)
 
     def render(self) -> list[Any]:
-        """What each environment draws."""
+        """The picture or text of each environment."""
         return [env.render() for env in self._envs]
 
     def close(self) -> None:

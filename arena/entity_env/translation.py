@@ -5,7 +5,7 @@
     batch.sample(translator.space)                     as the arena's games give it
     translator.actions(batch, row, choices)            what `env.act` gets: units by id
 
-A game names entities by ids, everything else by indices. Nothing is kept from one tick to the next but the batch.
+A game names entities by ids, the arena by indices. Nothing is kept from one tick to the next but the batch.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ class Batch:
     Attributes:
         globals: float32 `[B, G]`.
         units: features by type, float32 items `[F]`.
-        visible: by type, bool items; types of which no row says anything are absent.
+        visible: by type, bool items; absent for types for which no row gives flags.
         shown: by action.
-        ids: per row those of all its units, in the order of indices.
+        ids: per row, the ids of all its units, in the order of indices.
     """
 
     globals: NDArray[np.float32]
@@ -84,7 +84,7 @@ class Batch:
     ids: list[list[Any]]
 
     def sample(self, space: UnitSpace) -> dict[str, Any]:
-        """The same as a batched sample of the space: what is not said is visible and allowed."""
+        """The same as a batched sample of the space: without flags or a mask, all is visible and allowed."""
         actions: dict[str, dict[str, Ragged]] = {}
         for name, kind in space.actions.items():
             shown = self.shown[name]
@@ -131,7 +131,7 @@ class Translator:
         self._types, self._kinds = tuple(space.types), dict(space.actions)
         self._known = frozenset(self._types), frozenset(space.hidden), frozenset(self._kinds)
         self._labels = {name: list(kind.labels) for name, kind in self._kinds.items() if not isinstance(kind, Select)}
-        self._ids: dict[str, list[Any]] = {name: [] for name in self._types}  # where none are given: (type, 0), ...
+        self._ids: dict[str, list[Any]] = {name: [] for name in self._types}  # the default ids: (type, 0), ...
 
     def batch(self, observations: Sequence[Any]) -> Batch:
         """The observations of B rows; None is a row without anything.
@@ -250,7 +250,7 @@ class Translator:
         return Ragged(array, lengths)
 
     def _blame_features(self, rows: Sequence[Any], kind: str, width: int) -> NoReturn:
-        """Finds the row whose features are wrong, now that it is known that there is one."""
+        """Raises the error of the first row with wrong features, after a check of all rows together has failed."""
         names = self.space.types[kind]
         expected = f"expected [n][{width}] finite numbers{f' ({chr(44).join(names)})' if names else ''}"
         for row, features in enumerate(rows):
@@ -407,7 +407,7 @@ def _label_masks(name: str, kind: Choice, rows: Sequence[_Row], actors: Ragged, 
     if all(type(mask) is list for mask in given) and [len(mask) for mask in given] == lengths:
         flags = _flags(
             [row for mask in given for row in mask], (actors.total, choices)
-        )  # at once: an array each is slow
+        )  # all at once: an array per row is slow
     if flags is None:
         parts = []
         for row, mask, count in zip(rows, given, lengths, strict=True):
@@ -424,7 +424,7 @@ def _label_masks(name: str, kind: Choice, rows: Sequence[_Row], actors: Ragged, 
 
 
 def _select(name: str, kind: Select, rows: Sequence[_Row]) -> Shown:
-    """What is shown in an action of entities; actors that can pick none are none."""
+    """What is shown in an action of entities; actors that can pick no entity are left out."""
     actors: list[list[int]] = []
     actees: list[list[int]] = []
     masks: list[NDArray[np.bool_] | None] = []

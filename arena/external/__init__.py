@@ -1,17 +1,17 @@
 """External games: a game that runs elsewhere asks for actions, over threads, sockets, HTTP or shared memory.
 
-    interface    `ExternalGames`, what a kind of connection must do; `Answers`; the errors that a game is told
-    slots        `Slots`, the games of one match: who asks, and when a tick is formed from those that ask
-    desk         requests of many threads, told to the table in order
+    interface    `ExternalGames`, the protocol of all kinds of connections; `Answers`; the errors that a game gets
+    slots        `Slots`, the games of one match: which entities ask, and when a tick is formed from their requests
+    desk         requests of many threads, passed to the table in order
     thread       `ExternalEnv`: a user's loop in a thread of the environment's process
     socket       games over TCP or a Unix socket
     client       `PolicyClient`: the methods of `ExternalEnv` over a socket, in any process or machine
     codec        the frames of sockets
     poll         `PollEnv`: an asynchronous environment of many games, which is polled
-    http         games over HTTP; `http_pages` says what such a server says about itself
-    actor        `Actor`, `Agent`: what translates between the bytes of a game and samples; `builtin_actors`, `threads`
+    http         games over HTTP; `http_pages` has the metrics and the OpenAPI description of the server
+    actor        `Actor`, `Agent`: translate between the bytes of a game and samples; `builtin_actors`, `threads`
     access       tokens, and the names of games that are over
-    samples      samples as people write them
+    samples      samples written by hand: lists, numbers, mappings
     declaration  the interface of games as a configuration writes it
     connection   `Connection`, the games and the table of one match, as a process keeps them
 

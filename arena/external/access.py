@@ -1,4 +1,4 @@
-"""Who may connect from outside, and which games have ended: shared by sockets and HTTP."""
+"""Access tokens, and the reasons why games have ended: shared by sockets and HTTP."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Access:
             )
 
     def refusal(self, token: bytes) -> str:
-        """Why a token is not allowed, for its sender."""
+        """The message for a client whose token is not allowed."""
         return "this server needs another token" if token else "no token was sent, and this server needs one"
 
     @property

@@ -1,7 +1,7 @@
 """Actors: Python objects that translate between the bytes of one game and observations and actions.
 
-One actor plays one game. For each entity of the game it has an `Agent`: its `remote_model` is asked for actions, its
-`remote_buffer` is told rewards and ends. The same class plays in training and on line.
+One actor plays one game. For each entity of the game it has an `Agent`, whose `remote_model` returns actions and whose
+`remote_buffer` takes rewards and ends. The same class is used in training and by `arena serve`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from arena.game.api import Info
 
 
 class Actor(ABC):
-    """Plays one game; a base class is not needed, its methods are.
+    """Plays one game. A class with these methods need not derive from this one.
 
     `tick` and `end` are functions, called in a thread, or coroutines, run on the server's loop, where they must not
     block. The attribute `start_reply` (bytes) is the answer to the start of a game; `close(reason)` is called when the
@@ -65,7 +65,7 @@ class Clone(Protocol):
 
 
 class EntityLink:
-    """What one entity of a game tells the desk.
+    """Passes the requests of one entity of a game to the desk.
 
     Args:
         desk: of the games.
@@ -118,7 +118,7 @@ class EntityLink:
         )
 
     def ask(self, request: Request) -> Forward | None:
-        """Asks for an action with what was pushed before; None if the game has taken one by itself."""
+        """Asks for an action, with the rewards pushed before it; None if the game has taken the action by itself."""
         forward = self._asked = Forward(self) if request.given is None else None
         reward, void, info = self._take_pushed()
         self.desk.ask(
@@ -138,7 +138,7 @@ class EntityLink:
     def end(
         self, seen: Any = None, *, truncated: bool = False, info: Info | None = None, told: Told | None = None
     ) -> None:
-        """Ends the entity's episode with what was pushed before; `seen` is a sample of the space."""
+        """Ends the entity's episode, with the rewards pushed before; `seen` is a sample of the space."""
         reward, void, pushed = self._take_pushed()
         self.ended = True
         self.desk.end(
@@ -157,7 +157,7 @@ class EntityLink:
         return self._asked is forward
 
     def pay(self) -> None:
-        """Tells the desk of rewards that no request has told."""
+        """Passes rewards to the desk that no request has carried."""
         if self.reward and self.takes_part and not self.ended:
             reward, self.reward = self.reward, 0.0
             self.desk.pay(self.game, self.entity, reward)
@@ -224,7 +224,7 @@ class Request(NamedTuple):
 
 
 def _ignored(error: ExternalError | None) -> None:
-    """A request of which the outcome is not waited for."""
+    """Takes the outcome of a request that no caller waits for."""
 
 
 class Forward:
@@ -295,7 +295,7 @@ class Forward:
             if self.done:
                 return
             self._action, self._error, self.version = action, error, version
-            if self._link.is_asking(self):  # not of a clone
+            if self._link.is_asking(self):  # false for a request of a clone
                 self._link.version = max(self._link.version, version)
             self.done = True
         for waiter in self._waiters:
@@ -430,9 +430,9 @@ class RemoteBuffer:
         """Ends the entity's episode.
 
         Args:
-            observation: the last one; None: the last one that was shown stands for it.
+            observation: the last one; None: the one that was shown last is used.
             truncated: whether it ends from outside rather than by the game's rules.
-            outcome: `win`, `loss` or `draw`; None: told from the returns.
+            outcome: `win`, `loss` or `draw`; None: derived from the returns.
             info: for the algorithm.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Actors for clients that need no Python: `json` and `raw`. What they refuse changes nothing in the game."""
+"""Actors for clients that need no Python: `json` and `raw`. A request that they refuse changes nothing in the game."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from arena.game.api import Interface
 class Starting(NamedTuple):
     """What the first request of a game says."""
 
-    entities: Sequence[str] | None = None  # that take part; None: all
+    entities: Sequence[str] | None = None  # the entities that take part; None: all
     training: bool = True
 
 
 class BuiltinActor:
-    """Base class: its coroutines raise `ExternalError` for what the client may not do, and change nothing then."""
+    """Base class: its coroutines raise `ExternalError` for a request that is not allowed; it changes nothing then."""
 
     def __init__(self, links: Sequence[EntityLink]) -> None:
         self.links = {link.name: link for link in links if link.takes_part}
@@ -53,7 +53,7 @@ class _Start(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Said(msgspec.Struct, forbid_unknown_fields=True):
-    """What is said of one entity, in a tick or at the end."""
+    """The part of a body that is about one entity, in a tick or at the end."""
 
     observation: Any = None
     reward: float = 0.0

@@ -25,7 +25,7 @@ from arena.external.codec import EntityCodec, FrameReader, framed, raw
 from arena.external.interface import CODES, Code, ExternalClosed, ExternalError, check_outcome
 from arena.game.api import Info, Interface
 
-_MOST_DROPPED = 10_000  # episodes that the arena has given up, of which the reason is remembered
+_MOST_DROPPED = 10_000  # episodes given up by the arena whose reason is remembered
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0  # between two tries to connect or to begin an episode
 _CHUNK = 2**16
 
@@ -35,17 +35,17 @@ class PolicyClient:
 
     The methods are those of `arena.external.ExternalEnv`. When the run is over, or the connection is lost, every
     blocked or later call raises `ExternalClosed`; after a loss, `reconnect` begins again, with no episode. When no
-    episode may begin any more, `start_episode` raises it, and those that run go on.
+    episode may begin any more, `start_episode` raises it, and running episodes go on.
 
     Args:
-        address: `host:port` or `unix:PATH`, as the run says it in `external.json`.
-        token: where the server wants one.
-        timeout_s: for connecting, which is tried again meanwhile, for a free slot, and for the server to say anything
-            while it is waited for.
+        address: `host:port` or `unix:PATH`, as in the run's `external.json`.
+        token: needed if the server has one.
+        timeout_s: seconds for attempts to connect, and for a free slot. During a call, a server that is silent for so
+            long is pinged, and for twice as long is given up.
 
     Attributes:
         interface: entities, spaces and sizes of masks of the match.
-        policies: which policy plays each entity, in the order of `interface`; empty texts if the server does not say.
+        policies: the policy of each entity, in the order of `interface`; empty texts if the server names none.
 
     Raises:
         ExternalClosed: no server can be reached at the address.
@@ -210,7 +210,7 @@ class PolicyClient:
         if observation is not None:
             (name,) = ending
             packed = self._codecs[name].observation.pack(observation, f"observation of {name!r}", "bad_observation")
-        several_infos = any(name in episode.infos for name in ending)  # then they cannot be told by one frame
+        several_infos = any(name in episode.infos for name in ending)  # then each entity needs a frame of its own
         infos = {name: {**episode.infos.pop(name, {}), **(info or {})} or None for name in ending}
         frames = [
             codec.End(episode_id, name, 0.0, None if packed is None else memoryview(packed), truncated, raw(said))
@@ -263,10 +263,10 @@ class PolicyClient:
             self._check_open()
 
     def _wait(self, call: _Call) -> Any:
-        """Waits for the outcome of a call; while nothing comes, asks whether the server is there."""
+        """Waits for the outcome of a call; pings a silent server."""
         began = time.monotonic()
         while not call.done.wait(self._timeout_s):
-            # Before this wait the server had nothing to say.
+            # Silence before this wait does not count.
             if time.monotonic() - max(began, self._heard_at) > 2 * self._timeout_s:
                 self._leave(self._socket, "lost")
             else:
@@ -298,7 +298,7 @@ class PolicyClient:
             return episode
 
     def _check_runs(self, episode: _Episode) -> None:
-        """Raises if the server has dropped the episode meanwhile: nothing would wake a call of it any more."""
+        """Raises if the server has dropped the episode meanwhile: nothing would wake a later call for it."""
         self._check_open()
         if self._episodes.get(episode.name) is not episode:
             reason = self._dropped.get(episode.name)
@@ -374,7 +374,7 @@ class PolicyClient:
         with self._lock:
             episode = self._episodes.get(getattr(frame, "id", None) or "")
             calls: list[_Call] = []
-            replaced: list[_Call] = []  # requests in whose place an end has come
+            replaced: list[_Call] = []  # requests that an end has replaced
             error: Exception | None = None
             result: Any = None
             if isinstance(frame, codec.Error) and frame.id is None:  # the server closes the connection now
@@ -439,8 +439,8 @@ class _Episode:
     def __init__(self, name: str, playing: set[str]) -> None:
         self.name, self.playing = name, playing
         self.calls: dict[str | None, _Call] = {}  # by the entity that asks; None: start or end
-        self.infos: dict[str, Info] = {}  # that wait for the next observation
-        self.error: ExternalError | None = None  # of a call that has not waited
+        self.infos: dict[str, Info] = {}  # by entity, sent with its next observation
+        self.error: ExternalError | None = None  # of a call that did not wait for the server
 
     def check_plays(self, entity: str) -> None:
         if entity not in self.playing:
@@ -473,7 +473,7 @@ def _error(frame: codec.Error) -> ExternalError:
 
 
 def _given_up(name: str, reason: str) -> Exception:
-    """What a call hears of an episode that the arena has given up."""
+    """The exception of a call for an episode that the arena has given up."""
     if reason == "over":
         return ExternalClosed("over")
     code: Code = reason if reason in CODES else "lost"

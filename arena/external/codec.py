@@ -1,6 +1,6 @@
 """Frames of a socket between the arena and external games: a length (u32, little-endian) and one MessagePack array.
 
-The first item of the array says what it is. Observations, masks and actions are bytes: the leaves in the order of
+The first item of the array is the kind of frame. Observations, masks and actions are bytes: the leaves in the order of
 `arena.game.spaces.leaves_of`, little-endian, in C order, without padding; a bool is one byte, a mask int8.
 """
 
@@ -229,7 +229,7 @@ def _decoded(decoder: msgspec.msgpack.Decoder[Kind], field: msgspec.Raw, what: s
 
 
 class FrameReader:
-    """Cuts a stream of bytes into frames; holds at most one of them, and no more than has come.
+    """Cuts a stream of bytes into frames; buffers at most one frame, and allocates only what has come.
 
     Args:
         max_body: the largest frame that is taken; may be changed.
@@ -240,7 +240,7 @@ class FrameReader:
         self._buffer = bytearray()
 
     def feed(self, data: bytes | memoryview) -> Iterator[memoryview]:
-        """Takes what has come; yields the bodies of the frames that are complete.
+        """Takes received bytes; yields the bodies of the frames that are complete.
 
         Raises:
             ExternalError: `too_large`, `bad_frame`.
@@ -279,11 +279,11 @@ class Codec:
     def __init__(self, space: Space[Any]) -> None:
         self.space = space
         self.leaves = leaves_of(space)
-        # Kept, as NumPy would take longer to find them for a sample than for all the rest.
+        # Cached: looking them up for each sample would take NumPy longer than the rest of the work.
         self._sizes = [leaf.nbytes for leaf in self.leaves]
         self._wire_types = [leaf.dtype.newbyteorder("<") for leaf in self.leaves]
         self.size = sum(self._sizes)
-        # One array or number: the usual case, which is worth being fast.
+        # One array or number: the usual case, with a fast path.
         self._is_array = isinstance(space, Box) and space.dtype.kind != "b"
         is_number = isinstance(space, Discrete) and self.leaves[0].dtype == self._wire_types[0]
         self._scalar: type[np.generic] | None = self.leaves[0].dtype.type if is_number else None
@@ -318,7 +318,7 @@ class Codec:
         """The sample in these bytes, as `arena.game.spaces.row` gives it: a copy.
 
         Raises:
-            ExternalError: `code`: there are more or fewer bytes than the space has, or a bool that is none.
+            ExternalError: `code`: the number of bytes does not fit the space, or a bool is neither 0 nor 1.
         """
         if len(data) != self.size:
             raise ExternalError(code, f"{what}: {len(data)} bytes; a sample of {self.space} has {self.size}")
@@ -337,7 +337,7 @@ class Codec:
 
 
 class EntityCodec:
-    """What is said about one entity, as bytes.
+    """Converts the observations, masks and actions of one entity to and from bytes.
 
     Args:
         interface: of the games.

@@ -60,13 +60,13 @@ class Connection:
         sleep: waits so many seconds for games that start.
 
     Attributes:
-        games: taking games.
-        table: as `games` has filled it.
+        games: the open connection.
+        table: filled by `games`.
         counted_at: when `counts` was called last, in seconds of the monotonic clock.
         finished: the accounts of games that are over and have not been recorded.
         bell: wakes the role that plays the match.
         restarted: called when games have failed in part and play on, with the failure and the slots that are lost.
-        told_address: of which the root was told.
+        told_address: the address that the root was told.
         exhausted: whether the root was told that no game will come any more.
 
     Raises:
@@ -129,7 +129,7 @@ class Connection:
         return ExternalPlace(match.match, match.copy, kind, self.games.address, os.getpid(), host, match.lanes, files)
 
     def counts(self, match: int, tick: int) -> GamesLine:
-        """A line of `games.jsonl`; the times of requests until now are in no later one."""
+        """A line of `games.jsonl`; its answer times are those since the line before."""
         from arena.records.formats import GamesLine, Waits
 
         table, counts = self.table, self.table.counts

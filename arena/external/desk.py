@@ -1,4 +1,4 @@
-"""Requests of many games from many threads; the environment's thread tells them to the table of slots.
+"""Requests of many games from many threads; the environment's thread passes them to the table of slots.
 
 A connection (threads, sockets, HTTP) calls `begin`, `ask`, `pay`, `end` and `lose` in any thread; each request names
 the functions to be called with its outcome. `poll`, `answer` and `drop` are called by the environment's thread and call
@@ -23,7 +23,7 @@ from arena.game.api import Info, Interface
 from arena.game.spaces import row
 
 Told = Callable[[ExternalError | None], None]
-"""Called when the table has taken a request, with None, or has refused it."""
+"""Called with None when the table has taken a request, with the error when it has refused it."""
 
 Answered = Callable[[Any, int], None]
 """Called with an action, a sample of the entity's space, and its version; see `Answers`."""
@@ -34,10 +34,10 @@ class DeskGame:
     """A game as its connection knows it.
 
     Args:
-        name: what the outside world calls it.
-        entities: the indices of those that take part.
+        name: its name outside the arena.
+        entities: the indices of the entities that take part.
         training: whether algorithms learn from it.
-        after: the slot to take if it is free, or the game whose slot that is.
+        after: the slot to take if it is free, or the game that had this slot.
         slot: of the game; None before it has begun.
         over: why the game is over; empty while it goes on.
         gone: why no more requests will come, although it is not over; empty if they may.
@@ -80,7 +80,7 @@ class Desk:
         self._queues: dict[DeskGame, None] = {}  # games with requests that the table has not taken, in order
         self._by_slot: dict[int, DeskGame] = {}
         self._lock = threading.Lock()
-        self._kept = threading.local()  # `requests`: those that a thread makes in `together`
+        self._kept = threading.local()  # `requests`: the thread's requests in `together`
         self._closed = ""
 
     @property
@@ -94,11 +94,11 @@ class Desk:
         """The game wants a slot, and waits for it."""
 
         def do(table: Slots) -> None:
-            drains = table.most is not None and table.counts.begun >= table.most  # then it is refused for good
+            drains = table.most is not None and table.counts.begun >= table.most  # then `table.begin` refuses it
             if not table.free and not drains:
-                raise ExternalError("no_slot")  # not by the table, which would count each try as a refusal
+                raise ExternalError("no_slot")  # here: the table would count each attempt as a refusal
             after = game.after.slot if isinstance(game.after, DeskGame) else game.after
-            game.after = None  # else each game would keep all before it
+            game.after = None  # otherwise each game would hold references to all earlier ones
             game.slot = table.begin(game.name, game.entities, training=game.training, after=after)
             self._by_slot[game.slot] = game
 
@@ -124,7 +124,7 @@ class Desk:
             game: the game.
             entity: its index.
             observation: a sample.
-            told: called when the table has taken the request, or with why the game is over before the answer.
+            told: see `Told`; called again, with an error, if the entity or the game ends before the answer.
             answered: called with the answer; not needed with `given`.
             reward: as for `Slots.ask`, like the other arguments.
         """
@@ -139,8 +139,8 @@ class Desk:
         Args:
             game: the game.
             asks: by the index of the entity.
-            told: as for `ask`; with why the game is over, called once per entity that waits.
-            answered: by the index of the entity; without those that have given actions.
+            told: as for `ask`; the second call comes once per entity that waits.
+            answered: by the index of the entity; none for entities with given actions.
         """
         asks = {
             entity: ask._replace(observation=copied(ask.observation), info=copied(ask.info))
@@ -253,10 +253,10 @@ class Desk:
     # ------------------------------------------------------------------------------------ the environment's thread
 
     def poll(self, table: Slots) -> None:
-        """Tells the table what has come, as far as it can take it."""
+        """Passes the requests that have come to the table, as far as it can take them."""
         while self._arrived:
             request = self._arrived.popleft()
-            # Slots go to games in order, so none may pass those that wait.
+            # Slots go to games in the order of their requests, so no request may overtake one that waits.
             if self._queues or not self._tell(request, table):
                 request.game._requests.append(request)
                 self._queues[request.game] = None
@@ -264,7 +264,7 @@ class Desk:
             pass
 
     def _tell_waiting(self, table: Slots) -> bool:
-        """Tells the table of requests that wait; True: a slot has become free, so those before may go on."""
+        """Passes waiting requests to the table; True: a slot has become free, so an earlier game may now begin."""
         for game in list(self._queues):
             free = table.free
             while game._requests and self._tell(game._requests[0], table):
@@ -276,7 +276,7 @@ class Desk:
         return False
 
     def _tell(self, request: _Request, table: Slots) -> bool:
-        """Tells the table of a request; False: it comes too early."""
+        """Passes a request to the table; False: it comes too early."""
         game = request.game
         error: ExternalError | None = None
         over = ""  # why the game is over with this request
@@ -291,16 +291,16 @@ class Desk:
                 over = game.gone
                 error = ExternalError("unknown_game", game.gone)
             if error is not None and game.slot is None:
-                over = over or error.code  # it may not begin: its later requests are of an unknown game
+                over = over or error.code  # the game may not begin: its later requests get `unknown_game`
         else:
             error = ExternalError("unknown_game", game.over)
-        request.told(error)  # first: the connection forgets a game that was refused without another word to its client
+        request.told(error)  # before `_leave`: the connection forgets a refused game without another message
         if over:
             self._leave(game, over)
         return True
 
     def answer(self, answers: Answers) -> None:
-        """Passes the actions of a tick on."""
+        """Passes the actions of a tick to the requests that wait for them."""
         spaces = self.interface.action_spaces
         for slot, entity in zip(answers.slots.tolist(), answers.entity.tolist(), strict=True):
             game = self._by_slot.get(slot)
@@ -316,7 +316,7 @@ class Desk:
         self._leave(game, reason)
 
     def close(self, reason: str) -> None:
-        """Refuses all requests from now on; those that wait are told the reason."""
+        """Refuses all requests from now on; waiting ones are told the reason."""
         with self._lock:
             self._closed = reason
         error = ExternalError("over", reason)
@@ -345,7 +345,7 @@ class Desk:
 
 
 def _joined(first: Info | None, then: Info | None) -> Info | None:
-    """Two infos as one; values of the second one prevail. One that is no dict is left for the table to refuse."""
+    """Two infos as one; values of the second prevail. A second one that is no dict is left for the table to refuse."""
     return {**first, **then} if first and isinstance(then, dict) else then or first
 
 
@@ -354,7 +354,7 @@ def _code(reason: str) -> Code:
 
 
 def copied(sample: Any) -> Any:
-    """A copy of a sample, whose arrays its owner may reuse."""
+    """A copy of a sample: its owner may reuse the arrays."""
     if isinstance(sample, np.ndarray):
         return sample.copy()
     if isinstance(sample, dict):

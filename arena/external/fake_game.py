@@ -1,4 +1,4 @@
-"""Games without a game behind them, which call a server of `POST /step`: a stand-in, and a load generator.
+"""Clients of `POST /step` without a game, with random or given bodies: a stand-in, and a load generator.
 
 Each game has a connection of its own and sends start, ticks and end, each when the one before it is answered.
 """
@@ -26,7 +26,7 @@ from arena.external.builtin_actors import raw_actor
 from arena.external.samples import as_json
 from arena.game.api import Interface
 
-_RETRY_S = 30.0  # as long as a server may be down
+_RETRY_S = 30.0  # longest time that a server may be down
 _PAUSES_S = 0.05, 2.0  # between two attempts: the first and the longest pause
 _GOES_ON = (200, 400, 429)  # statuses after which a game is not over
 _DRAWN = 256  # different observations
@@ -126,7 +126,7 @@ class FakeGames:
         outcome: so far.
 
     Raises:
-        ConfigError: the URL is none.
+        ConfigError: the URL is not valid.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class FakeGames:
             self.outcome.seconds = time.monotonic() - since
 
     async def _play(self) -> None:
-        """Plays one game; if the server gives it up, another one has the ticks that are left."""
+        """Plays one game; if the server gives it up, another game plays the remaining ticks."""
         left, game = self._ticks, _Game()
         try:
             while True:
@@ -228,7 +228,7 @@ class FakeGames:
         return game.connection
 
     async def _sleep(self, seconds: float) -> None:
-        """Waits, at most until all games are to end."""
+        """Waits, at most until `stop`."""
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._stop.wait(), seconds)
 
@@ -289,7 +289,7 @@ class _Connection(asyncio.Protocol):
             self._lose(f"the server does not speak HTTP: {error}")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The server has closed the connection, or `transport.close` has."""
+        """The server or `hang_up` has closed the connection."""
         self._lose("the connection is lost")
 
     def _lose(self, words: str) -> None:

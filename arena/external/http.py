@@ -1,7 +1,7 @@
 """External games over HTTP: the game's server calls `POST /step` once per step; an actor translates its bytes.
 
-The server runs in a thread with an event loop of its own (uvicorn, without a web framework). All that is known of games
-and their requests belongs to that thread; the desk takes requests and brings actions from the environment's thread.
+The server runs in a thread with an event loop of its own (uvicorn, without a web framework). The state of games and
+requests belongs to that thread; the desk takes requests and brings actions from the environment's thread.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class HttpGames:
 
     Attributes:
         rules: of the match; this connection applies `idle_s` and `answer_s` itself.
-        policies: by entity, the names of those that play.
+        policies: by entity, the name of the policy that plays it.
         metrics: of `GET /metrics`.
 
     Raises:
@@ -179,7 +179,7 @@ class HttpGames:
         self._failure: BaseException | None = None
         self._calls: deque[Callable[[], None]] = deque()  # for the loop
         self._calls_lock = threading.Lock()
-        self._calls_wanted = False  # the loop will look at them
+        self._calls_wanted = False  # whether the loop will make them
         self._loop_open = False
         self._loop_thread = 0
         self._turn: Callable[[], float | None] = lambda: None
@@ -234,21 +234,21 @@ class HttpGames:
         self._thread.start()
 
     def poll(self, table: Slots) -> float | None:
-        """Tells the table what clients have sent; raises what has ended the server's thread."""
+        """Tells the table what clients have sent; raises the error that has ended the server's thread."""
         if self._failure is not None:
             raise self._failure
         self._desk.poll(table)
         return None
 
     def run_on_loop(self, turn: Callable[[], float | None]) -> None:
-        """Calls `turn` on the server's loop after each of its rounds in which something came; waits for the end.
+        """Calls `turn` on the server's loop whenever a request has come; returns after the last call.
 
         `turn` polls, answers and drops, and returns the seconds until it is to be called again, None at the end.
         """
         self._turn = turn
         self._desk.ring = self._want_turn
         self._want_turn()
-        while not self._turns_over.wait(_LOOK_S):  # a signal that another thread has got would not end a longer wait
+        while not self._turns_over.wait(_LOOK_S):  # a signal delivered to another thread would not end a longer wait
             pass
         self._desk.ring = lambda: None
         if self._failure is not None:
@@ -398,7 +398,7 @@ class HttpGames:
         return [*self._sessions.values(), *self._unnamed]
 
     def _look(self) -> None:
-        """Ends games whose client is silent, and those of which a request was not answered in time."""
+        """Ends games whose client is silent, and games with a request that was not answered in time."""
         now = time.monotonic()
         if self._paused_at is None:
             for session in self._all_sessions():
@@ -477,7 +477,7 @@ class HttpGames:
         raise _Refused("unauthorized", self._access.refusal(sent) + where)
 
     def _step_headers(self, scope: Any) -> tuple[str, str, int]:
-        """What a request is, of which game (an empty name for `auto`), and the size of its body if it says one."""
+        """Kind of a request, name of its game (empty for `auto`), and `content-length` (0 if missing)."""
         kinds, names, size = set(), set(), 0
         for key, value in scope["headers"]:
             if key == b"content-length":
@@ -513,7 +513,7 @@ class HttpGames:
         if kind == "start":
             session = self._new_session(name, scope["client"])
         elif kind == "auto":
-            data = await self._body(receive)  # first: another client's request is not to wait for it
+            data = await self._body(receive)  # before the request takes its turn: others must not wait for its body
             session = self._unnamed_session()
         elif name in self._sessions:
             session = self._sessions[name]
@@ -759,14 +759,14 @@ class HttpGames:
         await future
 
     def _lose(self, session: _Session, reason: str) -> None:
-        """Gives a game up that the table may still hold."""
+        """Ends a game, also in the table."""
         self._leave(session, reason)
         self._desk.lose(session.game, reason)
 
     def _leave(self, session: _Session, reason: str) -> None:
         """A game is over; its requests that wait are answered with the reason.
 
-        Of requests without a game only the one that is served is over, unless the server ends.
+        Without a game, only the request that is served is over, unless the server ends.
         """
         if session.over:
             return
@@ -842,7 +842,7 @@ class _Session:
         self.over = ""
         self.heard_at = now
         self.tickets: deque[_Ticket] = deque()
-        self.closing: asyncio.Task[None] | None = None  # kept: the loop itself keeps tasks weakly
+        self.closing: asyncio.Task[None] | None = None  # the loop holds only a weak reference to tasks
         self._lock = threading.Lock()
         self._in_call = False
         self._when_free: Callable[[], None] | None = None
@@ -875,7 +875,7 @@ class _Reply(NamedTuple):
 
 
 class _Gone(Exception):
-    """The client has hung up before its request was complete."""
+    """The client has closed the connection before its request was complete."""
 
 
 class _BadReturn(Exception):
@@ -918,7 +918,7 @@ def _interface_and_actor(
     """The interface of the games and the class of their actors.
 
     Raises:
-        ConfigError: there is no such class, or not exactly one of the three says what the interface is.
+        ConfigError: there is no such class, or not exactly one of `entities`, `like` and the class gives the interface.
     """
     if actor in ("json", "raw"):
         interface = declared_interface(entities, like)

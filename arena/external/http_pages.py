@@ -1,4 +1,4 @@
-"""What a server of games says about itself: metrics for Prometheus, and its description in OpenAPI 3.1."""
+"""Pages of a server of games: metrics for Prometheus, and its description in OpenAPI 3.1."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Metrics:
     """The counters of a server.
 
     Attributes:
-        begun: games.
-        ended: games, by their own word.
-        lost: other ends of games, by reason.
+        begun: number of games.
+        ended: games that have ended by the request `end`.
+        lost: games that have ended otherwise, by reason.
         requests: by kind and status.
         answer_seconds: from request to answer.
         batch_rows: rows that were answered together.
@@ -79,7 +79,7 @@ def openapi(max_body: int, statuses: Mapping[int, Sequence[str]]) -> dict[str, A
 
     Args:
         max_body: the largest body in bytes.
-        statuses: the codes of each error's status.
+        statuses: the error codes of each HTTP status.
     """
     binary = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
     error = {

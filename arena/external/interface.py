@@ -1,4 +1,4 @@
-"""What a kind of connection to external games must do, and what an external game is told."""
+"""The protocol of connections to external games, and the errors and answers that an external game gets."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class ExternalClosed(Exception):
 
 
 class Answers(NamedTuple):
-    """The actions of one tick, for the entities that have asked in it.
+    """The actions of one tick, for the entities that asked for them.
 
     The action of row k is `actions[entity[k]][slots[k]]`; the arrays are valid until `ExternalGames.answer` returns.
     """
@@ -94,7 +94,7 @@ class Answers(NamedTuple):
 
 @runtime_checkable
 class ExternalGames(Protocol):
-    """Where the external games of one match come from. The thread of the environment alone calls these methods.
+    """The connection to the external games of one match. The thread of the environment alone calls these methods.
 
     A class may also have the method `seed(entropy: int)`, called before `open` with the seed of the match's first lane;
     and these attributes:
@@ -102,9 +102,9 @@ class ExternalGames(Protocol):
     - `policies`, set before `open` to the names of the policies that play, by entity;
     - `closed_loop`, true if every request follows from an answer and no client may come or go by itself: `idle_s` and
       `answer_s` are not applied then;
+    - `own_limits`, true if the connection applies `idle_s` and `answer_s` itself;
     - `restarted`, set before `open` to a function to call when a part of the games has failed and plays on, with the
-      error and the slots whose games are lost;
-    - `own_limits`, true if the connection applies these two itself.
+      error and the slots whose games are lost.
 
     Attributes:
         interface: entities, spaces and sizes of masks; known before `open`.
@@ -125,10 +125,10 @@ class ExternalGames(Protocol):
 
         Args:
             slots: the number of games at the same time.
-            ring: says that `poll` would find something new; any thread may call it, at any time, also after `close`.
+            ring: to be called when `poll` would find something new; by any thread, at any time, also after `close`.
 
         Raises:
-            ConfigError: this is not possible, such as a port that is taken.
+            ConfigError: it fails, for example because a port is taken.
         """
         ...
 
@@ -138,8 +138,8 @@ class ExternalGames(Protocol):
         A mistake of a client is told to that client; an exception from here is a failure of the match's game.
 
         Returns:
-            after how many seconds it wants to be called again without a ring; 0.0: as soon as other roles of the
-            process have had their turn; None: not before `ring`.
+            seconds after which it is to be called again without a ring; 0.0: as soon as other roles of the process
+            have had their turn; None: not before `ring`.
         """
         ...
 
@@ -155,7 +155,7 @@ class ExternalGames(Protocol):
         ...
 
     def pause(self, on: bool) -> None:
-        """Between two legs, in an evaluation, and while ranks are repaired, `poll` and `answer` are not called.
+        """Pauses between two legs, in an evaluation, and while ranks are repaired; `poll` and `answer` are not called.
 
         Games stay connected; their requests may come and are kept; the connection's own limits of time stand still.
         """

@@ -25,7 +25,7 @@ ALL = "__all__"
 """The agent of a flag that concerns all agents."""
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.05  # after a poll that brought nothing
-_MOST_REQUESTS = 64  # of one agent that wait for the table; then the environment is not polled
+_MOST_REQUESTS = 64  # waiting requests of a game, per agent; with more, the environment is not polled
 
 ByAgent = Mapping[Hashable, Mapping[str, Any]]
 """Values by game and agent: `{env_id: {agent: value}}`."""
@@ -38,12 +38,12 @@ class PollResult(NamedTuple):
     rewards: ByAgent = {}  # since the agent's last action
     terminateds: ByAgent = {}  # flags, also of `__all__`
     truncateds: ByAgent = {}
-    infos: ByAgent = {}  # with `action_mask` for agents that have one
+    infos: ByAgent = {}  # with `action_mask` for agents with action masks
     given: ByAgent = {}  # actions that the game has taken by itself at these observations
 
 
 class _Parts(NamedTuple):
-    """What a poll has brought of one game, by agent; see `PollResult`."""
+    """The results of a poll for one game, by agent; see `PollResult`."""
 
     observations: Mapping[str, Any]
     rewards: Mapping[str, float]
@@ -110,10 +110,10 @@ class PolledGames:
         self.rules = TickRules()
         self._failure: BaseException | None = None
         self._closed = False
-        # Of games that are being reset: what polls bring of them meanwhile, and when these have returned.
+        # By game that is being reset: the results of polls in the meantime, and when these polls returned.
         self._renewing: dict[Hashable, list[tuple[float, _Parts]]] = {}
-        self._renewed_at: dict[Hashable, float] = {}  # polls that returned before tell of the game before
-        self._successors: dict[Hashable, DeskGame] = {}  # the game before one whose first observation has not come
+        self._renewed_at: dict[Hashable, float] = {}  # results of polls that returned earlier are of the game before
+        self._successors: dict[Hashable, DeskGame] = {}  # the game before, until the first observation of the next one
         self._waiting: dict[Hashable, deque[_Polled]] = {}  # games with requests that the table has not taken
         self._ahead = False  # whether the environment is not polled
         self._thread = threading.Thread(target=self._run, name=f"{type(env).__name__}.poll", daemon=True)
@@ -126,11 +126,11 @@ class PolledGames:
         self._thread.start()
 
     def poll(self, table: Slots) -> float | None:
-        """Tells the table what polls have brought.
+        """Passes the results of polls to the table.
 
         Raises:
             Exception: as raised by the environment's `poll`.
-            GameError: it has shown something that the table refuses.
+            GameError: the table refuses a result.
         """
         if self._failure is not None:
             raise self._failure
@@ -163,7 +163,7 @@ class PolledGames:
             self._renew(polled.env_id, polled.game)
 
     def pause(self, on: bool) -> None:
-        """Nothing: what polls bring waits until it is told."""
+        """Nothing: results of polls wait until they are passed to the table."""
 
     def close(self, reason: str) -> None:
         """Stops the environment; waits for its last poll, at most `close_s`."""
@@ -221,7 +221,7 @@ class PolledGames:
                 self._fail(error)
 
     def _take(self, env_id: Hashable, parts: _Parts, returned: float) -> None:
-        """Puts what a poll has brought of one game, unless that is of a game that was given up since."""
+        """Passes on the results of a poll for one game, unless they are of a game that was given up since."""
         with self._lock:
             if env_id in self._renewing:
                 self._renewing[env_id].append((returned, parts))
@@ -235,13 +235,13 @@ class PolledGames:
         self._renew(env_id, over)
 
     def _renew(self, env_id: Hashable, before: DeskGame) -> None:
-        """Begins a game anew; what polls bring meanwhile is put afterwards, in order. The game is in `_renewing`."""
+        """Begins a game anew, which is in `_renewing`; results of polls in the meantime follow afterwards, in order."""
         asked = time.monotonic()
         seen = self._env.try_reset(env_id)
         if seen:
             self._check_known(env_id, seen)
         with self._lock:
-            # Its first observations may be in a poll that has returned since, if they are not here.
+            # If `try_reset` gave no observations, the first ones may be in a poll that has returned since the call.
             self._renewed_at[env_id] = time.monotonic() if seen else asked
             over: DeskGame | None = None
             if seen:
@@ -262,7 +262,7 @@ class PolledGames:
             self._renew(env_id, over)
 
     def _put(self, env_id: Hashable, parts: _Parts) -> DeskGame | None:
-        """Puts what has happened in one game; returns the game if it is over."""
+        """Passes on what has happened in one game; returns the game if it is over."""
         observations, rewards, terminateds, truncateds, infos, given = parts
         agents = dict.fromkeys((*observations, *rewards, *terminateds, *truncateds, *given))
         agents.pop(ALL, None)
@@ -293,7 +293,7 @@ class PolledGames:
         return polled.game
 
     def _is_ahead(self) -> bool:
-        """Whether some game has told so much more than ticks have taken that it has to wait.
+        """Whether a game has so many requests that no tick has taken that the environment is not to be polled.
 
         A game that waits for a slot does not count: the end of another one, which a poll has to bring, may free it.
         """
@@ -347,7 +347,10 @@ class PolledGames:
         )
 
     def _judged(self, polled: _Polled, agent: str) -> Callable[[ExternalError | None], None]:
-        """What the table refuses at first is a mistake of the environment; later, the game is given up."""
+        """A handler of a request's outcome: a refusal is a failure of the environment.
+
+        Further calls only say that the agent or the game has ended before the answer, and are ignored.
+        """
         first = iter((True,))
         polled.waiting += 1
 

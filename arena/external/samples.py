@@ -1,4 +1,4 @@
-"""Samples that people write (lists, numbers, mappings) as samples of a space, and as JSON."""
+"""Lists, numbers and mappings, as in JSON, as samples of a space, and back."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def fitted(space: Space[Any], written: Any, what: str, code: Code) -> Any:
 
 
 def _keeps(array: NDArray[Any], dtype: np.dtype[Any]) -> bool:
-    """Whether the conversion is meant: whole numbers for whole numbers, any numbers for floating-point numbers."""
+    """Whether an array may be converted: whole numbers to integers, any numbers to floats, bools only to flags."""
     if array.dtype == dtype or dtype.kind == "f":
         return array.dtype.kind != "b"
     if array.dtype.kind == "b":
@@ -77,7 +77,7 @@ def _keeps(array: NDArray[Any], dtype: np.dtype[Any]) -> bool:
 
 
 def _kind(written: Any) -> str:
-    """What is written in place of numbers."""
+    """Describes a value that is not numeric, for an error message."""
     if written is None:
         return "nothing"
     if isinstance(written, Mapping):

@@ -1,4 +1,4 @@
-"""The external games of one match: which game is in which slot, who asks, and when a tick is formed.
+"""The external games of one match: which game is in which slot, which entities ask, and when a tick is formed.
 
 A connection fills the table in `ExternalGames.poll`; the environment forms ticks from it:
 
@@ -6,8 +6,8 @@ A connection fills the table in `ExternalGames.poll`; the environment forms tick
     table.form()             -> Tick, once enough games ask or have waited long enough; else None
     table.answers(actions)   -> Answers for `games.answer`
 
-Between two ticks a row (one entity in one slot) takes at most one end and, after it, one observation: those of the next
-game in the slot. The table is pure state without I/O; it is used by one thread.
+Between two ticks a row (one entity in one slot) takes at most one end and one observation; an observation after the end
+is of the next game in the slot. The table is pure state without I/O; it is used by one thread.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Game:
 
     Args:
         slot: its slot.
-        name: what the outside world calls it.
+        name: its name outside the arena.
         training: whether algorithms learn from it.
         takes_part: bool [E].
         lengths: int64 [E], answered or given actions; set when the game is over, as `returns`.
@@ -73,7 +73,7 @@ class Game:
         metrics: by entity, the metrics that it has stated at its end.
         terminated: whether any entity has ended by the game's rules.
         truncated: whether any entity has ended from outside.
-        lost: why the game has ended without its own word; empty if it has not.
+        lost: the reason given to `Slots.lose`; empty if the game has ended by itself.
     """
 
     slot: int
@@ -94,8 +94,8 @@ class Tick(NamedTuple):
     """A formed tick.
 
     Attributes:
-        step: as of any game; `step.frame.outside` says what is only known of external games.
-        begun: the frame after the games that are over have left their slots: free, or with the next game.
+        step: as of any game; `step.frame.outside` holds what only external games have.
+        begun: the frame after finished games have left their slots, which are then free or hold the next game.
         over: [L] the slots whose game is over.
         finished: the accounts of these games.
     """
@@ -125,13 +125,13 @@ class Counts:
 class Slots:
     """The slots of one match; a slot holds one game from its beginning to its end, or is free.
 
-    All methods for connections raise `ExternalError` for what a game may not do, and change nothing then.
+    All methods for connections raise `ExternalError` for a request that is not allowed, and change nothing then.
 
     Args:
         interface: of the games.
         slots: their number L.
         rules: when ticks are formed and games are given up.
-        no_limits: whether the limits of time of games are not applied.
+        no_limits: whether `idle_s` and `answer_s` are not applied.
         clock: returns seconds.
 
     Attributes:
@@ -158,19 +158,19 @@ class Slots:
         shape = (slots, entities)
         self._games: list[Game | None] = [None] * slots
         self._held = np.zeros(slots, np.bool_)
-        self._over: list[Game] = []  # that the next tick has to tell
+        self._over: list[Game] = []  # ended since the last tick
         self._left = np.zeros(slots, np.bool_)  # held one of these
         self._plays = np.zeros(shape, np.bool_)  # takes part, has not ended
         self._asks = np.zeros(shape, np.bool_)  # shows an observation in the next tick
         self._given = np.zeros(shape, np.bool_)  # of these, the ones that have acted already
         self._shown = np.zeros(shape, np.bool_)  # was to act in the newest tick
         self._acted = np.zeros(shape, np.bool_)  # has acted in this game since the leg began
-        self._under_way = np.zeros(shape, np.bool_)  # has acted, and has not shown what came of it
+        self._under_way = np.zeros(shape, np.bool_)  # has acted, and has not asked or ended in a tick since
         self._void = np.zeros(shape, np.bool_)  # the transition that the next tick completes is void
         self._terminated = np.zeros(shape, np.bool_)  # ends in the next tick
         self._truncated = np.zeros(shape, np.bool_)
         self._rewards = np.zeros(shape, np.float64)  # of the next tick
-        self._later = np.zeros(shape, np.float64)  # of the tick after it: paid for a given action that is not told yet
+        self._later = np.zeros(shape, np.float64)  # of the tick after it: for a given action that is in the next tick
         self._lengths = np.zeros(shape, np.int64)  # of the games in the slots
         self._returns = np.zeros(shape, np.float64)
         self._asked = np.zeros(slots, np.bool_)  # whether the game in the slot has asked in a tick
@@ -186,7 +186,7 @@ class Slots:
         self._infos: dict[tuple[int, int], Info] = {}  # of observations
         self._shown_infos: dict[tuple[int, int], Info] = {}  # of the newest tick's observations
         self._last_infos: dict[tuple[int, int], Info] = {}  # of ends
-        self._told_at: float | None = None  # when the first thing came that the next tick has to tell
+        self._told_at: float | None = None  # when the first request of the next tick came
         self._formed_at = clock()
         self._complete = False
         self._paused_at: float | None = None
@@ -236,10 +236,10 @@ class Slots:
         """Gives a game a slot.
 
         Args:
-            name: what the outside world calls the game; empty for a request without a game, which is not counted.
-            entities: the indices of those that take part; None: all.
+            name: of the game outside the arena; empty for a request without a game, which is not counted.
+            entities: the indices of the entities that take part; None: all.
             training: whether algorithms learn from the game.
-            after: the slot to take if it is free, such as the one that the same client has left last.
+            after: the slot to take if it is free, such as the last one of the same client.
 
         Returns:
             the slot; the lowest free one if `after` is not free.
@@ -325,7 +325,7 @@ class Slots:
             now = self._note(slot)
             self._asks[slot, entity] = True
             self._asked_at[slot, entity] = now
-            if void and not self._ends(slot, entity):  # else that of the game before it
+            if void and not self._ends(slot, entity):  # otherwise the transition of the previous game would be void
                 self._make_void(slot, entity)
 
     def _checked_ask(self, slot: int, entity: int, ask: Ask) -> _CheckedAsk:
@@ -369,7 +369,7 @@ class Slots:
         """
         slots = np.asarray(slots, np.intp)
         self._check_rows(slots, entity)
-        asks, asking = self._asks[:, entity], self._asks[:, entity][slots]  # a column first: quicker than both indices
+        asks, asking = self._asks[:, entity], self._asks[:, entity][slots]  # faster than indexing with both at once
         if asking.any():
             if self._given[slots[asking], entity].any():
                 raise self._refuse("not_yet", "the last given action is not part of a tick yet")
@@ -426,7 +426,7 @@ class Slots:
         Args:
             slot: of the game.
             entity: its index.
-            observation: the last one; None: what the entity has shown last stands for it.
+            observation: the last one; None: the one that was shown last is used.
             reward: since its last action.
             truncated: whether the episode ends from outside rather than by the game's rules; without `observation`
                 its last transition is void then.
@@ -507,14 +507,14 @@ class Slots:
         if game is None:
             raise self._refuse("unknown_game", f"slot {slot} holds no game")
         game.lost = reason
-        if self._left[slot]:  # the game before it ends in the same tick: of this one nothing was told
+        if self._left[slot]:  # the previous game ends in the next tick, so this one has not been in any tick
             self._vacate(slot)
             self._asks[slot] = self._given[slot] = False
             self._later[slot] = 0.0
             self.counts.lost += bool(game.name)
             return
         for entity in np.flatnonzero(self._plays[slot]).tolist():
-            if self._given[slot, entity]:  # an action of which it is not known what came
+            if self._given[slot, entity]:  # the result of this action is not known
                 self._given[slot, entity] = False
                 self._later[slot, entity] = 0.0
             void = not self._asks[slot, entity]
@@ -571,7 +571,7 @@ class Slots:
             over[game.slot] = True
             absent[game.slot] = ~game.takes_part
             for entity in np.flatnonzero(absent[game.slot]).tolist():
-                self._last[entity].write(game.slot, self._last[entity].zeros)  # not what the next game shows
+                self._last[entity].write(game.slot, self._last[entity].zeros)  # not the next game's observation
                 last_mask = self._last_masks[entity]
                 if last_mask is not None:
                     last_mask[game.slot] = 1
@@ -647,8 +647,8 @@ class Slots:
         """Ends a leg after the newest tick: rows that were to act will be in the first tick of the next leg.
 
         Returns:
-            the rows [L, E] that an algorithm sees as truncated, since their game goes on; and of these the ones whose
-            transition is void, as it is not known yet what came of it.
+            the rows [L, E] that an algorithm sees as truncated, since their game goes on; and the ones among these
+            whose transition is void, as its result is not known yet.
         """
         goes_on = self._plays.copy()
         void = goes_on & self._under_way
@@ -695,13 +695,13 @@ class Slots:
         return int(np.count_nonzero(asking)) >= rules.min_asking and bool((asking | ~self._held).all())
 
     def _first_limit(self, now: float) -> float:
-        """A time before which no game is overdue, whatever is told until then.
+        """A time before which no game is overdue, whatever requests come until then.
 
-        It is found again when it has come, rather than for each request: that would take longer than the request.
+        It is computed again only when it has passed: doing so at each request would take longer than the request.
         """
         if now >= self._limit_at:
             rules, waits, silent = self._rules, self._waits(), self._silent()
-            ends = [now + min(rules.answer_s, rules.idle_s)]  # of what is told from now on
+            ends = [now + min(rules.answer_s, rules.idle_s)]  # of requests that come from now on
             if waits.any():
                 ends.append(float(self._asked_at[waits].min()) + rules.answer_s)
             if silent.any():
@@ -710,7 +710,7 @@ class Slots:
         return self._limit_at
 
     def _silent(self) -> Flags:
-        """[L] the games that owe a request."""
+        """[L] the games without a request for the next tick."""
         return self._held & ~self._asks.any(axis=1)
 
     def _waits(self) -> Flags:
@@ -718,7 +718,7 @@ class Slots:
         return (self._asks | self._shown) & ~self._given
 
     def _note(self, slots: Any) -> float:
-        """Notes that something came that the next tick has to tell; returns the time."""
+        """Notes the time of a request of the next tick, and returns it."""
         now = self._clock()
         self._heard_at[slots] = now
         if self._told_at is None:
@@ -864,7 +864,7 @@ class Slots:
     ) -> list[NDArray[Any]]:
         """The checked leaves of a sample, or of a batch of `count` samples."""
         space = batch.space
-        if batch.is_box and type(sample) is np.ndarray:  # the usual case, which is worth being fast
+        if batch.is_box and type(sample) is np.ndarray:  # the usual case, with a fast path
             target = batch.leaves[0]
             shape = target.shape[1:] if count is None else (count, *target.shape[1:])
             if sample.dtype == target.dtype and sample.shape == shape and is_finite(sample):
@@ -933,7 +933,7 @@ class _CheckedAsk(NamedTuple):
 
 
 class _CheckedEnd(NamedTuple):
-    """An `End` that the table takes; without leaves, what the entity has shown last stands for them."""
+    """An `End` that the table takes; without leaves, the observation that was shown last is used."""
 
     game: Game
     leaves: list[NDArray[Any]] | None

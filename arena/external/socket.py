@@ -28,9 +28,9 @@ from arena.game.api import Interface
 
 _CHUNK = 2**16  # bytes of one read
 _BEFORE_HELLO = 2**16  # bytes of the first frame
-_MOST_REQUESTS = 64  # of one connection and slot that wait for the environment; then it is not read from
+_MOST_REQUESTS = 64  # requests of a connection, per slot, that may wait; with more, the connection is not read
 _SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)  # no descriptors or no memory for a client
-_SHORT_S = 0.05  # between two tries to accept one then
+_SHORT_S = 0.05  # seconds until the next attempt to accept after such an error
 _GIVEN_UP = ("timeout", "expired", "over", "policy_error")
 
 
@@ -83,7 +83,7 @@ class SocketGames:
         self._listener: socket.socket | None = None
         self._thread = threading.Thread(target=self._serve, name="external games over a socket", daemon=True)
         self._connections: set[_Connection] = set()
-        self._accepts_at: float | None = None  # when clients are accepted again, if they are not
+        self._accepts_at: float | None = None  # when clients are accepted again; None: they are accepted now
         self._closed = self._stopping = False
         self._failure: Exception | None = None
 
@@ -106,7 +106,7 @@ class SocketGames:
         self._thread.start()
 
     def poll(self, table: Slots) -> float | None:
-        """Tells the table what clients have sent; raises what has ended the reading thread."""
+        """Tells the table what clients have sent; raises the error that has ended the reading thread."""
         if self._failure is not None:
             raise self._failure
         self._desk.poll(table)
@@ -150,7 +150,7 @@ class SocketGames:
                 Path(self._place).unlink(missing_ok=True)
 
     def wake(self) -> None:
-        """Lets the reading thread look at what it has to send and to read."""
+        """Wakes the reading thread, which then checks what it has to send and to read."""
         try:
             self._wake.send(b"\0")
         except (BlockingIOError, OSError):  # full: it is awake already; or closed
@@ -205,7 +205,7 @@ class SocketGames:
         try:
             accepted, _address = self._listener.accept()
         except OSError as error:
-            if error.errno in _SHORT:  # the client stays in the queue, and is looked at again
+            if error.errno in _SHORT:  # the client stays in the queue of the listener until the next attempt
                 self._selector.unregister(self._listener)
                 self._accepts_at = time.monotonic() + _SHORT_S
             return
@@ -352,7 +352,7 @@ class SocketGames:
         desk, counted = game.desk, iter((True,))
 
         def told(error: ExternalError | None) -> None:
-            if not next(counted, False):  # the second time: an end, or `drop`, has taken the place of the answer
+            if not next(counted, False):  # second call: an end, or `drop`, has replaced the answer
                 return
             connection.told(size)
             if error is not None and error.code not in _GIVEN_UP and not desk.over:
@@ -415,7 +415,7 @@ class _Connection:
     """The connection of one client.
 
     Attributes:
-        failed: it is to be left.
+        failed: whether it is to be closed.
         welcome: whether it has said hello.
         last_slot: of its last game.
         events: what the reading thread waits for.
@@ -429,8 +429,8 @@ class _Connection:
         self.events = 0
         self.unsent = bytearray()
         self._lock = threading.Lock()
-        self._requests = self._bytes = 0  # that wait for the environment
-        self._held = False  # it is not read from
+        self._requests = self._bytes = 0  # number and bytes of requests that wait for the environment
+        self._held = False  # whether it is not read
         self._left = False
 
     def send(self, frame: Any) -> None:

@@ -22,9 +22,9 @@ class ExternalEnv(ABC):
     """A game with a loop of its own, which asks for actions; one entity, or several with spaces by name.
 
     The methods may be called from any thread, for many episodes at once; for one episode, one call at a time. When the
-    run ends, every blocked or later call raises `ExternalClosed`, which `run` may let pass; so does `start_episode` if
-    no episode may begin any more. If `run` returns, the match plays its remaining ticks empty; if it raises, the game
-    has failed.
+    run ends, every blocked or later call raises `ExternalClosed`, which `run` need not catch; so does `start_episode`
+    if no episode may begin any more. If `run` returns, the match plays its remaining ticks empty; if it raises, the
+    game has failed.
 
     The constructor takes the `kwargs` of the configuration and sets the spaces.
 
@@ -57,14 +57,14 @@ class ExternalEnv(ABC):
         Args:
             episode_id: its name; None: one is made up.
             training_enabled: whether algorithms learn from the episode.
-            entities: those that take part; None: all.
+            entities: the entities that take part; None: all.
 
         Returns:
             the name.
 
         Raises:
             ExternalError: `already_started`, `unknown_entity`.
-            ExternalClosed: the run has ended, or no episode may begin any more; those that run go on.
+            ExternalClosed: the run has ended, or no episode may begin any more; running episodes go on.
         """
         return self._table.start(episode_id or uuid.uuid4().hex, training_enabled, entities)
 
@@ -99,7 +99,7 @@ class ExternalEnv(ABC):
     def log_action(
         self, episode_id: str, observation: Any, action: Any, *, entity: str | None = None, mask: Any = None
     ) -> None:
-        """Says which action the game has taken by itself; waits while the last such action was not taken by a tick.
+        """Says which action the game has taken by itself; waits until a tick has taken the previous such action.
 
         Raises:
             ExternalError, ExternalClosed: as `get_action`.
@@ -136,14 +136,14 @@ class ExternalEnv(ABC):
         truncated: bool = False,
         info: Info | None = None,
     ) -> None:
-        """Ends an entity's episode; without `entity`, that of all that have not ended.
+        """Ends the episode of an entity; without `entity`, of all entities that have not ended.
 
         Args:
             episode_id: the episode.
-            observation: the last one; None: the last one that was shown stands for it.
+            observation: the last one; None: the one that was shown last is used.
             entity: its name.
             truncated: whether it ends from outside rather than by the game's rules.
-            info: `outcome` in it (`win`, `loss` or `draw`) says who has won; told from the returns if it is left out.
+            info: may have the `outcome` (`win`, `loss` or `draw`); without it, it is derived from the returns.
 
         Raises:
             ExternalError, ExternalClosed: as `get_action`.
@@ -285,7 +285,7 @@ class ThreadGames:
 
     @property
     def exhausted(self) -> bool:
-        """Whether `run` has returned, and nothing that it did waits to be told."""
+        """Whether `run` has returned, and none of its requests waits."""
         return self._returned and self._episodes.desk.idle
 
     def open(self, slots: int, ring: Callable[[], None]) -> None:
@@ -304,7 +304,7 @@ class ThreadGames:
         self._episodes.desk.ring()
 
     def poll(self, table: Slots) -> float | None:
-        """Tells the table what the thread has done; raises what `run` has raised."""
+        """Passes the thread's requests to the table; raises the exception of `run`, if there is one."""
         if self._failure is not None:
             raise self._failure
         self._episodes.desk.poll(table)

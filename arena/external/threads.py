@@ -29,7 +29,7 @@ class ActorThreads:
     """Daemon threads, started when they are needed.
 
     Args:
-        most: their number, without those that are given up: a call in them was cancelled and has not returned.
+        most: the largest number of threads; threads whose call was cancelled and has not returned do not count.
         deliver: calls a function on the server's loop.
     """
 
@@ -37,8 +37,8 @@ class ActorThreads:
         self._most, self._deliver = most, deliver
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         self._threads: set[threading.Thread] = set()
-        self._given_up = 0  # of these
-        self._idle = 0  # threads that wait, less calls that wait for them
+        self._given_up = 0  # threads whose call was cancelled and has not returned
+        self._idle = 0  # waiting threads minus waiting calls
         self._lock = threading.Lock()
 
     async def run(self, call: Callable[[], Any]) -> Any:
@@ -66,7 +66,7 @@ class ActorThreads:
             raise
 
     def close(self, seconds: float) -> list[str]:
-        """Ends the threads; returns the names of those that are still in a call after so many seconds in all."""
+        """Ends the threads; returns the names of threads that are still in a call after this many seconds in all."""
         with self._lock:
             threads = list(self._threads)
         for _ in threads:

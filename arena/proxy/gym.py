@@ -22,8 +22,8 @@ class EnvProxy(gymnasium.Env[Any, Any]):
     - `reset` after the end of an episode takes no tick. In mid-episode it begins a new one if this is the only seat of
       the match; otherwise the entity idles until the shared episode has ended.
     - only of external games: `info["void"]` is true if the transition is not to be learned from, and
-      `info["given_action"]` is the action that the game has taken by itself at this observation; the next one that is
-      passed to `step` is ignored then.
+      `info["given_action"]` is the action that the game has taken by itself at this observation; the next action passed
+      to `step` is then ignored.
     - `reset(seed=...)` reseeds the game if this is the only seat of the match; a shared game keeps the random stream of
       the run's seed.
 
@@ -87,7 +87,7 @@ class EnvProxy(gymnasium.Env[Any, Any]):
         return seat.final_observations()[0], reward, terminated, truncated, {**seat.final_info(0), **void}
 
     def _wait_for_first_move(self) -> None:
-        """Lets others move first in a turn-based game; rewards of these ticks count for the first step."""
+        """Lets other entities move first in a turn-based game; rewards of these ticks count for the first step."""
         while not self._to_move:
             self._seat.idle()
             new_episode = self._seat.reply.fresh[0, 0]

@@ -324,7 +324,7 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
 
 
 def _shown_by(seats: Sequence[SeatClient]) -> Callable[[], Any]:
-    """A function that tells what the units of all rows may do now, batched; None if there are none."""
+    """A function that returns what the units of all rows may do now, batched; None without units or observations."""
     space = seats[0].observation_spaces[0]
     if not isinstance(space, UnitSpace):
         return lambda: None

@@ -124,7 +124,7 @@ def _seen(interface: Interface, entity: int) -> Iterator[Layout]:
 
 
 def _summed(rows: Ragged) -> Words:
-    """[B, 2] of each row its length, and the sum of its items' words."""
+    """[B, 2] the length of each row, and the sum over the words of its items."""
     found = np.zeros((len(rows), 2), np.uint64)
     found[:, 0] = rows.lengths
     size = rows.dtype.itemsize * int(np.prod(rows.shape, dtype=np.int64))

@@ -11,7 +11,7 @@ MessagePack, compressed by zlib. Readers skip an incomplete last chunk, which a 
 
 A game is seeded when it is made, at the beginning of a leg or after it has failed; later episodes continue its random
 streams. So the playback of an episode starts where its game was made. This way recording changes no bit of a run, and
-it costs little: a game alone is much faster than a run that learns.
+playback costs little: a game alone is much faster than a run that learns.
 """
 
 from __future__ import annotations

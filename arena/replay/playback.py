@@ -51,7 +51,7 @@ class Difference:
 
     Args:
         match: number of the match.
-        tick: of the match; before the first tick of an episode, the one before it.
+        tick: of the match; if the first observation of an episode differs, the tick before the episode.
         lane: number of the lane; None: the game failed in all lanes.
         episode: of the lane.
         played: ticks of the episode, this one included; 0: the first observation differs.
@@ -107,7 +107,7 @@ class Playback:
         self._kwargs = manifest.kwargs if render_mode is None else {**manifest.kwargs, "render_mode": render_mode}
         self._columns = manifest.columns()
         self.game = self._made()
-        self._untouched = True  # the game
+        self._untouched = True  # whether the game was not reset yet
         self._digests = Digests(self.game.interface, len(self._lanes), actions=manifest.layouts())
         self._episodes = np.zeros(len(self._lanes), np.int64)
         self._begun = np.zeros(len(self._lanes), np.int64)

@@ -253,7 +253,7 @@ def _ragged(chunk: Chunk, column: Column, lengths: bytes, items: bytes) -> Ragge
     """A ragged leaf of a chunk.
 
     Raises:
-        ValueError: its lengths ask for another number of items than there are.
+        ValueError: its lengths do not add up to the number of items.
     """
     counts = np.frombuffer(lengths, np.uint32).astype(np.int64)
     if len(counts) != chunk.ticks * chunk.lanes:

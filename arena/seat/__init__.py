@@ -1,1 +1,1 @@
-"""The conversation of one seat with its match: its layout in memory, and its two ends."""
+"""The messages between one seat and its match: their layout in memory, and both ends."""

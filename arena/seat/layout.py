@@ -20,13 +20,13 @@
         masks       action masks, per block
         observations per block; on the tick that ends a lane's episode, the next episode's first ones (fresh)
         given actions per block                only of external games
-        final masks the last action masks of the rows that ended, in row order; sent as `final` is
+        final masks the last action masks of the rows that ended, in row order; sent with `final`
         final       the last observations of the rows that ended, in row order; unused rows at the end are not sent
 
 A row is one entity in one lane; rows are in lane-major order: row = lane * E + entity.
 
-Ragged leaves are not there, but in the link's heap, see `arena.seat.ragged_parts`: of all rows, block by block and leaf
-by leaf; in a reply then those of `final`.
+Ragged leaves are in the link's heap instead, see `arena.seat.ragged_parts`: those of all rows, block by block and leaf
+by leaf, and in a reply then those of `final`.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class SeatLayout:
 class _Allocator:
     """Allocates typed arrays in a buffer, one after the other; without a buffer it only counts the bytes.
 
-    In several buffers of one layout, as rows [S, bytes], it allocates the arrays of all at once: [S, *shape].
+    With several buffers of one layout, as rows [S, bytes], it allocates the arrays of all buffers at once: [S, *shape].
     """
 
     def __init__(self, buffer: Buffer | None) -> None:
@@ -164,7 +164,7 @@ class RequestView:
 
     @property
     def by_entity(self) -> list[Any]:
-        """Per entity a batched action [L, ...]; of ragged spaces those of the newest message."""
+        """Per entity a batched action [L, ...]; with ragged leaves those of the newest message."""
         if not self.ragged:
             return self._by_entity
         if len(self._places) == 1:
@@ -191,7 +191,7 @@ class RequestView:
         return self._header[1]
 
     def packed_heap(self, active: NDArray[np.bool_]) -> bytes:
-        """What belongs into the heap; its size is written into the header.
+        """The content of the heap; its size is written into the header.
 
         Args:
             active: [L, E]; the items of other rows are dropped.
@@ -212,7 +212,7 @@ class RequestView:
 
 
 class _ReplyArrays(NamedTuple):
-    """What stands in a reply between its header and `final`; of several replies at once with an axis for them."""
+    """The arrays of a reply between its header and `final`; for several replies at once with an axis for them."""
 
     terminated: NDArray[np.bool_]  # [L, E]
     truncated: NDArray[np.bool_]
@@ -296,12 +296,12 @@ class ReplyView:
         self._whole = [(self._parts, [lanes * len(b.entities) for b in layout.blocks])]  # all but `final`
         self._columns = list(map(Columns, spaces)) if self.ragged else []
         self._places = _places(layout)
-        self._orders = [  # per block, where each of its rows is in those of its entities one after the other
+        self._orders = [  # per block, the indices that bring rows from entity-major into lane-major order
             np.arange(lanes * len(b.entities)).reshape(len(b.entities), lanes).T.ravel() for b in layout.blocks
         ]
         self._by_entity = [] if self.ragged else _by_entity(layout, self._leaves, spaces)
         self.outside = layout.outside
-        self.given_actions: list[Any] = []  # per entity [L, *shape]; empty if the games are not external, as the next
+        self.given_actions: list[Any] = []  # per entity [L, *shape]; empty if the games are not external
         self.given_rows: list[list[NDArray[Any]]] = [
             [_flat(leaf) for leaf in leaves] for leaves in arrays.given_actions
         ]
@@ -353,7 +353,7 @@ class ReplyView:
                 column[number] = given
 
     def packed_heap(self) -> bytes:
-        """What belongs into the heap; its size is written into the header. Rows that do not act have no actors."""
+        """The content of the heap; its size is written into the header. Rows that do not act have no actors."""
         active = self.active
         if np.count_nonzero(active) < active.size:
             self._parts.keep([active[:, list(b.entities)].ravel() for b in self._layout.blocks], all_leaves=False)
@@ -497,7 +497,7 @@ def _places(layout: SeatLayout) -> list[tuple[int, int, int]]:
 
 
 def _of_entity(columns: Sequence[Columns], place: tuple[int, int, int], rows: Sequence[Sequence[Any]]) -> Any:
-    """One entity's part of the rows of all blocks; views, but of ragged leaves of several entities."""
+    """One entity's part of the rows of all blocks; views, except for ragged leaves of a block of several entities."""
     block, position, several = place
     return columns[block].unflatten(rows[block] if several == 1 else [leaf[position::several] for leaf in rows[block]])
 

@@ -61,11 +61,11 @@ class RaggedParts:
         self.size = len(self._parts)
 
     def keep(self, acting: Sequence[NDArray[np.bool_]], *, all_leaves: bool) -> None:
-        """Removes the items of rows that do not act: of all leaves, or of those that say what actors may do.
+        """Removes the items of rows that do not act.
 
         Args:
             acting: per block, [rows].
-            all_leaves: whether of all.
+            all_leaves: whether from all leaves; otherwise from the leaves of actors and their choices.
         """
         for block, column, number, _, _, _, of_actors in self._parts:
             if all_leaves or of_actors:
@@ -88,7 +88,7 @@ class RaggedParts:
             where the last leaf ends.
 
         Raises:
-            ProtocolError: the leaves ask for more than there is.
+            ProtocolError: the leaves need more bytes than the heap has.
         """
         size = len(heap)
         for block, column, number, dtype, shape, item_bytes, _ in self._parts:
@@ -122,7 +122,7 @@ def read_heap(heap: Buffer, parts: Sequence[tuple[RaggedParts, Sequence[int]]]) 
     """Reads a whole heap, of one or several `RaggedParts` with the rows that were sent per block.
 
     Raises:
-        ProtocolError: the leaves ask for another length than it has.
+        ProtocolError: the leaves need another length than the heap has.
     """
     leaves = 0
     for part, _ in parts:

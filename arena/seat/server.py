@@ -41,8 +41,8 @@ class SeatServer:
         self._number = welcome.seat
         self.ragged = layout.ragged
         self._forms = list(map(Columns, welcome.observation_spaces)) if self.ragged else []
-        self._borrows = False  # the game's own arrays: they were sent, and are valid until its next call
-        self._left = False  # the worker, so nothing is sent any more
+        self._borrows = False  # whether the reply refers to the game's arrays, which are valid until its next call
+        self._left = False  # whether the worker has left, so that nothing is sent any more
         self._ended = True  # whether the flags of the last step have to be cleared
         self._observed = [  # per entity its space, and the reply's arrays for its observations
             (space, flatten(space, target))
@@ -127,7 +127,7 @@ class SeatServer:
         return self.reply.by_entity
 
     def _own_rows(self) -> None:
-        """Replaces the game's own arrays by what was sent: the game may have changed them."""
+        """Replaces the game's own arrays by a copy of the sent message: the game may have changed them."""
         if self._borrows:
             self._borrows = False
             self.reply.read_heap(self.link.sent_heap(self.reply.heap).copy())
@@ -183,7 +183,7 @@ class SeatServer:
         """Sends the reply.
 
         Raises:
-            GameError: its ragged leaves need more than a message can hold, or than there is memory.
+            GameError: its ragged leaves need more than a message can hold, or there is not enough memory.
         """
         self.reply.set_header(tick, last=last, extra=infos is not None)
         if self.ragged:
@@ -207,7 +207,7 @@ class SeatServer:
         self.link.post_heap()
 
     def _items(self) -> str:
-        """How many units of each type the seat's observations hold, or items of each ragged leaf."""
+        """The number of units of each type in the seat's observations, or of items of each ragged leaf."""
         counts: Counter[str] = Counter()
         for position, (space, _) in enumerate(self._observed):
             seen = self.reply.of_entity(position)
@@ -220,7 +220,7 @@ class SeatServer:
         return ", ".join(f"{count:,} {name}" for name, count in counts.most_common())
 
     def pack_infos(self, step: Infos | None, begin: Infos | None, over: NDArray[np.bool_]) -> bytes | None:
-        """The seat's infos by row, packed: those of the current observations, and those of rows that ended."""
+        """The seat's infos by row, packed: of the current observations, and of rows that ended."""
         if step is None and begin is None:
             return None
         current: dict[int, Info] = {}
@@ -232,7 +232,7 @@ class SeatServer:
                 if step is not None and step[lane][entity]:
                     if ended[lane, position]:
                         final[row] = step[lane][entity]
-                    elif not over[lane]:  # else the lane has a new episode already
+                    elif not over[lane]:  # otherwise the lane has a new episode already
                         current[row] = step[lane][entity]
                 if begin is not None and over[lane] and begin[lane][entity]:
                     current[row] = begin[lane][entity]

@@ -1,4 +1,4 @@
-"""What every transport offers to a role."""
+"""The interface of every transport: messages, links and orders for a role."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Side(IntEnum):
 
 
 class LinkSize(NamedTuple):
-    """Bytes of a link's longest request and reply, without what is in their heaps."""
+    """Bytes of a link's longest request and reply, without their heaps."""
 
     request: int
     reply: int
@@ -173,7 +173,7 @@ class Endpoint(Protocol):
         ...
 
     def tally(self, count: Callable[[], Mapping[str, int]]) -> None:
-        """Registers a function that returns how often this role has done what; part of its reported status."""
+        """Registers a function that returns counts of this role's calls; part of its reported status."""
         ...
 
     def is_peer_failure(self, error: BaseException) -> bool:

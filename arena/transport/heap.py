@@ -1,11 +1,11 @@
-"""Heaps: what a link's messages hold beside their fixed part, of any length.
+"""Heaps: the parts of any length of a link's messages, beside the fixed part.
 
 A heap has one writer. It reserves the bytes of its next message, fills them, and posts the message; the other end reads
 them until it posts itself.
 
 LocalHeap     of two ends in one process: an array, replaced by a longer one as needed
-SharedHeap    address space of `MOST_BYTES` in memory that both processes map. Memory stands behind its beginning alone;
-              the writer adds more before it writes there: a page without memory would kill the process that writes it
+SharedHeap    address space of `MOST_BYTES` that both processes map. Memory is allocated for its beginning only; the
+              writer allocates more before it writes there: writing to a page without memory would kill the process
 
 Links over MPI send their heap as a message of its own.
 """
@@ -23,14 +23,14 @@ from arena.transport.doorbell import open_descriptor
 from arena.transport.shared_memory import SharedMemory, whole_pages
 
 MOST_BYTES = 2**28
-"""Of the heap of one message."""
+"""The most bytes of the heap of one message."""
 
-_FIRST_BYTES = 2**16  # that get memory at first
+_FIRST_BYTES = 2**16  # allocated at first
 Buffer = NDArray[np.uint8]
 
 
 class Heap(Protocol):
-    """What one end of a link writes and the other one reads."""
+    """A buffer that one end of a link writes and the other one reads."""
 
     def reserve(self, nbytes: int) -> Buffer:
         """The writer's buffer [nbytes] for its next message.
@@ -75,7 +75,7 @@ class SharedHeap:
     def __init__(self, memory: SharedMemory, index: int, *, writes: bool) -> None:
         self._start = index * MOST_BYTES
         self._buffer = memory.map(slice(self._start, self._start + MOST_BYTES))
-        self._backed = 0  # bytes that this end has given memory
+        self._backed = 0  # bytes that this end has allocated
         if writes:
             self._descriptor = open_descriptor(memory.pid, memory.descriptor, os.O_RDWR)
             finalize(self, os.close, self._descriptor)
@@ -85,7 +85,7 @@ class SharedHeap:
             backed = min(_enough_for(nbytes), MOST_BYTES)
             try:
                 os.posix_fallocate(self._descriptor, self._start, backed)
-            except OSError:  # there may be memory for this message, though not for twice as long ones
+            except OSError:  # there may still be memory for this message alone
                 backed = whole_pages(nbytes)
                 os.posix_fallocate(self._descriptor, self._start, backed)
             self._backed = backed

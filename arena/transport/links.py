@@ -63,7 +63,7 @@ class SharedLink:
         outbox: the buffer that this end writes.
         inbox: the buffer that this end reads.
         wake: wakes the role at the other end.
-        heaps: what this end writes and what it reads, if messages have parts of any length.
+        heaps: the heap that this end writes and the one that it reads, if messages have parts of any length.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class SharedEnvironmentLink(SharedLink):
         fence()
 
     def _awaited_role(self) -> int:
-        """The first seat that has not posted: this one may have, without waking the environment."""
+        """The first seat that has not posted: the seat of this link may have, without waking the environment."""
         missing = (peer for seat, peer in enumerate(self.peers) if self._back[seat] < self._received)
         return next(missing, self._peer)
 
@@ -226,7 +226,7 @@ class LinkPlace(NamedTuple):
         )
 
     def heaps_of(self, side: Side) -> tuple[Heap, Heap] | None:
-        """What an end of the seat's link writes and what it reads.
+        """The heap that an end of the seat's link writes, and the heap that it reads.
 
         Raises:
             OSError: they cannot be mapped.
@@ -277,7 +277,7 @@ class LinkMemory:
     def __init__(self, local: LocalRoles, remote: RemoteTransport | None) -> None:
         self._local = local
         self._remote = remote
-        self._warned = False  # that shared memory is short: once is enough
+        self._warned = False  # whether lack of shared memory was logged, which is done once
         self._made: dict[tuple[int, int], _Opened] = {}  # by environment and part
         self._shared: dict[tuple[int, int], list[SharedMemory]] = {}  # what other processes map
 
@@ -348,7 +348,7 @@ class LinkMemory:
             try:
                 head, row = (place.memory.map(pages) for pages in (slice(0, layout.counter_bytes), layout.row(seat)))
                 heaps = place.heaps_of(Side.SEAT)
-            except OSError as error:  # the environment relies on it already
+            except OSError as error:  # too late for MPI: the environment uses the shared memory already
                 nbytes = layout.counter_bytes + layout.row_bytes + (0 if place.heaps is None else 2 * MOST_BYTES)
                 words = f"{nbytes} bytes of shared memory of a match cannot be mapped"
                 raise OSError(f"{words} ({error}); `transport: mpi` does without") from error

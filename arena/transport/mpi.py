@@ -1,9 +1,9 @@
 """The transport to other processes over MPI. The only module that imports mpi4py.
 
 A message of the arena travels as an MPI message with an envelope in front. A link whose ends have no memory in common
-(see `links`) is a pair of persistent MPI requests on fixed buffers. On a node a doorbell announces what has come, so
-that a waiting process sleeps; if some process cannot be reached by a doorbell (another node, or a system without them),
-MPI is polled with growing pauses.
+(see `links`) receives with a persistent MPI request and sends with `Isend`, both on fixed buffers. On a node a doorbell
+announces what has come, so that a waiting process sleeps; if some process cannot be reached by a doorbell (another
+node, or a system without them), MPI is polled with growing pauses.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ENVELOPE = struct.Struct("<iii4x")  # to, tag, from; 16 bytes keep what follows
 _MESSAGE = 1  # MPI tag of messages; links have tags of their own
 _FIRST_LINK_TAG = 1000
 _LAST_PAUSE = 0.05  # seconds; the longest pause while waiting for all others
-_FAREWELL_SECONDS = 2.0  # a rank that has not agreed to an abort by then does not respond
+_FAREWELL_SECONDS = 2.0  # a rank that has not agreed to an abort by then is taken as not responding
 _YES, _GO_ON = 1, 2
 _LISTEN_SECONDS = 0.5  # between two MPI polls while a process sleeps at its doorbell
 _SUSPENSE = 0.2  # seconds until MPI knows of a death
@@ -125,7 +125,7 @@ class World:
         """
         begun, missed_since = time.monotonic(), math.inf
         while True:
-            if self.comm.Ack_failed():  # else a rank that dies just before the end would be taken for one that agrees
+            if self.comm.Ack_failed():  # otherwise a rank that dies just before the end would count as agreeing
                 word &= ~_YES
             agreed = np.array([word], np.intc)
             try:

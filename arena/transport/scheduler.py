@@ -325,7 +325,7 @@ class RoleScheduler:
         wake_process = self._bell.set if self._remote is None else self._remote.bell(address)
 
         def ring() -> None:
-            if address not in self._rung:  # else the process has been woken for it, and has not looked yet
+            if address not in self._rung:  # otherwise an earlier ring has woken the process, which has not looked yet
                 self._rung.add(address)
                 wake_process()
 

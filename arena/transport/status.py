@@ -1,4 +1,4 @@
-"""What each role does at some moment, and which role waits for which.
+"""The states of roles at some moment, and which role waits for which.
 
 A role waits for one other role at a time. Following these waits from any role ends at a role that does not wait, or
 reaches a circle; the roles of a circle wait forever.
@@ -54,7 +54,7 @@ class RoleStatus(NamedTuple):
     address: int
     state: State
     awaited: Channel | None = None  # what a waiting role waits for
-    seconds: float = 0.0  # since when
+    seconds: float = 0.0  # for how long
     stack: Stack = ()
     calls: tuple[tuple[str, int], ...] = ()  # counts of its calls since the leg began
 
@@ -77,7 +77,7 @@ class StatusQuery(NamedTuple):
     """The content of an order QUERY_STATUS."""
 
     stacks: bool = False  # whether the reply contains stacks
-    peek: tuple[Process, ...] = ()  # processes of the receiver's node whose stacks it is to read
+    peek: tuple[Process, ...] = ()  # processes of its node whose stacks the receiver is to read
 
 
 class StatusReply(NamedTuple):

@@ -5,10 +5,10 @@
     pettingzoo_factory("mpe2.simple_tag_v3")   makes instances of a PettingZoo module's game
 
 One module per interface turns a single instance into a `LaneGame` (one lane): `gymnasium_env`, `pettingzoo_parallel`,
-`pettingzoo_aec`, `dict_env`, `list_env`, the middle three with the agents of `agents`; `observations` lets each of them
-give observations of `arena.entity_env`. `batch` combines several `LaneGame`s into one `BatchedEnv`; `entity_env` makes
-one of games of `arena.entity_env`. `wrappers` holds the wrappers of a configuration, `batched_wrappers` those around
-games that are not Gymnasium environments.
+`pettingzoo_aec`, `dict_env`, `list_env` (the middle three use `agents`); `observations` lets each of them give
+observations of `arena.entity_env`. `batch` combines several `LaneGame`s into one `BatchedEnv`; `entity_env` makes one
+of games of `arena.entity_env`. `wrappers` holds the wrappers of a configuration, `batched_wrappers` those around games
+that are not Gymnasium environments.
 """
 
 from envs.adapters.adapt import adapt

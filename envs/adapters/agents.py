@@ -72,7 +72,7 @@ class AgentTable:
         *,
         over: bool = False,
     ) -> LaneStep:
-        """What mappings by agent say, in the order of the agents; `active` are those that act next."""
+        """The contents of mappings by agent, in the order of the agents; the agents in `active` act next."""
         split = [self.split(agent, observations.get(agent), infos.get(agent, {})) for agent in self.agents]
         return LaneStep(
             observations=[observation for observation, _ in split],

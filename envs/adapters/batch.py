@@ -65,7 +65,7 @@ class BatchedLanes:
         self._masks = [np.ones((self.lanes, n), np.int8) if n else None for n in self.interface.mask_sizes]
         self._active: Flags = np.zeros(shape, np.bool_)
         self._ended: Flags = np.ones(shape, np.bool_)  # before the first reset, every lane is over
-        self._playing: list[int] = []  # the lanes that are not
+        self._playing: list[int] = []  # the lanes that are not over
         self._closed = False
 
     def reset(

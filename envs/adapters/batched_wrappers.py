@@ -115,8 +115,8 @@ class SoftlyTimeLimited(BatchedWrapper):
     """Truncates each episode after a number of ticks; the next one goes on where the game is, without a reset.
 
     A lane whose entities have all ended in the game is reset. An entity that has ended in the game before its lane was
-    truncated takes no part in the episodes that follow, until the game is reset; there it ends with the last of the
-    others.
+    truncated takes no part in the following episodes until the game is reset; each ends for it as for the last other
+    entity.
     """
 
     def __init__(self, game: BatchedEnv, ticks: int) -> None:

@@ -1,4 +1,4 @@
-"""A game that speaks in dictionaries by agent, as RLlib's `MultiAgentEnv`, as a `LaneGame`.
+"""A game with dictionaries by agent, such as RLlib's `MultiAgentEnv`, as a `LaneGame`.
 
     class MyGame:
         observation_spaces = {"runner": ..., "catcher": ...}       one Gymnasium space per agent
@@ -7,8 +7,8 @@
         def step(self, actions): return obs, rewards, terminateds, truncateds, infos
 
 `reset` may give the observations alone, and take no arguments; `step` may give `obs, rewards, dones, infos`. The
-agents whose observations a call gives act next, and no others: so agents come late, leave, and take turns. The flag of
-an agent ends it, the flag `"__all__"` ends all that are left; in `truncateds` missing flags are false.
+agents whose observations a call gives act next, and no others: so agents may come late, leave, and take turns. The flag
+of an agent ends it, the flag `"__all__"` ends all that are left; in `truncateds` missing flags are false.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OF_STEP = "obs, rewards, terminateds, truncateds, infos (or obs, rewards, dones
 
 
 def is_dict_env(env: Any) -> bool:
-    """Whether a game speaks in dictionaries: its spaces are mappings by agent, or it is a `MultiAgentEnv` of RLlib."""
+    """Whether a game has dictionaries by agent: its spaces are mappings, or it is a `MultiAgentEnv` of RLlib."""
     of_rllib = any(
         kind.__name__ == "MultiAgentEnv" and kind.__module__.partition(".")[0] == "ray" for kind in type(env).__mro__
     )
@@ -44,8 +44,8 @@ def is_dict_env(env: Any) -> bool:
 class DictGame:
     """Plays an environment of dictionaries; entities are its `possible_agents`, else the keys of its spaces.
 
-    An agent that is absent waits, and what it earns meanwhile is its reward all the same. One that ends without an
-    observation has seen what it saw last, and before its first one zeros.
+    An absent agent is not active, and still gets its rewards. The last observation of an agent that ends without one is
+    its newest one, or zeros if it never had one.
 
     Raises:
         ConfigError: no agents, or an agent without spaces.

@@ -1,7 +1,7 @@
 """Games of the published interface of entities (`arena.entity_env`) as a `BatchedEnv`.
 
 All lanes of a tick are translated at once, so a game is not a `LaneGame` of `envs.adapters.batch`. A lane that is over
-is not stepped until it is reset. Of a player whose episode has ended while others play on, later observations are not
+is not stepped until it is reset. When a player's episode has ended and others play on, its later observations are not
 read, and its action objects have no actors.
 """
 
@@ -41,7 +41,7 @@ class EntityGames:
         n = len(players)
         self.interface = Interface(players, (space,) * n, (space.action_space,) * n, (0,) * n)
         nothing = self._translator.batch([None] * self.lanes)
-        self._shown: list[list[Batch]] = [[nothing] * self.lanes for _ in range(n)]  # by player: of each lane the last
+        self._shown: list[list[Batch]] = [[nothing] * self.lanes for _ in range(n)]  # by player, the last of each lane
         self._active = np.zeros((self.lanes, n), np.bool_)
 
     def reset(
@@ -101,7 +101,7 @@ class EntityGames:
         return Step(self._frame(batches, observations), rewards, terminated, truncated)
 
     def render(self) -> NDArray[np.uint8] | str | None:
-        """What lane 0 draws, if its game draws."""
+        """The picture or text of lane 0, if its game draws."""
         image = self._envs[0].render() if draws(self._envs[0]) else None
         return image if image is None or isinstance(image, str) else np.asarray(image, np.uint8)
 
@@ -113,7 +113,7 @@ class EntityGames:
                 stack.callback(env.close)
 
     def _put(self, observations: list[list[Any]], lane: int, given: Any) -> None:
-        """Stores what one lane's game gave, per player."""
+        """Stores the observations of one lane's game, per player."""
         players = self.interface.entities
         if len(players) == 1:
             given = (given,)

@@ -1,4 +1,4 @@
-"""Makes the connection to the external games of a match from what a configuration says."""
+"""Makes the connection to the external games of a match from its configuration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def make_games(make: str, kwargs: Mapping[str, Any], copy: int = 0) -> ExternalG
     """The external games of a match, not open yet.
 
     Args:
-        make: for which `registry.external_kind` is not None.
+        make: a name for which `registry.external_kind` is not None.
         kwargs: of the environment.
         copy: the number of the match among the copies of its description; each needs an address of its own.
 

@@ -63,8 +63,8 @@ _held: list[subprocess.Popen[str]] = []
 
 
 def screen_hint(error: BaseException) -> str:
-    """What helps a game that has failed because there is no display; empty if it has failed for another reason."""
-    words = "".join(traceback.format_exception_only(error))  # also of an error whose own words cannot be made
+    """The remedy for a game that has failed for lack of a display; empty if it has failed for another reason."""
+    words = "".join(traceback.format_exception_only(error))  # works even if `str(error)` raises
     if os.environ.get("DISPLAY") or not _SPEAKS_OF_IT.search(words):
         return ""
     return f"; there is no display: set `screen: xvfb` of the environment, and {REMEDY}"

@@ -205,7 +205,7 @@ class _SoftlyTimeLimitedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     def __init__(self, env: Env, ticks: int) -> None:
         super().__init__(env)
         self._limit, self._played = ticks, 0
-        self._last: tuple[Any, dict[str, Any]] | None = None  # what the next episode begins with; None: a reset
+        self._last: tuple[Any, dict[str, Any]] | None = None  # the first result of the next episode; None: a reset
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         last, self._last, self._played = self._last, None, 0
@@ -224,7 +224,7 @@ class _SoftlyTimeLimitedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 @dataclass(frozen=True)
 class NoTermination:
-    """What terminates is recorded and learned as truncated: the values of what would come after it count."""
+    """Terminations are recorded and learned as truncations: the values of the states after them count."""
 
     def wrap_env(self, env: Env) -> Env:
         return _EnvWithoutTermination(env)

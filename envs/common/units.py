@@ -23,7 +23,7 @@ def picked(values: NDArray[Any], there: Flags) -> Ragged:
 
 
 def ranks(there: Flags) -> Integers:
-    """`[L, N]` the place of each item among those of its lane whose flag is set; of others meaningless."""
+    """`[L, N]` the place of each item whose flag is set among such items of its lane; meaningless for other items."""
     return np.cumsum(there, axis=1) - 1
 
 
@@ -48,7 +48,7 @@ def spread(choices: Any, actors: Flags, default: int) -> Integers:
 def states_of(
     options: Mapping[str, Any] | None, lanes: int, *, needed: Sequence[str], allowed: Sequence[str] = ()
 ) -> list[Mapping[str, Any] | None]:
-    """The states that `reset(options={"states": [...]})` puts, one per lane; None: the lane draws its own.
+    """The states that `reset(options={"states": [...]})` sets, one per lane; None: the lane draws its own.
 
     Args:
         options: of the reset.
@@ -81,7 +81,7 @@ def states_of(
 
 
 def rows_of_state(given: Any, path: str, features: Sequence[str], board: Sequence[int]) -> Integers:
-    """What stands on the cells of a board in a state, int64 `[n, features]`.
+    """The objects on the cells of a board in a state, int64 `[n, features]`.
 
     Args:
         given: a list of `(x, y, ...)`.
@@ -112,7 +112,7 @@ def number_of_state(given: Any, path: str) -> int:
     """A whole number from 0 in a state.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not one.
     """
     if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 0:
         raise ConfigError(f"found {given!r:.80}; expected a whole number from 0", path=path)

@@ -1,13 +1,13 @@
-"""External simulators, joined by a file that both sides share and take turns in.
+"""External simulators, connected by a shared file in which both sides take turns.
 
 layout        the bytes of the file: `decode`, `encode`, and every check
-link_file     a file as one side uses it: takes and gives the turn, changes the file
+link_file     the file of a link, used by either side: takes and gives the turn, changes the file
 driver        the trainer's side: `Driver`
 simulator     the other side: `Simulator`
 files         private folders and files
 program       a simulator's process
 keeper        a process that cleans up when this one is killed
-lives         agents that come and go, as games in slots
+lives         the lives of agents, as games in slots
 """
 
 from arena.errors import (

@@ -1,4 +1,4 @@
-"""The trainer's side of a link: makes the first file, starts or awaits a program, gives and takes."""
+"""The trainer's side of a link: makes the first file, starts or awaits a program, and takes turns with it."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ class Driver:
     Args:
         command: the program and its arguments; `{memory_path}` and `{python}` in them are replaced. Without the former
             `--memory-path PATH` is added.
-        attach: instead of `command`, the name under which a program looks that is started by hand; `default` is what
-            programs of the published package use.
+        attach: instead of `command`, the name under which a program that is started by hand finds the file; `default`
+            is what programs of the published package use.
         profile: `published`, or `release-0.2` for programs of that release.
-        side_channel_bytes: of the first file's message area and its length; None: 4, or 65,536 in release 0.2.
+        side_channel_bytes: bytes of the first file's message area, its length included; None: 4, or 65,536 in release
+            0.2.
         messages: sent with the first reset.
         start_s: seconds until the first hand-over of a program that was started.
         step_s: seconds until any other one.
@@ -111,17 +112,17 @@ class Driver:
 
     @property
     def path(self) -> Path:
-        """Of the file that is in use."""
+        """The path of the file in use."""
         return self._file.path
 
     @property
     def first_path(self) -> Path:
-        """Of the first file, which a program looks for."""
+        """The path of the first file, which a program looks for."""
         return self._first
 
     @property
     def pid(self) -> int | None:
-        """Of the program, if it was started."""
+        """The process id of the program, if it was started."""
         return None if self._program is None else self._program.pid
 
     @property
@@ -135,7 +136,7 @@ class Driver:
         return self._file.bytes_read, self._file.bytes_written
 
     def offset_of(self, group: str, field: str, element: int) -> int:
-        """The offset in the file of an element, all of which have four bytes or, of flags, one."""
+        """The offset in the file of an element; a flag has one byte, any other element four."""
         width = 1 if field in ("done", "max_step", "mask") else 4
         return self._file.groups[group].offsets[field] + width * element
 
@@ -145,7 +146,7 @@ class Driver:
         """Resets the simulator, started first if it has not been; returns the rows of its next hand-over.
 
         Raises:
-            LinkError: the link has failed; which error says how.
+            LinkError: the link has failed; the subclass says how.
         """
         self.give(reset=True)
         return self.await_rows()
@@ -185,7 +186,7 @@ class Driver:
         """Hands the turn over.
 
         Args:
-            actions: as of `step`; None: zeros, and of a branch the first choice that is allowed.
+            actions: as of `step`; None: zeros, and for branches the first allowed choice.
             reset: whether the simulator is reset.
 
         Raises:
@@ -229,7 +230,7 @@ class Driver:
         return self._wait.pause_s()
 
     def stand_still(self) -> None:
-        """Time since the last look is not counted: `poll` was not called, for reasons of the caller's own."""
+        """Leaves the time since the last look out of the limits: the caller has paused `poll`."""
         self._wait.skip()
 
     def send(self, guid: uuid.UUID, data: bytes) -> None:
@@ -303,7 +304,7 @@ class Driver:
         self.simulator_s += passed
         self._usual_s += _NEWEST * (min(passed, 1.0) - self._usual_s)
         self._taken_at = now
-        if self._old_release and not self._greeted:  # what comes with the greeting is not played
+        if self._old_release and not self._greeted:  # rows that come with the greeting are not played
             self._greeted, self._rows = True, rows
             self._hand_over(Command.RESET)
             return None
@@ -386,7 +387,7 @@ class Driver:
         self.close()
 
     def _ask_to_close(self) -> bool:
-        """Gives the command to close once the turn allows it; whether nothing is left to wait for."""
+        """Gives the command to close if it is the driver's turn; returns whether there is nothing to wait for."""
         if self._program is None and not (self._begun and self.handovers):
             return True  # no simulator has ever come
         if self._program is not None and self._program.ending():
@@ -418,7 +419,7 @@ def close_drivers(drivers: Sequence[Driver], *, polite: bool = True) -> None:
     """Closes links together: at most the longest `close_s`, and three seconds for programs that do not end.
 
     Args:
-        drivers: those that are closed already are left out.
+        drivers: closed ones are left out.
         polite: whether the programs are told to end first.
     """
     open_drivers = [driver for driver in drivers if not driver._closed]

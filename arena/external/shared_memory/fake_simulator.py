@@ -1,4 +1,4 @@
-"""A stand-in for a simulator: plays any environment of the arena as one, for tests and as an example."""
+"""A stand-in for a simulator, for tests and as an example: plays any environment of the arena."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class FakeSimulator:
         self._playing[lanes] = True
 
     def _row(self, frame: Frame, lane: int, entity: int, max_step: bool | None) -> tuple[Any, ...]:
-        """A row: id, observation, reward, done, max_step, forbidden choices; `max_step` None: it asks."""
+        """A row: id, observation, reward, done, max_step, forbidden choices; `max_step` None: the row asks."""
         reward, self._owed[lane, entity] = self._owed[lane, entity], 0.0
         mask = frame.masks[entity]
         choices = self.specs[entity].choices

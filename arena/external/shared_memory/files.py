@@ -44,7 +44,7 @@ class LinkFolder:
         first: the path of the first file, which is not made yet.
 
     Raises:
-        UnsafeFile: a folder on the way is not this user's alone.
+        UnsafeFile: a folder on the path belongs to another user, or other users may access it.
         NoRoom: the file system is full.
     """
 
@@ -167,7 +167,7 @@ def _check_own_file(found: os.stat_result, path: Path) -> None:
 
 
 def attach_path(name: str) -> Path:
-    """The path at which a program looks that is started by hand; makes the folder.
+    """The path at which a program that is started by hand finds the file; makes the folder.
 
     Args:
         name: `default`, where programs of the published package look, or another name.

@@ -30,7 +30,7 @@ _LEARNED_HANDOVERS = 64  # with rows, after which the groups that are registered
 _LOOK_S = 0.25  # between two looks at programs that wait for their turn
 _PATIENCE_S = 25.0  # a program that waited for its turn for longer may have given up: published ones do after 30 s
 _MOST_GIVEN_UP, _WINDOW_S = 5, 600.0
-_SEEDS = 2**24  # of `seed_property`: whole numbers that a float keeps
+_SEEDS = 2**24  # values of `seed_property`: whole numbers that float32 represents exactly
 
 
 class SharedMemoryGames:
@@ -38,7 +38,7 @@ class SharedMemoryGames:
 
     Attributes:
         Options: what `arena list` shows.
-        rules: of the match; nothing of them is used here.
+        rules: of the match; not used here.
         log: opens the file for the output of a simulator, by its number; None: the output is not kept.
         restarted: called after a simulator was started again, with its failure and the slots of the lost lives.
 
@@ -64,7 +64,7 @@ class SharedMemoryGames:
         self._warned = False  # of `max_step` without `done`
 
     def seed(self, entropy: int) -> None:
-        """The seed of the match's first lane, of which those of the simulators are made."""
+        """Sets the seed of the match's first lane, from which the seeds of the simulators are derived."""
         self._entropy = entropy
 
     def open(self, slots: int, ring: Callable[[], None]) -> None:
@@ -85,7 +85,7 @@ class SharedMemoryGames:
 
     @property
     def address(self) -> str:
-        """The file that a program is to open that is started by hand; else the process ids of the programs."""
+        """The file for a program that is started by hand; otherwise the process ids of the programs."""
         drivers = [simulator.driver for simulator in self._simulators if simulator.driver is not None]
         if self.settings.attach is not None or not drivers:
             return ", ".join(self.files)
@@ -134,7 +134,7 @@ class SharedMemoryGames:
             raise ConfigError(str(error)) from error
 
     def hint(self, slots: int) -> str:
-        """What is unwise about this number of slots; empty if nothing is."""
+        """A warning if there may be more rows than slots; otherwise empty."""
         most = sum(spec.agents for spec in self._groups.values()) * self.settings.simulators
         if most <= slots:
             return ""
@@ -166,8 +166,8 @@ class SharedMemoryGames:
         if simulator.failure is not None:
             raise simulator.failure
         if simulator.asked is not None:
-            driver.poll()  # looks whether the program lives
-            if not simulator.waiting:  # all that waited were dropped
+            driver.poll()  # checks that the program lives
+            if not simulator.waiting:  # all games that waited were dropped
                 self._give(simulator, None)
             return
         rows, simulator.rows = simulator.rows, None
@@ -227,7 +227,7 @@ class SharedMemoryGames:
             simulator.close_output()
 
     def report(self) -> dict[str, Any]:
-        """What `games.jsonl` has of simulators: `links`, and `reported` if any has reported something."""
+        """The keys of a line of `games.jsonl` for simulators: `links`, and `reported` if one has reported something."""
         from arena.records.formats import LinkLine  # imported where it is needed: others do without msgspec
 
         links = []
@@ -373,12 +373,12 @@ class _Simulator:
     def __init__(self, number: int) -> None:
         self.number = number
         self.driver: Driver | None = None
-        self.rows: dict[str, Rows] | None = None  # that have come, and were not told
-        self.asked: dict[str, AskedRows] | None = None  # what waits for actions
+        self.rows: dict[str, Rows] | None = None  # rows of the first hand-over, before the table gets them
+        self.asked: dict[str, AskedRows] | None = None  # rows that wait for actions
         self.waiting: set[int] = set()  # slots of these
-        self.failure: LinkError | None = None  # that the next `poll` tells
+        self.failure: LinkError | None = None  # for the next `poll`
         self.starts = 0
-        self.before: dict[str, Any] = {}  # the counts of the drivers before
+        self.before: dict[str, Any] = {}  # the counts of earlier drivers
         self.failed: deque[float] = deque()
         self.given_up: deque[float] = deque()
         self.channels: list[Channel] = []
@@ -388,7 +388,7 @@ class _Simulator:
 
     @property
     def link(self) -> Driver:
-        """The driver, of games that were opened."""
+        """The driver; only after `open`."""
         assert self.driver is not None, "the games are open"
         return self.driver
 

@@ -23,7 +23,7 @@ LINK_VARIABLE = "ARENA_LINK"
 """The variable in the environment of a simulator; its value is the path of the link's first file."""
 
 TERMINATE_S = 2.0  # from SIGTERM to SIGKILL
-_KILL_S = 1.0  # for killed processes to go
+_KILL_S = 1.0  # longest wait for the end of killed processes
 _PAUSE_S = 0.02
 
 

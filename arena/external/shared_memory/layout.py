@@ -7,8 +7,8 @@ groups    their number (4 bytes), then for each group
             moving   n, observations [M, ...] one after the other, reward, done, max_step, id, mask, action
 
 Integers and floats are little-endian, nothing is aligned. Only rows 0 to n - 1 of a block mean anything. This module is
-pure: it neither opens files nor waits. Every fault is a `LayoutError`; memory is never taken for a number in the file
-before what it counts was found to lie in the file.
+pure: it neither opens files nor waits. Every fault is a `LayoutError`; before memory is allocated for a count that was
+read, the counted bytes are checked to lie in the file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LEAST_BYTES = 22
 MOST_GROUPS = 4096
 NAME_BYTES = 64
 _I32 = struct.Struct("<i")
-_FEW = 128  # bytes of which Python finds the largest faster than numpy
+_FEW = 128  # up to this number of bytes, Python finds the largest one faster than NumPy
 _F4, _I4 = np.dtype("<f4"), np.dtype("<i4")
 _GUID_BYTES = 16
 
@@ -176,7 +176,7 @@ class FileImage:
         turn: whether it is the simulator's turn.
         area: the message area, C - 4 bytes.
         message_bytes: how many of them are messages.
-        rest: what follows the area of a file with the command `CHANGE_FILE`, which nothing looks at.
+        rest: the bytes after the area of a file with the command `CHANGE_FILE`; they are not decoded.
     """
 
     version: int = VERSION
@@ -349,8 +349,8 @@ def read_rows(read: ReadRows, group: PlacedGroup, n: int, source: str = "", *, m
         group: in the file.
         n: their number.
         source: of the file, for errors.
-        masks_at_max_step: as programs of release 0.2 write discrete groups: masks lie at `max_step`, over the ids; ids
-            are the numbers of the rows then, and `max_step` is false.
+        masks_at_max_step: whether discrete groups are written as by programs of release 0.2: masks lie at `max_step`,
+            over the ids; ids are then the numbers of the rows, and `max_step` is false.
 
     Raises:
         LayoutError: a flag is neither 0 nor 1, or two rows have the id of the same living agent.
@@ -377,7 +377,7 @@ def read_rows(read: ReadRows, group: PlacedGroup, n: int, source: str = "", *, m
 
 
 def _own(array: NDArray[Any]) -> NDArray[np.float32]:
-    """An array of the caller's own; one that may be written was read into memory of its own."""
+    """An array that the caller may write: a copy, unless it was read into memory of its own."""
     return array if array.flags.writeable and array.dtype == np.float32 else array.astype(np.float32)
 
 

@@ -1,4 +1,4 @@
-"""A file of a link as one side uses it: it looks at the turn, takes it, and gives it, through the descriptor alone.
+"""A file of a link, as one side uses it: reads the turn, takes it, and gives it, through the descriptor alone.
 
 The file is never mapped: the other side may cut it at any moment, and reading a mapping beyond the end is a signal
 (SIGBUS) that would kill the process, while a short read is an error like any other.
@@ -48,7 +48,7 @@ class LinkFile:
         self._source = str(path)
         self._header: layout.Header | None = None
         self.groups: dict[str, PlacedGroup] = {}
-        self._fixed: dict[str, bytes] = {}  # of the groups, with what comes before n
+        self._fixed: dict[str, bytes] = {}  # by group, the bytes before n
         self._count = b""  # the number of groups
         self._usual = b""  # the header of a hand-over without messages
         self._command = Command.STEP  # in the file, as far as this side knows
@@ -200,7 +200,7 @@ class LinkFile:
             NoRoom: there is no room, or there were too many changes.
             UnsafeFile: a file of that name is there.
         """
-        if self._unread:  # else the other side would hear once more what this one has heard
+        if self._unread:  # otherwise the other side would get back the messages that this side has read
             self.write(layout.AREA_AT, bytes(self._unread))
             self.write(layout.MESSAGE_BYTES_AT, _I32.pack(0))
         length, version, _, _, old_capacity, _ = layout.HEADER.unpack(self.read(0, layout.HEADER.size))
@@ -288,7 +288,7 @@ class LinkFile:
         return data
 
     def _cut(self) -> LayoutError:
-        """The file has become shorter: the first field that no longer fits."""
+        """The error for a file that has become shorter: names the first field that no longer fits."""
         size = os.fstat(self.descriptor).st_size
         header = self._header
         fields = {"length": (0, 4), "version": (4, 4), "turn": (8, 1), "command": (9, 1), "capacity": (10, 4)}
@@ -307,7 +307,7 @@ class LinkFile:
         return LayoutError(0, "length", f"a file of {size} bytes", "a longer one", source=self._source)
 
     def _changed(self, group: PlacedGroup, part: bytes) -> LayoutError:
-        """A fixed part is not what it was: the first field that differs."""
+        """The error for a fixed part that has changed: names the first field that differs."""
         name = group.spec.name
         before = self._fixed[name]
         place = group.base + next(index for index in range(len(part)) if part[index] != before[index])

@@ -1,4 +1,4 @@
-"""Which agents live in the simulators of a match, and in which slots: rows of hand-overs become games.
+"""The living agents of a match's simulators and their slots: rows of hand-overs become games.
 
 A life is a game. It begins with the first row of an id and ends with the row that says `done`. This module has no I/O:
 it takes rows of hand-overs, calls the table, and turns answers into actions of rows.
@@ -31,7 +31,7 @@ class Life:
 
     Args:
         slot: of its game; None: the arena has given the game up, and the agent plays without a policy.
-        entity: that plays it.
+        entity: the entity that plays it.
         seen: the number of the newest hand-over of its group with a row of the agent.
     """
 
@@ -118,19 +118,19 @@ class Lives:
         self._unseen = unseen
         self._living: dict[tuple[int, str], dict[int, Life]] = defaultdict(dict)
         self._handovers: Counter[tuple[int, str]] = Counter()
-        self._left: dict[int, tuple[int, str, int]] = {}  # by slot, the agent that has had it last
+        self._left: dict[int, tuple[int, str, int]] = {}  # by slot, its last agent
         self.counts: dict[int, LifeCounts] = defaultdict(LifeCounts)
 
     def tell(
         self, table: Slots, simulator: int, handover: Mapping[str, Rows], offset_of: OffsetOf
     ) -> dict[str, AskedRows]:
-        """Tells the table what a hand-over says: first the ends of all groups, then the agents that ask.
+        """Passes a hand-over to the table: first the ends of all groups, then the agents that ask.
 
         Returns:
-            by group with rows, what waits for actions.
+            by group with rows, the rows that wait for actions.
 
         Raises:
-            LayoutError: a number that is told is not finite, or a row forbids all choices; nothing was told.
+            LayoutError: a number is not finite, or a row forbids all choices; the table is unchanged.
             LinkError: more agents live than there are slots.
         """
         counts = self.counts[simulator]
@@ -245,7 +245,7 @@ class Lives:
         return life
 
     def _take_unseen(self, table: Slots, simulator: int) -> None:
-        """Loses the agent of this simulator that has had no row for longest, if that is long enough."""
+        """Loses this simulator's agent with the most hand-overs without a row, if there are at least `unseen`."""
         longest, whose = self._unseen - 1, None
         for (owner, group), living in self._living.items():
             if owner == simulator:
@@ -296,11 +296,11 @@ class Lives:
     def actions(
         self, asked: Mapping[str, AskedRows], answers: Answers | None, waiting: Set[int]
     ) -> dict[str, NDArray[Any]]:
-        """The actions of the rows of a hand-over: by group [n, A]; zeros for rows that have ended, else no-ops.
+        """The actions of a hand-over, by group [n, A]: zeros for rows that ended, no-ops for rows without an answer.
 
         Args:
             asked: as `tell` has returned it.
-            answers: of the tick that has these rows; None: none of them waits.
+            answers: of the tick with these rows; None: no row waits.
             waiting: the slots that still wait.
         """
         found = {}

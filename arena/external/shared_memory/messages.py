@@ -106,7 +106,7 @@ class Reported:
             (value,) = struct.unpack_from("<f", data, 4 + size)
             kind = struct.unpack_from("<i", data, 8 + size)[0] if guid == STATISTICS else _MOST_RECENT
         except (struct.error, UnicodeDecodeError):
-            return True  # a damaged message of a known channel says nothing
+            return True  # a damaged message of a known channel is ignored
         if kind in (_AVERAGE, _HISTOGRAM):
             total, count = self._sums.get(key, (0.0, 0))
             self._sums[key] = total + value, count + 1

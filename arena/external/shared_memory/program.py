@@ -15,10 +15,10 @@ from typing import IO
 
 from arena.external.shared_memory.keeper import TERMINATE_S
 
-_MOST_OUTPUT = 16 * 2**20  # bytes; of more, the last half of this is kept
+_MOST_OUTPUT = 16 * 2**20  # bytes; a longer output is cut to its last 8 MiB
 _LAST_LINES, _LAST_BYTES = 20, 8192
 _STATES = {"S": "asleep", "D": "waiting for a device", "T": "stopped", "t": "stopped", "Z": "ended", "X": "ended"}
-_KILL_S = 1.0  # for a killed program to go
+_KILL_S = 1.0  # longest wait for the end of a killed program
 _PAUSE_S = 0.005
 
 
@@ -43,7 +43,7 @@ class Program:
         cwd: str | Path | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        self._output = output if output is not None else tempfile.TemporaryFile()  # noqa: SIM115  # closed in `end`
+        self._output = output if output is not None else tempfile.TemporaryFile()  # noqa: SIM115  # see `_close_output`
         self._owns_output = output is None
         self._readable = self._output.readable() and self._output.seekable()
         descriptor = self._output.fileno()

@@ -32,7 +32,7 @@ class Settings:
 
     Args:
         command: a program and its arguments; `{seed}`, `{number}`, `{python}`, `{memory_path}` in them are replaced.
-        attach: the name under which a program looks that is started by hand.
+        attach: the name under which a program that is started by hand finds the file.
         simulators: how many of the program the match has.
         groups: what the simulators have, in the order of the entities; None: learned from the program.
         split: by group, the number of entities that play it.

@@ -64,7 +64,7 @@ class Simulator:
         Raises:
             PeerClosed: the driver has closed the link.
             PeerSilent: it has not answered.
-            LayoutError, UnsafeFile: the file is wrong, or the next one.
+            LayoutError, UnsafeFile: the file, or the next one, is wrong.
         """
         while self._await_turn() is not Command.RESET:
             self._file.give(Command.STEP, DRIVER)

@@ -8,17 +8,17 @@ import time
 _YIELDS = 30
 _FIRST_PAUSE, _GROWTH = 20e-6, 1.3  # seconds
 _LONGEST_PAUSE, _LONGEST_LATER = 0.5e-3, 5e-3  # in the first second, and after it
-_LONG = 200e-6  # seconds: the yields would take as long
-_GAP = 1.0  # seconds between two looks that count in any case
+_LONG = 200e-6  # seconds that the yields take
+_GAP = 1.0  # seconds; a longer gap between two looks counts as this plus the CPU time of this process
 
 
 class TurnWait:
-    """One wait for the turn: offers the core, then sleeps, longer and longer.
+    """One wait for the turn: yields the core, then sleeps, longer and longer.
 
     The other side may need this side's core, so neither spins.
 
     Args:
-        usual_s: how long such a wait has taken lately; a long one begins with a sleep of half the time.
+        usual_s: mean time of recent waits; above 0.2 ms, a wait begins with a sleep of half this time, at most 0.5 ms.
     """
 
     def __init__(self, usual_s: float = 0.0) -> None:
@@ -29,7 +29,7 @@ class TurnWait:
         self.seconds = 0.0
 
     def look(self) -> float:
-        """The seconds of this wait; time in which this process could not run, as it was stopped, is left out."""
+        """The seconds of this wait, without time in which this process was stopped."""
         now = time.monotonic()
         gap, self._looked = now - self._looked, now
         if gap > _GAP:
@@ -46,7 +46,7 @@ class TurnWait:
         self._cpu = time.process_time()
 
     def pause_s(self) -> float:
-        """Seconds of the next pause; 0.0: the core is offered to other processes."""
+        """Seconds of the next pause; 0.0: yields the core."""
         if self._first:
             first, self._first, self._yields = self._first, 0.0, 0
             return first
@@ -58,7 +58,7 @@ class TurnWait:
         return pause
 
     def pause(self) -> None:
-        """Offers the core, or sleeps."""
+        """Yields the core, or sleeps."""
         pause = self.pause_s()
         if pause:
             time.sleep(pause)
