@@ -30,7 +30,7 @@ ENTITIES = {"agent": {"observation": {"box": {"shape": [SIZE]}}, "action": {"dis
 
 
 def timed(ask: Callable[[], Any], requests: int, notes: str | Path) -> None:
-    """Asks so often, and writes the microseconds of each request but the first ones."""
+    """Asks `WARM + requests` times, and writes the microseconds of each of the last `requests`."""
     waits = []
     for _ in range(WARM + requests):
         begin = time.perf_counter()

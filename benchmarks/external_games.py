@@ -47,7 +47,7 @@ def config(env: dict[str, Any], ticks: int, *, slots: int = 1, algorithm: str = 
 
 
 def median(path: Path) -> float:
-    """Of the noted microseconds."""
+    """The median of the noted microseconds."""
     return statistics.median(json.loads(path.read_text()))
 
 

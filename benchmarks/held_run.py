@@ -32,7 +32,7 @@ def main() -> None:
     config = {**CARTPOLE, "ticks": iterations * every, "checkpoint_every": every}
     train({**config, "ticks": every}, run_dir="warm", ranks=1)  # imports
     seconds = {}
-    for way in ("trained", "held", "trained again"):  # the mean of both sides of `held` is what it is compared with
+    for way in ("trained", "held", "trained again"):  # `held` is compared with the mean of the others
         begun = time.perf_counter()
         if way == "held":
             with Trainer(config, run_dir=way) as trainer:

@@ -45,7 +45,7 @@ class Truth(NamedTuple):
         return tuple(self.players[place] for place in np.argsort(-self.elo))
 
     def chances(self, first: int, second: int, *, sided: bool = False) -> Array:
-        """Chances of a win, a draw and a loss of player `first`, who has the first side if `sided`, float64 [3]."""
+        """Chances of a win, a draw and a loss of player `first`, which has the first side if `sided`, float64 [3]."""
         odds = 10 ** ((self.elo[first] - self.elo[second] + sided * self.side) / 800)
         weights = np.array([odds, self.nu, 1 / odds])
         found: Array = weights / weights.sum()

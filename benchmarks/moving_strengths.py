@@ -53,11 +53,11 @@ MOVEMENTS = ("random walk", "rise to a plateau", "flat plateau", "jump at a rese
 
 
 class Truth(NamedTuple):
-    """The strengths of the learners, and who is reset when.
+    """The strengths of the learners, and their resets.
 
     Args:
-        before: float64 [learners, ROUNDS * PARTS + 1], at the end of each part of a round, as if no one was reset.
-        after: the same, of those who are reset from then on.
+        before: float64 [learners, ROUNDS * PARTS + 1], at the end of each part of a round, without resets.
+        after: the same, for learners that are reset, from their reset on.
         resets: the round, per learner that is reset.
     """
 
@@ -66,12 +66,12 @@ class Truth(NamedTuple):
     resets: Mapping[str, int]
 
     def at(self, learner: str, place: int) -> float:
-        """A strength in Elo; at the beginning of the round of a reset that of before."""
+        """A strength in Elo; at the beginning of the round of a reset the strength before it."""
         start = self.resets.get(learner, ROUNDS) * PARTS
         return float((self.before if place <= start else self.after)[LEARNERS.index(learner), place])
 
     def within(self, learner: str, place: NDArray[np.intp], share: Array) -> Array:
-        """Strengths within parts of rounds, which the learner has played as it was after a reset."""
+        """Strengths within parts of rounds; in the round of a reset those after it."""
         start = self.resets.get(learner, ROUNDS) * PARTS
         row = (self.before if place.max() < start else self.after)[LEARNERS.index(learner)]
         found: Array = row[place] * (1 - share) + row[place + 1] * share

@@ -19,7 +19,7 @@ _WARM = 50
 
 
 def serve(nbytes: int, port: Any) -> None:
-    """Answers every call with so many bytes."""
+    """Answers every call with `nbytes` bytes."""
     payload = bytes(nbytes)
     server = grpc.server(ThreadPoolExecutor(1), options=_OPTIONS)
     answer = grpc.unary_unary_rpc_method_handler(lambda request, context: payload)

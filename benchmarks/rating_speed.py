@@ -30,7 +30,7 @@ SHARE = 0.05  # of a run's time
 
 
 def league(rounds: int, games: int, every: int) -> Timeline:
-    """A league of so many rounds, with so many games of each pairing; snapshots join every so many rounds."""
+    """A league of `rounds` rounds, with `games` games of each pairing; snapshots join after `every` rounds."""
     rng, names = np.random.default_rng(0), [f"p{number:02d}" for number in range(POLICIES)]
     walks = np.cumsum(rng.normal(0, DEVIATION, (rounds, POLICIES)), axis=0)
     snapshots: dict[str, float] = {}

@@ -76,7 +76,7 @@ def link(floats: int, steps: int) -> Sample:
 
 
 def timed_steps(one: Driver, steps: int, rows: int = 1) -> list[float]:
-    """Seconds of each of so many steps."""
+    """Seconds of each of `steps` steps."""
     times, actions = [], {"agent": np.zeros((rows, 16), np.float32)}
     for _ in range(_WARM + steps):
         begin = time.perf_counter()
@@ -171,7 +171,7 @@ def resident() -> int:
 
 
 def few_rows(most: int, steps: int) -> Sample:
-    """4 agents of 64 numbers among at most so many."""
+    """4 agents of 64 numbers among at most `most`."""
     with driver(agents=most, rows=4, floats=64) as one:
         return {"us": median_us(timed_steps(one, steps, 4))}
 
@@ -189,7 +189,7 @@ def config(env: dict[str, Any], ticks: int, lanes: int, algorithm: str) -> dict[
 
 
 def simulators(number: int, agents: int, **options: Any) -> dict[str, Any]:
-    """The environment of so many simulators."""
+    """The environment of `number` simulators."""
     given = {"agents": agents, "rows": agents, "floats": 8, "actions": 2, **options}
     command = [peer(), *(word for key, value in given.items() for word in (f"--{key.replace('_', '-')}", str(value)))]
     groups = {"agent": {"agents": agents, "observations": [[8]], "continuous": 2}}

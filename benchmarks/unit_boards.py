@@ -31,7 +31,7 @@ def boards(rows: int) -> Boards:
 
 
 def rate(work: Callable[[], object], count: int, seconds: float) -> float:
-    """So many things per CPU second, by repeating the work for some seconds; the clock is read twice only."""
+    """Items per CPU second, `count` in a call, by repeating the work for some seconds; the clock is read twice only."""
     work()
     turns = 1
     while True:

@@ -63,7 +63,7 @@ def arrays_of(rows: int) -> list[Ragged]:
 
 
 def leaves(rows: int) -> tuple[list[RaggedTensor], RaggedTensor]:
-    """What the network is asked about boards, and the decisions that were made."""
+    """The network's inputs for boards, and the decisions that were made."""
     given = boards(rows)
     made = np.stack([np.zeros_like(given.moves), given.moves], 1)
     return [RaggedTensor.of(one) for one in arrays_of(rows)], RaggedTensor.of(Ragged(made, given.counts))

@@ -5,17 +5,16 @@
     learn    `gradient_steps` steps that make the recorded actions more probable, with the group's other workers
 
 The loss is the mean negative log-likelihood of the recorded actions, -log pi(a|s), with the masks of their turns. For
-Box actions pi is a Gaussian of deviation 1 around the network's output: that is half the squared error, up to a
-constant, and finite also for a policy that always does the same; what is played is its mean. What is played teaches
-nothing: all that is learned comes from the record.
+Box actions pi is a Gaussian of deviation 1 around the network's output: the loss is half the squared error, up to a
+constant, and finite also for a policy that always does the same; the mean is played. The policy learns from the
+recorded samples alone, not from the games that it plays.
 
 How the group learns is its `sync`:
 
     gradients  every worker has every N-th decision, and steps on the mean gradient of all workers' minibatches
     samples    the group's root has all, and learns alone with minibatches N times as large; the others take its weights
 
-With `reduce: fast` no worker waits for rank 0 either: all others play on with the newest of its weights
-that they have heard of.
+With `reduce: fast` no worker waits for rank 0 either: the others play on with the newest weights that have arrived.
 """
 
 from __future__ import annotations
@@ -104,7 +103,7 @@ class Options(AlgorithmOptions, frozen=True, kw_only=True):
 
 
 class Actor(nn.Module):
-    """The network: what is seen to a distribution of actions.
+    """The network: observations to a distribution of actions.
 
     Args:
         space: one entity's observation space.
@@ -177,7 +176,7 @@ class BehaviorCloning(Algorithm):
         )
         self.extend_learner()
         self.track(*parts, updates=self, gradient_steps=self, played=self)
-        if Path(self.options.data).exists():  # who is frozen needs none
+        if Path(self.options.data).exists():  # a frozen policy needs none
             samples = open_demonstrations(self.options.data, self.options.policy)
             check_spaces(samples, self.options.policy, space, env.single_action_space)
 
@@ -256,10 +255,10 @@ class BehaviorCloning(Algorithm):
         return metrics
 
     def loss(self, batch: Demonstrations) -> tuple[Tensor, Tensor]:
-        """Minus the mean log-probability of the recorded actions; and the metrics, it and the likeness, [2].
+        """Minus the mean log-probability of the recorded actions; and the metrics, this loss and the likeness, [2].
 
-        The likeness is how often the policy's best action is the recorded one (agreement), for Box actions how far the
-        one is from the other in each number (distance). Of units also how many there are and how many decide, [4].
+        The likeness is how often the policy's best action is the recorded one (agreement); for Box actions it is the
+        mean absolute difference of the two (distance). With units also the mean numbers of units and of decisions, [4].
         """
         policy = self.network(batch.observations, batch.masks)
         loss = -policy.log_prob(batch.actions)
@@ -286,7 +285,7 @@ class BehaviorCloning(Algorithm):
             for index in torch.split(order, size):
                 yield data.take(index)
 
-    # ------------------------------------------------------------------------------------------ what others ask for
+    # -------------------------------------------------------------------------------------- what the arena asks for
 
     @property
     def _plays_mean(self) -> bool:
@@ -326,7 +325,7 @@ class BehaviorCloning(Algorithm):
         )
 
     def served(self) -> Served:
-        """How games that are served are answered, with the current weights."""
+        """The function that chooses actions for served games, with the current weights."""
         head = self.head
 
         @torch.inference_mode()
@@ -368,8 +367,7 @@ class BehaviorCloning(Algorithm):
 
     @classmethod
     def sizes(cls, options: Mapping[str, Any], *, rows: int, ticks: int, workers: int) -> dict[str, int]:
-        """What `arena plan` shows, in the words of those who replay (`policies.common.off_policy`); a line tells of an
-        update.
+        """What `arena plan` shows, under the names of `policies.common.off_policy`; each update logs a line of metrics.
 
         Raises:
             ConfigError: an option that it cannot take, data that are not there or damaged, or too few ticks for one

@@ -1,4 +1,4 @@
-"""On-policy algorithms by their loss alone: a class says what is minimized, torch differentiates.
+"""On-policy algorithms defined by their loss alone, which torch differentiates.
 
     class MyPPO(OnPolicyByLoss):
         measured = ("policy_loss", "value_loss")
@@ -33,7 +33,7 @@ __all__ = ["OnPolicyByLoss", "Options"]
 
 
 class OnPolicyByLoss(PPO, ABC):
-    """One worker of a policy whose loss a subclass says; arguments and options are those of `PPO`.
+    """One worker of a policy whose loss a subclass defines; arguments and options are those of `PPO`.
 
     A subclass may have an `Options` of its own, which extends that of this module.
 

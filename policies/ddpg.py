@@ -6,7 +6,7 @@
 
 Playing, replay and the exchange in the group are in `policies.common.off_policy`. The gradients of critic and actor are
 computed at the same weights, and the group averages them in one exchange; the paper moves the critic first. Its batch
-normalization, its weight decay and the actions' entry at the critic's second layer are left out, as in most later work.
+normalization and weight decay, and actions as inputs of the critic's second layer, are left out, as in most later work.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class DDPG(OffPolicy):
         return noisy(self.network(leaves).tanh(), self.noise.draw())
 
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None, generator: torch.Generator | None) -> Tensor:
-        """The actor's actions; not greedy: with white noise, as nothing here says where episodes begin."""
+        """The actor's actions; if not greedy, with white noise, as it is not known here where episodes begin."""
         actions: Tensor = self.network(leaves).tanh()
         if generator is None:
             return actions

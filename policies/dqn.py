@@ -1,4 +1,4 @@
-"""Deep Q-learning (Mnih et al. 2015, doi 10.1038/nature14236) for one worker of a group, with what has become usual:
+"""Deep Q-learning (Mnih et al. 2015, doi 10.1038/nature14236) for one worker of a group, with the usual extensions:
 
     double       y = R + gamma^n Q'(s', argmax_a Q(s', a))         van Hasselt et al. 2016, arXiv 1509.06461
     dueling      Q(s, a) = V(s) + A(s, a) - mean of A(s, .)        Wang et al. 2016, arXiv 1511.06581, eq. (9)
@@ -102,7 +102,7 @@ class QNetwork(nn.Module):
 
     Args:
         space: one entity's observation space.
-        choices: how many.
+        choices: the number of actions.
         dueling: see above.
         hidden_sizes: of the layers after the encoder.
         activation: a name in `policies.networks.mlp.ACTIVATIONS`.
@@ -144,7 +144,7 @@ class QNetwork(nn.Module):
 
 
 def _dueling(choices: int) -> Tensor:
-    """What makes Q of (V, A) side by side, [1 + choices, choices]: eq. (9) of arXiv 1511.06581 as one matrix."""
+    """The matrix that makes Q of (V, A) side by side, [1 + choices, choices]: eq. (9) of arXiv 1511.06581."""
     return torch.cat([torch.ones(1, choices), torch.eye(choices) - 1 / choices])
 
 
@@ -213,7 +213,7 @@ class DQN(OffPolicy):
 
     @property
     def _exploration_power(self) -> float:
-        """Of epsilon: workers explore to different degrees (Horgan et al. 2018, arXiv 1803.00933, section 4)."""
+        """The exponent of epsilon: workers explore differently (Horgan et al. 2018, arXiv 1803.00933, section 4)."""
         others = self.group.size - 1
         return 1 + self.options.exploration_spread * self.group.rank / others if others else 1.0
 

@@ -1,25 +1,26 @@
-"""Hierarchical PPO: a manager picks one of a few options for a while, a worker acts and knows which one it is.
+"""Hierarchical PPO: a manager picks one of a few options for some ticks; a worker sees the option and acts.
 
     manager   what a row sees             --> one of `n_options`, whenever the last one is over
     worker    what it sees and the option --> an action, on every tick
 
 An option lasts for `option_ticks` of the row's own actions, or until its episode ends (options of fixed length, Sutton
-et al. 1999, doi 10.1016/S0004-3702(99)00052-1). To the manager it is one transition of a slower game, a semi-Markov
-decision process: of the k actions that it has really lasted
+et al. 1999, doi 10.1016/S0004-3702(99)00052-1). For the manager it is one transition of a slower game, a semi-Markov
+decision process. With k, the number of actions that the option has lasted,
 
     r_0 + gamma r_1 + ... + gamma^(k-1) r_(k-1)     is its reward; r_j is what came after its action j
     gamma^k                                         discounts what comes after it
 
-so that both levels mean the same by a return. In the words of `policies.common.gae` the manager is in turn where it
-decides, and its advantages are those of a game in turns, with `gae_lambda` counted once per option; an option that is
-not over with the rollout teaches it nothing. A rollout should have many options, best a whole number of them.
+so that the returns of both levels are the same quantity. In the terms of `policies.common.gae` the manager acts where
+it decides, and its advantages are those of a game in turns, with `gae_lambda` counted once per option; it does not
+learn from an option that is not over at the rollout's end. A rollout should have many options, best a whole number of
+them.
 
 Both learn from the same rollout, by the loss of `policies.ppo`, with one optimizer and in one exchange:
 
     loss = mean of the worker's over N transitions + option_ticks / N * sum of the manager's over its decisions
 
-The second is a mean over decisions, where all options last as long as they may. What a row sees when its option is over
-and the next one is not picked yet is worth to the worker the mean over all options, as likely as they are.
+The second term is a mean over decisions if every option lasts `option_ticks`. Where an option is over and the next one
+is not picked yet, the worker's value is the mean over all options, weighted by the manager's probabilities.
 """
 
 from __future__ import annotations
@@ -77,31 +78,31 @@ class Options(ppo.Options, frozen=True, kw_only=True):
         check_refused(self, *OWN, why="manager and worker have networks of their own; or take ppo")
 
 
-Given = Options  # a name for it within the class that has one of its own
+Given = Options  # its name inside HPPO, whose attribute `Options` hides it
 
 # ------------------------------------------------------------------------------------------------- which option it is
 
 
 class OptionState(NamedTuple):
-    """What rows are in the middle of, [B] each."""
+    """The option that each row is playing, [B] each."""
 
     options: NDArray[np.int64]  # or UNDECIDED
     ages: NDArray[np.int64]  # actions that the option has lasted
 
     @classmethod
     def fresh(cls, *shape: int) -> OptionState:
-        """In the middle of nothing."""
+        """The state of rows without an option."""
         return cls(np.full(shape, UNDECIDED), np.zeros(shape, np.int64))
 
     def after(self, played: NDArray[np.int64], active: Flags, option_ticks: int) -> OptionState:
-        """What they are in the middle of when those that are active have acted, by the options that they played."""
+        """The state after the active rows have acted by the options `played`."""
         ages = self.ages + active
         over = ages >= option_ticks
         options = np.where(active, played, self.options)
         return OptionState(np.where(over, UNDECIDED, options), np.where(over, 0, ages))
 
     def ended(self, rows: Flags) -> OptionState:
-        """The same, but rows whose episode has ended begin anew."""
+        """The same, without an option in `rows`, whose episodes have ended."""
         return OptionState(np.where(rows, UNDECIDED, self.options), np.where(rows, 0, self.ages))
 
 
@@ -126,7 +127,7 @@ class OptionRollout(Rollout):
         return True
 
     def decide(self, t: int, picked: NDArray[np.int64], rows: Rows) -> NDArray[np.int64]:
-        """The options [B] that rows play on tick `t`: of those that are undecided, what was picked for them."""
+        """The options [B] that rows play on tick `t`: for undecided rows the picked ones."""
         held = self.course.options[t, rows]
         options: NDArray[np.int64] = np.where(held == UNDECIDED, picked, held)
         self.options[t, rows] = options
@@ -151,13 +152,13 @@ class OptionRollout(Rollout):
 
     @property
     def final_options(self) -> NDArray[np.int64]:
-        """What the rows were in the middle of when their episodes were cut, [K] as `final_leaves`."""
+        """The options of rows at the end of episodes that were cut, or UNDECIDED, [K] as `final_leaves`."""
         return self._following(*self.final_places()).options
 
     def discounts(self, gamma: float) -> tuple[Floats, Floats]:
-        """How much a reward counts in its option, and what comes after the option that begins on a tick, [T, B] each.
+        """The discount of a reward in its option, and of what follows the option that begins on a tick, [T, B] each.
 
-        The second is read where an option begins that is over with the rollout, the first within these.
+        Both are valid only for options that are over by the rollout's end; the second where these begin.
         """
         acted = self.active[:-1].cumsum(0)  # own actions, up to each tick
         begun = np.maximum.accumulate(np.where(self.decides[:-1], acted, 0))
@@ -167,7 +168,7 @@ class OptionRollout(Rollout):
 
     @property
     def decides(self) -> Flags:
-        """On which ticks the manager is in turn, and after the last one [T + 1, B]."""
+        """Whether the manager decides on each tick, and after the last one [T + 1, B]."""
         decides: Flags = self.active & (self.course.options == UNDECIDED)
         return decides
 
@@ -193,7 +194,7 @@ class Hierarchy(ActorCritic):
     Args:
         encoder: of the worker.
         head: what the worker's outputs mean.
-        manager: of what is seen alone; its actions are options.
+        manager: sees the observations alone; its actions are options.
         layers: as of `ActorCritic`.
     """
 
@@ -202,7 +203,7 @@ class Hierarchy(ActorCritic):
         self.manager = manager
 
     def value(self, leaves: Sequence[Tensor]) -> Tensor:
-        """V(s, option) [N]; where that is undecided, the mean over all, as likely as the manager picks them."""
+        """V(s, option) [N]; where it is undecided, the mean over all, weighted by the manager's probabilities."""
         *observations, options = leaves
         values = super().value([*observations, options.clamp(min=0)])
         undecided = options == UNDECIDED
@@ -252,7 +253,7 @@ class HPPO(PPO):
         return OptionRollout(space, self.head, ticks=self.n_steps, rows=rows, option_ticks=option_ticks)
 
     def draw_noise(self, ticks: int) -> Tensor:
-        """The randomness of the actions of so many ticks, [ticks, B, outputs]; and of the options of the rollout."""
+        """Noise for the actions of `ticks` ticks, [ticks, B, outputs]; keeps noise for the options of the rollout."""
         rollout = self.rollout
         self._picking = self.manager_head.noise(rollout.ticks, rollout.rows, self.generator).to(self.device)
         return super().draw_noise(ticks)
@@ -268,7 +269,7 @@ class HPPO(PPO):
         return actions
 
     def inputs(self) -> StateInputs:
-        """What the worker is asked about the rollout: what was seen, and the options; the manager all but these."""
+        """The worker's inputs of the rollout: observations and options; the manager's are those of PPO."""
         rollout, (played, last, finals) = self.rollout, super().inputs()
         options = (rollout.options.ravel(), rollout.course.options[-1], rollout.final_options)
         tensors = [torch.from_numpy(part) for part in options]
@@ -276,9 +277,9 @@ class HPPO(PPO):
 
     @torch.no_grad()
     def evaluate(self) -> Evaluation:
-        """As of PPO for the worker, and `decisions` [N, 5] of the manager.
+        """As in PPO for the worker, with `decisions` [N, 5] of the manager.
 
-        They are 1 where a decision was made and is over, its log-probability, value, advantage and return; 0 elsewhere.
+        Columns: 1 where it made a decision whose option is over, log-probability, value, advantage, return; else 0.
         """
         evaluation, rollout, manager = super().evaluate(), self.rollout, self.network.manager
         inputs, decides = super().inputs(), rollout.decides
@@ -355,7 +356,7 @@ class HPPO(PPO):
         share = self.options.option_ticks / batch.size
         return torch.cat([torch.stack(terms) * share, torch.stack([divergence, decisions]) / batch.size])
 
-    # ------------------------------------------------------------------------------------------ what others ask for
+    # -------------------------------------------------------------------------------------- what the arena asks for
 
     def actor(self, *, greedy: bool = False) -> Callable[[Any, Mapping[str, Any]], NDArray[Any]]:
         """A function from (observations, infos) of a vector environment to actions, with the current weights.

@@ -6,11 +6,11 @@
 
 i is an entity of the team; x are the observations of all, o_i its own. Where actions are numbers, mu is deterministic
 and explores with noise, as in `policies.ddpg`. Where they are choices, mu gives their logits; it explores by sampling,
-and is differentiated by the straight-through Gumbel-softmax of `policies.networks.reparameterized`. A small weight on
-the squared outputs keeps both from becoming so certain that nothing is tried any more.
+and is differentiated by the straight-through Gumbel-softmax of `policies.networks.reparameterized`. A small penalty on
+the squared outputs keeps both exploring.
 
-What is shared with MASAC, all of the maths above among it, is in `policies.team.centralized`. Policy ensembles and the
-inference of other entities' policies (sections 4.2 and 4.3 of the paper) are left out: the team knows its own.
+Everything shared with MASAC, the equations above included, is in `policies.team.centralized`. Policy ensembles and the
+inference of other entities' policies (sections 4.2 and 4.3 of the paper) are left out: the team's policies are known.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class MADDPG(Centralized):
         return noisy(actions, normal(actions.shape, generator).mul_(self.options.noise_std))
 
     def next_outputs(self, batch: Transitions, joint: Tensor) -> Tensor:
-        """Of the target actors."""
+        """The outputs of the target actors."""
         outputs: Tensor = self.targets["actors"].module(self.network.encoder.own(joint))
         return outputs
 

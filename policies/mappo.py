@@ -1,18 +1,18 @@
 """Multi-agent PPO (Yu et al. 2022, arXiv 2103.01955): PPO whose critic sees what all entities of a team see.
 
     actor    what entity i sees                                         --> pi(a | o_i); plays alone
-    critic   what all entities of its lane see, who of them acts, and i --> V(o_1, ..., o_E, i); only for learning
+    critic   what all entities of its lane see, which act, and i        --> V(o_1, ..., o_E, i); only for learning
 
 Everything else is `policies.ppo`: each entity's transitions are rows of their own, with its own rewards, advantages and
-episode ends, and all share one actor and one critic, which is told by a one-hot vector whose value is asked for.
+episode ends, and all share one actor and one critic; a one-hot vector tells the critic whose value is asked for.
 
-An entity that does not act, as it is out of the game while others play, or waits for its turn, is masked (section 5.5
-of the paper, *death masking*): the critic sees zeros for what it sees, and a flag that says so. Its transitions are not
-learned from. Where an episode was cut, the critic sees the last observations of all whose episodes were cut there, what
-those see that go on, and zeros for all others.
+An entity that does not act, because it is out of the game or waits for its turn, is masked (section 5.5 of the paper,
+*death masking*): the critic sees zeros in place of its observation, and a flag. Its transitions are not learned from.
+Where an episode was cut, the critic sees the last observations of the entities whose episodes were cut there, the next
+ones of entities that go on, and zeros for all others.
 
-Left out is the paper's value normalization (section 5.1): the critic learns returns as they are, and
-`normalize_rewards` is there to bring them to a moderate size.
+The paper's value normalization (section 5.1) is left out: the critic learns returns as they are; `normalize_rewards`
+brings them to a moderate size.
 
 A team is the entities of one seat, or of all workers of the policy that drive one each on their side of a match
 (`Group.team`). In the second case these workers tell each other after each rollout what they have seen, and each learns
@@ -66,10 +66,10 @@ class Options(ppo.Options, frozen=True, kw_only=True):
 
 
 class TeamEncoder(JointEncoder):
-    """What a row sees, for the actor; what all entities of its lane see, and which of them it is, for the critic.
+    """Encodes what a row sees for the actor, and what all entities of its lane see for the critic.
 
-    Its leaves are those of the row, [N, ...]. Where a value is asked for there follow those of all entities of its
-    lane, [N, E, ...], who of them acts, [N, E], and which of them the row is, [N].
+    Its leaves are those of the row, [N, ...]. If a value is asked for, they are followed by those of all entities of
+    its lane, [N, E, ...], which of them act, [N, E], and the row's place among them, [N].
 
     Args:
         space: one entity's observation space.
@@ -83,7 +83,7 @@ class TeamEncoder(JointEncoder):
         self.features = self.of_one
 
     def forward(self, leaves: Sequence[Tensor]) -> Tensor:
-        """Features [N, of_one], with those of the critic behind them where there is all that it sees."""
+        """Features [N, of_one] of the actor, followed by those of the critic if its leaves are given."""
         count = len(self.parts)
         own = Encoder.forward(self, leaves[:count])
         if len(leaves) == count:
@@ -92,22 +92,22 @@ class TeamEncoder(JointEncoder):
         return torch.cat([own, joint, functional.one_hot(leaves[-1], self.entities)], 1)
 
     def parted(self, features: Tensor) -> Features:
-        """What actor and critic see of them."""
+        """The features of actor and critic."""
         return Features(features[:, : self.of_one], features[:, self.of_one :])
 
 
 class TeamInputs(NamedTuple):
-    """What lanes have seen in a rollout, of all entities of a team or of those of a worker, `e` of them."""
+    """What the lanes of a rollout have seen: `e` entities, those of a whole team or of one worker."""
 
     observations: list[Tensor]  # leaves [T + 1, L, e, ...] on each tick, and after the last one
-    acts: Tensor  # bool [T + 1, L, e], who acts there
+    acts: Tensor  # bool [T + 1, L, e], which entities act there
     finals: list[Tensor]  # leaves [K, ...] of episodes that were cut; empty where none was
-    which: Tensor  # int64 [T, L, e], the place among those of an episode that was cut on a tick; -1: it was not
-    stays: Tensor  # bool [T, L, e], who acts after a tick in the episode in which it has acted there
+    which: Tensor  # int64 [T, L, e], the index in `finals` where an episode was cut on a tick; -1 elsewhere
+    stays: Tensor  # bool [T, L, e], which entities act on a tick and on the next one, in one episode
 
     @classmethod
     def of(cls, rollout: Rollout, inputs: StateInputs, *, entities: int) -> TeamInputs:
-        """Those of one worker, from what its rows have seen."""
+        """The inputs of one worker, from what its rows have seen."""
         at, rows = rollout.final_places()
         place = np.full((rollout.ticks, rollout.rows), -1)
         place[at, rows] = np.arange(len(rows))
@@ -123,7 +123,7 @@ class TeamInputs(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[TeamInputs]) -> TeamInputs:
-        """Those of a team, from its workers' in the order of their seats."""
+        """The inputs of a team, from those of its workers in the order of their seats."""
         observations, acts, finals, places, stays = zip(*parts, strict=True)
         counts = [len(leaves[0]) if leaves else 0 for leaves in finals]
         firsts = [sum(counts[:number]) for number in range(len(parts))]
@@ -162,7 +162,7 @@ class MAPPO(PPO):
         return ActorCritic(encoder, self.head, **self.layers(generator))
 
     def inputs(self) -> StateInputs:
-        """What the network is asked about the rollout: what each row sees, and beside it what its whole lane does."""
+        """The network's inputs of the rollout: what each row sees, followed by what its whole lane sees."""
         own = super().inputs()
         team = self._with_others(TeamInputs.of(self.rollout, own, entities=len(self.own)))
         beside = self._beside([leaf.flatten(0, 1) for leaf in team.observations], team.acts.flatten(0, 1))
@@ -172,19 +172,19 @@ class MAPPO(PPO):
         return StateInputs([*own.played, *played], [*own.last, *last], finals)
 
     def _with_others(self, own: TeamInputs) -> TeamInputs:
-        """With what the team's other workers have seen; a collective, if any team of the policy has several."""
+        """The inputs of the whole team; a collective, if any team of the policy has several workers."""
         if len(self.group.teams) == self.group.size:
             return own
         parts = self.group.pool_team(to_arrays(own._asdict()))
         return TeamInputs.joined([TeamInputs(**to_tensors(part)) for part in parts])
 
     def _beside(self, lanes: Sequence[Tensor], acts: Tensor) -> list[Tensor]:
-        """What each row's lane sees, of leaves of lanes [N, E, ...] and of who acts [N, E]: leaves of rows [N * e]."""
+        """Leaves of rows [N * e, ...] with what their lanes see, from leaves of lanes [N, E, ...] and `acts` [N, E]."""
         joint = [leaf.repeat_interleave(len(self.own), 0) for leaf in (*lanes, acts)]
         return [*joint, torch.arange(self.own.start, self.own.stop).repeat(len(acts))]
 
     def _beside_finals(self, rollout: Rollout, team: TeamInputs) -> list[Tensor]:
-        """The same [K, ...] of the last observations of this worker's episodes that were cut."""
+        """The same [K, ...] at the ends of this worker's episodes that were cut."""
         at, rows = map(torch.from_numpy, rollout.final_places())  # [K]
         lanes = rows // len(self.own)
         which = team.which[at, lanes]  # [K, E]
@@ -196,11 +196,11 @@ class MAPPO(PPO):
             joint.append(after)
         return [*joint, is_cut | team.stays[at, lanes], self.own.start + rows % len(self.own)]
 
-    # ------------------------------------------------------------------------------------------ what others ask for
+    # -------------------------------------------------------------------------------------- what the arena asks for
 
     @classmethod
     def check_team(cls, own: int, first: int) -> None:
-        """Whether MAPPO can learn with a team of so many entities, where the policy's first one has `first`.
+        """Checks that MAPPO can learn with a team of `own` entities, where the policy's first team has `first`.
 
         Raises:
             ConfigError: it cannot; the message says why.

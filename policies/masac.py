@@ -94,7 +94,7 @@ class MASAC(Centralized):
         return float(self.options.ent_coef) if temperature is None else float(temperature.log_alpha.detach().exp())
 
     def next_outputs(self, batch: Transitions, joint: Tensor) -> Tensor:
-        """Of the current actors; their encoder differs from the targets' only if it learns."""
+        """The outputs of the current actors; their encoder differs from the targets' only if it learns."""
         encoder = self.network.encoder
         features = encoder(batch.next_observations) if encoder.learns else joint
         outputs: Tensor = self.network.actors(encoder.own(features))

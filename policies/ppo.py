@@ -97,8 +97,8 @@ class PPO(OnPolicy):
             noise = self.draw_noise(rollout.ticks - rollout.played)
             collect(self.env, self.head, rollout, self.act, noise)
             done = self.ticks_done + self.n_steps
-            # `updates` yields the metrics of one update. Without a barrier it yields, at rank 0, those of an update per
-            # full batch that has arrived, perhaps none; at the other workers nothing.
+            # `updates` yields the metrics of one update. Without a barrier it yields at rank 0 those of one update per
+            # full batch that has arrived, perhaps none, and nothing at the other workers.
             for metrics in self.group_learner.updates(self.evaluate, self.update):
                 metrics = {**metrics, "learning_rate": self.learning_rate} if metrics else metrics
                 self.early_stops = int(metrics.get("early_stops", self.early_stops))  # of rank 0, if it learns for all
@@ -110,7 +110,7 @@ class PPO(OnPolicy):
             rollout.advance()
 
     def act(self, t: int, noise: Tensor, rows: Rows) -> Any:
-        """Samples actions of some rows on tick `t`; `head.to_env` makes the environment's of them."""
+        """Samples actions of some rows on tick `t`; `head.to_env` converts them for the environment."""
         leaves = self.normalization.observations(self.rollout.leaves(t, rows))
         policy, memory = self.network.act(moved(leaves, self.device), moved(self.rollout.mask(t, rows), self.device))
         if memory is not None:

@@ -71,7 +71,7 @@ class Scripted:
 
     @classmethod
     def from_spaces(cls, env: Any, group: Group, *, ticks: int, **options: Any) -> Scripted:
-        """One that cannot play; all that its `__init__` asks of an environment are spaces.
+        """An instance that cannot play, made from an environment that has nothing but spaces.
 
         Raises:
             ConfigError: it cannot be made with these options, this seat or this group.

@@ -1,4 +1,4 @@
-"""Functions for scripted policies in the built-in games: they learn nothing, but an opponent can be measured by them.
+"""Functions for scripted policies in the built-in games: fixed opponents to measure policies against.
 
     policies: {red: {algorithm: scripted, options: {function: "policies.scripts:dodge"}}}
 
@@ -61,7 +61,7 @@ def dodge(observations: Floats, infos: Infos, *, env: Any, mirror: bool = False)
 
 
 def greedy_cover(observations: Floats, infos: Infos) -> GumbelSoftmaxActions:
-    """Cover: to the nearest of the targets that no other player is closer to; to the nearest where there is none."""
+    """Cover: to the nearest target that no other player is closer to; if there is none, to the nearest of all."""
     count = observations.shape[1] // 4  # players, and as many targets
     seen = observations.reshape(len(observations), -1, 2)
     targets, others = seen[:, 1 : 1 + count], seen[:, 1 + count :]  # relative to the player [B, ., 2]

@@ -3,11 +3,11 @@
 DDPG (`policies.ddpg`) and three changes:
 
     clipped double Q    two critics learn; the target takes the lesser of their values            eq. (10)
-    target smoothing    the target's action has noise, clipped: what is near is worth the same    eq. (14)
+    target smoothing    the target's action has clipped noise: near actions get near values       eq. (14)
     delay               the actor moves every `policy_delay` steps of the critics                 section 5.2
 
 The paper moves the targets with the actor. Here they move every `target_update_interval` steps, as in all algorithms of
-`policies.common.off_policy`: with the actor as long as both options are equal, as they are unless one is set.
+`policies.common.off_policy`: that is with the actor, unless one of the two options is changed.
 """
 
 from __future__ import annotations

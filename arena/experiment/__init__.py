@@ -1,6 +1,6 @@
 """Experiments: many runs of one description, several at the same time; which combination of values is the best?
 
-    config, variation, trials    the file; the values that vary; the trials that come of it, and their digests
+    config, variation, trials    the file; the values that vary; the trials made of them, and their digests
     plan, checks                 all trials checked before anything starts
     scheduler, slots             which trial runs when and where: pure, events in, instructions out
     searching                    random search; Optuna's samplers and pruners by ask and tell
@@ -10,7 +10,7 @@
     display, page                the console, and the page of `arena report`
     experiment                   experiments in Python
 
-An experiment writes configurations, starts `arena train`, and reads the folders that come of it; nothing else.
+An experiment writes configurations, starts `arena train`, and reads the run folders; nothing else.
 """
 
 from __future__ import annotations

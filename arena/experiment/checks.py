@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from arena.config import Config
 
 _LIMIT_SECONDS = 300.0  # for the check of one configuration
-_MOST_LINES = 20  # of what the check has said at its end
+_MOST_LINES = 20  # of the end of the check's output
 
 
 class Mistake(msgspec.Struct):
@@ -43,12 +43,12 @@ FirstMistake = Callable[[Sequence["Config"]], Mistake | None]
 
 @contextmanager
 def checking(*, limit: float = _LIMIT_SECONDS) -> Iterator[FirstMistake]:
-    """Starts a process that holds configurations against their games and algorithms, and ends it.
+    """Starts a process that checks configurations with their games and algorithms, and ends it.
 
     Its imports take as long as the reading of an experiment, so it is started before the configurations are known.
 
     Args:
-        limit: seconds for each, or as long as a run of it lets a call take, if that is longer.
+        limit: seconds for each configuration; its own timeout of a call, if that is longer.
 
     Yields:
         a function that takes the configurations of trials, once, and returns the first mistake in them; None if all are
@@ -111,7 +111,7 @@ def _checked(limit: float) -> Mistake | None:
 
 if __name__ == "__main__":
     found = _checked(float(sys.argv[1]))
-    sys.stdout.write("\0")  # before it stands what games have printed
+    sys.stdout.write("\0")  # ends what games have printed before
     sys.stdout.write(msgspec.json.encode(found).decode())
     sys.stdout.flush()
-    os._exit(0)  # what games print at their ends would stand behind it
+    os._exit(0)  # otherwise games could print after it when they end

@@ -57,7 +57,7 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """At the speed so far; None until something was done."""
+        """The time left at the speed so far; None until something was done."""
         if self._began is None:
             return None
         began, before = self._began

@@ -1,7 +1,7 @@
 """Drives an experiment: starts its trials as the scheduler says, follows their results, and keeps the records.
 
-The driver writes configurations, starts `arena train`, and reads the folders that come of it. All that it knows is on
-the disk, so that another driver goes on if this one is killed at any moment.
+The driver writes configurations, starts `arena train`, and reads the run folders. All that it knows is on the disk, so
+that another driver goes on if this one is killed at any moment.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Driver:
                 self._begin()
                 self._loop()
         finally:
-            for process in self._processes.values():  # after an error of our own
+            for process in self._processes.values():  # after an error of the driver itself
                 process.kill()
             for process in self._processes.values():
                 process.wait(_KILLED_SECONDS)
@@ -387,7 +387,7 @@ class Driver:
                         self._processes[trial].kill()
 
     def _note(self, note: Note) -> None:
-        """Puts a change of state on record; that a trial runs is put there when its process has started."""
+        """Puts a change of state on record; RUNNING is put there by `_start`, with the process."""
         if note.state is State.RUNNING:
             return
         record, order = self.records[note.trial], None

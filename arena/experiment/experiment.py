@@ -82,7 +82,7 @@ class Trial:
 
 
 class Outcome:
-    """What has come of an experiment.
+    """The outcome of an experiment.
 
     Args:
         folder: of the experiment.

@@ -52,7 +52,7 @@ class StateLine(msgspec.Struct, omit_defaults=True):
         hosts: on which it runs, as `a:4,b:4`.
         pid: of its process.
         order: how many trials had ended before, when this one has ended.
-        seconds: that the attempt which has ended took, as its driver has seen it.
+        seconds: the duration of the attempt that has ended, as its driver has measured it.
         wanted: whether the experiment still asks for the trial.
         variant: the name of its variant.
         params: the values that vary, by key path.
@@ -114,7 +114,7 @@ class Record:
 
     @property
     def digest(self) -> str:
-        """Of its configuration."""
+        """The digest of its configuration."""
         assert self.first.digest is not None, "a first line without it is not read"
         return self.first.digest
 
@@ -130,7 +130,7 @@ class Record:
 
     @property
     def seed(self) -> int:
-        """Of the run."""
+        """The seed of the run."""
         return self.first.seed or 0
 
     def take(self, line: StateLine) -> None:

@@ -2,9 +2,9 @@
 
 A combination is judged by the mean of its trials' values, with the interval of Student's t. Each of the K combinations
 is compared with the best one by the differences of trials of equal seed: paired t, at the level 1 - 0.05 / (K - 1)
-(Bonferroni). One whose interval of the mean difference holds 0 is as good as the best. So the truly best combination is
-among these in at least 95 of 100 experiments, however many combinations there are. In simulations of five seeds and
-equal means it is in 99; without the correction in 88 with 12 combinations and in 84 with 24.
+(Bonferroni). A combination whose interval of the mean difference holds 0 counts as good as the best. So the truly best
+combination is among these in at least 95 of 100 experiments, however many combinations there are. In simulations of
+five seeds and equal means it is in 99; without the correction in 88 with 12 combinations and in 84 with 24.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ CONTENTS = {
 _MOST_CURVES = 30  # combinations whose curves are drawn, the best ones
 _MOST_POINTS = 80  # of a curve
 _PLAIN = "#7a8594"
-_SHADES = 8  # of the lines of trials by what they have reached
+_SHADES = 8  # of the lines of trials, by their values
 _MOST_TICKS = 12  # values that stand beside a vertical axis
 _MOST_NAMED = 6  # values that stand below a horizontal one, which may be as narrow as a phone
 
@@ -96,7 +96,7 @@ def write_page(path: Path | str, output: Path | str | None = None) -> Path:
         output: the file; None: `report.html` in the folder.
 
     Raises:
-        ConfigError: this is not the folder of an experiment, or it is damaged; or the file cannot be where it is to be.
+        ConfigError: this is not the folder of an experiment, or it is damaged; or there can be no file at `output`.
         WriteError: the file cannot be written.
     """
     folder = ExperimentFolder.existing(path)
@@ -247,7 +247,7 @@ def _points(rows: Sequence[TrialRow], path: str, by_trial: Mapping[int, Ranked])
 
 
 def _axis_of(values: Sequence[Any]) -> Figure:
-    """The axis of a value that varies: logarithmic where that reads better; a few values stand at it themselves."""
+    """The axis of a value that varies: logarithmic where that reads better, ticks at the values if few."""
     if not _is_wide(values):
         return {}
     known = sorted({*values})
@@ -263,7 +263,7 @@ def _is_wide(values: Sequence[Any]) -> bool:
 
 
 def _parallel(rows: Sequence[TrialRow], names: Mapping[str, str], metric: str) -> Figure:
-    """A line per trial through the values that vary to what it has reached: the greater, the darker.
+    """A line per trial through the values that vary to its result: the greater, the darker.
 
     Plotly's own parallel coordinates need WebGL, which not every browser has.
     """

@@ -48,7 +48,7 @@ class ExperimentPlan:
 
     @property
     def seed(self) -> int:
-        """Of the run."""
+        """The seed of the run."""
         return self.trials.variants[0].seed
 
     def processes(self, slots: Slots, *, roles: int | None = None, alone: bool = False) -> int:

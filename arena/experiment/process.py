@@ -37,10 +37,10 @@ class TrialProcess:
         driver = os.getpid()
 
         def begin() -> None:
-            # A request to end waits until the trial takes it: it would end a process that starts.
+            # SIGUSR1, the request to end, is blocked until the trial handles it: it would end a process that starts.
             signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGUSR1})
             die_with_parent()
-            if os.getppid() != driver:  # it has died before
+            if os.getppid() != driver:  # the driver has died before
                 os._exit(1)
 
         self._began = time.monotonic()
@@ -64,7 +64,7 @@ class TrialProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """The number of the process."""
         return self._process.pid
 
     @property
@@ -94,7 +94,7 @@ def wait_for_end(processes: Iterable[TrialProcess], seconds: float) -> None:
     poll = select.poll()  # unlike `select`, for descriptors of any number
     with ExitStack() as opened:
         for process in processes:
-            with suppress(AttributeError, OSError):  # of a system that does not tell; then the time ends the wait
+            with suppress(AttributeError, OSError):  # of a system without pidfd; then the timeout ends the wait
                 descriptor = os.pidfd_open(process.pid)
                 opened.callback(os.close, descriptor)
                 poll.register(descriptor, select.POLLIN)

@@ -2,7 +2,7 @@
 
 `random` draws the values of each trial by itself. The samplers and pruners of Optuna (extra `search`) are used by ask
 and tell alone: the study lives in memory, and is made again from what is on record of the trials. So there is no
-database and no second truth, and an experiment that is resumed suggests what it would have suggested.
+database and no second record, and an experiment that is resumed suggests what it would have suggested.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def draws(search: Search, varied: Sequence[Varied], seed: int) -> list[dict[str,
 
 
 class Told(NamedTuple):
-    """A suggestion and what has become of it.
+    """A suggestion and its outcome.
 
     Args:
         params: the values.

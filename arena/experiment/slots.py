@@ -12,7 +12,7 @@ _WHOLE = 1.0 - 1e-9  # a device of which nothing is taken
 
 
 class Place(NamedTuple):
-    """What a trial has taken.
+    """The slots and devices that a trial has taken.
 
     Args:
         hosts: with the processes on each.
@@ -50,7 +50,7 @@ class Slots:
 
     @property
     def total(self) -> int:
-        """Of all hosts together, whether free or not."""
+        """The slots of all hosts together, whether free or not."""
         return sum(host.slots for host in self.hosts)
 
     @property

@@ -42,7 +42,7 @@ class FollowedResults:
             size = self._path.stat().st_size
         except FileNotFoundError:
             size = 0
-        if size < self._read:  # a run that was taken up again has forgotten some
+        if size < self._read:  # a run that was resumed has dropped some
             self._forget()
         if size == self._read:
             return []
@@ -60,14 +60,14 @@ class FollowedResults:
 
     @property
     def values(self) -> list[float]:
-        """Of the metric, result after result."""
+        """The values of the metric, result after result."""
         return [value for _, value in self.points]
 
 
 def number_at(result: Mapping[str, Any], key: str) -> float | None:
     """The number at a path of a result, such as `policy_reward_mean/blue`; None where there is none, or a NaN.
 
-    A part may hold `/` itself, as names of policies do not but those of own metrics may.
+    A part may hold `/` itself: names of policies do not, but names of metrics of the user's own may.
     """
     if key in result:
         value = result[key]

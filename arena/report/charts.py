@@ -21,15 +21,15 @@ from arena.report.timing import Spent, Timing
 Figure = dict[str, Any]
 Trace = dict[str, Any]
 Mark = tuple[int, float, str, str, str]
-"""Tick, row, color, symbol, and what it says when it is pointed at."""
+"""Tick, row, color, symbol and hover text."""
 
 _BAND, _BANDS = 0.16, 0.6  # opacity of a band, and of all bands of a figure together
 _CLOSE = 40  # ranks: more stand without gaps
 _PLAIN = "#7a8594"
 _SHARE = {"tickformat": ".0%", "rangemode": "tozero"}
-_ABOVE = 0.3  # rows: what happens when a round begins stands beside the snapshot of that tick
+_ABOVE = 0.3  # rows: forks, resets and gates are drawn beside the snapshot of their tick
 _VERDICTS = {"better": "triangle-up", "not_better": "triangle-down", "open": "square-open"}
-_FEW_BARS = 6  # more fill a picture
+_FEW_BARS = 6  # more bars fill the picture
 # What a role does for the game has a color; waiting is gray, the darker the further away the cause.
 _ACTIVITY_COLORS = {
     "environment": "#2f9e8f",
@@ -78,7 +78,7 @@ def _figure(traces: Sequence[Trace], *, x: str = "ticks", y: str = "", **layout:
 
 
 def _scale(values: Iterable[float | None]) -> Figure:
-    """An axis for numbers of any size; around one that never changes Plotly would show all from -1 to 1 more."""
+    """An axis for numbers of any size; Plotly would show a constant c on an axis from c - 1 to c + 1."""
     found = {value for value in values if value is not None}
     level = found.pop() if len(found) == 1 else 0.0
     whole = {"range": [level - abs(level) / 2, level + abs(level) / 2]} if level else {}
@@ -86,7 +86,7 @@ def _scale(values: Iterable[float | None]) -> Figure:
 
 
 def _line(curve: Curve, color: str, policy: str | None = None, *, among: int = 1) -> Iterator[Trace]:
-    """A curve and its band, the fainter the more there are; none where no part has several matches."""
+    """A curve and its band, fainter with more curves; there is no band if no part has several matches."""
     common: Trace = {"type": "scatter", "x": curve.ticks, "meta": {"policy": policy}}
     if curve.low != curve.high:
         edge = {**common, "mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
@@ -394,5 +394,5 @@ def _stacked(traces: Sequence[Trace], *, height: int, xaxis: Figure, yaxis: Figu
 
 
 def activity_colors(timing: Timing) -> dict[str, str]:
-    """The key of the two pictures of time."""
+    """The legend of the two charts of time."""
     return {activity: _ACTIVITY_COLORS.get(activity, "#c3c9d0") for activity in timing.activities}

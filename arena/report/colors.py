@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping
 
 from arena.config.schema import Config
 
-# Paul Tol's "muted" set: told apart also by those who see fewer colors, legible on white and on black.
+# Paul Tol's "muted" set: distinguishable for color-blind readers, legible on white and on black.
 SPARE = ("#4477aa", "#cc6677", "#ddaa33", "#228833", "#aa3377", "#66ccee", "#88ccee", "#999933", "#882255", "#117733")
 _PLAIN = "#8a9099"
 
 
 class Colors:
-    """A color for every player, a snapshot's that of its policy; policies share one only where there are no others.
+    """A color for every player; a snapshot has its policy's. Policies share one only where there are no others.
 
     In a tournament checkpoints are the policies: each has a color of its own.
     """
@@ -34,7 +34,7 @@ class Colors:
 
 
 def _unlike(taken: Iterable[str], count: int) -> list[str]:
-    """So many spare colors, each time the one that is furthest from all that are taken; then all over again."""
+    """`count` spare colors, each the furthest from all that are taken; if they do not suffice, they repeat."""
     seen, spare = list(taken), list(SPARE)
     chosen: list[str] = []
     while spare and len(chosen) < count:
@@ -58,7 +58,7 @@ def _channels(color: str) -> tuple[int, int, int]:
 
 
 def palette(count: int) -> list[str]:
-    """So many colors, as unlike as they can be; of many some are the same."""
+    """`count` colors, as unlike as possible; they repeat if `count` is large."""
     return _unlike((), count)
 
 

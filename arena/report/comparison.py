@@ -2,7 +2,7 @@
 
 Runs whose configurations differ in nothing but seed, name and processes are a **group**, and its runs are the samples:
 an interval is Student's t over the means of the runs, and one run has none. Games of one run are no such samples, as
-they are of the same policies.
+the same policies play them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BAND, _RUN = 0.18, 0.35  # opacity
 
 
 class ComparedRun(msgspec.Struct, frozen=True):
-    """One run: its folder, the group that it is of, and what is said of it."""
+    """One run: its folder, the number of its group, and its summary."""
 
     folder: str
     group: int
@@ -76,7 +76,7 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """All of the page."""
+    """The numbers of the page."""
 
     arena: str
     groups: list[Group]
@@ -124,7 +124,7 @@ def comparison_page(files: Sequence[RunFiles]) -> str:
 
 
 def compared(files: Sequence[RunFiles]) -> tuple[Comparison, dict[str, Figure]]:
-    """What is known of several runs, and the figures of it by their titles."""
+    """The comparison of several runs, and its figures by their titles."""
     members = _members(files)
     groups = _groups(files, members)
     summaries = [summarize(run) for run in files]

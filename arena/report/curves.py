@@ -11,7 +11,7 @@ from arena.report.episodes import Floats, Ints
 
 MOST_PARTS, _FEWEST_PARTS = 80, 8
 _OF_A_MATCH = 8  # numbers of a match in a part, on average
-_TAIL = 10  # matches: of each so many further ones the lowest and the highest are left out of the band
+_TAIL = 10  # matches: for each 10 beyond the first, the lowest and the highest are left out of the band
 
 
 class Curve(msgspec.Struct, frozen=True):
@@ -21,7 +21,7 @@ class Curve(msgspec.Struct, frozen=True):
         ticks: [N] the end of each part.
         mean: [N] of the numbers in it.
         low: [N] of the band over the matches' means: the lowest, where there are ten or fewer, else the lower end of
-            the middle 80 % of them. It is always the mean of a match; both ends are, where one match alone has numbers.
+            the middle 80 % of them. Both ends are means of matches; if one match alone has numbers, they are equal.
         high: [N] likewise.
         count: [N] how many numbers.
     """
@@ -36,8 +36,8 @@ class Curve(msgspec.Struct, frozen=True):
 def edges_for(last: int, *, numbers: int, matches: float = 1) -> Floats:
     """Where the parts of a run end: [parts + 1] ticks from 0 to the last one.
 
-    N numbers make sqrt(N) parts of as many each: more would show mostly chance, fewer would hide what is learned. Where
-    several matches share them there are fewer parts, as a match's mean, of which the band is, needs some numbers too.
+    N numbers make sqrt(N) parts of as many each: more would show mostly chance, fewer would hide what is learned. With
+    several matches there are fewer parts, as the band is of the matches' means, which need some numbers each.
 
     Args:
         last: tick.

@@ -1,4 +1,4 @@
-"""The finished episodes of a run as columns: what curves, lengths and results are counted from.
+"""The finished episodes of a run as columns, from which curves, lengths and results are computed.
 
 A policy appears once in an episode, however many seats it had: with the mean return of its entities and its shares of
 the result, as in the live display (`arena.records.episode_stats`). Episodes that the end of a leg has cut are no
@@ -26,7 +26,7 @@ _CODES: dict[Outcome | None, int] = {"win": 0, "draw": 1, "loss": 2, None: 3}
 
 
 class Appearances(NamedTuple):
-    """Who played in which episode, ordered by episode. A appearances.
+    """Which policy played in which episode, ordered by episode. A appearances.
 
     Args:
         episode: [A] row of the episode in the table.
@@ -43,7 +43,7 @@ class Appearances(NamedTuple):
     decided: Bools
 
     def of(self, policy: int) -> Appearances:
-        """Those of one policy."""
+        """The appearances of one policy."""
         mine = self.policy == policy
         return Appearances(*(column[mine] for column in self))
 
@@ -135,7 +135,7 @@ class _Names(dict[str, int]):
 
 
 def _check_once(places: Ints) -> None:
-    """Refuses a round, match, lane and number [E, 4] that come again."""
+    """Refuses an episode, given by round, match, lane and number [E, 4], that is there twice."""
     order = np.lexsort(places.T)  # and of equal ones the earlier line first
     found = places[order]
     again = order[1:][(found[1:] == found[:-1]).all(axis=1)]

@@ -57,7 +57,7 @@ class Evaluation(msgspec.Struct, frozen=True):
 
 
 def learning_curves(files: RunFiles, *, last: int) -> Learning:
-    """The curves up to the last tick; snapshots are left out, as they do not learn; all, if no policy learns."""
+    """The curves up to the last tick; without snapshots, which do not learn; none if no policy learns."""
     table, policies = files.episodes, files.config.policies
     names = [name for name in policies if name in table.policies]
     if all(policy.frozen for policy in policies.values()):
@@ -95,7 +95,7 @@ def length_curve(table: EpisodeTable, env: int, *, last: int) -> Curve:
 
 
 def logged_values(updates: tuple[UpdateRecord, ...]) -> dict[str, dict[str, Logged]]:
-    """By the value's name, then by policy; in the order in which they were first logged."""
+    """Logged values by name, then by policy; in the order in which they were first logged."""
     found: defaultdict[str, defaultdict[str, list[tuple[int, float]]]] = defaultdict(lambda: defaultdict(list))
     for update in updates:
         for name, value in update.values.items():
@@ -120,8 +120,8 @@ def _without_winner(files: RunFiles) -> set[str]:
 def evaluations(files: RunFiles) -> list[Evaluation]:
     """Every evaluation of every policy, in the order of the file.
 
-    Those of a policy that plays in a game which has turned out to have no winners say nothing of wins: they may have
-    been written before.
+    They have no wins if the policy has played in a game that has turned out to have no winners: lines that were written
+    before may hold some.
     """
     without = _without_winner(files)
     return [

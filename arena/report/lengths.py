@@ -13,14 +13,14 @@ _MOST_BARS = 40
 
 
 class Lengths(msgspec.Struct, frozen=True):
-    """Of one environment; cut episodes are counted apart.
+    """The lengths of one environment's episodes; cut episodes are counted apart.
 
     Args:
         edges: [N + 1] of the bars, in ticks: lengths from one edge up to, but not including, the next one.
         counts: [N] episodes in each bar.
         terminated: ended by the rules; `truncated`: from outside alone.
         over_time: the mean length over the run's ticks; None where episodes were counted, as in a tournament: there it
-            would tell which of a batch end first.
+            would only show which episodes of a batch end first.
     """
 
     env: str
@@ -37,7 +37,7 @@ class Lengths(msgspec.Struct, frozen=True):
 
 
 def lengths(table: EpisodeTable, *, last: int | None) -> list[Lengths]:
-    """Of each environment that has finished an episode; `last` tick, None where the number of episodes decides."""
+    """Per environment with finished episodes; `last` tick, None where the number of episodes decides."""
     rows = (_lengths(table, env, last=last) for env in range(len(table.envs)))
     return [row for row in rows if row is not None]
 

@@ -1,4 +1,4 @@
-"""The rounds of a league: who joined, who left, whose weights were copied, and what the gates said."""
+"""The rounds of a league: snapshots taken and dropped, forks, resets, and the verdicts of the gates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from arena.records.formats import RoundLine
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """A frozen self of a policy; `dropped` is the tick at which it left, None while it may play."""
+    """A frozen copy of a policy; `dropped` is the tick at which it left, None while it may play."""
 
     name: str
     policy: str
@@ -68,7 +68,7 @@ class Meeting(msgspec.Struct, frozen=True):
 
 
 class Lineage(msgspec.Struct, frozen=True):
-    """What `rounds.jsonl` tells."""
+    """The contents of `rounds.jsonl`."""
 
     rounds: list[RoundRow]
     meetings: list[list[Meeting]]
@@ -84,7 +84,7 @@ class Lineage(msgspec.Struct, frozen=True):
 
     @property
     def columns(self) -> list[str]:
-        """What is worth a column: the head of each round, and of the rest what has happened in some."""
+        """The columns of the table: number, start and matches, and counts that are above 0 in some round."""
         always = ("number", "start", "matches")
         return [
             name
@@ -110,7 +110,7 @@ def lineage(rounds: tuple[RoundLine, ...]) -> Lineage:
 
 
 def _meetings(line: RoundLine) -> list[Meeting]:
-    """Who met whom in a round, the most frequent first."""
+    """The meetings of a round, the most frequent first."""
     found: Counter[tuple[tuple[str, ...], ...]] = Counter()
     for match in line.matches:
         sides = match.sides or tuple((seat,) for seat in range(len(match.players)))

@@ -23,7 +23,7 @@ from arena.report.page import page
 from arena.report.read_run import read_run
 
 HOST = "127.0.0.1"
-_REST = 3  # times as long as a page took to make it stays the newest one: most of the machine is the run's
+_REST = 3  # a page is kept so many times as long as it took to make: most of the machine is the run's
 _AGAIN = 2  # seconds after which a browser asks again for a page that could not be made
 
 
@@ -50,7 +50,7 @@ class LivePage:
         self._version, self._text, self._until = "", "", 0.0
 
     def version(self) -> str:
-        """That of the newest page, which is made before this returns if it is time for one: who hears of it has it.
+        """The version of the newest page; if it is time for a new one, it is made before this returns.
 
         Raises:
             ConfigError: the folder is damaged.
@@ -114,7 +114,7 @@ def serve(path: Path, *, port: int, replays: int, say: Callable[[str], None]) ->
     """
     try:
         live = LivePage(path, replays=replays)
-        live.text()  # what is wrong with the folder is said here, and not in a browser
+        live.text()  # errors of the folder are raised here, not shown in a browser
         with make_server(live, port) as server:
             say(f"http://{HOST}:{server.server_port}/ shows {path}; Ctrl-C ends it")
             server.serve_forever()

@@ -63,12 +63,12 @@ def write_report(
         episodes: whose replays are shown instead.
 
     Raises:
-        ConfigError: this is not a run folder, or it is damaged; or the file cannot be where it is to be.
+        ConfigError: this is not a run folder, or it is damaged; or there can be no file at `output`.
         WriteError: the file cannot be written.
     """
     folder = RunFolder(Path(path))
     target = folder.report if output is None else Path(output)
-    if output is not None or folder.config.is_file():  # of what is no run `read_run` says so
+    if output is not None or folder.config.is_file():  # else `read_run` raises
         check_place(target, option="" if output is None else "--output")
     files = read_run(path)
     text = page(files, replays=replays, episodes=episodes)

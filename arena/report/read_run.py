@@ -1,7 +1,7 @@
 """What the report reads of a run folder: every file checked, and counted with its lines.
 
-Of a run that goes on the journals are read as they were at one moment: whatever is said of them later, by whichever
-part of the page, is said of the same lines.
+The journals of a run that goes on are read as they were at one moment, so that all parts of the page are made from the
+same lines.
 
 A run that is under way or was killed leaves an incomplete last line in its journals, which is counted and skipped.
 Anything else that does not fit is a `ConfigError` which names the file and the line.
@@ -61,12 +61,12 @@ class Source(NamedTuple):
 
 
 class JournalView(NamedTuple):
-    """The journals of a run as they were once, however they grow.
+    """The journals of a run as they were at one moment, however they grow.
 
     Args:
         at: when that was.
         going: whether a process wrote there then.
-        sizes: their bytes then, of those that there were.
+        sizes: the bytes then of each journal that existed.
         written: when one of them was written last, seconds since 1970; 0 where there were none.
     """
 
@@ -142,7 +142,7 @@ def read_run(path: Path | str, *, now: Callable[[], datetime] = lambda: datetime
     with located(who=_OTHER_VERSION):
         config = load_config(folder.config)
     going = is_held(folder.path)  # first: what is read of a run that does not go on is its end
-    # Before the journals: what a boundary stands for is in them.
+    # Before the journals, which then hold everything up to the boundary.
     boundary, last = boundaries.newest_tick(folder), boundaries.last(folder)
     journals = JournalView.of(folder, now(), going=going)
     reader = _Reader(folder.path, journals)
@@ -201,7 +201,7 @@ def _check_rounds_whole(files: RunFiles) -> None:
 
 
 def _check_players_known(files: RunFiles) -> None:
-    """Refuses episodes, updates and evaluations of strangers: neither policies of the run nor snapshots of them."""
+    """Refuses episodes, updates and evaluations whose players are neither policies of the run nor their snapshots."""
     folder, policies = files.folder, files.config.policies.keys()
     named = {
         folder.episodes: {*files.episodes.policies},
@@ -215,7 +215,7 @@ def _check_players_known(files: RunFiles) -> None:
 
 
 def _check_rounds_known(rounds: Iterable[RoundLine], config: Config, path: Path) -> None:
-    """Refuses rounds in which something befalls a policy that the run does not have."""
+    """Refuses rounds that name a policy which the run does not have."""
     for line in rounds:
         named = {name.partition("@")[0] for name in line.snapshots}
         named |= {*line.resets, *line.forks, *(fork.source for fork in line.forks.values())}
@@ -233,7 +233,7 @@ class _Reader:
         self.sources: list[Source] = []
 
     def text(self, path: Path) -> str:
-        """A whole file; one that is not there is a mistake."""
+        """A whole file; a missing one is an error."""
         try:
             content = path.read_bytes()
             text = content.decode()
@@ -264,7 +264,7 @@ class _Reader:
         return self.journal(path, lambda journal: journal.lines(kind))
 
     def made(self, path: Path, make: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:
-        """What is made of the whole lines of a journal."""
+        """The whole lines of a journal, each converted by `make`."""
         return self.journal(path, lambda journal: journal.made(make))
 
     def _name(self, path: Path) -> str:

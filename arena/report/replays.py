@@ -26,7 +26,7 @@ from arena.report.numbers import NOTHING, count, decimal
 
 MOST_PICTURES = 100  # of a replay: of a longer one every second, third, ... picture
 _LONGEST = 300  # pixels of a picture's longer side
-_LARGEST = 700_000  # bytes of a strip without loss; a larger one is made with some
+_LARGEST = 700_000  # bytes of a lossless strip; a larger one is compressed with loss
 
 
 class Replay(msgspec.Struct, frozen=True):
@@ -126,7 +126,7 @@ def recorded_episodes(folder: RunFolder, lines: Iterable[EpisodeLine]) -> list[R
 
 
 def replay_strips(folder: RunFolder, *, most: int, episodes: Sequence[Place] = ()) -> list[Strip]:
-    """The last episodes of up to so many matches, each with other players, the newest rounds first.
+    """The last episodes of up to `most` matches, each with other players, the newest rounds first.
 
     Args:
         folder: of the run.
@@ -155,7 +155,7 @@ def _chosen(folder: RunFolder, most: int) -> list[tuple[MatchReplays, Episode]]:
 
 
 def _preference(episode: Episode) -> tuple[bool, int]:
-    """The later the better, but what ends with its leg was cut, as a rule."""
+    """Prefers episodes that end before their leg, as the others were mostly cut, and of these the latest."""
     leg = episode.recording
     return episode.end < leg.start + leg.ticks, episode.end
 
@@ -178,7 +178,7 @@ def _strip(match: MatchReplays, episode: Episode) -> Strip:
     try:
         _check_pillow()
         return _drawn(told, match, episode)
-    except (ConfigError, ReplayDiffers) as error:  # one that cannot be shown is no reason to have no page
+    except (ConfigError, ReplayDiffers) as error:  # a replay that cannot be shown does not stop the page
         return Strip(msgspec.structs.replace(told, failure=str(error)), "")
 
 
@@ -204,7 +204,7 @@ def _drawn(told: Replay, match: MatchReplays, episode: Episode) -> Strip:
 
 
 def _every(step: int, pictures: Iterator[Picture], *, last: int) -> Iterator[Picture]:
-    """Every so many pictures, and the last one; as large as the page wants them."""
+    """Every `step`-th picture and the last one, scaled for the page."""
     for number, picture in enumerate(pictures):
         if number % step == 0 or number == last:
             yield _fitted(picture)
@@ -224,7 +224,7 @@ def _fitted(picture: Picture) -> Picture:
 
 
 def _sheet(pictures: Sequence[Picture], columns: int) -> Picture:
-    """All pictures in rows of so many: uint8 [rows * height, columns * width, 3]."""
+    """All pictures in rows of `columns`: uint8 [rows * height, columns * width, 3]."""
     height, width, _ = pictures[0].shape
     sheet = np.zeros((-(-len(pictures) // columns) * height, columns * width, 3), np.uint8)
     for number, picture in enumerate(pictures):

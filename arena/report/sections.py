@@ -101,12 +101,12 @@ def _with_result(replay: Replay, recorded: Sequence[Recorded]) -> Replay:
 
 
 def _last(files: RunFiles) -> int | None:
-    """The newest batch of a tournament that is whole: the games of a later one do not count yet. Else None: all do."""
+    """The newest whole batch of a tournament: games of later ones do not count yet. None for other runs: all count."""
     return None if files.terms is None else sum(line.start < (files.boundary or 0) for line in files.rounds) - 1
 
 
 def _rule(files: RunFiles) -> DecidedConfig | None:
-    """When the order of the players is decided; None if that was not asked."""
+    """The rule that decides the order of the players; None if no decided order was asked for."""
     terms = files.terms
     if terms is not None and terms.error is not None and terms.elo is not None:
         return DecidedConfig(error=terms.error, elo=terms.elo)

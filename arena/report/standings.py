@@ -1,4 +1,4 @@
-"""Who is best, and how sure one is: ratings, the payoff matrix and what the meta-game says, each with its interval."""
+"""The standings: ratings, the payoff matrix and the measures of the meta-game, each with its interval."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SAMPLES = 200  # of the payoffs' posterior
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """A player; a snapshot's policy is another name.
+    """A player; of a snapshot, `policy` is the name without its tick.
 
     Args:
         rank: 1 is the strongest of its table, by `elo`.
@@ -85,7 +85,7 @@ class Matrix(msgspec.Struct, frozen=True):
 
 
 class MetaRow(msgspec.Struct, frozen=True):
-    """What the meta-game says of a player; each with its 95 % interval over the posterior of the payoffs.
+    """The measures of a player in the meta-game; each with its 95 % interval over the posterior of the payoffs.
 
     Args:
         nash: its probability in the equilibrium of largest entropy.
@@ -130,12 +130,12 @@ class Standings(msgspec.Struct, frozen=True):
     """The whole table.
 
     Args:
-        prior: whether the strengths have a weak prior, as games alone do not say what is most likely: see `Ratings`.
+        prior: whether the strengths have a weak prior, as games alone do not determine them: see `Ratings`.
         curves: of policies that learn.
         games: that count. The others are `unrated` (no winner, or not two sides) or `aborted`.
         side: how many Elo the first side is worth, with its 95 % interval.
-        curtailed: whose games were cut most; None where that is too little to matter, and where lanes play a number of
-            games, whatever their length.
+        curtailed: the players whose games were cut most; None where that is too little to matter, and where lanes play
+            a number of games, whatever their length.
         order: None if no decided order was asked for.
         equal: the neighbors that have proved to be as good as each other; none where policies learn.
     """
@@ -175,7 +175,7 @@ class Standings(msgspec.Struct, frozen=True):
 def standings(
     reading: ResultSet, config: Config, colors: Colors, *, rule: DecidedConfig | None = None
 ) -> Standings | None:
-    """The standings of those who have met; None where fewer than two players have.
+    """The standings of the players that have met; None if these are fewer than two.
 
     Args:
         reading: the games.
@@ -275,7 +275,7 @@ def rows(ratings: Ratings, timeline: Timeline, colors: Colors, sides: Sides | No
 
 
 def _shown(order: Sequence[str], config: Config) -> list[str]:
-    """Those who fit into the matrix: the configured policies first, then the strongest snapshots; best first."""
+    """The players of the matrix: the configured policies first, then the strongest snapshots; best first."""
     first = [player for player in order if player in config.policies]
     chosen = set([*first, *(player for player in order if player not in config.policies)][:MOST_IN_MATRIX])
     return [player for player in order if player in chosen]

@@ -1,4 +1,4 @@
-"""What was run: when, how long, by how many processes, and how each policy has fared in short."""
+"""The summary of a run: when, how long, by how many processes, and the results of each policy in short."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Summary(msgspec.Struct, frozen=True):
     """The run in numbers.
 
     Args:
-        state: what has become of it, in the words of `RunStatus`.
+        state: its `RunStatus`.
         read: when the journals were read, ISO 8601, UTC; None if no process wrote any more, so that a page made again
             is the same page.
         began: when the run was started, or resumed for the last time; `ended`: when something was written last.
@@ -120,14 +120,14 @@ def summarize(files: RunFiles) -> Summary:
 
 
 def _state(files: RunFiles) -> RunStatus:
-    """What had become of the run when it was read."""
+    """The status of the run when it was read."""
     if files.journals.going:
         return RunStatus.UNDER_WAY
     return run_status(files.folder, files.config, played=ticks_played(files))
 
 
 def _match_ticks(files: RunFiles, tick: int) -> int:
-    """Of all matches together, when those of the newest round have come to a tick."""
+    """The ticks of all matches together, when those of the newest round have come to a tick."""
     if not files.rounds:
         return tick * len(files.plan.matches)
     starts, matches = [line.start for line in files.rounds], [len(line.matches) for line in files.rounds]

@@ -14,7 +14,7 @@ ORDER = sorted((activity.value for activity in Activity), key=lambda name: name.
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """Of some roles together.
+    """The time of some roles together.
 
     Args:
         name: what they are: `environment`, `worker blue`, or the number of a rank.
@@ -39,7 +39,7 @@ class Timing(msgspec.Struct, frozen=True):
 
 
 def timing(profile: ProfileFile | None) -> Timing | None:
-    """None without a profile."""
+    """The time that a profile shows; None without one."""
     if profile is None or not profile.roles:
         return None
     kinds: dict[str, list[ProfiledRole]] = {}

@@ -82,7 +82,7 @@ def _labeled(folder: RunFolder, policy: str, config: Config, own: Sequence[Path]
         folder: of the run.
         policy: its name.
         config: of the run.
-        own: the checkpoints that the policy has in this run; without any, that with which it was loaded counts.
+        own: the checkpoints that the policy has in this run; without any, the one that it was loaded from counts.
         label: `last`, `first`, or a tick.
 
     Raises:

@@ -25,7 +25,7 @@ class _Shared:
 
 
 class ClonedModel(RemoteModel):
-    """A policy at one checkpoint, which answers at once, one observation at a time; what it remembers is its own."""
+    """A policy at one checkpoint, which answers at once, one observation at a time, with a memory of its own."""
 
     def __init__(self, link: EntityLink, shared: _Shared) -> None:
         super().__init__(link)
@@ -61,7 +61,7 @@ class ClonedModel(RemoteModel):
 
 
 class Clones:
-    """Makes clones; a checkpoint is loaded once for all clones of the same time, if the model has no state of its own.
+    """Makes clones; clones that exist at the same time share a checkpoint, if the model has no state of its own.
 
     Args:
         folder: of the run.

@@ -15,11 +15,11 @@ Array = NDArray[Any]
 Outputs = Mapping[int, Sequence[Array]]
 """By batch size: every output of all rows [N, ...]."""
 
-_ABSOLUTE, _RELATIVE = 1e-5, 1e-4  # an element may be as far from its reference: absolute + relative * |reference|
+_ABSOLUTE, _RELATIVE = 1e-5, 1e-4  # an element may differ by absolute + relative * |reference|
 
 
 class Limits(NamedTuple):
-    """What holds for an engine; the largest relative error is not limited: it means nothing near 0."""
+    """The limits of an engine; the largest relative error is not limited: it means nothing near 0."""
 
     elementwise: bool  # every element is within `_ABSOLUTE` and `_RELATIVE`
     l1_relative: float  # at most: sum of the differences / sum of the sizes of the reference
@@ -36,7 +36,7 @@ LIMITS = {
 
 
 class Compared(NamedTuple):
-    """The figures of every output, and what is wrong: each time output, figure and limit; empty: nothing."""
+    """The figures of every output, and the problems: output, figure and limit of each."""
 
     figures: tuple[OutputFigures, ...]
     problems: tuple[str, ...]

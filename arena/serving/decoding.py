@@ -120,7 +120,7 @@ class Decoder:
         """Numbers in [-1, 1] as the environment takes them: -1 low and 1 high."""
         low, high = (bound.astype(self._dtype) for bound in (self._low, self._high))
         stretched = (self._middle + self._reach * unit).astype(self._dtype)
-        return self._shaped(np.clip(stretched, low, high))  # which rounding may have passed
+        return self._shaped(np.clip(stretched, low, high))  # rounding may have passed them
 
     def _shaped(self, actions: Array) -> Array:
         return actions.reshape(len(actions), *self._shape).astype(self._dtype, copy=False)

@@ -45,12 +45,12 @@ def eager(exported: Any) -> Engine:
 
 
 def compiled(exported: Any, rows: Sequence[Array]) -> Engine:
-    """By `torch.compile`, which needs rows of all inputs."""
+    """The engine of `torch.compile`, which needs rows of all inputs."""
     return Engine(registry.load_object("policies.exporting.engines:compiled")(exported, rows))
 
 
 def onnx_engine(exported: Any, file: ModelFile) -> Engine:
-    """By ONNX Runtime.
+    """The engine of ONNX Runtime.
 
     Args:
         exported: what the algorithm returned.
@@ -65,7 +65,7 @@ def onnx_engine(exported: Any, file: ModelFile) -> Engine:
 
 
 def int8_engine(content: bytes, file: ModelFile, rows: Sequence[Array]) -> Engine:
-    """The same in 8 bits.
+    """The engine of ONNX Runtime in 8 bits.
 
     Args:
         content: the ONNX file in float32.

@@ -57,7 +57,7 @@ class Export(NamedTuple):
 
     report: ExportReport
     folder: Path
-    recorded: int  # of the rows, so many were recorded in the run
+    recorded: int  # the number of rows that were recorded in the run
 
     @property
     def verified(self) -> bool:
@@ -147,7 +147,7 @@ def export(
 
 
 def verify(folder: Path | str, *, samples: int = SAMPLES, batch_sizes: Sequence[int] = BATCH_SIZES) -> list[str]:
-    """Compares what lies in a folder that `export` has written with the checkpoint that it names.
+    """Compares the files of an export with the checkpoint that they name.
 
     Returns:
         what is wrong: the file, or engine, output, figure and limit; empty: nothing.
@@ -237,7 +237,7 @@ def _words(error: Exception) -> str:
 
 
 def _check_output(folder: Path, *, given: bool) -> None:
-    """Refuses to write where something else lies.
+    """Refuses to write into a folder that holds other files.
 
     Raises:
         ConfigError: before any work is done.

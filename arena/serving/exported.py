@@ -92,7 +92,7 @@ class Exporter:
     def begin(self, policy: str, tick: int, entities: int, swap: Callable[[Model], None]) -> None:
         """Makes the model in a thread, and calls `swap` with it; if that fails, torch stays, with a line."""
 
-        if policy in self._exporting:  # the newest checkpoint may have to wait for the next one
+        if policy in self._exporting:  # a checkpoint that comes during an export is not exported
             return
         self._exporting.add(policy)
 

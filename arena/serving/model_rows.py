@@ -19,7 +19,7 @@ Array = NDArray[Any]
 Engine = Callable[[Sequence[Array]], Sequence[Array]]
 
 _SEED = 0
-_BEGINNING = 32  # rows that remember nothing; each further row remembers what the row so many before it did
+_BEGINNING = 32  # rows without memory; each later row has the memory that the row so many before it leaves
 _UNBOUNDED = 1e6  # a bound that is farther from 0 is none
 
 

@@ -1,4 +1,4 @@
-"""Models: what chooses the actions of a policy for the rows that ask, in one process and without learning."""
+"""Models: they choose the actions of a policy for the rows that ask, in one process and without learning."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class ActorModel:
     Args:
         policy: the policy.
         rows: all that there are.
-        greedy: the best actions rather than sampled ones; its draws are not by game.
+        greedy: the best actions; else they are sampled, from one random stream for all games.
     """
 
     engine = "actor"

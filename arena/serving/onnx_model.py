@@ -58,12 +58,12 @@ class OnnxModel:
         random: Random | None,
         entities: NDArray[np.int64] | None = None,
     ) -> tuple[Array, NDArray[np.float32]]:
-        """Actions [K, ...] and what the rows remember afterwards [K, memory_size]; a pure function of its arguments.
+        """Actions [K, ...] and the rows' memory after them [K, memory_size]; a pure function of its arguments.
 
         Args:
             observations: a batched sample [K, ...] of the observation space.
             masks: [K, n] which choices are allowed; None: all.
-            memory: [K, memory_size] what the rows remember; zeros at the beginning of an episode.
+            memory: [K, memory_size]; zeros at the beginning of an episode.
             random: a generator per row, from which actions are sampled; None: the best actions.
             entities: [K] the places of the rows' entities in their team, where the model has the input `entity`.
 
@@ -163,7 +163,7 @@ def read_onnx(folder: Path) -> bytes:
 
 
 def sha256(content: bytes) -> str:
-    """In hexadecimal digits."""
+    """The SHA-256 in hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
 
 

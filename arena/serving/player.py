@@ -1,4 +1,4 @@
-"""Plays the entities of one policy in all games that are served: one batch of those that ask."""
+"""Plays the entities of one policy in all served games; the rows that ask are computed in one batch."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class Player:
         self._random: list[np.random.Generator | None] = [None] * rows
 
     def take(self, model: Model) -> bool:
-        """Replaces the model by a newer one, or by another engine of the same; whether it has.
+        """Replaces the model by a newer one, or by another engine of the same; returns whether it did.
 
-        What games remember stays.
+        The games' memory stays.
         """
         if model.version < self.model.version:
             return False
@@ -149,7 +149,7 @@ class Player:
         allowed: NDArray[np.int8] | None,
         batch: NDArray[np.intp],
     ) -> list[NDArray[Any]]:
-        """The leaves of the actions of a batch of positions; what they remember is kept."""
+        """The leaves of the actions of a batch of positions; their memory is kept."""
         which = rows[batch]
         random = None if self._seed is None else [self._generator(row) for row in which.tolist()]
         acted, memory = self.model.act(

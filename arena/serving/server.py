@@ -1,7 +1,7 @@
 """Serves policies to games that ask for actions, without learning, in one process.
 
 The games come in through the same connections and the same table of slots as in training; there are no ticks of a run:
-whatever asks when the table is looked at is answered together, policy by policy.
+all rows that ask at one look at the table are answered together, policy by policy.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from arena.serving.player import Player
 _log = logging.getLogger(__name__)
 
 _REPORT_S = 60.0
-_LOOK_S = 0.2  # at most so long after `stop`
+_LOOK_S = 0.2  # the longest wait, after which `stop` is seen
 _COUNTS_S = 10.0  # between two lines of games.jsonl
 _QUICK_S = 0.005  # for a full batch of all policies: a thread may wait as long for the interpreter
 
@@ -102,7 +102,7 @@ class Server:
         """Serves until it is stopped, all games were played, or no game will come any more.
 
         Where the games have a loop of their own and the policies are quick, they are computed on that loop: two
-        threads would hand each request over, and wait for one another's hold of the interpreter.
+        threads would hand each request over, and wait for one another's interpreter lock.
         """
         games = self._connection.games
         on_loop = getattr(games, "run_on_loop", None)
@@ -179,7 +179,7 @@ class Server:
         return finished
 
     def _answer(self, tick: Tick) -> None:
-        """Answers those that ask."""
+        """Answers the rows that ask."""
         self.tick = tick
         self._ticks += 1
         table, games, frame = self.table, self._connection.games, tick.begun

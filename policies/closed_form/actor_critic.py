@@ -54,7 +54,7 @@ def _ppo_value(network: ActorCritic, features: Tensor, batch: Batch, options: PP
         move = values - batch.values
         near = move.clamp(-options.clip_range_vf, options.clip_range_vf)
         clipped = (batch.values + near - batch.returns).square()
-        difference.masked_fill_((move != near) & (clipped >= errors), 0.0)  # the larger one does not move
+        difference.masked_fill_((move != near) & (clipped >= errors), 0.0)  # the larger error is constant
         errors = torch.max(errors, clipped)
     backward(difference.mul_(2 * options.vf_coef * share).unsqueeze(-1))
     return errors
@@ -81,7 +81,7 @@ def a2c(network: ActorCritic, batch: Batch, options: A2COptions) -> Tensor:
 def _policy(
     network: ActorCritic, features: Tensor, mask: Tensor | None
 ) -> tuple[Distribution, Callable[[Tensor], None]]:
-    """The policy, and the way back from the gradient with respect to the actor's outputs [N, head.outputs]."""
+    """The policy, and the backward function of the actor's outputs [N, head.outputs]."""
     outputs, backward = network.actor.forward_with_grad(features)
     policy = network.head.distribution(outputs, mask)
     return policy, backward if mask is None else lambda gradient: backward(gradient * mask)  # see `allow`

@@ -1,7 +1,7 @@
-"""What every learning algorithm of this package is: options, a device, and state that can be saved and loaded.
+"""Base of all learning algorithms of this package: options, a device, and state that can be saved and loaded.
 
 An algorithm subclasses `Algorithm`, says in `run` how it plays and learns, and names with `track` the attributes that
-make up its state. There are no hooks: the loop stands in the algorithm's own file.
+make up its state. The loop stands in the algorithm's own file.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ def check_autoreset(env: VectorEnv[Any, Any, Any], name: str) -> None:
     """Checks that an environment begins the next episode on the tick on which one has ended.
 
     Args:
-        env: a vector environment; one that does not say is taken to do so.
+        env: a vector environment; without metadata about it, it is taken to do so.
         name: of the algorithm that asks.
 
     Raises:

@@ -41,9 +41,9 @@ def to_stored(array: NDArray[Any], dtype: np.dtype[Any]) -> Tensor:
     """A copy of a leaf of observations, whose space has this dtype, as it is kept; torch allocates and aligns it."""
     stored = torch.empty(array.shape, dtype=storage_dtype(dtype))
     held = stored.numpy()
-    if array.dtype != held.dtype:  # torch says nothing of a number that is too large for the other type, numpy does
+    if array.dtype != held.dtype:  # torch converts numbers that are too large silently, NumPy warns
         return torch.tensor(array).to(stored.dtype)
-    held[...] = array  # half as long as by torch
+    held[...] = array  # takes half the time of torch
     return stored
 
 
@@ -155,14 +155,14 @@ def from_plain(plain: Any) -> Any:
 
 
 def per_choice(actions: Column, numbers: Tensor) -> Tensor:
-    """Numbers [N] of transitions, given to each of their choices: themselves, or of ragged actions [D]."""
+    """Numbers [N] of transitions for each of their choices: unchanged, or repeated to [D] for ragged actions."""
     return actions.spread(numbers) if isinstance(actions, RaggedTensor) else numbers
 
 
 def per_transition(actions: Column, numbers: Tensor, weights: Tensor | None) -> Tensor:
-    """Numbers of choices [K, N] themselves; of ragged actions [K, D] their weighted sums in each transition, [K, N].
+    """Numbers of choices [K, N] unchanged; for ragged actions [K, D] their weighted sums per transition, [K, N].
 
-    With one over the mean number of choices as weights [N], the means of what comes out are means over choices.
+    If all weights [N] are 1 / (mean number of choices), the means of the result are means over choices.
     """
     if not isinstance(actions, RaggedTensor):
         return numbers
@@ -178,7 +178,7 @@ def _each(function: Callable[[Any], Any], column: Any) -> Any:
 
 
 def _joined(columns: Sequence[Any], parts: Sequence[Columns]) -> Any:
-    """One column of the same ones of some parts; a part without, as can be of masks, gets ones."""
+    """The same column of several parts, joined; a part without it (only masks can be missing) gets ones."""
     known = next((column for column in columns if column is not None), None)
     if isinstance(known, tuple):
         return tuple(map(cat, zip(*columns, strict=True)))
@@ -226,7 +226,7 @@ class RaggedStorage:
         return RaggedTensor.cat([runs[first] for first in sorted(runs)])
 
     def flat(self, ticks: int) -> RaggedTensor:
-        """The first so many ticks, [ticks * B] rows."""
+        """The first `ticks` ticks, [ticks * B] rows."""
         return RaggedTensor.cat([self[tick] for tick in range(ticks)])
 
     def restart(self) -> None:
@@ -266,17 +266,17 @@ class Storage:
             self.masks.numpy()[places] = True if mask is None else mask
 
     def take(self, places: Tensor) -> Columns:
-        """Copies of what is at an int64 index of the first axis; only of fixed leaves."""
+        """Copies of the rows at an int64 index of the first axis; only of fixed leaves."""
         return Columns(self.leaves, self.masks).take(places)
 
     def tick(self, tick: int) -> list[Any]:
         """The leaves at an index of the first axis; fixed ones in the same memory."""
-        if not self._ticks:  # views of all ticks: to make one takes longer than to look it up
+        if not self._ticks:  # views of all ticks: making one takes longer than a look-up
             self._ticks = [leaf if isinstance(leaf, RaggedStorage) else leaf.unbind() for leaf in self.leaves]
         return [ticks[tick] for ticks in self._ticks]
 
     def flat(self, ticks: int) -> tuple[list[Any], Tensor | None]:
-        """Leaves and masks of the first so many ticks [ticks * rows, ...]; fixed ones in the same memory."""
+        """Leaves and masks of the first `ticks` ticks [ticks * rows, ...]; fixed ones in the same memory."""
         masks = None if self.masks is None else self.masks[:ticks].flatten(0, 1)
         return [
             leaf.flat(ticks) if isinstance(leaf, RaggedStorage) else leaf[:ticks].flatten(0, 1) for leaf in self.leaves
@@ -291,7 +291,7 @@ class Storage:
                 column[0] = column[-1]
 
     def state_dict(self, ticks: int) -> dict[str, Any]:
-        """Copies of the first so many ticks, as arrays."""
+        """Copies of the first `ticks` ticks, as arrays."""
         masks = None if self.masks is None else self.masks[:ticks].numpy().copy()
         leaves = [
             to_plain(one.flat(ticks)) if isinstance(one, RaggedStorage) else one[:ticks].copy() for one in self._arrays

@@ -1,4 +1,4 @@
-"""The device that learns: an option's word, and what torch makes of it on this machine."""
+"""The device that learns: from the option `device` to a torch device of this machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def device_of(name: str) -> torch.device:
     if name == "cuda" and not torch.cuda.is_available():
         raise wrong("device", name, "cpu or auto: torch finds no CUDA device on this machine")
     if name == "cuda":
-        # Sums in any order are a little faster; but a run would not repeat exactly, nor a resumed one go on exactly.
+        # Sums in any order are a little faster, but neither a repeated nor a resumed run would give the same bits.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA starts
         torch.use_deterministic_algorithms(True, warn_only=True)
         torch.backends.cuda.enable_mem_efficient_sdp(False)  # its backward pass has no such variant
@@ -31,7 +31,7 @@ def device_of(name: str) -> torch.device:
 
 
 def moved(tensors: Any, device: torch.device) -> Any:
-    """A tensor, a list of them or None, on a device; where they are on it already, what was given."""
+    """A tensor, a list of them or None, on a device; unchanged if they are on it already."""
     if tensors is None or device.type == "cpu":
         return tensors
     return [tensor.to(device) for tensor in tensors] if isinstance(tensors, list) else tensors.to(device)

@@ -2,7 +2,7 @@
 
 A *transition* of a row begins on a tick where the row acts and is complete on the next tick where it ends its
 episode or may act again; the rewards of the ticks between belong to it. Where every row acts on every tick a
-transition is one tick, and this is the textbook's estimator. Discounting counts transitions, not ticks.
+transition is one tick, and this is the textbook estimator. Discounting counts transitions, not ticks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Trajectories(NamedTuple):
     rewards: Floats
     values: Floats  # V(s) of what the row saw when it acted
     terminated: Flags  # the row's episode ended by the game's rules: nothing comes after
-    truncated: Flags  # the row's episode was cut: what would have come is estimated by `final_values`
+    truncated: Flags  # the row's episode was cut: `final_values` estimates the rest of its return
     final_values: Floats  # V(final observation), read only where truncated and not terminated
     active: Flags  # the row acted on this tick
     last_values: Floats  # [B] V of what the row sees after the last tick
@@ -49,7 +49,7 @@ def advantages_of(seen: Trajectories, *, gamma: float | Floats, gae_lambda: floa
 
     Args:
         seen: the trajectories.
-        gamma: discount per transition; or of each that begins on a tick, [T, B], where some last longer than others.
+        gamma: discount per transition; or, [T, B], of the transition that begins on each tick, if these differ.
         gae_lambda: weight of the longer looks ahead; 0 is one-step, 1 is Monte Carlo minus the value.
     """
     outside = any(flags is not None and flags.any() for flags in (seen.void, seen.given))
@@ -59,7 +59,7 @@ def advantages_of(seen: Trajectories, *, gamma: float | Floats, gae_lambda: floa
 
 
 def _final_values(seen: Trajectories) -> NDArray[np.float64]:
-    """What an episode's end is still worth [T, B]: V where it was only cut, else 0. Terminated wins over truncated."""
+    """The value after an episode's end [T, B]: V where it was only cut, else 0. Terminated wins over truncated."""
     cut = seen.truncated & ~seen.terminated
     return np.where(cut, seen.final_values, 0.0).astype(np.float64)
 

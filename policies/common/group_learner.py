@@ -1,4 +1,4 @@
-"""How the workers of a group learn together: the one place where `sync` and `reduce` have a meaning.
+"""How the workers of a group learn together: the options `sync` and `reduce` take effect in this module.
 
     sync: gradients               every worker steps on its own minibatches, with the mean gradient of the group
     sync: samples                 rank 0 steps on the samples of all workers, then the others take its weights
@@ -58,7 +58,7 @@ class GroupLearner:
 
     Attributes:
         extra: a further loss, whose gradient is added to each minibatch's; None: there is none.
-        shape: changes the group's mean gradient before it is limited, and returns numbers to log; None: nothing does.
+        shape: changes the group's mean gradient before it is limited, and returns numbers to log; None: no change.
     """
 
     extra: ExtraLoss | None = None
@@ -109,7 +109,7 @@ class GroupLearner:
         return metrics
 
     def _extra_backward(self, batch: Any) -> Metrics:
-        """Adds the gradient of the further loss, if there is one; what it has measured."""
+        """Adds the gradient of the further loss, if there is one; returns what that has measured."""
         if self.extra is None:
             return {}
         values = self.extra.backward(self.network, batch) if batch.size else [0.0] * len(self.extra.names)
@@ -141,7 +141,7 @@ class GroupLearner:
         return shaped
 
     def check_finite(self, metrics: Metrics, label: str) -> None:
-        """Stops before a number that is not finite makes every weight so.
+        """Stops the run before a number that is not finite spreads to the weights.
 
         Raises:
             FloatingPointError: one is not finite.
@@ -209,7 +209,7 @@ class RolloutLearner(GroupLearner):
         self._sequence_length, self._device = sequence_length, device
 
     def start(self) -> None:
-        """Gives all workers the weights of rank 0; one that continues with a part of a rollout ends it first."""
+        """Gives all workers the weights of rank 0; a worker that continues a partial rollout completes it first."""
         super().start()
         if self.group.async_samples is not None and self.group.is_root:
             self.group.async_samples.publish(self._weights())
@@ -217,8 +217,8 @@ class RolloutLearner(GroupLearner):
     def updates(self, evaluate: Callable[[], Evaluation], update: Callable[[Batch, int], Metrics]) -> Iterator[Metrics]:
         """Learns from the complete rollout: yields the metrics of each update when it is made, and ends with the last.
 
-        It is one update. Without a barrier rank 0 makes one for each full batch of samples that has arrived, which may
-        be none; the others make none and take the newest weights.
+        This is one update. Without a barrier rank 0 makes one for each full batch of samples that has arrived, which
+        may be none; the others make none and take the newest weights.
 
         Args:
             evaluate: values and advantages of its transitions; called once.
@@ -257,7 +257,7 @@ class RolloutLearner(GroupLearner):
         own = joined([[tuple(one) for one in normalization.describe(rollout)]], self.group.policy)
         with normalization.with_statistics(own):  # evaluated as the policy that has played it sees it
             batch = evaluate().complete(self._sequence_length)
-        slots = rollout.ticks * rollout.rows  # counted, as the number of rows that act differs
+        slots = rollout.ticks * rollout.rows  # not transitions, as the number of rows that act differs
         samples.put({"statistics": [tuple(one) for one in own], "batch": batch.to_samples()}, slots)
         if not self.group.is_root:
             self._load_weights(samples.latest())
@@ -322,8 +322,8 @@ class ReplayLearner(GroupLearner):
     Args:
         group, network, max_grad_norm, remedy: as of `GroupLearner`.
         options: with a number in place of every `auto`.
-        rank: the worker's, or its team's, among those that have transitions of their own.
-        size: how many of these there are.
+        rank: of the worker, or of its team, among those that have transitions of their own.
+        size: the number of these workers or teams.
         experience: of this worker.
         replay: of this worker, or at rank 0 of all; None at the others where rank 0 learns for all.
         normalization: of observations; its statistics are the group's.
@@ -430,7 +430,7 @@ class ReplayLearner(GroupLearner):
         return {**metrics, **self.step(optimizers, rate, label=label)}, errors
 
     def _sums(self, collected: int) -> tuple[int, int, int]:
-        """Of the group: new transitions, transitions that its replays were given, workers that have any."""
+        """Sums over the group: new transitions, transitions added to replays so far, workers whose replay has any."""
         assert self.replay is not None
         added = [self.replay.added] if self.replay.size else []
         if self.group.size == 1:
@@ -445,7 +445,7 @@ class ReplayLearner(GroupLearner):
         if gathered is not None:
             steps = self._learn_from(gathered, update, workers=len({part["worker"] for part in gathered}))
         told = self.group.broadcast_object({"steps": steps, "intensity": self._intensity.state_dict()})
-        if told is None:  # rank 0 has left: nothing is learned any more
+        if told is None:  # rank 0 has left: learning has ended
             return
         self._intensity.load_state_dict(told["intensity"])
         if told["steps"]:
@@ -453,7 +453,7 @@ class ReplayLearner(GroupLearner):
             self.group.broadcast(self.network)
 
     def _learn_from(self, gathered: Sequence[Mapping[str, Any]], update: GradientStep, *, workers: int) -> int:
-        """Rank 0 adds the experience of some workers and learns for all; the number of gradient steps."""
+        """Rank 0 adds the experience of some workers and learns for all; returns the number of gradient steps."""
         assert self.replay is not None
         parts = [(NStepBatch.from_samples(part["fragment"]), int(part["worker"])) for part in gathered]
         collected = sum(self.replay.extend(new, worker) for new, worker in parts)
@@ -468,7 +468,7 @@ class ReplayLearner(GroupLearner):
         """Hands the experience over; rank 0 learns from all that has come, the others take its newest weights."""
         own = {"worker": self._rank, "fragment": new.to_samples()}
         own["statistics"] = [tuple(one) for one in self._normalization.describe_new(new)]
-        slots = self._options.train_every * self._experience.worker_rows  # counted, as it may complete no transition
+        slots = self._options.train_every * self._experience.worker_rows  # not transitions, of which there may be none
         samples.put(own, slots)
         if not self.group.is_root:
             self._load_weights(samples.latest())
@@ -527,7 +527,7 @@ class ReplayLearner(GroupLearner):
 
 
 def _moments(values: Tensor) -> Moments:
-    """Of one worker's values, to the bit what `Group.moments_of` finds in a group of one."""
+    """Moments of one worker's values, to the bit those of `Group.moments_of` in a group of one."""
     held = values.double().numpy()
     if not held.size:
         return Moments(0.0, 0.0, 0, 0)
@@ -536,7 +536,7 @@ def _moments(values: Tensor) -> Moments:
 
 
 def _described(moments: Mapping[str, Moments]) -> Metrics:
-    """The share of the returns' variance that the values explain, return - value = advantage; of units, how many."""
+    """The share of the returns' variance that the values explain (return - value = advantage); counts of units."""
     errors, returns = moments["advantages"].std, moments["returns"].std
     explained = 1 - (errors / returns) ** 2 if returns > 0 else math.nan
     return {"explained_variance": explained, **{name: moments[name].mean for name in COUNTS if name in moments}}

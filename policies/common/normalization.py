@@ -1,15 +1,15 @@
 """Running normalization: observations to mean 0 and deviation 1, rewards by the deviation of the discounted return.
 
 What one worker has seen is a `Statistics` for each array; `pooled` merges those of a whole group in one exchange, so
-that all workers hold the same numbers to the bit, and N workers those that one would have of all their samples.
+that all workers hold the same numbers to the bit: those of a single worker with all samples.
 
     observations   (x - mean) / deviation of everything seen, for the leaves that are numbers, and for each feature of
                    each type of units; pictures, bytes and choices stay as they are, since the networks scale them
     rewards        r / deviation of the running discounted return of the rows (Engstrom et al. 2020, arXiv 2005.12729)
 
-Algorithms that learn from rollouts hold both as a `Normalization`: rewards are scaled by statistics that have their own
-rollout in them, but observations by those of before, from the first tick of a rollout to the last step on it: else the
-policy that learns would not be the one that has acted.
+Algorithms that learn from rollouts hold both as a `Normalization`: rewards are scaled by statistics that include their
+own rollout, but observations by those before the rollout, from its first tick to the last gradient step on it:
+otherwise the policy that learns would differ from the one that acted.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-_EPSILON = 1e-8  # added to a variance: what never varies stays 0
-_CHUNK = 4096  # samples that are in double precision at once
+_EPSILON = 1e-8  # added to a variance: a constant number is normalized to 0
+_CHUNK = 4096  # samples that are converted to double precision at once
 
 
 class Statistics(NamedTuple):
-    """Of arrays of one shape: how many, their mean, and the sum of the squared deviations from it."""
+    """Statistics of arrays of one shape: count, mean, and sum of the squared deviations from the mean."""
 
     size: int
     mean: Floats  # [...]
@@ -56,22 +56,22 @@ class Statistics(NamedTuple):
 
     @classmethod
     def none(cls, shape: tuple[int, ...]) -> Statistics:
-        """Of no array."""
+        """Statistics of no array."""
         return cls(0, np.zeros(shape), np.zeros(shape))
 
     @classmethod
     def of(cls, values: NDArray[Any]) -> Statistics:
-        """Of the arrays along the first axis of values [N, ...]."""
+        """Statistics of the arrays along the first axis of values [N, ...]."""
         found = cls.none(values.shape[1:])
         for start in range(0, len(values), _CHUNK):
             part = values[start : start + _CHUNK].astype(np.float64)
-            with np.errstate(invalid="ignore", over="ignore"):  # `pooled` refuses what comes of it
+            with np.errstate(invalid="ignore", over="ignore"):  # `pooled` refuses the result
                 mean = part.mean(0)
                 found = found.merged(cls(len(part), mean, np.square(part - mean).sum(0)))
         return found
 
     def merged(self, other: Statistics) -> Statistics:
-        """Of both, as if they were of one set (Chan, Golub and LeVeque 1979, equation 2.1)."""
+        """Statistics of the union of both sets (Chan, Golub and LeVeque 1979, equation 2.1)."""
         if not (self.size and other.size):
             return self if self.size else other
         both = self.size + other.size
@@ -95,7 +95,7 @@ def pooled(group: Group, found: Sequence[Statistics]) -> list[Statistics]:
 
 
 def joined(parts: Sequence[Sequence[Any]], policy: str) -> list[Statistics]:
-    """Statistics of all samples of some parts, each of which has those of the same arrays, as tuples.
+    """Statistics of all samples of several parts, each given as statistics of the same arrays, as tuples.
 
     Raises:
         FloatingPointError: something that was seen is not finite.
@@ -116,10 +116,10 @@ class ObservationNormalizer:
 
     Args:
         space: one entity's observation space.
-        clip: how far from 0 a normalized number may be; None: any distance. It holds before anything is known as well:
-            with raw numbers of any size, many a first policy would always do the same, and values be far off.
-        enabled: false: all leaves stay as they are, and there is nothing to know of them.
-        inputs: of units, what happens to leaves before: each feature of each type is normalized over all its units.
+        clip: how far from 0 a normalized number may be; None: any distance. It also holds before there are statistics:
+            raw numbers of any size would make many a first policy deterministic, and its values far off.
+        enabled: false: all leaves stay as they are, without statistics.
+        inputs: for units, converts the leaves first: each feature of each type is normalized over all its units.
 
     Raises:
         ConfigError: enabled, but no leaf can be normalized.
@@ -161,7 +161,7 @@ class ObservationNormalizer:
         return normalized
 
     def describe(self, leaves: Sequence[Any], rows: Flags | None = None) -> list[Statistics]:
-        """Statistics of leaves [N, ...], of the rows [N] alone that a mask names; for `pooled`, then `update`."""
+        """Statistics of leaves [N, ...], of those rows that a mask [N] marks; for `pooled`, then `update`."""
         if self._inputs is not None and self._places:
             leaves = self._inputs(list(leaves))
         chosen = [leaves[place].numpy() for place in self._places]
@@ -173,7 +173,7 @@ class ObservationNormalizer:
         return self.describe(batch.sights.observations)
 
     def minibatch(self, batch: Transitions) -> Transitions:
-        """A minibatch as the networks take it, by the statistics of now, not of when it was played."""
+        """A minibatch as the networks take it, by the current statistics, not those of the time of playing."""
         now, later = self(list(batch.observations)), self(list(batch.next_observations))
         return batch.replace(observations=tuple(now), next_observations=tuple(later))
 
@@ -190,8 +190,8 @@ class ObservationNormalizer:
         """Goes on from stored statistics.
 
         Raises:
-            ConfigError: they are of other observations, or those of the stored policy were normalized and these are
-                not, or the other way round: its network would see something else than it has learned from.
+            ConfigError: they are of other observations, or only one of the stored policy and this one normalizes
+                observations: the network would see other inputs than it has learned from.
         """
         if set(state) != set(map(str, self._places)):
             learned, now = ("normalized" if there else "plain" for there in (state, self._places))
@@ -210,7 +210,7 @@ class ObservationNormalizer:
         self._prepare()
 
     def _prepare(self) -> None:
-        # At least one axis: torch gives a number without axes no say in the type of a difference.
+        # At least one axis: torch ignores the dtype of a tensor without axes when it promotes the type of a difference.
         self._means = [torch.from_numpy(np.atleast_1d(one.mean)) for one in self.statistics]
         self._scales = [torch.from_numpy(np.atleast_1d(1 / one.deviation)).float() for one in self.statistics]
 
@@ -219,7 +219,7 @@ class RewardNormalizer:
     """Rewards divided by the deviation of the discounted return that the rows have gathered.
 
     The running return of a row is R <- gamma R + r, from 0 in each episode; discounting counts transitions, as in
-    `policies.common.gae`, so R is looked at where a transition is complete.
+    `policies.common.gae`, so R is measured where a transition is complete.
 
     Args:
         rows: of this worker's environment.
@@ -232,7 +232,7 @@ class RewardNormalizer:
         self._gamma, self._clip, self._enabled = gamma, math.inf if clip is None else clip, enabled
         self.statistics = Statistics.none(())
         self._returns = np.zeros(rows)  # R of each row
-        self._open = np.zeros(rows, np.bool_)  # whose transition is under way
+        self._open = np.zeros(rows, np.bool_)  # rows whose transition is under way
 
     def __call__(self, rewards: Floats) -> Floats:
         """Rewards [...] as they are learned from."""
@@ -245,8 +245,8 @@ class RewardNormalizer:
 
         Args:
             rewards: [T, B].
-            active: [T+1, B], who acts on each tick, and after the last one.
-            ended: [T, B], whose episode was over.
+            active: [T+1, B], which rows act on each tick, and after the last one.
+            ended: [T, B], which rows' episodes ended.
         """
         if not self._enabled:
             return []
@@ -276,7 +276,7 @@ class RewardNormalizer:
             self.statistics = _copied(Statistics(**state))
 
     def worker_state_dict(self) -> dict[str, Any]:
-        """The returns that the rows are in the middle of; empty where rewards are not normalized."""
+        """The running returns of the rows; empty where rewards are not normalized."""
         return {"returns": self._returns.copy(), "open": self._open.copy()} if self._enabled else {}
 
     def load_worker_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -296,12 +296,12 @@ def check_normalization(options: object, *parts: str) -> None:
 
 
 class Normalization:
-    """Both, for an algorithm that learns from rollouts.
+    """Normalization of observations and rewards, for an algorithm that learns from rollouts.
 
     normalization.observe(group, rollout)    after collecting: one exchange; rewards are scaled by this rollout as well
-    normalization.observations(leaves)       whatever goes into the network
-    normalization.rewards(rewards)           what advantages are made of
-    normalization.advance()                  after learning: from here on, observations are seen with this rollout
+    normalization.observations(leaves)       all that goes into the network
+    normalization.rewards(rewards)           rewards from which advantages are computed
+    normalization.advance()                  after learning: from now on, this rollout counts for observations too
 
     Without a barrier, the statistics of `describe` travel with a rollout's transitions, which are evaluated
     `with_statistics` of it; rank 0 calls `update` with the statistics that have arrived.
@@ -330,14 +330,14 @@ class Normalization:
         return [*observed, *self.rewards.describe(rollout.rewards, rollout.active, rollout.ended)]
 
     def update(self, found: Sequence[Statistics]) -> None:
-        """Knows what `describe` has told: of rewards at once, of observations from `advance` on."""
+        """Takes the result of `describe`: for rewards at once, for observations from `advance` on."""
         observed = len(self.observations.statistics)
         self._seen = list(found[:observed])
         self.rewards.update(found[observed:])
 
     @contextmanager
     def with_statistics(self, found: Sequence[Statistics]) -> Iterator[None]:
-        """For a while, rewards are scaled by what `describe` has told as well."""
+        """In this context, rewards are scaled by the result of `describe` as well."""
         before = self.rewards.statistics
         self.rewards.update(found[len(self.observations.statistics) :])
         try:
@@ -346,11 +346,11 @@ class Normalization:
             self.rewards.statistics = before
 
     def advance(self) -> None:
-        """Sees observations with what the last rollout has told of them."""
+        """From now on, observations are scaled by the statistics of the last rollout as well."""
         self.observations.update(self._seen)
 
     def state_dict(self) -> dict[str, Any]:
-        """What the policy has learned of its game's scales."""
+        """The statistics of observations and rewards."""
         return {"observations": self.observations.state_dict(), "rewards": self.rewards.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -363,7 +363,7 @@ class Normalization:
         self.rewards.load_state_dict(state.get("rewards", {}))
 
     def worker_state_dict(self) -> dict[str, Any]:
-        """What this worker's rows are in the middle of."""
+        """The running returns of this worker's rows."""
         return self.rewards.worker_state_dict()
 
     def load_worker_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -376,5 +376,5 @@ def _is_numbers(space: Space[Any]) -> bool:
 
 
 def _copied(stored: Statistics) -> Statistics:
-    """Of what a file holds, which may be read-only."""
+    """A copy of statistics of a file, whose arrays may be read-only."""
     return Statistics(int(stored.size), np.array(stored.mean, np.float64), np.array(stored.squares, np.float64))

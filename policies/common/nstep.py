@@ -3,8 +3,8 @@
 A *sight* is an observation at which a row may act, or the last observation of an episode that was cut; sights are
 numbered in the order in which they were seen. A *transition* begins at a sight where the row acts and is complete at
 the row's n-th sight after it, or where the episode ends (see `policies.common.gae`, whose turns these are too): it has
-the rewards between, discounted per transition, and says by number where it begins and what follows. So no observation
-is kept twice, and a row that is not to move costs nothing.
+the rewards between, discounted per transition, and the numbers of the sight where it begins and of the one that
+follows. So no observation is kept twice, and a row that does not act costs nothing.
 
     sights          7          9         12        13
     actions           a          b          c          episode ends
@@ -40,7 +40,7 @@ class NStepBatch(NamedTuple):
     actions: Tensor  # [C, *action_shape], as learned from
     rewards: Tensor  # [C, *reward_shape] float32: the sum of gamma^i r_i
     discounts: Tensor  # [C, *reward_shape] float32: gamma^k after k actions; 0 where the episode terminated
-    followings: Tensor  # [C] int64: numbers of the sights that follow; of the start itself where nothing does
+    followings: Tensor  # [C] int64: numbers of the sights that follow; the start itself if there is none
 
     def to_samples(self) -> dict[str, Any]:
         """The same as the dict of arrays that a group gathers and a checkpoint keeps."""
@@ -149,7 +149,7 @@ class NStepBuilder:
         return fragment
 
     def state_dict(self) -> dict[str, Any]:
-        """What was not cut off yet, as arrays; what is under way is not kept, as it ends where a leg does."""
+        """The sights and complete transitions since the last cut, as arrays; transitions under way end with a leg."""
         return self._fragment().to_samples()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -172,7 +172,7 @@ class NStepBuilder:
         return NStepBatch(self._first, Columns.cat(self._sights), *map(torch.from_numpy, joined))
 
     def _see(self, observations: Any, infos: Mapping[str, Any]) -> None:
-        """The rows that act next begin a transition; those that have seen enough for their oldest end that one."""
+        """Each row that acts next begins a transition, and completes its oldest one if that has n actions."""
         self.given, self.given_actions = infos.get("given"), infos.get("given_action")
         acting, sights = self._look(observations, infos)
         self._acting: Any = acting
@@ -182,12 +182,12 @@ class NStepBuilder:
             complete = self._all_rows[acting][full]
             self._complete(complete, self._starts.shape[1] - 1, self._left(complete), numbers[full])
         for storage in (self._starts, self._rewards, self._actions):
-            storage[acting, 1:] = storage[acting, :-1]  # NumPy sees to it that what overlaps is read before
+            storage[acting, 1:] = storage[acting, :-1]  # NumPy copies overlapping memory first
         self._starts[acting, 0] = numbers
         self._rewards[acting, 0] = 0.0
 
     def _look(self, observations: Any, infos: Mapping[str, Any]) -> tuple[Any, Columns]:
-        """The rows that act next, as `who_acts` says; what all rows see [B], also those of others."""
+        """The rows that act next, as of `who_acts`; what all rows see, [B]."""
         self.leaves = stored_leaves(self._layout, flatten(self._space, observations))
         self.mask = to_mask(infos, self._mask_size)
         return who_acts(infos.get("active")), Columns(tuple(self.leaves), self.mask)
@@ -227,7 +227,7 @@ class NStepBuilder:
         self._starts[ended] = NO_DECISION
 
     def _last_sights(self, rows: NDArray[np.intp], infos: Mapping[str, Any]) -> Columns:
-        """The last observations of rows [K]; without a mask there all is allowed."""
+        """The last observations of rows [K]; without a mask everything is allowed."""
         told = to_mask(infos.get("final_info", {}), self._mask_size)
         mask = None if told is None else told[torch.from_numpy(rows)]
         return Columns(tuple(last_leaves(self._space, infos, rows)), mask)

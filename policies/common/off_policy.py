@@ -1,4 +1,4 @@
-"""What algorithms have in common that replay what they have seen: options, playing a tick, state.
+"""The base of algorithms that learn from replay: options, playing a tick, state.
 
     play     `train_every` ticks with exploring actions; the first ones at random
     learn    as many gradient steps as are due, each on a minibatch of the replay; see `ReplayLearner`
@@ -273,7 +273,7 @@ class OffPolicy(Algorithm, ABC):
         else:
             actions = self.act_randomly(self.env.num_envs, experience.mask).numpy()
         given = experience.given
-        if given is not None and experience.given_actions is not None and given.any():  # a game has acted by itself
+        if given is not None and experience.given_actions is not None and given.any():  # the game chose these itself
             actions[given] = self.actions.from_env(experience.given_actions[given]).numpy()
         observations, rewards, terminated, truncated, infos = self.env.step(self.actions.to_env(actions))
         experience.add(actions, observations, rewards, terminated, truncated, infos)
@@ -305,7 +305,7 @@ class OffPolicy(Algorithm, ABC):
         return act
 
     def served(self) -> Served:
-        """How games that are served are answered, with the current weights."""
+        """The function that chooses actions for served games, with the current weights."""
         space = self.env.single_observation_space
 
         @torch.inference_mode()
@@ -316,7 +316,7 @@ class OffPolicy(Algorithm, ABC):
             mask = moved(to_mask({"action_mask": masks}, self.actions.mask_size), self.device)
             if random is None:
                 actions = self.act(leaves, mask, None)
-            else:  # row by row: what a game draws does not depend on which others ask
+            else:  # row by row: a game's draws do not depend on the other games of the batch
                 rows = [
                     self.act([leaf[row, None] for leaf in leaves], None if mask is None else mask[row, None], generator)
                     for row, generator in enumerate(torch_generators(random))
@@ -371,7 +371,7 @@ def _check_fits(options: OffPolicyOptions, name: str) -> None:
 
 
 def check_budget(options: OffPolicyOptions, *, rows: int, ticks: int, workers: int) -> None:
-    """Whether the run is long enough to learn, and the replay large enough for what comes between two meetings."""
+    """Checks that the run is long enough to learn, and the replay for what comes between two meetings."""
     collected = rows * ticks * workers
     if options.learning_starts >= collected:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""What algorithms share that learn from each rollout once: options, playing a rollout, asking the network about it.
+"""The base of algorithms that learn from each rollout once: options, playing a rollout, evaluating it.
 
 A rollout is T ticks of B rows that the current policy plays (`collect`). While it is played only the actor runs;
 log-probabilities and values of the whole rollout come from one pass after it (`evaluate_network`). If a leg of the run
@@ -216,13 +216,13 @@ def collect(env: VectorEnv[Any, Any, Any], head: ActionHead, rollout: Rollout, a
                 chosen[index] = act(t, per_tick[t - first][block.rows], block.rows)
                 block.step_async(head.to_env(chosen[index]))
             except BudgetReached:
-                for later in range(index + 1, len(blocks)):  # which have played this tick as well
+                for later in range(index + 1, len(blocks)):  # these have played this tick as well
                     receive(t - 1, later)
                 raise
 
 
 def _act_few(rollout: Rollout, t: int, act: Choose, noise: Tensor) -> Any:
-    """Actions of all rows on tick `t`; of external games, where few rows act, only these are computed.
+    """Actions of all rows on tick `t`; in external games, if few rows act, only theirs are computed.
 
     In other games each row is computed in the same batch on every tick, so that a game in turns keeps its bits.
     """
@@ -244,7 +244,7 @@ def _act_few(rollout: Rollout, t: int, act: Choose, noise: Tensor) -> Any:
 
 
 class StateInputs(NamedTuple):
-    """What the network is asked about a rollout: leaves as it takes them."""
+    """The network's inputs of a rollout: leaves as it takes them."""
 
     played: list[Any]  # [T * B, ...] of all ticks, tick by tick
     last: list[Any]  # [B, ...] after the last tick
@@ -274,7 +274,7 @@ def values_of(network: Any, leaves: list[Any], device: torch.device) -> Tensor:
 
 
 def chunks(leaves: Sequence[Any]) -> Iterator[slice]:
-    """Runs of rows that are evaluated at once: so many rows or, of ragged leaves, items, at most; a row at least."""
+    """Runs of rows to evaluate at once: at most `_CHUNK` rows and, of ragged leaves, `_ITEMS` items; at least a row."""
     counts = [leaf.lengths for leaf in leaves if isinstance(leaf, RaggedTensor)]
     size = len(leaves[0])
     if not counts:
@@ -292,7 +292,7 @@ def chunks(leaves: Sequence[Any]) -> Iterator[slice]:
 
 
 class OnPolicy(Algorithm):
-    """One worker of an on-policy algorithm: networks, a rollout, and what the arena asks of them.
+    """One worker of an on-policy algorithm: networks, a rollout, and the methods that the arena calls.
 
     Args:
         env: a vector environment that resets on the same step; `infos["active"]` marks the rows that act next and
@@ -302,7 +302,7 @@ class OnPolicy(Algorithm):
         options: the fields of the class's `Options`.
 
     Attributes:
-        generator: all that this worker draws: exploration and shuffling.
+        generator: this worker's random stream, for exploration and shuffling.
         updates: of the policy.
 
     Raises:
@@ -345,7 +345,7 @@ class OnPolicy(Algorithm):
         self.extend_learner()
 
     def make_network(self, generator: torch.Generator) -> Any:
-        """Actor and critic, with the same initial weights at every worker: an `ActorCritic`, or what answers as it."""
+        """Actor and critic, with the same initial weights at every worker: an `ActorCritic`, or an equivalent."""
         space, o = self.env.single_observation_space, self.options
         if isinstance(self.head, UnitHead):
             assert isinstance(space, UnitSpace), "a `UnitHead` belongs to one"
@@ -370,16 +370,16 @@ class OnPolicy(Algorithm):
         return Rollout(space, self.head, ticks=self.n_steps, rows=self.env.num_envs, memory_size=memory_size)
 
     def draw_noise(self, ticks: int) -> Tensor:
-        """The randomness of the actions of so many ticks, [ticks, B, outputs]."""
+        """Noise for the actions of `ticks` ticks, [ticks, B, outputs]."""
         return self.head.noise(ticks, self.env.num_envs, self.generator).to(self.device)
 
     def units_seen(self, leaves: Sequence[Any]) -> Tensor | None:
-        """How many units transitions [N] saw, given as leaves; None in games without."""
+        """The number of units that transitions [N] saw, from their leaves; None in games without units."""
         space = self.env.single_observation_space
         return units_of(space, leaves) if isinstance(space, UnitSpace) else None
 
     def inputs(self) -> StateInputs:
-        """What the network is asked about the rollout."""
+        """The network's inputs of the rollout."""
         rollout = self.rollout
         seen = (rollout.flat()[0], rollout.leaves(rollout.ticks), rollout.final_leaves())
         return StateInputs(*(self.normalization.observations(leaves) if leaves else leaves for leaves in seen))
@@ -388,8 +388,8 @@ class OnPolicy(Algorithm):
         """A function from (observations, infos) of a vector environment to actions, with the current weights.
 
         It has its own random stream, so that its use changes nothing in a run. Greedy: the most probable actions.
-        The function of a recurrent policy plays one environment from its reset on; a row forgets when its episode
-        has ended, as the infos say.
+        The function of a recurrent policy plays one environment from its reset on; a row's memory is cleared when the
+        infos say that its episode has ended.
         """
         generator = stream(self.group.seed, ACTING)
         space, head = self.env.single_observation_space, self.head
@@ -428,7 +428,7 @@ class OnPolicy(Algorithm):
         )
 
     def served(self) -> Served:
-        """How games that are served are answered, with the current weights."""
+        """The function that chooses actions for served games, with the current weights."""
         space, head, size = self.env.single_observation_space, self.head, self.network.encoder.memory_size
 
         @torch.inference_mode()

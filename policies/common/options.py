@@ -68,7 +68,7 @@ def defaults_of(options: Any) -> Mapping[str, Any]:
 
 @cache
 def _defaults(kind: type[Any]) -> Mapping[str, Any]:
-    """By class: msgspec evaluates all annotations again whenever it is asked for the fields."""
+    """Cached by class: msgspec evaluates all annotations anew for each request of the fields."""
     fields = msgspec.structs.fields(kind) if issubclass(kind, msgspec.Struct) else dataclasses.fields(kind)
     return {field.name: field.default for field in fields}
 
@@ -98,7 +98,7 @@ def check_unused(options: Any, *names: str, **unless: object) -> None:
     Args:
         options: a struct or a dataclass.
         names: of the options without effect.
-        unless: the name of the other option, and the value that makes it so, or a test of its value.
+        unless: the name of the other option, and its value (or a test of it) that leaves them without effect.
 
     Raises:
         ConfigError: one of the options has another value than its default.
@@ -134,7 +134,7 @@ def _check_default(options: Any, names: Iterable[str], where: str, instead: str 
 
 
 def check_falls(options: Any, first: str, last: str) -> None:
-    """Refuses an option that is to fall from one value to another which is higher.
+    """Refuses an option that is to fall from one value to a higher one.
 
     Raises:
         ConfigError: it is.

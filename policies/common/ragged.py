@@ -1,7 +1,7 @@
-"""Ragged tensors: rows of unequal length, as all items one after the other and how many each row has.
+"""Ragged tensors: rows of unequal length, as one tensor of all items and the lengths of the rows.
 
-The torch counterpart of `arena.game.ragged.Ragged`. How many items a row has is known on the host, wherever the items
-are: all index arithmetic is NumPy's, which takes a third of torch's time for so few numbers.
+The torch counterpart of `arena.game.ragged.Ragged`. The lengths are on the host, whatever device holds the items: all
+index arithmetic is NumPy's, which takes a third of torch's time for so few numbers.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class RaggedTensor:
         return RaggedTensor(values, self.lengths)
 
     def index_select(self, dim: int, index: Tensor) -> RaggedTensor:
-        """The rows at an int64 index, in its order; as of a tensor, whose only such axis is 0."""
+        """The rows at an int64 index, in its order; as of a tensor, with `dim` 0."""
         return self._take(index.cpu().numpy())
 
     def __getitem__(self, index: slice | NDArray[Any]) -> RaggedTensor:
@@ -84,7 +84,7 @@ class RaggedTensor:
         return self._take(np.flatnonzero(index) if index.dtype == np.bool_ else index)
 
     def split(self, sizes: Sequence[int]) -> list[RaggedTensor]:
-        """Consecutive runs of so many rows."""
+        """Consecutive runs of these numbers of rows."""
         ends = np.cumsum(sizes).tolist()
         return [self._run(end - size, end) for size, end in zip(sizes, ends, strict=True)]
 
@@ -116,7 +116,7 @@ class RaggedTensor:
 
 
 Column: TypeAlias = Tensor | RaggedTensor
-"""What has one row per sample."""
+"""A tensor or ragged tensor with one row per sample."""
 
 
 def cat(parts: Sequence[Any]) -> Any:
@@ -125,7 +125,7 @@ def cat(parts: Sequence[Any]) -> Any:
 
 
 def row_order(counts: Integers) -> Integers:
-    """[M] the order that brings items, which stand kind by kind, row by row; within a row they stay kind by kind.
+    """[M] the order that turns items sorted by kind, then row, into items sorted by row, then kind.
 
     Args:
         counts: int64 [kinds, B] items of each kind in each row.

@@ -1,12 +1,12 @@
-"""Replay: what a learner has seen and may learn from again, drawn uniformly or by priority (arXiv 1511.05952).
+"""Replay: a buffer of transitions, drawn uniformly or by priority (arXiv 1511.05952).
 
     fragment of a worker --extend--> ring of sights, one per worker, each with the transition that begins there
                                      --sample--> minibatch --td errors--> priorities
 
 The columns are allocated once. A sight is stored once, although it ends one transition and begins the next: a
-transition says where its next sight lies (see `policies.common.nstep`). The oldest sights are written over first; what
-follows a sight is always younger than it. The columns are torch's, which gives minibatches of them; what comes is a few
-items at a time, and NumPy writes those into the same memory in half the time.
+transition says where its next sight lies (see `policies.common.nstep`). The oldest sights are overwritten first; the
+sight that follows another is always younger. torch allocates the columns and takes minibatches from them; NumPy writes
+the few new items into the same memory in half the time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from policies.common.nstep import NStepBatch
 from policies.common.sum_tree import SumTree
 
 Slots = NDArray[np.int64]
-"""Where sights lie, [N]."""
+"""Places of sights in the replay, [N]."""
 
 
 class Transitions(Columns, frozen=True):
@@ -50,7 +50,7 @@ class Priorities:
     """How likely each transition is to be drawn: P(i) = p_i^alpha / sum of p^alpha (Schaul et al. 2016, eq. 1).
 
     p_i is the transition's last temporal-difference error, as a distance, plus epsilon (section 3.3, proportional); a
-    new one gets the largest that there was.
+    new one gets the largest so far.
 
     Args:
         capacity: of the replay.
@@ -59,20 +59,20 @@ class Priorities:
     """
 
     def __init__(self, capacity: int, *, alpha: float, epsilon: float) -> None:
-        self.tree = SumTree(capacity)  # of p^alpha; 0 where no transition is
+        self.tree = SumTree(capacity)  # of p^alpha; 0 in slots without a transition
         self._alpha, self._epsilon = alpha, epsilon
         self.largest = 1.0  # p
 
     def add(self, slots: Slots) -> None:
-        """Of new transitions."""
+        """Sets the priorities of new transitions."""
         self.tree.set(slots, self.largest**self._alpha)
 
     def remove(self, slots: Slots) -> None:
-        """Of what is written over."""
+        """Clears the priorities of overwritten slots."""
         self.tree.set(slots, 0.0)
 
     def update(self, indices: Tensor, errors: Tensor) -> None:
-        """Of transitions that were learned from; errors [N] of any sign."""
+        """Sets the priorities of transitions that were learned from; errors [N] of any sign."""
         priorities = errors.abs().double().numpy() + self._epsilon
         self.largest = max(self.largest, float(priorities.max(initial=0.0)))
         self.tree.set(indices.numpy(), priorities**self._alpha)
@@ -91,7 +91,7 @@ class Priorities:
 
 
 class Ring:
-    """Where the sights of one worker lie, by their numbers; it keeps the last `length` of them.
+    """The slots of one worker's sights, by their numbers; it keeps the last `length` of them.
 
     Args:
         base: its first slot.
@@ -113,15 +113,15 @@ class Ring:
 
     @property
     def filled(self) -> int:
-        """How many are kept."""
+        """The number of sights that are kept."""
         return self.end - self.oldest
 
     def slots(self, numbers: NDArray[np.int64]) -> Slots:
-        """Where sights lie."""
+        """The slots of sights."""
         return self.base + numbers % self.length
 
     def all_slots(self) -> Slots:
-        """Where any may lie."""
+        """All slots of the ring."""
         return np.arange(self.base, self.base + self.length)
 
 
@@ -166,17 +166,17 @@ class Replay:
             torch.empty(slots, *action_shape, dtype=action_dtype),
             torch.empty(slots, *reward_shape),
             torch.empty(slots, *reward_shape),  # discounts
-            torch.empty(slots, dtype=torch.int64),  # where the sight lies that follows
+            torch.empty(slots, dtype=torch.int64),  # slot of the sight that follows
         )
         self._arrays = [column.numpy() for column in self._columns]
         self._complete = np.zeros(slots, np.bool_)  # whether a transition begins there
         self._priorities = None if alpha is None else Priorities(slots, alpha=alpha, epsilon=epsilon)
 
     def extend(self, fragment: NStepBatch, worker: int = 0) -> int:
-        """Takes what a worker has seen since its last fragment; how many transitions that were.
+        """Takes what a worker has seen since its last fragment; returns the number of transitions.
 
-        A fragment that does not go on where the last one ended is from another life of the worker: then what its ring
-        holds is forgotten. One without anything says nothing.
+        A fragment that does not continue the last one comes from a restarted worker: its ring is emptied first. An
+        empty fragment changes nothing.
         """
         count = fragment.sights.size
         if count == 0 and len(fragment.starts) == 0:
@@ -188,11 +188,11 @@ class Replay:
         ring.end += count
         slots = ring.slots(np.arange(max(fragment.first, ring.oldest), ring.end))
         self._forget(slots)
-        sights = fragment.sights.map(lambda column: column[count - len(slots) :])  # a long one does not fit
+        sights = fragment.sights.map(lambda column: column[count - len(slots) :])  # a long fragment does not fit
         masks = None if sights.masks is None else sights.masks.numpy()
         self._sights.write(slots, [leaf.numpy() for leaf in sights.observations], masks)
         starts, *columns, followings = (column.numpy() for column in fragment[2:])
-        alive = starts >= ring.oldest  # a row that waits for long may find its sight written over
+        alive = starts >= ring.oldest  # the sight of a row that waited for long may be overwritten
         slots = ring.slots(starts[alive])
         for array, column in zip(self._arrays, (*columns, ring.slots(followings)), strict=True):
             array[slots] = column[alive]
@@ -204,7 +204,7 @@ class Replay:
         return len(fragment.starts)
 
     def _forget(self, slots: Slots) -> None:
-        """The transitions that begin there are gone."""
+        """Removes the transitions that begin there."""
         old = slots[self._complete[slots]]
         if not len(old):
             return
@@ -216,12 +216,12 @@ class Replay:
     # ------------------------------------------------------------------------------------------------ what it gives
 
     def sample(self, n: int, generator: torch.Generator, *, beta: float = 1.0) -> Transitions:
-        """A minibatch of `n` transitions on the CPU; of none as long as there is none.
+        """A minibatch of `n` transitions on the CPU; an empty one while the replay is empty.
 
         Args:
             n: how many.
             generator: of the draws.
-            beta: how far the weights make up for priorities: 0 not, 1 wholly.
+            beta: how far the weights correct for priorities: 0 not at all, 1 fully.
         """
         if self.size == 0:
             return self._at(torch.zeros(0, dtype=torch.int64), torch.zeros(0))
@@ -231,7 +231,7 @@ class Replay:
         return self._at(indices, self._priorities.weights(indices, beta))
 
     def update_priorities(self, indices: Tensor, errors: Tensor) -> None:
-        """Takes the temporal-difference errors [N] of transitions that were learned from; uniform replay has no use."""
+        """Takes the temporal-difference errors [N] of transitions that were learned from; ignored by uniform replay."""
         if self._priorities is not None:
             self._priorities.update(indices, errors)
 
@@ -278,7 +278,7 @@ class Replay:
     # ------------------------------------------------------------------------------------------------- what it keeps
 
     def fragment(self, worker: int = 0) -> NStepBatch:
-        """All that is kept of a worker, as it would have to be given to an empty replay."""
+        """All kept experience of a worker, as a fragment for an empty replay."""
         ring = self._rings[worker]
         numbers = np.arange(ring.oldest, ring.end)
         slots = ring.slots(numbers)
@@ -306,7 +306,7 @@ class Replay:
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Begins with what was kept, or as much as there is room for; with nothing where there were other workers."""
+        """Begins with what was kept, as far as there is room; with nothing if the number of workers differs."""
         if len(state["rings"]) != len(self._rings):
             return
         for worker, samples in enumerate(state["rings"]):

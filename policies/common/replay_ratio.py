@@ -8,7 +8,7 @@ from typing import Any
 
 
 class ReplayRatio:
-    """An account of transitions, the same at every worker: it is booked on sums of the whole group.
+    """Counts of transitions, the same at every worker, as all are sums over the group.
 
     What is replayed never exceeds what is due, and falls short of it by less than one minibatch:
 
@@ -18,14 +18,14 @@ class ReplayRatio:
 
     Args:
         rate: transitions to replay per transition collected.
-        starts: transitions that the replay is to be given before it is used; those are waited for, and not due.
+        starts: transitions that the replay is given before it is used; for these, no replays are due.
 
     Attributes:
         collected: by the group, in the whole run.
-        waited: those of them that came while the replay was not used yet.
+        waited: the part of them that came before the replay was used.
         replayed: by the group.
 
-    Both begin anew where the rate has changed since the account was stored, see `load_state_dict`.
+    `waited` and `replayed` begin anew where the rate has changed since the counts were stored, see `load_state_dict`.
     """
 
     def __init__(self, rate: float, *, starts: int) -> None:
@@ -39,7 +39,7 @@ class ReplayRatio:
         return self.collected >= self._starts
 
     def due_steps(self, collected: int, *, held: int, minibatch: int) -> int:
-        """The number of gradient steps that are due after a block of ticks; they are booked as made.
+        """The number of gradient steps that are due after a block of ticks; they are counted as made.
 
         Args:
             collected: transitions of the block.
@@ -67,7 +67,7 @@ class ReplayRatio:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on from stored counts; a rate that differs from the stored one holds for what is collected from now on.
 
-        Otherwise a higher rate would be made up for all at once, and a lower one would stop the learning for a while.
+        Otherwise a higher rate would cause many steps at once, and a lower one none for a while.
         """
         self.collected, self.waited, self.replayed = (int(state[name]) for name in ("collected", "waited", "replayed"))
         if tuple(state.get("rate", self._rate)) != self._rate:  # older states do not have it

@@ -1,4 +1,4 @@
-"""What was seen: preallocated storage of one rollout, and the batch of transitions that it becomes."""
+"""Rollouts: preallocated storage of T ticks, and the batch of transitions that it becomes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ COUNTS = ("units", "decisions")
 class Batch(Columns, frozen=True):
     """Complete transitions of one worker or of many; `N` of them.
 
-    Those of a recurrent policy come in sequences, one after the other, which are taken and split as wholes.
+    Transitions of a recurrent policy form sequences, one after the other, which are taken and split as wholes.
 
     A transition usually has one choice, its action. In games with units it has any number of them, its decisions:
     `actions` and `log_probs` are ragged, and losses are computed per decision.
@@ -55,7 +55,7 @@ class Batch(Columns, frozen=True):
     returns: Tensor  # [N]
     decisions: Tensor | None = None  # [N, 5] of a manager that picks options, see `policies.hppo`
     lengths: Tensor | None = None  # [S], int64, of the sequences; None: every transition for itself
-    weights: Tensor | None = None  # [N] of each decision of a transition: one over their mean number per transition
+    weights: Tensor | None = None  # [N] of each decision: 1 / (mean number of decisions per transition)
     units: Tensor | None = None  # [N] how many units each saw; None: the game has none
 
     @property
@@ -106,7 +106,7 @@ class Batch(Columns, frozen=True):
 
     @property
     def pieces(self) -> int:
-        """How many there are of what is taken and split as a whole: transitions, or sequences."""
+        """The number of sequences, which are taken and split as wholes; without sequences, of transitions."""
         return self.size if self.lengths is None else len(self.lengths)
 
     def take(self, index: Tensor) -> Batch:
@@ -115,7 +115,7 @@ class Batch(Columns, frozen=True):
             return super().take(index)
         lengths = self.lengths[index]
         begins = (self.lengths.cumsum(0) - self.lengths)[index]
-        shift = begins - (lengths.cumsum(0) - lengths)  # from where a transition goes to where it is
+        shift = begins - (lengths.cumsum(0) - lengths)  # from a transition's new place to its old one
         rows = torch.arange(int(lengths.sum()), device=index.device) + shift.repeat_interleave(lengths)
         return self.replace(lengths=None).take(rows).replace(lengths=lengths)
 
@@ -131,7 +131,7 @@ class Batch(Columns, frozen=True):
 
 
 class Evaluation(NamedTuple):
-    """What the transitions of a rollout are worth: one row of `batch` for every tick and row, tick by tick."""
+    """The evaluated transitions of a rollout: one row of `batch` for every tick and row, tick by tick."""
 
     batch: Batch  # [T * B]
     valid: Flags  # [T, B] a complete transition began here
@@ -166,7 +166,7 @@ def to_sequences(batch: Batch, valid: Flags, ended: Flags, length: int) -> Batch
 class _Open(NamedTuple):
     """Rows [B] of which some have an open transition."""
 
-    batch: Batch  # [B] that of each row, anything of the others
+    batch: Batch  # [B] that of each active row, anything in the others
     active: Flags  # the rows that have one
     rewards: NDArray[np.float64]  # since it began
     void: Flags  # whether it is void
@@ -174,7 +174,7 @@ class _Open(NamedTuple):
 
 
 class OpenTransitions:
-    """Transitions that were incomplete when a rollout ended: rows that had acted and waited for what comes of it.
+    """Transitions that were incomplete when a rollout ended: rows that had acted and waited for the outcome.
 
     They belong to the next rollout, as ticks before its first one, with the log-probability and the value of the policy
     that has acted. Games in which all rows act on every tick have none.
@@ -237,7 +237,7 @@ class Rollout:
     rollout.flat(), rollout.trajectories(values, final_values)
     rollout.advance()                                    what was seen last is what the next rollout sees first
 
-    Where rows remember something, their memory is the last leaf: `remember` what there is after tick `t` before `add`.
+    Where rows have memory, it is the last leaf: call `remember` with the memory after tick `t` before `add`.
 
     Attributes:
         active: the rows that act on each tick, and after the last one [T+1, B].
@@ -337,7 +337,7 @@ class Rollout:
         return [cat(parts) for parts in zip(*(leaves for _, _, leaves in self._cut), strict=True)]
 
     def final_places(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Where they were: ticks and rows [K] of `final_leaves`."""
+        """The ticks and rows [K] of `final_leaves`."""
         places = [(np.full(len(rows), tick), rows) for tick, rows, _ in self._cut]
         none = np.zeros(0, np.intp)
         ticks, rows = zip((none, none), *places, strict=True)
@@ -351,11 +351,11 @@ class Rollout:
 
     @property
     def ended(self) -> NDArray[np.bool_]:
-        """Whose episode was over [T, B]."""
+        """Whether a row's episode ended on a tick [T, B]."""
         return self._terminated | self._truncated
 
     def trajectories(self, values: NDArray[np.float32], final_values: NDArray[np.float32]) -> Trajectories:
-        """All that advantages are made of, from V of what was seen [T+1, B] and V of `final_leaves` [K]."""
+        """All that advantages are computed from, with V of what was seen [T+1, B] and V of `final_leaves` [K]."""
         finals = np.zeros_like(self.rewards)
         finals[self.final_places()] = final_values
         return Trajectories(
@@ -387,7 +387,7 @@ class Rollout:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Begins with ticks that were played before; with none where they had other rows, or are too many."""
+        """Begins with ticks that were played before; with none if they had other rows, or are too many."""
         t, rows = state["rewards"].shape
         if rows != self.rows or t > self.ticks:
             return

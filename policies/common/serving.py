@@ -1,4 +1,4 @@
-"""How algorithms answer games that are served: as a pure function, whose memory the server keeps."""
+"""Actions for served games: a pure function of an algorithm, whose memory the server keeps."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ class Served(NamedTuple):
 
 
 def torch_generators(random: Sequence[np.random.Generator]) -> list[torch.Generator]:
-    """A generator of torch for each, which draws something else each time."""
+    """A torch generator for each, seeded with a number that it draws."""
     return [torch.Generator().manual_seed(int(generator.integers(2**63))) for generator in random]

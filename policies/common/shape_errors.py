@@ -1,7 +1,7 @@
-"""Why stored weights do not fit a network, in a sentence: which of its parts has other sizes, and which option says so.
+"""Why stored weights do not fit a network, in a sentence: which part has other sizes, and which option set them.
 
-Networks are compared by the shapes of their weights. Linear layers in a row are a *chain*, as `actor 4-64-64-5`: what
-goes into the first, and what comes out of each.
+Networks are compared by the shapes of their weights. Linear layers in a row are a *chain*, as `actor 4-64-64-5`: inputs
+of the first, then outputs of each.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ _KINDS = {4: "lstm", 3: "gru"}  # by the gates of a layer
 
 
 class Memory(NamedTuple):
-    """The layer with memory of a policy that remembers."""
+    """The recurrent layer of a policy."""
 
     kind: str
     size: int
 
 
 class ShapeMismatch(NamedTuple):
-    """What does not fit, and what would."""
+    """A difference between stored weights and a network, and the option that would fit."""
 
     words: str  # "actor 4-32-5 stored, 4-64-64-5 here"
-    option: str  # of the algorithm, as it was when the weights were learned; empty where no option alone makes it so
+    option: str  # of the algorithm, as it was when the weights were learned; empty where no single option explains it
 
 
 def difference(stored: Shapes, held: Shapes) -> ShapeMismatch | None:
@@ -48,7 +48,7 @@ def difference(stored: Shapes, held: Shapes) -> ShapeMismatch | None:
 
 
 def _chains(shapes: Shapes) -> dict[str, tuple[int, ...]]:
-    """Linear layers in a row, by the name of what they are in."""
+    """Linear layers in a row, by the name of the module that holds them."""
     found: dict[str, tuple[int, ...]] = {}
     for name, shape in shapes.items():
         if name.endswith(".weight") and shape is not None and len(shape) == 2:
@@ -80,7 +80,7 @@ def _sizes(chain: tuple[int, ...]) -> str:
 
 
 def _sizes_option(stored: tuple[int, ...], held: tuple[int, ...]) -> str:
-    """Of layers that take and give the same, and differ in between."""
+    """The option that differs, for layers with the same inputs and outputs and other sizes in between."""
     alike = stored and held and (stored[0], stored[-1]) == (held[0], held[-1])
     return f"options.hidden_sizes: {list(stored[1:-1])}" if alike else ""
 

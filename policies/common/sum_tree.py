@@ -1,12 +1,12 @@
-"""A sum tree: numbers of which one is drawn as often as it is large, and of which any may change at any time.
+"""A sum tree: numbers that are drawn in proportion to their size, and that may change at any time.
 
     leaves   x_0 ... x_{n-1}, at the bottom
     nodes    the sum, and the least that is not 0, of the 64 numbers below each; up to a level of a few thousand
-    top      that level, over which one goes from end to end
+    top      that level, which is searched from end to end
 
-Wide nodes make a low tree: numpy goes over all nodes of one level that are asked for in one operation, so that a
-hundred thousand numbers are one such level and the top. A node is always the sum of what lies below it now, never
-corrected by differences: nothing drifts, and the tree depends on its leaves alone.
+Wide nodes make a low tree: NumPy handles all requested nodes of a level in one operation, and a hundred thousand
+numbers need one such level and the top. A node is always summed anew from the numbers below it, never corrected by
+differences: nothing drifts, and the tree depends on its leaves alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _WIDTH = 64
-_TOP = 4096  # numbers of which the running sum takes no longer than one more level would
+_TOP = 4096  # numbers whose running sum takes no longer than one more level would
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -36,7 +36,7 @@ class SumTree:
         self.capacity = capacity
         self._sums = [np.zeros(size) for size in sizes]  # from the leaves up
         self._least = [np.full(size, np.inf) for size in sizes]
-        self._changed: list[Indices] = []  # leaves that the nodes above do not know of
+        self._changed: list[Indices] = []  # leaves that the nodes above do not include yet
 
     @property
     def leaves(self) -> Floats:
@@ -65,7 +65,7 @@ class SumTree:
         self._changed.append(indices)
 
     def find(self, shares: Floats) -> Indices:
-        """Of shares [m] of the total, from 0 to 1, the numbers that they fall on if all are laid end to end.
+        """The numbers on which shares [m] of the total, from 0 to 1, fall if all are laid end to end.
 
         No share falls on a 0.
 
@@ -84,7 +84,7 @@ class SumTree:
         return nodes
 
     def _rise(self) -> None:
-        """Tells the nodes above of what has changed."""
+        """Updates the nodes above changed leaves."""
         if not self._changed:
             return
         nodes = np.concatenate(self._changed)
@@ -96,9 +96,9 @@ class SumTree:
 
 
 def _below(numbers: Floats, nodes: Indices, rest: Floats) -> tuple[Indices, Floats]:
-    """One level down: of nodes [m] with the numbers [m, 64] below them, those on which what is left of a mass falls."""
+    """One level down: of the numbers [m, 64] below nodes [m], those on which the rest of each share falls."""
     ends = numbers.cumsum(1)
-    rest = np.minimum(rest, np.nextafter(ends[:, -1], 0.0))  # which rounding may have passed
+    rest = np.minimum(rest, np.nextafter(ends[:, -1], 0.0))  # rounding may have passed it
     places = (ends <= rest[:, None]).sum(1)
     before = ends[np.arange(len(ends)), places - 1]
     return nodes * _WIDTH + places, rest - np.where(places > 0, before, 0.0)

@@ -63,5 +63,5 @@ def misfit(module: nn.Module, weights: Mapping[str, Any]) -> ShapeMismatch | Non
 
 
 def _shapes(weights: Mapping[str, Any]) -> dict[str, Shape]:
-    """By name; of what is no tensor None, which fits nothing."""
+    """Shapes by name; None, which fits nothing, for what is no tensor."""
     return {name: tuple(one.shape) if isinstance(one, Tensor) else None for name, one in weights.items()}

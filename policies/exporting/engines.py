@@ -20,7 +20,7 @@ from policies.exporting.network import Exported
 Array = NDArray[Any]
 Engine = Callable[[Sequence[Array]], list[Array]]
 
-_TRACED_ROWS = 2  # of 1, torch would make a constant
+_TRACED_ROWS = 2  # torch would make a constant of 1
 
 
 def eager(exported: Exported) -> Engine:
@@ -50,7 +50,7 @@ def _on_arrays(module: Callable[..., Any]) -> Engine:
 def onnx_bytes(exported: Exported) -> bytes:
     """The module as an ONNX file whose batch axis is free; inputs and outputs have the names that `exported` says.
 
-    It is traced while autograd records: without, `policies.networks.mlp` writes into storage that all batches share.
+    It is traced while autograd records: otherwise `policies.networks.mlp` writes into storage that all batches share.
 
     Raises:
         Exception: whatever torch finds wrong with the module.
@@ -76,7 +76,7 @@ def onnx_bytes(exported: Exported) -> bytes:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without torch's remarks on itself: packages that it does not find, names that it will drop."""
+    """Silences torch's messages about itself: missing packages, deprecated names."""
     logger = logging.getLogger("torch.onnx")
     before = logger.level
     logger.setLevel(logging.ERROR)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from policies.common.normalization import ObservationNormalizer
 
 Outputs = Callable[[Any, list[Tensor]], Tensor | tuple[Tensor, ...]]
-"""Of a network and its inputs: the actor's outputs, and behind them others, such as the memory after a tick."""
+"""From a network and its inputs to the actor's outputs, followed by others, such as the memory after a tick."""
 
 _NAMES: dict[str, tuple[str, ...]] = {
     "categorical": ("logits",),
@@ -47,7 +47,7 @@ class Exported(NamedTuple):
     """What `exported()` of an algorithm returns.
 
     The descriptions of inputs and outputs have `name`, `dtype` and `shape` without the batch axis. An input that is a
-    leaf of the observation also has its `path`; one that is a number below `n`, as `entity`, has that.
+    leaf of the observation also has its `path`; an input that is a number below `n`, as `entity`, also has `n`.
     """
 
     module: nn.Module  # on the CPU; called with the inputs [N, ...] in this order, returns a tuple of the outputs

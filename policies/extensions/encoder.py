@@ -70,7 +70,7 @@ def make_encoder(space: Space[Any], generator: torch.Generator, given: str | Map
 
 
 def _dtype(dtype: Any) -> torch.dtype:
-    """As the leaves of observations have it."""
+    """The torch dtype of such a leaf of observations."""
     import numpy as np
 
     (tensor,) = to_tensors([np.zeros(1, dtype)])

@@ -79,7 +79,7 @@ def mlp(
 
 
 def scale_of_bytes(space: spaces.Box) -> float:
-    """What brings bytes of a space to [0, 1]: one over its largest bound, be that 255 or less."""
+    """The factor that scales bytes of a space to [0, 1]: one over its largest bound, which is 255 or less."""
     return 1 / int(space.high.max(initial=1))  # where it is 0, all are 0
 
 
@@ -93,7 +93,7 @@ class Numbers(nn.Module):
 
     def forward(self, leaf: Tensor) -> Tensor:
         numbers = leaf if leaf.ndim == 2 else leaf.reshape(leaf.shape[0], -1)  # [N, features]
-        if numbers.dtype is not torch.float32:  # to call what does nothing takes a while, too
+        if numbers.dtype is not torch.float32:  # a call that changes nothing takes time, too
             numbers = numbers.to(torch.float32)
         return numbers if self._scale == 1.0 else numbers * self._scale
 
@@ -166,8 +166,8 @@ class Encoder(nn.Module):
         generator: where the initial weights come from.
 
     Attributes:
-        features: how many numbers an actor sees of them.
-        critic_features: how many a critic sees, where those are others.
+        features: how many an actor sees.
+        critic_features: how many a critic sees; None: as many.
         memory_size: numbers that a row remembers from tick to tick: none here, see `policies.networks.recurrent`.
     """
 
@@ -179,7 +179,7 @@ class Encoder(nn.Module):
         super().__init__()
         leaves_of(space)  # refuses what has no fixed layout
         self.parts = nn.ModuleList(_leaf_encoder(leaf, generator) for leaf in leaf_spaces(space))
-        self._parts = tuple(self.parts)  # to ask the list takes longer
+        self._parts = tuple(self.parts)  # faster than the list
         self.features = sum(part.features for part in self.parts)  # type: ignore[misc]
         self.learns = any(True for _ in self.parameters())
         if self.features == 0:
@@ -191,7 +191,7 @@ class Encoder(nn.Module):
         return torch.cat([part(leaf) for part, leaf in zip(self._parts, leaves, strict=True)], 1)
 
     def ticked(self, leaves: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
-        """Features, and what the rows remember when they have acted [N, memory_size]; None where that is nothing."""
+        """Features, and the rows' memory after the tick [N, memory_size]; None without memory."""
         return self(leaves), None
 
     def unrolled(self, leaves: Sequence[Tensor], lengths: Tensor | None) -> Tensor:
@@ -199,7 +199,7 @@ class Encoder(nn.Module):
         return self(leaves)  # type: ignore[no-any-return]
 
     def parted(self, features: Tensor) -> Features:
-        """What actor and critic see of them [N, features]; here both see all."""
+        """The features of actor and critic, from [N, features]; here both see all."""
         return Features(features, features)
 
 
@@ -223,7 +223,7 @@ def _leaf_encoder(space: Space[Any], generator: torch.Generator) -> Image | OneH
 
 
 class ActorCritic(nn.Module):
-    """What a policy-gradient algorithm learns; answers two questions: what to do, and what this is worth.
+    """The network of a policy-gradient algorithm: a distribution of actions, and the value of a state.
 
     Args:
         seen: one entity's observation space, or an encoder of leaves that is made already.
@@ -257,7 +257,7 @@ class ActorCritic(nn.Module):
         return self._policy(self.encoder.unrolled(leaves, lengths), mask)
 
     def act(self, leaves: Sequence[Tensor], mask: Tensor | None = None) -> tuple[Distribution, Tensor | None]:
-        """`policy`, and what the rows remember when they have acted; see `Encoder.ticked`."""
+        """`policy`, and the rows' memory after the tick; see `Encoder.ticked`."""
         features, memory = self.encoder.ticked(leaves)
         return self._policy(features, mask), memory
 
@@ -268,7 +268,7 @@ class ActorCritic(nn.Module):
     def policy_and_value(
         self, leaves: Sequence[Tensor], mask: Tensor | None = None, lengths: Tensor | None = None
     ) -> tuple[Distribution, Tensor]:
-        """Both answers for one encoding of the observations; lengths [S] if they come in sequences."""
+        """`policy` and `value` from one encoding of the observations; lengths [S] if they come in sequences."""
         features = self.encoder.unrolled(leaves, lengths)
         return self._policy(features, mask), self._value(features)
 

@@ -2,8 +2,8 @@
 
     outputs of the actor --tanh--> actions as learned from [N, d] in [-1, 1] --to_env--> the game's own, in its bounds
 
-What is here: the way between the two ends, the Gaussian that tanh squashes into them, and noise for actors that have
-none of their own.
+This module holds the conversion to and from the bounds, the Gaussian that tanh squashes, and noise for actors without
+randomness of their own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch.nn import functional
 from arena.errors import ConfigError
 from policies.networks.distributions import normal
 
-LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0  # a deviation outside of them is one at them
+LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0  # the logarithm of a deviation is clamped to them
 
 _LOG_2 = math.log(2)
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
@@ -55,7 +55,7 @@ class UnitBox:
         """A batch of actions [N, d] as the vector environment takes them: [N, *shape], -1 low and 1 high."""
         shaped = actions.reshape(-1, *self._low.shape)
         stretched = (self._middle + self._reach * shaped).astype(self._low.dtype)
-        bounded: NDArray[Any] = np.clip(stretched, self._low, self._high)  # which rounding may have passed
+        bounded: NDArray[Any] = np.clip(stretched, self._low, self._high)  # rounding may have passed them
         return bounded
 
     def from_env(self, actions: NDArray[Any]) -> Tensor:
@@ -93,7 +93,7 @@ def _instead(space: Space[Any]) -> str:
 class SquashedGaussian:
     """Independent normal numbers, squashed by tanh (arXiv 1812.05905, appendix C); actions are [N, d] in (-1, 1).
 
-    What is asked of an action is asked of the noise that it was made of: tanh cannot be undone where it has rounded
+    The methods take the noise that an action was made of, not the action: tanh cannot be inverted where it has rounded
     to 1. Densities are those in [-1, 1], whatever the game's bounds.
 
     Args:
@@ -147,11 +147,12 @@ def noisy(actions: Tensor, noise: Tensor) -> Tensor:
 
 
 class ActionNoise:
-    """Noise that remembers: an Ornstein-Uhlenbeck process per number, observed once per tick, in its steady state.
+    """Correlated noise: an Ornstein-Uhlenbeck process per number, observed once per tick, in its steady state.
 
-    Its deviation is the same on every tick, and what lies k ticks apart within an episode has the correlation
+    Its deviation is the same on every tick, and values k ticks apart within an episode have the correlation
     (1 - theta)^k. With theta 1 it is white, the noise of the papers after arXiv 1509.02971. The process of that paper
-    begins at 0 in each episode; this one begins where it may be at any time, so that the first ticks see as much.
+    begins at 0 in each episode; this one begins in its stationary distribution, so that the first ticks get as much
+    noise.
 
     Args:
         rows: `B`.

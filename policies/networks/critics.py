@@ -1,11 +1,11 @@
-"""Action values that are learned several times over: critics of the same inputs that share nothing but these.
+"""Several critics of actions, which share their inputs and nothing else.
 
     observations --encoder--> features --+--> Q_1, ..., Q_k
     actions, if they are numbers --------+
 
-Two that are wrong in different ways are wrong by less together: their least value does not promise too much (double
+The errors of two critics differ, so the lesser of their values overestimates less than one critic (double
 Q-learning, arXiv 1509.06461; clipped, arXiv 1802.09477). The encoder has weights where observations are images; they
-belong to the critics, and what the actor does with the features teaches it nothing.
+belong to the critics, and the actor's loss does not change them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from policies.networks.mlp import MLP, BufferPool
 
 
 class Critics(nn.Module):
-    """`k` critics with the ways back of `policies.networks.mlp`; those are to be called where autograd does not record.
+    """`k` critics; `forward_with_grad` and `forward_with_input_grad` are to be called where autograd does not record.
 
     Args:
         seen: one entity's observation space, or an encoder that is made already.
@@ -56,7 +56,7 @@ class Critics(nn.Module):
                 activation=activation,
                 output_gain=1.0,
                 generator=generator,
-                storage=BufferPool(hidden_sizes),  # of its own: each waits for its way back while others are called
+                storage=BufferPool(hidden_sizes),  # of its own: kept for the backward pass while others are called
             )
             for _ in range(count)
         ]
@@ -70,7 +70,7 @@ class Critics(nn.Module):
     def forward_with_grad(
         self, leaves: Sequence[Tensor], actions: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Callable[[Tensor], None]]:
-        """Features [N, features], Q [k, N, outputs], and the way from its gradient to `grad` of the critics.
+        """Features [N, features], Q [k, N, outputs], and a function from the gradient of Q to `grad` of the critics.
 
         The encoder must have no weights.
         """
@@ -87,12 +87,12 @@ class Critics(nn.Module):
     def forward_with_input_grad(
         self, features: Tensor, actions: Tensor, *, first: bool = False
     ) -> tuple[Tensor, Callable[..., Tensor]]:
-        """Q [k, N, 1] and the way from its gradient to that of the actions [N, actions], past all weights.
+        """Q [k, N, 1] and a function from its gradient to that of the actions [N, actions], past all weights.
 
         Args:
             features: [N, features].
             actions: [N, actions].
-            first: asks the first critic alone; k is 1.
+            first: whether to use the first critic alone; k is 1.
         """
         inputs = _joined(features, actions)
         values, ways = zip(
@@ -108,7 +108,7 @@ class Critics(nn.Module):
 
 @contextmanager
 def frozen(module: nn.Module) -> Iterator[None]:
-    """Keeps gradients of what is computed meanwhile from the module's own weights; they pass through it."""
+    """Meanwhile the module's own weights get no gradients; gradients pass through it."""
     parameters = list(module.parameters())
     for parameter in parameters:
         parameter.requires_grad_(False)
@@ -127,7 +127,7 @@ class ActorAndCritics(nn.Module):
     """An actor of the features that the critics' encoder finds, and the critics.
 
     Args:
-        critics: which say how good an action is.
+        critics: of actions, with the encoder.
         outputs: numbers that the actor gives.
         hidden_sizes: layers of the actor.
         activation: a name in `policies.networks.mlp.ACTIVATIONS`.

@@ -1,10 +1,10 @@
-"""Distributions of actions, as thin as the hot loop wants them.
+"""Distributions of actions, with little overhead per call.
 
 Sampling is a pure function of the parameters and of noise that was drawn before, so that a whole rollout's noise
 comes from one call and no generator is touched per tick. `N` is the batch; log-probabilities and entropies are [N].
 
 A forbidden choice (mask 0) gets a logit so low that its probability is exactly 0. A row in which nothing is allowed
-is one that does not act; it samples anything.
+does not act; its sample is arbitrary.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Distribution(Protocol):
     def gradient(self, actions: Tensor, log_prob: Tensor, entropy: float) -> Tensor:
         """The gradient of a loss with respect to the actor's outputs, [N, outputs].
 
-        What is learned beside the outputs adds its own gradient to its `grad`.
+        Parameters beside the outputs have their gradient added to their `grad`.
 
         Args:
             actions: [N, ...], as `log_prob` takes them.
@@ -55,13 +55,13 @@ class Distribution(Protocol):
 
 
 def uniform_entropy(logits: Tensor, mask: Tensor | None) -> Tensor:
-    """The entropy [N] of a uniform choice among what is allowed, the greatest that there is; 0 where nothing is."""
+    """The entropy [N] of a uniform choice among what is allowed, the greatest possible; 0 where nothing is."""
     allowed = torch.ones_like(logits) if mask is None else mask
     return allowed.sum(-1).clamp(min=1).log()
 
 
 def allow(logits: Tensor, mask: Tensor | None) -> Tensor:
-    """The logits with those of forbidden choices (mask false) sunk; mask None allows everything."""
+    """The logits, with `FORBIDDEN` for forbidden choices (mask false); mask None allows everything."""
     return logits if mask is None else torch.where(mask, logits, FORBIDDEN)
 
 
@@ -212,8 +212,8 @@ class DiagonalGaussian:
     def clipped_log_prob(self, actions: Tensor, low: Tensor, high: Tensor) -> Tensor:
         """Log-probability [N] of actions [N, d] that were clipped to bounds [d] after they were sampled.
 
-        A number on a bound has the probability of all that lies beyond it, any other its density: what is clipped
-        follows a censored normal distribution.
+        A number on a bound has the probability of all that lies beyond it, any other its density: clipped actions
+        follow a censored normal distribution.
         """
         deviation = self.log_std.exp()
         below = torch.special.log_ndtr((low - self.mean) / deviation).where(actions <= low, -torch.inf)

@@ -1,4 +1,4 @@
-"""How a space of actions meets a network: how many numbers it needs, what they mean, what the game is told.
+"""Heads: how many outputs a space of actions needs, their distribution, and the conversion to the game's actions.
 
     outputs of the actor [N, outputs] --distribution--> actions as learned from [N, *shape] --to_env--> the game's own
 
@@ -74,7 +74,7 @@ class ActionHead(nn.Module, ABC):
     def env_log_prob(self, policy: Any, actions: Any) -> Tensor:
         """Log-probability [N] with which the environment gets these actions, [N, *shape] by `from_env`.
 
-        It is not that of the actions as learned from where `to_env` makes several of them one.
+        It differs from that of the actions as learned from where `to_env` maps several of them to one.
         """
         found: Tensor = policy.log_prob(actions)
         return found

@@ -5,7 +5,7 @@
                gradient of W_i += g' x_i,  of b_i += the sum of g's rows;  next g = (g W_i) * f'
 
 Autograd does the same. For networks as small as those of reinforcement learning it takes more than twice as long: here
-all that is as large as the batch goes into storage that is there already, so little that it stays in the cache.
+all arrays as large as the batch are written to reused storage, which is small enough to stay in the cache.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from torch.nn import functional
 
 Gradient = TypeVar("Gradient", Tensor, None)
 
-FEW = 64  # rows whose hidden layers are so small that to look for their storage takes longer than to make it
+FEW = 64  # up to so many rows, allocating hidden layers is faster than looking up their storage
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
 
 
 class BufferPool:
-    """Where perceptrons with the same hidden layers, which are called one after the other, keep them.
+    """Storage for the hidden layers of perceptrons that have the same ones and are called one after the other.
 
     Args:
         widths: of the hidden layers.
@@ -38,9 +38,9 @@ class BufferPool:
         self._depth = len(widths)
         self._rows = 0  # of the largest batch so far
         self._whole: list[Tensor] = []  # [so many rows, width]
-        self._parts: dict[int, list[Tensor]] = {}  # of these the first rows, by their number: [rows, width]
+        self._parts: dict[int, list[Tensor]] = {}  # views of the first rows, by their number: [rows, width]
         self._kind: tuple[torch.dtype, torch.device] | None = None
-        self.uses = 0  # how often it was written over
+        self.uses = 0  # how often it was overwritten
 
     def hidden(self, batch: Tensor) -> list[Tensor]:
         """An array [N, width] per hidden layer, for the rows of a batch; what they held is lost."""
@@ -55,7 +55,7 @@ class BufferPool:
     def _arrays(self, batch: Tensor) -> list[Tensor]:
         rows, kind = batch.shape[0], (batch.dtype, batch.device)
         if kind != self._kind or rows > self._rows:
-            with torch.inference_mode(False):  # what is made in it cannot be written to outside of it
+            with torch.inference_mode(False):  # tensors made in it cannot be written to outside
                 self._whole = [batch.new_empty(rows, width) for width in self._widths]
             self._parts, self._kind, self._rows = {}, kind, rows
         if rows not in self._parts:
@@ -77,7 +77,7 @@ class MLP(nn.Sequential):
     def __init__(self, layers: Sequence[nn.Linear], *, activation: str, storage: BufferPool) -> None:
         activations = [ACTIVATIONS[activation]() for _ in layers[1:]]
         super().__init__(*itertools.chain(*zip(layers, activations, strict=False)), layers[-1])
-        self._layers = [(layer.weight, layer.bias) for layer in layers]  # to ask the modules takes longer
+        self._layers = [(layer.weight, layer.bias) for layer in layers]  # faster than the modules
         self._activate, self._through = _BY_HAND[activation]
         self._storage = storage
 
@@ -92,32 +92,32 @@ class MLP(nn.Sequential):
         return functional.linear(inputs, *self._layers[-1])
 
     def forward_with_grad(self, inputs: Tensor, rows: int | None = None) -> tuple[Tensor, Callable[[Tensor], None]]:
-        """The outputs, and the way back; to be called where autograd does not record.
+        """The outputs, and the backward function; to be called where autograd does not record.
 
-        The way back is a function of the gradient of the outputs [N, outputs]. It adds what follows to `grad` of all
-        weights, and of the inputs if they require it. With `rows` it leads back from the first so many alone
-        [rows, outputs], and to the weights alone. It goes once, before the storage is used for anything else:
+        The backward function takes the gradient of the outputs [N, outputs]. It adds the gradients to `grad` of all
+        weights, and of the inputs if they require it. With `rows` it takes the gradient of the first rows alone
+        [rows, outputs], and adds to the weights' alone. It may be called once, before the storage is used again.
 
         Raises:
-            RuntimeError: else, from the way back.
+            RuntimeError: by the backward function, if it is called later.
         """
         trace = self._trace(inputs)
         learned = trace if rows is None else [part[:rows] for part in trace]
         return trace[-1], self._once(partial(self._backward, learned))
 
     def forward_with_input_grad(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """As `forward_with_grad`, but the way back leads to the inputs alone: it returns their gradient [N, inputs]."""
+        """As `forward_with_grad`, but the backward function returns the gradient of the inputs alone [N, inputs]."""
         trace = self._trace(inputs)
         return trace[-1], self._once(partial(self._to_inputs, trace))
 
     def _once(self, backward: Callable[[Tensor], Gradient]) -> Callable[[Tensor], Gradient]:
-        """A way back that refuses to go when the hidden layers that it needs are no longer there."""
+        """A backward function that raises when the hidden layers that it needs were overwritten."""
         written = self._storage.uses
 
         def once(gradient: Tensor) -> Gradient:
             if self._storage.uses != written:
                 raise RuntimeError("the hidden layers were written over; go back before the next call")
-            self._storage.uses += 1  # the way back writes over them as well
+            self._storage.uses += 1  # `backward` overwrites them as well
             return backward(gradient)
 
         return once
@@ -149,12 +149,12 @@ class MLP(nn.Sequential):
 
 
 def _through_tanh(gradient: Tensor, activated: Tensor) -> Tensor:
-    """Times f' = 1 - f^2, written over what was activated."""
+    """The gradient times f' = 1 - f^2, written over `activated`."""
     return torch.addcmul(gradient, gradient, activated.square_(), value=-1, out=activated)
 
 
 def _through_relu(gradient: Tensor, activated: Tensor) -> Tensor:
-    """Times f' = 1 where the unit is on, else 0, written over what was activated."""
+    """The gradient times f' = 1 where the unit is on, else 0, written over `activated`."""
     return torch.mul(gradient, activated.sign_(), out=activated)
 
 

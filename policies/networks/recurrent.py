@@ -1,18 +1,18 @@
-"""Policies that remember: a layer whose output also depends on what the row has seen before in its episode.
+"""Recurrent policies: a layer whose output also depends on what the row has seen before in its episode.
 
-What a row remembers is a vector, its *memory*: zero when an episode begins, and moved on by every tick on which the
-row acts. It is recorded beside the observations, as one more leaf [N, memory_size], the last one: what the row
-remembers *before* it sees the others. From a leaf of memory and the others follow one tick's features, so acting,
-values and log-probabilities need nothing else.
+What a row remembers is a vector, its *memory*: zero when an episode begins, and updated on every tick on which the row
+acts. It is recorded beside the observations, as one more leaf [N, memory_size], the last one: what the row remembers
+*before* it sees the others. One tick's features follow from these leaves alone, so acting, values and log-probabilities
+need nothing else.
 
-Actor and critic remember by layers of their own: the errors of values are many times larger than the policy's
-gradient, and would drown it in a layer that both learn. The two are computed side by side, as twins.
+Actor and critic have recurrent layers of their own: in a shared layer the critic's gradient, which is many times
+larger, would dominate the policy's. The two are computed side by side, as twins.
 
 For learning, a row's transitions are chopped into *sequences*: runs of at most `length` transitions of one episode.
-A sequence begins with the memory that was recorded there, which nothing is learned about, and goes on with what the
-current weights make of it; the gradient goes back through time to its beginning, and no further (Williams and Peng
-1990, doi 10.1162/neco.1990.2.4.490). Sequences are processed side by side, sorted by length, so that those which have
-ended take no part: nothing is padded, and nothing has to be masked.
+A sequence begins with the memory that was recorded there, as a constant, and goes on with what the current weights make
+of it; the gradient goes back through time to its beginning, and no further (Williams and Peng 1990, doi
+10.1162/neco.1990.2.4.490). Sequences are processed side by side, sorted by length, so that ended sequences drop out:
+there is no padding and no mask.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class RecurrentEncoder(Encoder):
         kind: a name in `RECURRENT`.
         hidden_size: how many features actor and critic have each.
         generator: where the initial weights come from.
-        own: what sees the other leaves; None: the built-in encoder.
+        own: encoder of the other leaves; None: the built-in one.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class RecurrentEncoder(Encoder):
         self.learns = True
 
     def forward(self, leaves: Sequence[Tensor]) -> Tensor:
-        """Features of rows that remember what their leaf of memory says."""
+        """Features of rows with the memory that their last leaf holds."""
         return self.ticked(leaves)[0]
 
     def ticked(self, leaves: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
@@ -137,7 +137,7 @@ class RecurrentEncoder(Encoder):
         return _by_row(after[0]), torch.cat([_by_row(part) for part in after], 1)
 
     def unrolled(self, leaves: Sequence[Tensor], lengths: Tensor | None) -> Tensor:
-        """Features of sequences, one after the other in the rows, as the current weights remember.
+        """Features of sequences, one after the other in the rows, with the memory of the current weights.
 
         Args:
             leaves: [N, ...]; of the memory only what each sequence begins with is read.
@@ -157,7 +157,7 @@ class RecurrentEncoder(Encoder):
         return _by_row(torch.cat(outputs, 1).index_select(1, index.argsort()))
 
     def parted(self, features: Tensor) -> Features:
-        """What actor and critic see of them [N, features], each its own half."""
+        """The features of actor and critic: each has its half of [N, features]."""
         return Features(*features.chunk(_TWINS, 1))
 
     def _seen(self, leaves: Sequence[Tensor]) -> Tensor:
@@ -185,7 +185,7 @@ def _side_by_side(lengths: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[i
 
 
 class RecurrentState:
-    """What the rows of an actor remember, from tick to tick; of a policy without memory, nothing.
+    """The memory of an actor's rows, from tick to tick; empty for a policy without memory.
 
     Args:
         size: numbers that a row remembers.
@@ -196,7 +196,7 @@ class RecurrentState:
         self._memory = torch.zeros(0, size)
 
     def beside(self, leaves: list[Tensor], infos: Mapping[str, Any]) -> list[Tensor]:
-        """The leaves [B, ...] that the rows see and, where they remember, what they remember, as the last one."""
+        """The leaves [B, ...] that the rows see, followed by their memory if they have one."""
         if self._size == 0:
             return leaves
         if len(self._memory) != len(leaves[0]):
@@ -206,7 +206,7 @@ class RecurrentState:
         return [*leaves, self._memory]
 
     def keep(self, memory: Tensor | None, infos: Mapping[str, Any]) -> None:
-        """What the rows remember from now on; those that do not act remember what they did before."""
+        """Takes the memory of the rows that act; the other rows keep theirs."""
         if memory is None:
             return
         active = torch.from_numpy(np.broadcast_to(infos.get("active", True), len(memory)).copy())

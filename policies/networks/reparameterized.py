@@ -1,8 +1,8 @@
-"""Actions as functions of an actor's outputs and of noise, so that what a critic says of them leads back to the actor.
+"""Actions as functions of an actor's outputs and of noise, so that a critic's gradient reaches the actor.
 
     outputs, noise --sample--> inputs of a critic, differentiable by the outputs
 
-There is a class for each kind of actions; they answer the same questions.
+There is a class for each kind of actions, all with the methods of `Actions`.
 
     TanhActions              a Box: tanh of the outputs, without noise
     SquashedGaussianActions  a Box: a Gaussian that tanh squashes, see `policies.networks.box`
@@ -10,8 +10,8 @@ There is a class for each kind of actions; they answer the same questions.
 
     y_i = exp((z_i + g_i) / tau) / sum_j exp((z_j + g_j) / tau),   g: standard Gumbel noise               eq. (2)
 
-What critics, and the game, are given of a choice is the one-hot vector of the largest y, which follows softmax(z); the
-gradient is that of y itself (section 2.2).
+Critics and the game are given the one-hot vector of the largest y, which follows softmax(z); the gradient is that of y
+itself (section 2.2).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from policies.networks.box import SquashedGaussian, UnitBox
 from policies.networks.distributions import allow, gumbel, normal, uniform_entropy
 from policies.networks.heads import DiscreteHead
 
-_OF_UNIFORM = 0.3  # of the greatest entropy; among team-mates who hardly know what they want only what is safe pays
+_OF_UNIFORM = 0.3  # of the greatest entropy; with team-mates that act nearly at random only safe actions pay
 
 
 class Sample(NamedTuple):
@@ -72,7 +72,7 @@ class Actions(Protocol):
         ...
 
     def to_critics(self, actions: Tensor) -> Tensor:
-        """What critics are told [..., inputs] of actions [..., *shape]."""
+        """The critics' inputs [..., inputs] for actions [..., *shape]."""
         ...
 
     def sample(self, outputs: Tensor, mask: Tensor | None, generator: torch.Generator) -> Sample:
@@ -85,7 +85,7 @@ class Actions(Protocol):
 
 
 class TanhActions:
-    """A Box with bounds, without noise; actions are [N, d] in [-1, 1]. It answers what `Actions` asks."""
+    """A Box with bounds, without noise; actions are [N, d] in [-1, 1]. It implements `Actions`."""
 
     def __init__(self, space: Space[Any]) -> None:
         self.box = UnitBox(space)
@@ -139,7 +139,7 @@ class SquashedGaussianActions(TanhActions):
 
 
 class GumbelSoftmaxActions:
-    """A Discrete space; actions are indices [N] from 0. It answers what `Actions` asks.
+    """A Discrete space; actions are indices [N] from 0. It implements `Actions`.
 
     Args:
         space: of one entity's actions.

@@ -1,7 +1,7 @@
 """What soft actor-critic learns: actions of both kinds, actor, critics and temperature.
 
     ContinuousActions  a Box: an expectation over actions is one sample, made of noise so that it can be differentiated
-    DiscreteActions    a Discrete space: it is the exact sum
+    DiscreteActions    a Discrete space: the expectation is an exact sum
 
 `SoftActions` is what both have in common.
 """
@@ -28,11 +28,11 @@ _OF_UNIFORM = 0.98  # of the greatest entropy: the target of arXiv 1910.07207 fo
 
 
 def check_reachable(target_entropy: float | str, space: Space[Any]) -> None:
-    """Refuses to want an entropy that no policy has: the temperature would grow, or fall, without end.
+    """Refuses a target entropy that no policy can have: the temperature would grow, or fall, without end.
 
     Raises:
-        ConfigError: the space is Discrete, and it is not from 0 to below that of uniform choice; or a Box, and it is
-            not below that of uniform numbers in [-1, 1].
+        ConfigError: the target is negative, or not below the entropy of uniform choice, in a Discrete space; not below
+            the entropy of uniform numbers in [-1, 1] in a Box.
     """
     if target_entropy == "auto":
         return
@@ -54,7 +54,7 @@ Critic = Callable[[Tensor | None], Tensor]
 
 
 class SoftValues(NamedTuple):
-    """What the policy's actions are worth."""
+    """Soft values of states, and the policy's entropies there."""
 
     values: Tensor  # V(s) [N]
     entropies: Tensor  # of the policy [N], in nats; of numbers an estimate
@@ -101,7 +101,7 @@ class SoftActions(Protocol):
         ...
 
     def by_outputs(self, gradient: Tensor, actions: Tensor) -> Tensor:
-        """The way back from `of_actions`: gradients [k, N] as gradients of the critics' values."""
+        """The derivative of `of_actions`: gradients [k, N] as gradients of the critics' values."""
         ...
 
     def soft_values(
@@ -124,7 +124,7 @@ class SoftActions(Protocol):
 
 
 class ContinuousActions:
-    """A Box: a Gaussian that tanh squashes into the bounds. It answers what `SoftActions` asks."""
+    """A Box: a Gaussian that tanh squashes into the bounds. It implements `SoftActions`."""
 
     def __init__(self, space: Space[Any], target_entropy: float | str) -> None:
         self._box = UnitBox(space)
@@ -172,7 +172,7 @@ class ContinuousActions:
 
 
 class DiscreteActions:
-    """A Discrete space: a probability per choice. It answers what `SoftActions` asks.
+    """A Discrete space: a probability per choice. It implements `SoftActions`.
 
     The target entropy `auto` is a part of the greatest entropy that the mask allows.
     """

@@ -1,1 +1,1 @@
-"""Learning from recorded data, and judging a policy by it."""
+"""Learning from recorded data, and evaluating a policy with it."""

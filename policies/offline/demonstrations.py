@@ -27,11 +27,11 @@ class Demonstrations(Columns, frozen=True):
     """Decisions of a policy; `N` of them."""
 
     actions: Any  # [N, ...] as learned from, see `policies.networks.heads`
-    weights: Tensor | None = None  # [N] of units, of each decision: one over their mean number in all the data
+    weights: Tensor | None = None  # [N] with units, of each decision: 1 / (mean number of decisions)
 
 
 def open_demonstrations(path: str, policy: str | None) -> Samples:
-    """The samples at a path, of which nothing but the manifests is read.
+    """The samples at a path; only their manifests are read.
 
     Raises:
         ConfigError: there are none, or the policy has not played; the path is that of the option.
@@ -59,7 +59,7 @@ def check_spaces(samples: Samples, policy: str | None, observation_space: Space[
     """Checks that there are demonstrations to learn from.
 
     Raises:
-        ConfigError: no entity has played with these spaces, or not all entities whose samples are asked for.
+        ConfigError: no entity has played with these spaces, or not every entity of `policy` has.
     """
     played = {
         (entity.policy, entity.observation_space == observation_space and entity.action_space == action_space)

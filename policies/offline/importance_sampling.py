@@ -1,4 +1,4 @@
-"""What a policy would earn, estimated from episodes that another one has played: importance sampling.
+"""Importance sampling: a policy's expected return, estimated from episodes that another policy has played.
 
     samples = open_dataset("runs/behavior")                     recorded with `record: samples`
     behavior = load_policy("runs/behavior", "blue")             the frozen policy that has played
@@ -6,9 +6,9 @@
     estimate(samples.episodes("blue"), target=target.log_prob, behavior=behavior.log_prob)
 
 Probabilities are computed here, from the policies' weights, not recorded while they play: so every recorded run can be
-used, playing costs nothing, and both sides come from the same function. It follows that the behavior policy has to be
-one that was not learning meanwhile (`frozen: true`), and played as it is asked about: not greedily. What is asked for
-is the probability of what the environment got: of a Box action on its bound, that of all that was clipped to it.
+used, playing costs nothing, and both probabilities come from the same function. So the behavior policy must not have
+learned meanwhile (`frozen: true`), nor have played greedily. The probabilities are those of the actions that the
+environment received: for a Box action on its bound, of all actions that are clipped to it.
 
 Source: Precup, Sutton and Singh (2000), Eligibility traces for off-policy policy evaluation, ICML. With rho_t =
 pi(a_t|s_t) / b(a_t|s_t), the return G and the product w of all rho_t of an episode:
@@ -34,12 +34,12 @@ LogProb = Callable[[Any, Any, NDArray[np.int8] | None], NDArray[np.floating[Any]
 """Log-probabilities [N] of the actions of one episode, in its order, from (observations, actions, masks): batched
 samples [N, ...] of the spaces, and masks [N, mask_size] or None. Algorithms have it as `log_prob`."""
 
-_IMPOSSIBLE = -1e6  # a policy that gives an action less than exp of this does not take it
-_LARGE = 200.0  # weights are kept below exp of this, and counted in a larger unit beyond: squares of them are finite
+_IMPOSSIBLE = -1e6  # an action of a lower log-probability counts as impossible
+_LARGE = 200.0  # larger log-weights are kept below this by a unit, so that squares of weights are finite
 
 
 class Estimate(NamedTuple):
-    """A value, and the standard error of it: NaN where one episode alone says nothing of that.
+    """A value and its standard error, which is NaN for a single episode.
 
     Both are infinite where float64 does not hold them.
     """
@@ -49,15 +49,15 @@ class Estimate(NamedTuple):
 
 
 class Estimates(NamedTuple):
-    """What a policy is worth per episode, by three estimators."""
+    """A policy's expected return per episode, by three estimators."""
 
     ordinary: Estimate
     per_decision: Estimate
     weighted: Estimate
-    mean_return: Estimate  # of who has played
+    mean_return: Estimate  # of the behavior policy
     episodes: int  # that were used
     left_out: int  # cut by the end of a leg, or the entity had no action of the policy
-    effective_episodes: float  # (sum w)^2 / sum w^2: so many of the target's own would say as much
+    effective_episodes: float  # (sum w)^2 / sum w^2: so many episodes of the target itself would tell as much
 
 
 class _Weighed(NamedTuple):
@@ -76,7 +76,7 @@ def estimate(episodes: Iterable[Episode], *, target: LogProb, behavior: LogProb,
 
     Args:
         episodes: of one policy, see `arena.dataset.reader`.
-        target: the policy that is asked about.
+        target: the policy to be estimated.
         behavior: the policy that has played them.
         gamma: discount per action.
 
@@ -131,9 +131,9 @@ def _weigh(episode: Episode, target: LogProb, behavior: LogProb, gamma: float) -
 
 
 def _unit(log_weights: NDArray[np.float64]) -> float:
-    """0, or what brings the largest of the weights down to exp(_LARGE).
+    """0, or the unit in which the largest of the weights is exp(_LARGE).
 
-    Those of what is 0 are not asked: in their unit the others could be too small for float64.
+    Weights of zeros must be left out: in their unit the others could be too small for float64.
     """
     return max(0.0, float(log_weights.max(initial=0.0)) - _LARGE)
 
@@ -167,13 +167,13 @@ def _place(episode: Episode) -> str:
 
 
 def _mean(values: NDArray[np.float64], unit: float = 0.0) -> Estimate:
-    """Of values in units of exp(unit)."""
+    """The mean of values in units of exp(unit)."""
     error = float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.nan
     return Estimate(_told(float(values.mean()), unit), _told(error, unit))
 
 
 def _told(value: float, unit: float) -> float:
-    """A figure in units of exp(unit) as it is; 0 is 0 in any."""
+    """A figure given in units of exp(unit); 0 is 0 in any."""
     with np.errstate(over="ignore"):
         return float(value * np.exp(unit)) if value else 0.0
 

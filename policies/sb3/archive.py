@@ -1,4 +1,4 @@
-"""Stable-Baselines3's save format, which its own `load` opens: made the same every time, and read without trust.
+"""Stable-Baselines3's save format, which its own `load` opens: written reproducibly, and read without unpickling.
 
     data                        JSON: what the model is made of; what JSON has no form for is a pickle in it
     policy.pth, ....pth         weights and optimizers, as torch saves them
@@ -6,8 +6,8 @@
     _stable_baselines3_version
 
 The library's `load` unpickles what is in `data`, so it executes any code that is in there. Here nothing is unpickled:
-tensors are read by torch's loader of weights alone, and of `data` only the numbers. All members are stored as they are,
-also those inside of the `.pth` files, so that nothing can grow beyond the archive's own size.
+tensors are read by torch's loader of weights alone, and of `data` only the numbers. No member is compressed, nor are
+those inside of the `.pth` files, so that nothing can grow beyond the archive's own size.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 
 from arena.errors import ConfigError
 
-_PASSING = (  # what is of no use in another process; some of it tells the time, or where things lay in memory
+_PASSING = (  # of no use in another process; some of it holds times, or memory addresses
     *("_total_timesteps", "_num_timesteps_at_start", "start_time"),
     *("_last_obs", "_last_episode_starts", "_last_original_obs", "ep_info_buffer", "ep_success_buffer"),
     *("batch_norm_stats", "batch_norm_stats_target", "actor_batch_norm_stats", "critic_batch_norm_stats"),
@@ -85,17 +85,17 @@ def unpack(archive: bytes) -> Contents:
         return Contents(
             {name: value for name, value in data.items() if type(value) in (int, float)}, tensors, variables
         )
-    except Exception as error:  # whatever zip, JSON and torch have to say about a file that is not one
+    except Exception as error:  # whatever zip, JSON and torch raise for a file that is not an archive
         raise ConfigError(
             f"its archive of Stable-Baselines3 cannot be read: {type(error).__name__}: {error}"
         ) from error
 
 
 def _members(archive: bytes) -> dict[str, bytes]:
-    """The members of a zip file whose members are stored as they are.
+    """The members of a zip file without compression.
 
     Raises:
-        ValueError: they are not, or overlap.
+        ValueError: a member is compressed, or members overlap.
     """
     with zipfile.ZipFile(io.BytesIO(archive)) as opened:
         infos = opened.infolist()

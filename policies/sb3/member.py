@@ -1,18 +1,18 @@
 """The algorithms of Stable-Baselines3 as workers: the library's own classes, which neither know the arena nor a group.
 
-    plays      the library's `learn` steps the seat's lanes and entities (`rows`), until the environment has had enough
+    plays      the library's `learn` steps the seat's lanes and entities (`vec_env`), until the run's ticks are over
     averages   a hook on its optimizers: before each step the gradients become the mean over the group's workers, are
-               clipped, and looked at; so all workers make the same steps, each on its own batch
-    tells      its callback: what the library has logged goes to the group, averaged; its state is offered
+               clipped, and checked to be finite; so all workers make the same steps, each on its own batch
+    logs       its callback: what the library has logged goes to the group, averaged; its state is offered
     is saved   weights, optimizers and counters in the library's own format; a replay, or a rollout that the end of a
-               leg has parted, as the worker's own
+               leg has interrupted, as the worker's own
 
-The library clips a gradient before the hook sees it, and a mean of clipped gradients is not the clipped mean. So its
-limit is taken away from it, and kept by the hook. A worker alone takes the same steps, to the bit, as the library does
-without the arena.
+The library clips a gradient before the hook sees it, and a mean of clipped gradients is not the clipped mean. So the
+library clips nothing, and the hook applies its limit. A worker alone takes the same steps, to the bit, as the library
+does without the arena.
 
-As all workers call the same collectives, they have to make equally many steps: the same number of rows, episodes
-nowhere (`train_freq`), and no early stop of one alone (`target_kl`).
+As all workers call the same collectives, they have to make equally many steps: they need the same number of rows,
+`train_freq` counts ticks, not episodes, and no worker may stop early by itself (`target_kl`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ ARCHIVE = "stable_baselines3.zip"
 
 _COUNTERS = ("_n_updates", "_n_calls", "_episode_num", "_current_progress_remaining", "exploration_rate")
 _AS_LEARNED = "load them with the policy_kwargs, the optimizer and the environment's spaces that they were learned with"
-_MAKING = 100  # of random streams, beside those of policies.common.rng
+_MAKING = 100  # what a random stream is for, beside policies.common.rng
 
 Figures = dict[str, float]
 
@@ -97,7 +97,7 @@ class Member:
             self.model = made(self.library, self.options, rows, seed=group.shared_seed % 2**31)
         self.model.set_logger(Logger(None, []))
         self.max_grad_norm: float = getattr(self.model, "max_grad_norm", math.inf)
-        self.shown: dict[str, Any] = {"action_space": copy.deepcopy(self.model.action_space)}  # of what is saved
+        self.shown: dict[str, Any] = {"action_space": copy.deepcopy(self.model.action_space)}  # saved instead
         self.model.action_space.seed(group.seed % 2**31)  # the library draws from it
         if hasattr(self.model, "max_grad_norm"):
             self.shown["max_grad_norm"] = self.max_grad_norm
@@ -106,7 +106,7 @@ class Member:
             optimizer.register_step_pre_hook(self._average)
         self.collected = 0  # ticks of the rollout that is under way
         self.taken_on: Mapping[str, Any] | None = None  # own state that is not in use yet
-        self.logged_updates = self.logged_at = 0  # when the group was told last
+        self.logged_updates = self.logged_at = 0  # at the last line of metrics
         self.lines = 0  # of the metrics in this leg
 
     # ---------------------------------------------------------------------------------------------- the whole loop
@@ -118,7 +118,7 @@ class Member:
         self._begin_within_rollout()
         told = _Told(self)
         with self.streams:
-            while True:  # it returns where the run ends with a rollout; the next step then is one too many
+            while True:  # `learn` returns if the run ends with a rollout; the next step then raises
                 left = self.ticks * self.model.n_envs - self.model.num_timesteps
                 self.model.learn(max(left, 1), callback=told, log_interval=sys.maxsize, reset_num_timesteps=False)
 
@@ -131,7 +131,7 @@ class Member:
         """Before a step: the gradients become the group's mean, no longer than allowed; a collective.
 
         Raises:
-            FloatingPointError: they are no numbers; the weights are still what they were.
+            FloatingPointError: they are not finite; no weight was changed.
         """
         parameters = [
             parameter
@@ -150,7 +150,7 @@ class Member:
             )
 
     def begin_rollout(self) -> None:
-        """The library is going to collect, or, with what an earlier leg has left, to go on with it."""
+        """Called before the library collects a rollout, or the rest of one from an earlier leg."""
         updates, ticks, every = self.model._n_updates, self.ticks_done, self.options.log_every
         due = not self.logged_updates or ticks // every > self.logged_at // every
         if due and updates > self.logged_updates:
@@ -163,7 +163,7 @@ class Member:
             self.taken_on = None
 
     def record(self) -> None:
-        """Tells the group what the library has logged last, and checks and saves what it has led to; a collective."""
+        """Logs the library's last figures for the group, checks the weights, offers the state; a collective."""
         logged = self.model.logger.name_to_value.items()
         figures = {name: float(value) for name, value in logged if isinstance(value, (int, float, np.number))}
         self.group.log(**self.group.average_gradients([], **figures))
@@ -172,13 +172,13 @@ class Member:
         self.lines += 1
         self.group.save(self.state_dict)
 
-    # ------------------------------------------------------------------------------------------ what others ask for
+    # -------------------------------------------------------------------------------------- what the arena asks for
 
     def actor(self, *, greedy: bool = False) -> Callable[[Any, Mapping[str, Any]], NDArray[Any]]:
         """A function from (observations, infos) of a vector environment to actions, with the current weights.
 
         It has its own random stream, so that its use changes nothing in a run. Greedy: the most probable actions. Not
-        greedy: drawn from the policy, if it is one that can be drawn from; a DQN explores as often as it does now.
+        greedy: sampled, if the policy is stochastic; a DQN explores as often as it does now.
         """
         streams, space = GlobalStreams(self.group.seed, ACTING), self.env.single_action_space
         rng = np.random.default_rng([self.group.seed, ACTING])
@@ -238,7 +238,7 @@ class Member:
 
     @classmethod
     def from_spaces(cls, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> Member:
-        """One that cannot play, almost without a replay.
+        """An instance that cannot play, almost without a replay.
 
         Raises:
             ConfigError: it cannot be made with these options, this seat or this group.
@@ -299,14 +299,14 @@ class Member:
             )
 
     def _begin_within_rollout(self) -> None:
-        """Lets the library collect only what is missing of a rollout. What it is to have afterwards: `_go_on_with`."""
+        """Lets the library collect only the missing part of a rollout; `_go_on_with` restores the full length."""
         if self.taken_on is not None:
             self._set_length(_length(self.model) - self.taken_on["collected"])
             if isinstance(self.model, OffPolicyAlgorithm):
                 buffers.restore(_buffer(self.model), self.taken_on["buffer"])
 
     def _go_on_with(self, own: Mapping[str, Any]) -> None:
-        """The library has just begun a rollout, and emptied its buffer for it, if it is on-policy."""
+        """Restores length and buffer, once the library has begun a rollout and, if on-policy, emptied its buffer."""
         self.collected = own["collected"]
         self._set_length(_length(self.model) + self.collected)
         if isinstance(self.model, OnPolicyAlgorithm):
@@ -338,7 +338,7 @@ class Member:
 
 
 class _Told(BaseCallback):
-    """What the library tells about the course of things."""
+    """The library's callback, which informs a member."""
 
     def __init__(self, member: Member) -> None:
         super().__init__()
@@ -365,7 +365,7 @@ def _length(model: Any) -> int:
 
 
 def _check_same_kind(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
-    """Refuses the state of another kind of optimizer, which would be found out at its next step.
+    """Refuses the state of another kind of optimizer, which would fail only at its next step.
 
     Raises:
         ValueError: it is one.

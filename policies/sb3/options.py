@@ -13,8 +13,8 @@ and what only a program can give. Some parameters are objects in Python; in a co
 
 Two are the arena's own:
 
-    log_every       a line of the metrics for the first update after so many ticks, and so many more: 1, every update,
-                    and 100 for the off-policy algorithms, which may learn on every tick
+    log_every       a line of metrics for the first update in each so many ticks; by default 1, every update, and 100
+                    for the off-policy algorithms, which may learn on every tick
     check_every     lines between checks that all workers hold equal weights; 0: never
 """
 
@@ -74,7 +74,7 @@ _UNUSED: tuple[tuple[str, str, object], ...] = (  # without effect where the sec
     ("target_entropy", "ent_coef", is_number),
 )
 
-_WORDS = {  # of what is said in another way than in Python, or is the arena's own
+_WORDS = {  # of parameters that are written in another way than in Python, or are the arena's own
     "policy": "MlpPolicy, CnnPolicy or MultiInputPolicy; null: as the observations ask for",
     "learning_rate": "step size: a number, or {start: 3e-4, end: 0.0}, in a straight line over the whole run",
     "clip_range": "of the policy's ratio: a number, or {start: 0.2, end: 0.0}",
@@ -103,7 +103,7 @@ _TYPES: Mapping[str, Any] = {
     "check_every": Natural,
     "device": Device,
 }
-"""Of options whose range the library itself would check late, or never; it judges all others."""
+"""Types of options whose range the library itself would check late, or never; it checks all others."""
 
 
 def options_class(library: type[BaseAlgorithm]) -> type[Any]:
@@ -199,7 +199,7 @@ def from_spaces(
     if hasattr(options, "buffer_size"):
         options = msgspec.structs.replace(options, buffer_size=8)
     with streams, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # they come when it is made to stay
+        warnings.simplefilter("ignore")  # they are shown when the instance that is kept is made
         return made(library, options, rows, seed=0)
 
 

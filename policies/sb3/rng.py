@@ -1,12 +1,12 @@
 """The process's global random streams, as if they were one worker's own.
 
 Stable-Baselines3 draws from numpy's and torch's global streams. Workers that share a process would draw from the same
-ones, and what each gets would depend on who else is there. So a worker holds streams of its own, and exchanges them
-with the process's ones whenever it takes its turn:
+ones, and the draws of each would depend on the others. So a worker holds streams of its own, and exchanges them with
+the process's ones whenever it takes its turn:
 
     with streams:                      the worker's are the global ones
         ...
-        with streams.left():           while it waits: what others draw is drawn from the process's
+        with streams.left():           while it waits: others draw from the process's
             env.step(actions)
 
 One worker at a time has its turn; the roles of a process take turns anyway, and other threads wait here.
@@ -22,13 +22,13 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-_TURN = threading.RLock()  # held by whose streams are the global ones
+_TURN = threading.RLock()  # held by the worker whose streams are the global ones
 
 
 class GlobalStreams:
     """Streams of numpy and torch (CPU) that can take the place of the global ones.
 
-    Python's own `random`, which the library seeds and does not draw from, is as it was in the end.
+    Python's own `random`, which the library seeds and does not draw from, is restored at the end.
 
     Args:
         key: non-negative integers; the streams of another key are others.
@@ -62,7 +62,7 @@ class GlobalStreams:
             self._exchange()
 
     def _exchange(self) -> None:
-        """Whose streams are global and whose are kept here; a normal number that numpy has drawn ahead is dropped."""
+        """Swaps the global streams and those kept here; a normal number that numpy has drawn ahead is dropped."""
         others = np.random.get_bit_generator(), torch.get_rng_state()  # type: ignore[attr-defined]
         np.random.set_bit_generator(self._numpy)  # type: ignore[attr-defined]
         torch.set_rng_state(self._torch)

@@ -67,7 +67,7 @@ class Rows(VecEnv):
         for row in np.flatnonzero(done):
             told[row]["terminal_observation"] = infos["final_obs"][row]
             told[row]["TimeLimit.truncated"] = bool(truncated[row] and not terminated[row])
-        with np.errstate(over="ignore"):  # what float32 does not hold makes the gradient infinite, which is told
+        with np.errstate(over="ignore"):  # what float32 does not hold makes the gradient infinite, which is reported
             return observations, rewards.astype(np.float32), done, told
 
     def close(self) -> None:

@@ -6,21 +6,21 @@
     critics  y_i = r_i + gamma (min Q'_i(x', a') + alpha H_i),   loss = mean over i of (y_i - Q_i(x, a))^2     eq. (6)
     actors   loss = -mean over i of min Q_i(x, a with a_i of now) + alpha H_i, differentiated by a_i alone     eq. (5)
 
-x is what all see, a what all do: in both as it was replayed, but for a_i. A critic is one network with a value for each
-entity, since all of them are asked the same; each is learned from its own rewards. H_i is the entropy of i's actor, and
-alpha what it weighs: 0 in MADDPG. Several critics are several networks, of which the least value counts.
+x is what all see, a what all do: both as replayed, except a_i in the actors' loss. A critic is one network with a value
+for each entity, since all have the same inputs; each value is learned from its entity's rewards. H_i is the entropy of
+i's actor, and alpha its weight: 0 in MADDPG. Several critics are several networks, of which the least value counts.
 
-An entity that does not act, as it is out of the game while others play, or waits for its turn, is masked: critics see
-zeros for what it sees and does, and a flag that says so; its actor learns nothing there. What follows the end of its
-episode is worth nothing to it, whatever the others do.
+An entity that does not act, because it is out of the game or waits for its turn, is masked: critics see zeros for what
+it sees and does, and a flag; its actor learns nothing there. The value after the end of its episode is 0, whatever the
+others do.
 
 Playing, replay and the exchange in the group are in `policies.common.off_policy`. A transition is joint: of all
 entities of a lane, see `policies.team.joint`; `learning_starts`, `buffer_size` and `batch_size` count those.
 
 A team is the entities of one seat, or of all workers of the policy that drive one each on their side of a match
-(`Group.team`). In the second case each worker plays its entity, and they put together what they have seen whenever the
-group meets, see `policies.team.workers`. The first of them learns for the team, in the place where one worker would
-that drives all; so both ways of seating learn the same: as many gradient steps, from as many joint transitions.
+(`Group.team`). In the second case each worker plays its entity, and they pool what they have seen whenever the group
+meets, see `policies.team.workers`. The first of them learns for the team, as a single worker that drives all entities
+would; so both ways of seating learn the same: as many gradient steps, from as many joint transitions.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ class Centralized(OffPolicy):
     # --------------------------------------------------------------------------------------- what the arena asks for
 
     def exported(self) -> Exported:
-        """The actors for `arena export`; the input `entity` says whose is asked."""
+        """The actors for `arena export`; the input `entity` selects one."""
         box = "squashed_gaussian" if self.numbers is SquashedGaussianActions else "deterministic"
         return exported(
             self.network,
@@ -244,7 +244,7 @@ class Centralized(OffPolicy):
 
     @classmethod
     def check_team(cls, own: int, first: int) -> None:
-        """Checks that the algorithm can learn with a team of so many entities; the policy's first one has `first`.
+        """Checks that the algorithm can learn with a team of `own` entities; the policy's first team has `first`.
 
         Raises:
             ConfigError: it cannot; the message says why.
@@ -257,7 +257,7 @@ class Centralized(OffPolicy):
 
 
 class JointNormalizer(ObservationNormalizer):
-    """Normalizes joint observations, whose last leaf says who acts: each entity's as a single one's."""
+    """Normalizes joint observations, whose last leaf says which entities act: that of each entity by itself."""
 
     def describe_new(self, batch: NStepBatch) -> list[Statistics]:
         """Statistics of the entities that act in the observations that are new."""
@@ -265,7 +265,7 @@ class JointNormalizer(ObservationNormalizer):
         return self.describe([leaf.flatten(0, 1) for leaf in seen], acts.bool().flatten().numpy())
 
     def minibatch(self, batch: Transitions) -> Transitions:
-        """A minibatch as the networks take it, by the statistics of now, not of when it was played."""
+        """A minibatch as the networks take it, by the current statistics, not those of the time of playing."""
         now, later = (self._joint(leaves) for leaves in (batch.observations, batch.next_observations))
         return batch.replace(observations=now, next_observations=later)
 

@@ -2,12 +2,12 @@
 
     rows of the vector face [L * E, ...]  --reshape-->  lanes [L, E, ...], each of them a row of `policies.common.nstep`
 
-A joint sight is a tick on which any entity of the lane acts. It has the observations of all, and says who acts: the
+A joint sight is a tick on which any entity of the lane acts. It has the observations of all, and says which act: the
 observation of an entity that does not (it is out of the game, or waits for its turn) is zeros, or the first choice
 where it is one, and its action stands for nothing. A joint transition ends at the n-th joint sight after it, or
 earlier: where any entity's episode ends. It has a reward and a discount for each entity; where one has terminated, or
-was out before, its discount is 0. The last sight has the last observations of those that have ended there, and what the
-others see then.
+was out before, its discount is 0. The last sight has the last observations of entities that have ended there, and the
+current ones of the others.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class JointNStepBuilder(NStepBuilder):
         self._of_one, self._mask_of_one, self._entities = space, mask_size, entities
         self._kinds = [storage_dtype(leaf.dtype) for leaf in leaves_of(self._space)]
         self._nothing = [_nothing(leaf, kind) for leaf, kind in zip(leaf_spaces(space), self._kinds, strict=False)]
-        self._out = np.zeros((self.rows, entities), np.bool_)  # who is out of the lane's game
+        self._out = np.zeros((self.rows, entities), np.bool_)  # entities that are out of the lane's game
 
     def begin(self, observations: Any, infos: Mapping[str, Any]) -> None:
         self._out[:] = False
@@ -111,7 +111,7 @@ class JointNStepBuilder(NStepBuilder):
         return who_acts(acts.any(1)), Columns(self._joined(self.leaves, acts), mask)
 
     def _joined(self, rows: Sequence[Tensor], acts: NDArray[np.bool_]) -> tuple[Tensor, ...]:
-        """Joint leaves [K, ...] of leaves of rows [K * E, ...] and of who acts [K, E]."""
+        """Joint leaves [K, ...] of leaves of rows [K * E, ...] and of flags that say which act [K, E]."""
         flags = torch.from_numpy(acts)
         silent = ~flags.flatten()
         joint = []
@@ -134,7 +134,7 @@ class JointNStepBuilder(NStepBuilder):
     def _end(self, ended: NDArray[np.bool_], terminated: NDArray[np.bool_], infos: Mapping[str, Any]) -> None:
         """Completes what is under way in the lanes where an entity's episode has ended; all are [L, E]."""
         lanes: NDArray[np.bool_] = np.logical_or.reduce(ended, axis=1)
-        gone = self._out | terminated  # nothing is left for them
+        gone = self._out | terminated  # nothing follows for them
         rows, columns = np.nonzero((self._starts != NO_DECISION) & lanes[:, None])
         over: NDArray[np.bool_] = np.logical_and.reduce(gone, axis=1)
         cut = np.unique(rows[~over[rows]])
@@ -150,7 +150,7 @@ class JointNStepBuilder(NStepBuilder):
     def _last_joint_sights(
         self, lanes: NDArray[np.intp], ended: NDArray[np.bool_], gone: NDArray[np.bool_], infos: Mapping[str, Any]
     ) -> Columns:
-        """The last joint observations of lanes [K]; there act all for whom anything is left."""
+        """The last joint observations of lanes [K]; all entities act there but those that are gone."""
         rows = (lanes[:, None] * self._entities + np.arange(self._entities)).ravel()
         is_last = ended.ravel()[rows]
         arrays = [array[rows] for array in flatten(self._of_one, self._shown)]

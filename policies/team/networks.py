@@ -31,7 +31,7 @@ class JointEncoder(Encoder):
         generator: where the initial weights come from.
 
     Attributes:
-        of_one: numbers that are found in what one entity sees.
+        of_one: the number of features of one entity's observation.
     """
 
     def __init__(self, space: Space[Any], entities: int, generator: torch.Generator) -> None:
@@ -107,7 +107,7 @@ class Actors(nn.Module):
         return outputs.gather(1, entities[:, None, None].expand(-1, -1, outputs.shape[2])).squeeze(1)
 
     def _split(self, features: Tensor, first: int = 0) -> list[Tensor]:
-        """What each of the members that these entities have is given, [rows, inputs]."""
+        """The inputs [rows, inputs] of each member that these entities use."""
         names = self._names[first : first + features.shape[1]].to(features.device).expand(len(features), -1, -1)
         return self._parts(torch.cat([features, names], -1))
 
@@ -134,7 +134,7 @@ class ActorsAndCritics(nn.Module):
 
     @property
     def encoder(self) -> JointEncoder:
-        """The critics'."""
+        """The critics' encoder."""
         return cast("JointEncoder", self.critics.encoder)
 
     def forward(self, leaves: Sequence[Tensor], own: range | None = None) -> Tensor:

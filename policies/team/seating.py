@@ -1,4 +1,4 @@
-"""Teams, for algorithms whose critics look at a whole one: where a worker's entities are in it, and which will do."""
+"""Teams, for algorithms whose critics see a whole one: the places of a worker's entities, and which teams fit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def places_of(env: VectorEnv[Any, Any, Any], group: Group) -> tuple[int, range]:
 
 
 def check_team(name: str, own: int, first: int, *, instead: str) -> None:
-    """Whether an algorithm can learn with a team of so many entities, where its policy's first team has `first`.
+    """Checks that an algorithm can learn with a team of `own` entities, where its policy's first team has `first`.
 
     Args:
         name: of the algorithm.

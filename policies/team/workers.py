@@ -1,4 +1,4 @@
-"""The joint experience of a team whose entities have a worker each: they put their ticks together from time to time.
+"""The joint experience of a team whose entities have a worker each: these pool their ticks from time to time.
 
     every worker    begin, add      keeps what its rows see, do and get, tick by tick
     all, in `cut`   pool_team       lay these ticks side by side, row = lane * E + entity, as in one seat
@@ -32,7 +32,7 @@ class Tick(NamedTuple):
     # Actions [B, ...] as learned from, rewards, terminated, truncated [B], and of external games void; none: a reset.
     outcome: list[Array]
     observations: list[Array]  # leaves [B, ...]
-    active: Array  # bool [B], who acts next
+    active: Array  # bool [B], which rows act next
     mask: Array | None  # [B, mask_size]
     last: list[Array]  # leaves [B, ...]: the last observations of the rows whose episode has ended; empty if none has
     last_mask: Array | None  # [B, mask_size], likewise
@@ -88,7 +88,7 @@ class TeamNStepBuilder(JointNStepBuilder):
         return super().cut()
 
     def state_dict(self) -> dict[str, Any]:
-        """What was not cut off yet, and what is under way: the ticks that end it are put together in the next leg."""
+        """The experience since the last cut, and transitions under way, which the next leg completes."""
         acting = np.zeros(self.rows, np.bool_)
         acting[self._acting] = True
         ticks, under_way = [tuple(tick) for tick in self._ticks], [column.copy() for column in self._under_way]
@@ -135,7 +135,7 @@ class TeamNStepBuilder(JointNStepBuilder):
         return None if mask is None else np.array(mask)
 
     def _live(self, tick: Tick) -> None:
-        """Lives through a tick of the whole team."""
+        """Adds a tick of the whole team."""
         observations = unflatten(self._of_one, tick.observations)
         infos: dict[str, Any] = {"active": tick.active}
         if tick.mask is not None:
@@ -153,14 +153,14 @@ class TeamNStepBuilder(JointNStepBuilder):
 
 
 def _of_one_life(parts: Sequence[list[Any]]) -> Sequence[list[Any]]:
-    """The ticks of all workers; where some have lost those of an earlier leg, those since this one's reset."""
+    """The ticks of all workers; if some have lost ticks of an earlier leg, only those since this leg's reset."""
     if len({len(ticks) for ticks in parts}) == 1:
         return parts
     return [ticks[max(place for place, tick in enumerate(ticks) if not tick[0]) :] for ticks in parts]
 
 
 def _side_by_side(ticks: Sequence[Tick]) -> Tick:
-    """One tick of all rows, lane by lane, of those of each entity's rows."""
+    """One tick of all rows, lane by lane, from the ticks of each entity's rows."""
     outcomes, observations, active, masks, last, last_masks = zip(*ticks, strict=True)
     return Tick(
         outcome=_columns(outcomes),
@@ -173,14 +173,14 @@ def _side_by_side(ticks: Sequence[Tick]) -> Tick:
 
 
 def _columns(parts: Sequence[list[Array]]) -> list[Array]:
-    """Columns of all entities; zeros of those who have none."""
+    """Columns of all entities; zeros for entities without any."""
     full: list[Array] = next(filter(None, parts), [])
     nothing = [np.zeros_like(column) for column in full]
     return [_interleaved(column) for column in zip(*(part or nothing for part in parts), strict=True)]
 
 
 def _masks(parts: Sequence[Array | None]) -> Array | None:
-    """The masks of all entities; those who have none may do everything."""
+    """The masks of all entities; entities without one may do everything."""
     told = [part for part in parts if part is not None]
     return _interleaved([np.ones_like(told[0]) if part is None else part for part in parts]) if told else None
 

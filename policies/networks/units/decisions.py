@@ -88,7 +88,7 @@ class Decisions:
 
     @cached_property
     def _order(self) -> Tensor:
-        """[D] which of all decisions, action by action, comes next in the order of rows."""
+        """[D] the index that brings all decisions from the order of actions to the order of rows."""
         return torch.from_numpy(row_order(self._counts)).to(self.offered[0].logits.device)
 
     def _in_rows(self, parts: Sequence[Tensor]) -> Tensor:

@@ -1,4 +1,4 @@
-"""What happens to observations of units before they go into the network: places as the option `transformer` says."""
+"""Preprocessing of observations of units: positions relative to a center, as the option `transformer` says."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class UnitInputs:
         options: with `center`, units are moved; with `relative`, the units as the game gives them follow all leaves.
 
     Attributes:
-        features: how many each type has, as the network takes them.
+        features: the number of features of each type, as the network takes them.
         numbers: shapes of the items of leaves that are numbers, by the place of the leaf.
     """
 
@@ -81,7 +81,7 @@ class UnitInputs:
         centered: NDArray[np.int64],
         middle: NDArray[np.int64],
     ) -> RaggedTensor:
-        """Units of a type as those in the center see them; these stay as they are."""
+        """Units of a type as seen from the units in the center, which stay as they are."""
         columns = self._moved.get(name)
         if columns is None:
             return units
@@ -105,7 +105,7 @@ class UnitInputs:
 
 
 def unit_inputs(space: Space[Any], options: Transformer | None) -> UnitInputs | None:
-    """What happens to observations of this space; None where they have no units."""
+    """The preprocessing of observations of this space; None if it has no units."""
     if not isinstance(space, UnitSpace):
         return None
     given = options or Transformer()

@@ -116,7 +116,7 @@ class UnitEncoder(nn.Module):
         parts = []
         for embedding, units in zip(self.embeddings, seen.units, strict=True):
             if not len(units.values):
-                continue  # a kind that is nowhere in the batch costs as many operations as any other
+                continue  # an absent type would cost as many operations as any other
             features = units.values
             if seen.globals is not None:
                 features = torch.cat([features, units.spread(seen.globals)], 1)
@@ -217,7 +217,7 @@ class UnitActor(nn.Module):
 
 
 class UnitActorCritic(UnitActor):
-    """What a policy-gradient algorithm learns in games with units; asked as `policies.networks.actor_critic` is.
+    """What a policy-gradient algorithm learns in games with units; its methods are those of `ActorCritic`.
 
     Args:
         space, head, options, generator: as of `UnitActor`; with `critic: separate` the critic has an encoder of its
@@ -247,14 +247,14 @@ class UnitActorCritic(UnitActor):
     def policy_and_value(
         self, leaves: Sequence[Column], mask: None = None, lengths: None = None
     ) -> tuple[Decisions, Tensor]:
-        """Both answers for one reading of the observations."""
+        """`policy` and `value` from one reading of the observations."""
         seen, tokens, layout = self._read(leaves)
         x = self.encoder(seen, tokens, layout)
         of_critic = x if self.critic_encoder is None else self.critic_encoder(seen, tokens, layout)
         return self._decisions(x, tokens, seen), self._values(of_critic, tokens)
 
     def _values(self, x: Tensor, tokens: Tokens) -> Tensor:
-        """The critic of the mean of each row's tokens; its layer is linear, so the mean is taken of what it gives."""
+        """The critic of the mean of each row's tokens; its layer is linear, so the mean is taken of its outputs."""
         shares = torch.from_numpy((1 / np.maximum(tokens.lengths, 1)).astype(np.float32)).to(x.device)
         sums = x.new_zeros(len(tokens.lengths)).index_add(0, tokens.rows, x @ self.critic.weight[0])
         return sums * shares + self.critic.bias

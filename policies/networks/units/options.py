@@ -36,7 +36,7 @@ class Center(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Relative(msgspec.Struct, frozen=True, kw_only=True):
-    """What lies where, seen from the unit that attends: a learned key and value for each bucket of places.
+    """Relative positions in attention: a learned key and value for each bucket of places around the attending unit.
 
     Raises:
         ConfigError: values that contradict each other.
@@ -74,7 +74,7 @@ class Relative(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def buckets(self) -> int:
-        """How many places are told apart, beside those that are farther away."""
+        """The number of buckets of places; pairs of which one has no position have another one."""
         return math.prod(2 * cells + 1 for cells in self.extents) if self.kind == "grid" else math.prod(self.extents)
 
     @property

@@ -37,7 +37,7 @@ def packing(lengths: Sequence[int] | Integers) -> Packing | None:
     if not len(counts) or (counts == counts[0]).all():
         return None
     width, packed = int(counts.max()), 0
-    room: list[tuple[int, int]] = []  # of each packed row minus what is left, and its number: a heap
+    room: list[tuple[int, int]] = []  # a heap: minus the room that is left, and the number, of each packed row
     begins = np.zeros(len(counts), np.int64)
     for row, length in enumerate(counts.tolist()):
         if length == 0:
@@ -59,7 +59,7 @@ def packing(lengths: Sequence[int] | Integers) -> Packing | None:
 
 
 class Layout:
-    """The tokens of all rows [M, ...] as a rectangle [R, W, ...] and back, and who sees whom in it.
+    """The tokens of all rows [M, ...] as a rectangle [R, W, ...] and back, with the attention mask.
 
     Args:
         lengths: int64 [B] tokens of each row.
@@ -80,7 +80,7 @@ class Layout:
         else:
             self.shape = found.index.shape[0], found.index.shape[1]
             self._index, self._inverse = found.index.flatten().to(device), found.inverse.to(device)
-            batch = np.nan_to_num(found.batch.numpy(), nan=-1.0)  # pads see pads: nothing to attend to would be nan
+            batch = np.nan_to_num(found.batch.numpy(), nan=-1.0)  # pads attend to pads: else softmax gives nan
             blocked = batch[:, :, None] != batch[:, None, :]
         if hidden is not None and hidden.any():
             unseen = hidden if found is None else hidden[found.index.numpy()]
@@ -108,9 +108,9 @@ class Layout:
 
 
 class Gather(torch.autograd.Function):
-    """Items at an index; the way back takes each item's gradient from its one place, and none from pads.
+    """Items at an index; the backward pass takes each item's gradient from its one place, and none from pads.
 
-    torch's own way back adds up what might stand at several places, which takes twice as long.
+    torch's own backward pass adds up gradients, as an item may be at several places: this takes twice as long.
     """
 
     @staticmethod
@@ -125,7 +125,7 @@ class Gather(torch.autograd.Function):
 
 
 class _Scatter(torch.autograd.Function):
-    """The way from places, pads among them, back to items."""
+    """From places, pads among them, back to items."""
 
     @staticmethod
     def forward(ctx: Any, placed: Tensor, inverse: Tensor) -> Tensor:

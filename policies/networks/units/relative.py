@@ -1,4 +1,4 @@
-"""Relative places: attention that knows what lies where, seen from the token that attends.
+"""Attention with relative positions, as seen from the token that attends.
 
 With d the place of the other token minus that of the attending one, divided by `scale` and turned by minus the angle of
 the attending one, every pair of tokens has a bucket, and every bucket a learned key and value:
@@ -72,7 +72,7 @@ class RelativePlaces(nn.Module):
         described = layout.pack(tokens.in_rows(described))
         axes = len(self._options.position)
         place, known, turn, kind = described.split([axes, 1, 2, 1], -1)  # type: ignore[no-untyped-call]
-        apart = (place.unsqueeze(1) - place.unsqueeze(2)) / self._options.scale  # [R, W, W, axes]: asking, other
+        apart = (place.unsqueeze(1) - place.unsqueeze(2)) / self._options.scale  # [R, W, W, axes]: attending, other
         if self._angles:
             cosine, sine = turn.unsqueeze(2).unbind(-1)
             x, y = apart.unbind(-1)
@@ -88,7 +88,7 @@ class RelativePlaces(nn.Module):
         return Buckets(found.unsqueeze(2), of_values.unsqueeze(2), shares)
 
     def attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, buckets: Buckets) -> Tensor:
-        """What all tokens get of queries, keys and values [R, heads, W, d_head] of all; `mask` as of `Layout`."""
+        """Outputs of attention for queries, keys and values, all [R, heads, W, d_head]; `mask` as of `Layout`."""
         shape = (*queries.shape[:3], queries.shape[2])
         by_bucket = queries @ self.keys.t()  # [R, heads, W, buckets]
         looked_up = [by_bucket.gather(-1, one.expand(shape)) for one in buckets.of_keys]
@@ -125,7 +125,7 @@ def facing(looks: Tensor) -> Tensor:
 
 
 def _cut(options: Relative, apart: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Buckets int64 [C, R, W, W] of differences [R, W, W, axes], and how they share a pair; None: C is 1."""
+    """Buckets int64 [C, R, W, W] of differences [R, W, W, axes], and their weights; None: C is 1."""
     extents = options.extents
     if options.kind == "grid":
         bounds = apart.new_tensor(extents)

@@ -1,4 +1,4 @@
-"""What a network of units was made for: stored beside its weights, which fit other types and features as well."""
+"""The units that a network was made for, stored beside its weights: these may fit other units as well."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a batch of rows sees, as tokens: its units in the order of their indices and, last, one for the whole row.
 
-The game's arrays come type by type; the network wants them row by row. All that follows from how many units there are
-is computed once per batch, on the host, and shared by all layers.
+The game's arrays come type by type; the network wants them row by row. Everything that depends on the numbers of units
+alone is computed once per batch, on the host, and shared by all layers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Shown(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A batch of observations by what they mean."""
+    """The parts of a batch of observations."""
 
     globals: Tensor | None  # [B, G]
     units: list[RaggedTensor]  # by type [M, F]
@@ -40,7 +40,7 @@ class Seen(NamedTuple):
 
 
 class Reader:
-    """Leaves of a `UnitSpace` by what they mean; see `arena.game.spaces` for their order.
+    """Sorts the leaves of a `UnitSpace` into these parts; see `arena.game.spaces` for their order.
 
     Args:
         space: of one row.
@@ -98,7 +98,7 @@ class Tokens:
             self.hidden = hidden if order is None else hidden[order]
 
     def in_rows(self, by_type: Tensor) -> Tensor:
-        """[M, ...] what belongs to tokens, given type by type, row by row."""
+        """[M, ...] of tokens: from the order of types to the order of rows."""
         if self._order is None:
             return by_type
         inverse = np.empty_like(self._order)
@@ -108,7 +108,7 @@ class Tokens:
         return gathered
 
     def places(self, units: RaggedTensor) -> Tensor:
-        """int64: of units by their indices [B], where they are among all tokens; on the device of the indices."""
+        """int64: the places among all tokens of units with these indices [B]; on the device of the indices."""
         begins = torch.from_numpy(np.repeat(self.begins, units.lengths)).to(units.device)
         return units.values + begins
 
@@ -119,7 +119,7 @@ def has_row_token(space: UnitSpace) -> bool:
 
 
 def units_of(space: UnitSpace, leaves: Sequence[Tensor | RaggedTensor]) -> Tensor:
-    """float32 [N] how many units there are in rows, given as leaves."""
+    """float32 [N] the number of units in each row, from its leaves."""
     counts = [units.lengths for units in Reader(space)(leaves).units]
     return torch.from_numpy(np.broadcast_to(np.sum(counts, axis=0, initial=0), len(leaves[0])).astype(np.float32))
 
