@@ -95,7 +95,7 @@ def running_stack(stacks: Mapping[int, Stack]) -> tuple[int, Stack] | None:
     return busy[0] if len(busy) == 1 else None
 
 
-def last_words(heading: str, dump: str, names: Mapping[int, str]) -> str:
+def killed_report(heading: str, dump: str, names: Mapping[int, str]) -> str:
     """The report on a process that was killed because it held the GIL for too long.
 
     Args:

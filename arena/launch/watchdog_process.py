@@ -21,7 +21,7 @@ import time
 from contextlib import suppress
 
 from arena.diagnostics.process_load import delays, starved_seconds, stopped
-from arena.diagnostics.stacks import last_words
+from arena.diagnostics.stacks import killed_report
 
 _LOOK_SECONDS = 1.0  # between two checks
 _ANSWER_SECONDS = 30.0  # for the stacks; then the process is killed
@@ -66,7 +66,7 @@ def main(pid: int, number: int, patience: float) -> None:
     dump = _stacks(pid)
     _send(pid, signal.SIGKILL)
     heading, ending = told.pop("heading"), told.pop("ending")
-    words = last_words(heading, dump, {int(thread): name for thread, name in told.items()})
+    words = killed_report(heading, dump, {int(thread): name for thread, name in told.items()})
     sys.stderr.write(f"{words}\n{ending}\n")
 
 

@@ -84,13 +84,13 @@ class Stop:
         if not takes_signals():
             return
         for number in STOP_SIGNALS:
-            signal.signal(number, self._hear)
+            signal.signal(number, self._on_signal)
         signal.pthread_sigmask(
             signal.SIG_UNBLOCK, STOP_SIGNALS
         )  # a signal that was blocked while the process started comes now
         early, self._early = self._early, ()
         for noted in early:
-            self._hear(noted, None)
+            self._on_signal(noted, None)
 
     def note(self) -> None:
         """Notes SIGUSR1 and SIGUSR2 until `listen`: by default they would end a process that is starting."""
@@ -101,7 +101,7 @@ class Stop:
         if number not in self._early:
             self._early = (*self._early, number)
 
-    def _hear(self, number: int, _frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         if number == signal.SIGUSR1:
             self.number = number if self.number is None else self.number
             return

@@ -48,7 +48,7 @@ class AECGame:
         terminated = {agent: bool(env.terminations[agent]) for agent in env.agents}
         truncated = {agent: bool(env.truncations[agent]) for agent in env.agents}
         seen = {agent: self._look(agent) for agent in env.agents if terminated[agent] or truncated[agent]}
-        self._bury()
+        self._remove_ended()
         self._lives.check_earned(rewards)
         self._lives.check_seen(env.agents)
         self._lives.end(agent for agent in terminated if agent not in env.agents)
@@ -56,7 +56,7 @@ class AECGame:
             seen[env.agent_selection] = self._look(env.agent_selection)
         return self._moment(seen, rewards, terminated, truncated)
 
-    def _bury(self) -> None:
+    def _remove_ended(self) -> None:
         """Removes ended agents from the game: each leaves `agents` by one step with None."""
         env = self._env
         for _ in range(len(env.agents)):

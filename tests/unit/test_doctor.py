@@ -73,7 +73,7 @@ def test_only_a_problem_makes_exit_1_on_the_console_and_as_json(
 def test_a_program_that_does_not_end_is_ended() -> None:
     answer = ask(["sh", "-c", "echo here; exec sleep 600"], seconds=3.0)
     assert (answer.code, answer.out) == (None, "here\n")
-    assert ask(python("print(1 / 0)"), seconds=60.0).last_words == "ZeroDivisionError: division by zero"
+    assert ask(python("print(1 / 0)"), seconds=60.0).last_line == "ZeroDivisionError: division by zero"
 
 
 # --- software -----------------------------------------------------------------------------------------------------

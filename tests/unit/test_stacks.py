@@ -11,7 +11,7 @@ from pathlib import Path
 
 from arena.diagnostics.stacks import (
     StackFrame,
-    last_words,
+    killed_report,
     read_dump,
     running_stack,
     shortened,
@@ -102,14 +102,14 @@ Thread 0x00000000000000bb (most recent call first):
 
 
 def test_hang_report_names_the_hanging_and_waiting_roles() -> None:
-    said = last_words("nothing moves", DUMP, {0xAA: "root", 0xBB: "environment"})
+    said = killed_report("nothing moves", DUMP, {0xAA: "root", 0xBB: "environment"})
     assert said.splitlines() == [
         "nothing moves",
         "environment has not come back from one call",
         '  File "/home/user/game.py", line 7, in step',
         "root waits for a message, or for its turn",
     ]
-    assert '  File "/home/user/game.py", line 7, in step' in last_words("too early for names", DUMP, {})
+    assert '  File "/home/user/game.py", line 7, in step' in killed_report("too early for names", DUMP, {})
 
 
 def test_json_lines_are_separated_from_stacks() -> None:

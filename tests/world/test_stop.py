@@ -73,10 +73,10 @@ def test_sigusr1_before_listening_waits_for_a_boundary(blocked: bool, own_signal
 def test_sigusr1_repeated_changes_nothing_and_a_later_sigterm_is_the_first() -> None:
     stop = Stop(handled=True)
     for number in (signal.SIGUSR1, signal.SIGUSR1, signal.SIGTERM, signal.SIGUSR1):
-        stop._hear(number, None)
+        stop._on_signal(number, None)
     assert (stop.requeue, stop.status) == (True, 143)
     with pytest.raises(KeyboardInterrupt):
-        stop._hear(signal.SIGTERM, None)
+        stop._on_signal(signal.SIGTERM, None)
 
 
 def test_sigterm_after_sigusr1_is_not_lost_before_listening(own_signals: None) -> None:
@@ -96,8 +96,8 @@ def test_a_run_that_is_saved_names_the_signal_that_has_ended_it(
     run = prepare(parse_config(duel(), source="test"), ranks=1, run_dir=str(tmp_path / "run"), resume=False)
     begin(run, resumable=True)
     stop = Stop(handled=True)
-    stop._hear(signal.SIGUSR1, None)
-    stop._hear(later, None)
+    stop._on_signal(signal.SIGUSR1, None)
+    stop._on_signal(later, None)
     assert lead._stopped(run, 5, ProcessState(stop=stop)) == 128 + later
     assert capsys.readouterr().err.splitlines()[-1] == f"arena: ended by {later.name}"
     assert run.folder.requeue.exists()
@@ -156,13 +156,13 @@ def test_a_policy_that_has_left_is_found_again(tmp_path: Path) -> None:
 def test_second_or_unhandled_signal_ends_at_once() -> None:
     stop = Stop()
     with pytest.raises(KeyboardInterrupt):
-        stop._hear(signal.SIGINT, None)
+        stop._on_signal(signal.SIGINT, None)
     stop = Stop(handled=True)
-    stop._hear(signal.SIGUSR1, None)
+    stop._on_signal(signal.SIGUSR1, None)
     assert (stop.wanted, stop.requeue, stop.status) == (True, True, 0)
-    stop._hear(signal.SIGINT, None)
+    stop._on_signal(signal.SIGINT, None)
     with pytest.raises(KeyboardInterrupt):
-        stop._hear(signal.SIGINT, None)
+        stop._on_signal(signal.SIGINT, None)
 
 
 @pytest.mark.parametrize("threaded", [False, True])

@@ -59,7 +59,7 @@ class Answer(NamedTuple):
     err: str
 
     @property
-    def last_words(self) -> str:
+    def last_line(self) -> str:
         """The last line of its output, for a message."""
         words = [line.strip() for line in (self.err or self.out).splitlines() if line.strip(" -\n\0")]
         return words[-1][:200] if words else "it said nothing"

@@ -42,7 +42,7 @@ def shared() -> Iterator[Finding]:
         yield ok(subject, f"another process opens it through /proc{scope}")
     else:
         remedy = "messages go through MPI instead, which is slower; allow /proc/<pid>/fd between your own processes"
-        yield warning(subject, f"another process cannot open it{scope}: {answer.last_words}", remedy)
+        yield warning(subject, f"another process cannot open it{scope}: {answer.last_line}", remedy)
 
 
 def simulator_links() -> Iterator[Finding]:

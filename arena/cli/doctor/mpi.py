@@ -62,7 +62,7 @@ def library() -> Iterator[Finding]:
     if answer.code == 0:
         yield ok("MPI library", answer.out.strip())
     else:
-        yield problem("MPI library", f"mpi4py finds none: {answer.last_words}", mpirun.NO_MPI)
+        yield problem("MPI library", f"mpi4py finds none: {answer.last_line}", mpirun.NO_MPI)
 
 
 def launcher() -> Iterator[Finding]:
@@ -102,8 +102,8 @@ def meeting(subject: str, ranks: int, answer: Answer) -> Finding:
             "put the launcher of mpi4py's MPI first on the PATH, or reinstall: pip install --no-binary mpi4py mpi4py",
         )
     if answer.code is None:
-        return problem(subject, f"do not come together within {_START_SECONDS:.0f} s: {answer.last_words}")
-    return problem(subject, f"do not start: exit {answer.code}: {answer.last_words}")
+        return problem(subject, f"do not come together within {_START_SECONDS:.0f} s: {answer.last_line}")
+    return problem(subject, f"do not start: exit {answer.code}: {answer.last_line}")
 
 
 def a_death() -> Iterator[Finding]:
@@ -118,7 +118,7 @@ def survival(answer: Answer) -> Finding:
     if _worlds(answer)[_TRIED - 1] == _TRIED - 1:
         return ok(subject, "the others go on (ULFM): a run heals itself")
     remedy = "a run ends when a process dies, and --resume goes on; Open MPI 5 with ULFM would heal it"
-    return warning(subject, f"the others do not go on: {answer.last_words}", remedy)
+    return warning(subject, f"the others do not go on: {answer.last_line}", remedy)
 
 
 def _worlds(answer: Answer) -> Counter[int]:

@@ -42,7 +42,7 @@ def torch() -> Iterator[Finding]:
         yield threads_finding(told["version"], told["threads"], os.environ)
     else:
         remedy = "reinstall it: see pytorch.org; `random` and `scripted` policies work without it"
-        yield problem("torch", f"cannot be imported: {_asked().last_words}", remedy)
+        yield problem("torch", f"cannot be imported: {_asked().last_line}", remedy)
 
 
 def threads_finding(version: str, threads: int, settings: Mapping[str, str]) -> Finding:

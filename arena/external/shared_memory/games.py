@@ -176,7 +176,7 @@ class SharedMemoryGames:
             if rows is None:
                 return
         self._check_groups(driver.groups)
-        self._hear(simulator)
+        self._receive(simulator)
         simulator.asked = self._lives.tell(table, simulator.number, rows, driver.offset_of)
         for asked in simulator.asked.values():
             for slots in asked.slots.values():
@@ -319,12 +319,12 @@ class SharedMemoryGames:
                 if found != wanted:
                     raise LinkError(f"group {name} has {found} {words}, the configuration says {wanted}")
 
-    def _hear(self, simulator: _Simulator) -> None:
+    def _receive(self, simulator: _Simulator) -> None:
         for guid, data in simulator.link.received():
             channel = next((channel for channel in simulator.channels if channel.guid == guid), None)
             if channel is not None:
                 channel.receive(data)
-            elif not simulator.reported.hear((guid, data)):
+            elif not simulator.reported.receive((guid, data)):
                 simulator.reported.unknown += 1
                 if guid not in simulator.unknown:
                     simulator.unknown.add(guid)

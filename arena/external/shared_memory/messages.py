@@ -93,7 +93,7 @@ class Reported:
         self._last: dict[str, float] = {}
         self._sums: dict[str, tuple[float, int]] = {}  # with the count that divides it
 
-    def hear(self, message: Message) -> bool:
+    def receive(self, message: Message) -> bool:
         """Takes a message; False: its channel is another one."""
         guid, data = message
         if guid not in (PROPERTIES, STATISTICS):
