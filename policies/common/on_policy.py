@@ -310,7 +310,7 @@ class OnPolicy(Algorithm):
     """
 
     Options: ClassVar[type[Any]]
-    BETAS: ClassVar[tuple[float, float]] = (0.9, 0.999)  # of Adam
+    betas: ClassVar[tuple[float, float]] = (0.9, 0.999)  # decay of Adam's running means
     optional_parts = ("normalization",)
     group_learner: RolloutLearner
 
@@ -323,7 +323,7 @@ class OnPolicy(Algorithm):
             check_idle(o, "log_std_init", where=f"the actions are {env.single_action_space}")
         self.n_steps = int(o.n_steps)
         self.network = self.make_network(torch.Generator().manual_seed(group.shared_seed)).to(self.device)
-        self.optimizer = Adam(self.network, epsilon=o.adam_epsilon, betas=self.BETAS)
+        self.optimizer = Adam(self.network, epsilon=o.adam_epsilon, betas=self.betas)
         self.generator = stream(group.seed, EXPLORING)
         self.normalization = Normalization(env.single_observation_space, env.num_envs, o)
         self.rollout = self.make_rollout()
