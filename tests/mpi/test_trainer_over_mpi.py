@@ -68,7 +68,7 @@ def test_iterations_leave_the_bytes_of_the_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_twenty_iterations_of_several_processes_leave_the_bytes_of_the_command(tmp_path: Path) -> None:
+def test_iterations_of_several_processes_leave_the_same_bytes(tmp_path: Path) -> None:
     data = {**DUEL, "ticks": 400, "evaluation": {"every": 100, "episodes": 2}}
     ended = arena(tmp_path, "train", write(tmp_path, data), "--run-dir", "known", "--ranks", "1")
     assert ended.code == 0, ended.err

@@ -42,7 +42,7 @@ class Longer:
 
 
 class Says:
-    """Says the same after every leg."""
+    """Returns the same changes after every leg."""
 
     def __init__(self, *, what: Any) -> None:
         self.what = what
@@ -62,10 +62,10 @@ class Misspelt:
 
 
 class OtherArguments:
-    """Takes other arguments."""
+    """`changes` has a wrong signature."""
 
     def changes(self) -> None: ...
 
 
 class Nothing:
-    """Changes nothing, and cannot."""
+    """Has no method."""

@@ -1,4 +1,4 @@
-"""Worker algorithms for matches whose games fail, and algorithms that fail in ways of their own."""
+"""Worker algorithms for matches with failing games, and algorithms that fail themselves."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workers import Counts, Player
 
 
 class Rows(Player):
-    """Notes of every tick: rewards, terminated, truncated, and what is seen last in the rows that ended."""
+    """Records of every tick: rewards, terminated, truncated, and the last observations of ended rows."""
 
     face = "vector"
 
@@ -36,7 +36,7 @@ class Entities(Rows):
 
 
 class ResetsWithSeed(Player):
-    """Asks for an episode of its own seed, then plays."""
+    """Requests an episode with its own seed, then plays."""
 
     def __init__(self, env: Any, group: Any, *, ticks: int, seed: int) -> None:
         super().__init__(env, group, ticks=ticks)
@@ -60,7 +60,7 @@ class UnprintableError(Exception):
 
 
 class FailsAt(Player):
-    """Raises at one place of an algorithm's life: a class of its own per place, as some are asked of the class."""
+    """Raises in one method of an algorithm: a subclass per method, as some are class methods."""
 
     face = "vector"
     where = ""
@@ -125,7 +125,7 @@ ACTOR_PLACES = ("actor", "act")
 
 
 def name_of(where: str) -> str:
-    """The class of this module that fails there."""
+    """The class of this module that fails in this method."""
     return "FailsAt" + where.title().replace(" ", "")
 
 
@@ -134,7 +134,7 @@ for _where in (*WORKER_PLACES, *ACTOR_PLACES, ""):
 
 
 class Ends(Player):
-    """Ends its process, or its part of it, in mid-run: `exit`, `unprintable`, `_exit`, `_exit 0`, `segv`."""
+    """Ends its process or thread in mid-run: `exit`, `unprintable`, `_exit`, `_exit 0`, `segv`."""
 
     face = "vector"
 
@@ -159,7 +159,7 @@ class Ends(Player):
 
 
 class Grows(Counts):
-    """Counts; its state is larger every time, by so many numbers per tick."""
+    """Counts; its state grows by `by` numbers per tick."""
 
     def __init__(self, env: Any, group: Any, *, ticks: int, by: int = 5) -> None:
         super().__init__(env, group, ticks=ticks)
@@ -170,7 +170,7 @@ class Grows(Counts):
 
 
 class Deletes(Counts):
-    """Counts; deletes the run folder when it is asked for its state after tick 200."""
+    """Counts; deletes the run folder when its state is requested after tick 200."""
 
     def __init__(self, env: Any, group: Any, *, ticks: int, folder: str) -> None:
         super().__init__(env, group, ticks=ticks)

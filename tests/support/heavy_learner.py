@@ -1,4 +1,4 @@
-"""A learner with many weights, that notes how much memory all of them take."""
+"""A learner with many weights that records the memory of all learners."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BYTES = 2**18
 
 
 class Heavy(PlaysPastSelves):
-    """The first one of policy `p0` notes how much memory Python has given out when all ranks are ready."""
+    """The first worker of policy `p0` records the memory allocated by Python when all ranks are ready."""
 
     def __init__(self, env: Any, group: Any, *, ticks: int) -> None:
         super().__init__(env, group, ticks=ticks)

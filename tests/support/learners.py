@@ -20,7 +20,7 @@ _DECAY = 0.97
 class Learner(Player):
     """Plays at random, and synchronizes with its group every few ticks.
 
-    What the policy has is `weights`; what it has seen since the group has met last is the worker's own.
+    `weights` is the policy's state; the data since the last synchronization is the worker's own state.
 
     Args:
         leaves: per group rank the number of meetings after which `run` returns; 0: never.
@@ -41,7 +41,7 @@ class Learner(Player):
         return 0 < self.leaves <= self.meetings
 
     def learn(self, *seen: Any) -> None:
-        """Takes in one tick."""
+        """Updates from one tick."""
         self.seen.append(float(sum(np.sum(np.asarray(item, np.float64)) for item in seen)))
         if len(self.seen) == MEETS_EVERY:
             mine = np.array([np.mean(self.seen), self.seen[-1], self.rng.random()])
@@ -111,7 +111,7 @@ class OfSeveralEntities(Learner):
 
 
 class HoldsDescriptors(OfManyRows):
-    """Notes how many descriptors its process has open at the beginning of each leg."""
+    """Records the open descriptors of its process at the beginning of each leg."""
 
     def run(self) -> None:
         NOTES.append(len(os.listdir("/proc/self/fd")))
@@ -119,7 +119,7 @@ class HoldsDescriptors(OfManyRows):
 
 
 class LearnsAlone(OfManyRows):
-    """Learns as it plays and never calls its group.
+    """Learns during play and never calls its group.
 
     Args:
         after: how many ticks it plays before it begins to learn.
@@ -146,7 +146,7 @@ class DeclaresIndependent(LearnsAlone):
 
 
 class NotesFirstTicks(OfManyRows):
-    """Notes the ticks of its proxy at the beginning of each leg, when it is made and after the first reset."""
+    """Records the ticks of its proxy in each leg, at construction and after the first reset."""
 
     def __init__(self, env: Any, group: Any, *, ticks: int) -> None:
         super().__init__(env, group, ticks=ticks)
@@ -160,7 +160,7 @@ class NotesFirstTicks(OfManyRows):
 
 
 class HoldsMemory(OfManyRows):
-    """Notes at every sixtieth meeting how much memory Python has given out."""
+    """Records the memory allocated by Python at every sixtieth synchronization."""
 
     def run(self) -> None:
         if self.meetings % 60 == 0 and self.group.is_root:
@@ -170,7 +170,7 @@ class HoldsMemory(OfManyRows):
 
 
 class PlaysPastSelves(OfManyRows):
-    """A learner whose past selves can play: their actions depend on the weights."""
+    """A learner with an actor, whose actions depend on the weights."""
 
     def actor(self) -> Any:
         space, choice = self.env.single_action_space, int(abs(self.weights).sum() * 1e6)
@@ -178,4 +178,4 @@ class PlaysPastSelves(OfManyRows):
 
 
 class OfAnotherName(PlaysPastSelves):
-    """Another algorithm, as checkpoints say: they are loaded by the one that has saved them."""
+    """The same under another name: checkpoints are loaded only by the algorithm that saved them."""

@@ -1,4 +1,4 @@
-"""Learners that note what they begin each leg with, to the bit."""
+"""Learners that record their exact state at the start of each leg."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Bits(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """What a worker begins a leg with."""
+    """The state of a worker at the start of a leg."""
 
     policy: str
     worker: int  # its rank in the group
@@ -32,7 +32,7 @@ class Begun(NamedTuple):
 
 
 class _Notes:
-    """Notes what it has when its `run` is called."""
+    """Records its state when `run` is called."""
 
     def run(self) -> None:
         learner: Any = self
@@ -47,4 +47,4 @@ class RemembersAll(_Notes, OfManyRows):
 
 
 class RemembersPPO(_Notes, PPO):
-    """One with an optimizer, and with half a rollout of its own."""
+    """A learner with an optimizer and a partial rollout of its own."""

@@ -92,7 +92,7 @@ def test_squashed_numbers_are_scaled_to_the_bounds() -> None:
     assert alone([np.array([[-1.0], [0.25], [1.0]])]).tolist() == [[2.0], [4.5], [6.0]]
 
 
-def test_rows_have_randomness_of_their_own() -> None:
+def test_rows_are_sampled_independently() -> None:
     decode, logits = decoder(**CHOICE), np.zeros((6, 4), np.float32)
     whole = decode([logits], None, [np.random.default_rng(row) for row in range(6)])
     parts = [decode([logits[:1]], None, [np.random.default_rng(row)]) for row in range(6)]

@@ -1,4 +1,4 @@
-"""Distributions against torch's own, masks, and what the game is told."""
+"""Distributions against torch's own, masks, and the actions that the game gets."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def gaussian() -> Both:
 
 
 @pytest.mark.parametrize("make", [categorical, bernoulli, gaussian])
-def test_log_probabilities_and_entropies_are_those_of_torch(make: Callable[[], Both]) -> None:
+def test_log_probs_and_entropies_equal_torchs(make: Callable[[], Both]) -> None:
     both = make()
     torch.testing.assert_close(both.ours.log_prob(both.actions), both.theirs.log_prob(both.actions))
     torch.testing.assert_close(both.ours.entropy(), both.theirs.entropy())
@@ -197,7 +197,7 @@ def test_a_box_clips_for_the_game_only() -> None:
     assert head.to_env(policy.mode().numpy()).tolist() == [[1.0, 0.5]]
 
 
-def test_a_number_on_its_bound_has_the_probability_of_all_that_is_clipped_to_it() -> None:
+def test_bound_has_the_probability_of_all_values_clipped_to_it() -> None:
     low, high = np.array([-1.0, -np.inf, 0.5, -np.inf]), np.array([2.0, 1.0, 0.5, np.inf])  # the third is one number
     head = action_head(spaces.Box(low, high, dtype=np.float64))
     mean, log_std = numbers(40, 4), torch.tensor([0.3, -0.5, 0.0, 1.0])

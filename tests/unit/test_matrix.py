@@ -20,13 +20,13 @@ def begun(lanes: int = 1, **options: Any) -> Matrix:
 
 
 def paid(game: str, *joint: tuple[int, int]) -> tuple[list[float], Any]:
-    """What both get in all, and the last step."""
+    """The returns of both players, and the last step."""
     env = begun(game=game)
     steps = [env.step([np.array([first]), np.array([second])]) for first, second in joint]
     return sum(step.rewards[0] for step in steps).tolist(), steps[-1]
 
 
-def test_prisoners_are_better_off_defecting_whatever_the_other_does() -> None:
+def test_defection_dominates_in_the_prisoners_dilemma() -> None:
     pays = GAMES["prisoners_dilemma"].table[0]
     assert (pays[1, :, 0] > pays[0, :, 0]).all()
     assert (pays[:, 1, 1] > pays[:, 0, 1]).all()

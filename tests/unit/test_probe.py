@@ -40,9 +40,7 @@ def found(plan: Plan) -> Probe:
         (None, 64, 1 + 2),  # the game, then both workers at once
     ],
 )
-def test_the_busiest_process_or_the_cores_or_the_game_itself_decide(
-    ranks: int | None, cores: int, milliseconds: float
-) -> None:
+def test_speed_is_bounded_by_busiest_process_cores_or_game(ranks: int | None, cores: int, milliseconds: float) -> None:
     plan = plan_of(ranks)
     assert predict(plan, found(plan), cores=cores).ticks_per_second == pytest.approx(4 / (milliseconds / 1000))
 

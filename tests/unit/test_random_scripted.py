@@ -87,7 +87,7 @@ def test_random_plays_actions_of_every_space(space: Any) -> None:
 
 
 @pytest.mark.parametrize("space", SPACES, ids=str)
-def test_random_repeats_itself_with_the_same_seed_only(space: Any) -> None:
+def test_random_play_is_equal_for_equal_seeds_only(space: Any) -> None:
     one, same, other = (played(Random, ScriptedEnv(SEEN, space, ticks=20), seed=seed).actions for seed in (0, 0, 1))
     assert all_equal(one, same)
     assert not all_equal(one, other)

@@ -187,7 +187,7 @@ def test_two_groups_of_one_name_are_refused() -> None:
         decode(file_of(twice))
 
 
-def test_an_id_that_lives_comes_once() -> None:
+def test_living_id_appears_once() -> None:
     data = file_of(groups(n=(3, 0)))
     at = places(groups())
     first = data[at["walker.id"] : at["walker.id"] + 4]

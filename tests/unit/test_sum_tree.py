@@ -1,4 +1,4 @@
-"""The sum tree: sums and draws against slow ones, whatever was changed before."""
+"""The sum tree: sums and draws against slow ones, after any changes."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_right_answers_reach_the_best_return(task: str) -> None:
 
 
 @pytest.mark.parametrize(("task", "wrong"), [("count", 9), ("xor", 0), ("not_hotdog", 0), ("floor_is_lava", 0)])
-def test_one_fixed_answer_does_not(task: str, wrong: int) -> None:
+def test_fixed_answer_does_not_reach_the_best_return(task: str, wrong: int) -> None:
     assert 0.0 < np.mean(returns(task, lambda _: wrong)) < 0.7
 
 

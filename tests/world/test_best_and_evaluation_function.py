@@ -1,4 +1,4 @@
-"""The best checkpoints of a run are kept; a function of the user's own measures what the policies can do."""
+"""The best checkpoints of a run are kept; a user's function evaluates the policies."""
 
 from __future__ import annotations
 

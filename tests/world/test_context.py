@@ -43,7 +43,7 @@ def test_context_is_part_of_a_replay(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert main(["replay", str(run.path), "--verify"]) == 1, "other games than those that were recorded"
 
 
-def test_context_outside_of_a_run_has_zeros_and_a_value_of_the_configuration_wins() -> None:
+def test_context_is_zero_outside_a_run_and_configurable() -> None:
     frame = adapt(Placed, {}, 2).reset(np.ones(2, np.bool_))
     assert frame.observations[0].tolist() == [[0, 0, 0, lane, 2, 0, 0] for lane in (0, 1)]
     frame = adapt(Placed, {"context": EnvContext(match=4)}, 1).reset(np.ones(1, np.bool_))

@@ -51,7 +51,7 @@ def continued(home: Path, old: Path, data: dict[str, Any]) -> Any:
     )
 
 
-def test_policies_snapshots_and_ratings_of_the_earlier_run_go_over(old: Path, tmp_path: Path) -> None:
+def test_policies_snapshots_and_ratings_are_taken_over(old: Path, tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in old.rglob("*") if path.is_file()}
     data = league(envs={"game": {"make": "touchdown", "kwargs": {"max_steps": 30}}})
     ended = continued(tmp_path, old, data)
@@ -86,7 +86,7 @@ def test_policies_begin_with_what_they_had_learned(old: Path, tmp_path: Path) ->
     assert first["blue"]["meetings"] >= held["meetings"] > first["red"]["meetings"]
 
 
-def test_a_run_that_is_resumed_is_the_one_that_was_not_interrupted(old: Path, tmp_path: Path) -> None:
+def test_resumed_run_equals_an_uninterrupted_one(old: Path, tmp_path: Path) -> None:
     assert continued(tmp_path, old, league()).code == 0
     half = ["--run-dir", "half", "--ranks", "1"]
     assert arena(tmp_path, "train", "new.yaml", "--continue", str(old), *half, "--set", "rounds=2").code == 0
@@ -114,7 +114,7 @@ def test_a_run_that_is_resumed_is_the_one_that_was_not_interrupted(old: Path, tm
         (["--continue", "OLD", "--set", "league.prior.green=1"], {}, "unknown policy 'green'"),
     ],
 )
-def test_a_run_that_cannot_go_on_is_refused_before_it_begins(
+def test_run_that_cannot_be_continued_is_refused_before_play(
     arguments: list[str], change: dict[str, Any], message: str, old: Path, tmp_path: Path
 ) -> None:
     given = [one.replace("OLD", str(old)) for one in arguments]

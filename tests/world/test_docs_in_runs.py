@@ -1,4 +1,4 @@
-"""README and docs show what happens: their commands are run, their code is used."""
+"""README and docs are executed: their commands print the shown output, their code runs."""
 
 from __future__ import annotations
 

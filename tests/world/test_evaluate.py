@@ -1,4 +1,4 @@
-"""`arena evaluate`: who plays whom with which weights, what is printed and left behind, how a mistake is told."""
+"""`arena evaluate`: players and their weights, output and files, error messages."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def titles(lines: list[str]) -> list[str]:
 
 
 def players(records: Path) -> set[tuple[str, ...]]:
-    """Who sat in the episodes of an evaluation."""
+    """The players of an evaluation's episodes."""
     return {tuple(seat["policy"] for seat in line["seats"]) for line in JournalReader(records / "episodes.jsonl")}
 
 
@@ -84,9 +84,7 @@ def written(folder: Path, data: Any) -> str:
     return str(folder / "duel.yaml")
 
 
-def test_a_configuration_has_no_checkpoints_not_even_a_last_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_configuration_has_no_checkpoints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = mistake(capsys, written(tmp_path, duel()), "--checkpoints", "last")
     assert "--checkpoints: a configuration has no checkpoints; name a run folder" in said
 
@@ -184,7 +182,7 @@ def test_a_match_without_the_policy_is_not_played_against_an_opponent(
     assert len(plan(records)["matches"]) == 1
 
 
-def test_the_opponent_takes_a_name_that_is_free(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_opponent_gets_a_free_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = duel(policies={"blue": RANDOM, "opponent": RANDOM})
     data["matches"] = [{"env": "game", "seats": ["blue", "opponent"]}]
     evaluate(capsys, written(tmp_path, data), "--against", "random", "--run-dir", str(tmp_path / "records"))

@@ -39,7 +39,7 @@ def test_the_parallel_face_passes_pettingzoos_check(make: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1", "Blackjack-v1", "Taxi-v4"])
-def test_the_vector_face_does_what_gymnasiums_own_vector_environment_does(env_id: str, tmp_path: Path) -> None:
+def test_vector_face_equals_gymnasiums_vector_environment(env_id: str, tmp_path: Path) -> None:
     options = {"env_id": env_id, "steps": 450}
     played = play(solo(f"gymnasium:{env_id}", "workers:MatchesSync", ticks=1000, lanes=3, options=options), tmp_path)
     assert played.notes[0] >= 3, "no episode has ended: nothing was compared"

@@ -1,4 +1,4 @@
-"""Workers that never meet: a run that would lose what they have learned ends, and independent ones keep it."""
+"""Workers that never synchronize: the run ends, or `independent` keeps what each of them has learned."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def copies(name: str, *, every: int = 50, options: Any = None, **policy: Any) ->
 
 
 def weights(played: Played, policy: str) -> list[list[float]]:
-    """Those of each checkpoint of a policy, the oldest first."""
+    """The weights of each checkpoint of a policy, the oldest first."""
     files = checkpoint.list_checkpoints(played.folder.checkpoints_path(policy))
     return [checkpoint.load(file).state["weights"].tolist() for file in files]
 
 
-# ------------------------------------------------------------------------------------------------- what would be lost
+# ------------------------------------------------------------------------------------------------------------- losses
 
 
 @pytest.mark.parametrize(("after", "tick"), [(0, 50), (60, 100)])
@@ -58,7 +58,7 @@ def test_workers_that_synchronize_in_some_legs_continue(tmp_path: Path) -> None:
     assert played.updates[-1]["update"] == 200 // 7
 
 
-def test_a_leg_that_is_cut_does_not_blame_workers_that_had_no_time_to_meet(tmp_path: Path) -> None:
+def test_cut_leg_does_not_blame_workers_without_time_to_meet(tmp_path: Path) -> None:
     data = copies("LearnsAlone", every=10**6) | {"ticks": 10**6}
     data["callbacks"] = [{"class": "recorders:Stops", "options": {"where": "episode"}}]
     last = boundaries.last(play(data, tmp_path).folder)

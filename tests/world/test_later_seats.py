@@ -28,7 +28,7 @@ def league(entry: dict[str, Any], game: Any = GAME, /, rounds: int = 4, **polici
     return {"name": "league", **common, "policies": policies, "matches": matches}
 
 
-KNOCKOUT = {"knockout": {"policies": ["last", "one", "two"]}}  # who is listed first rests in the first round
+KNOCKOUT = {"knockout": {"policies": ["last", "one", "two"]}}  # the first one listed rests in the first round
 SWISS = {"swiss": {"policies": ["one", "two"]}}
 MEETS = {"matchmaking": {"policies": ["one"], "against": ["last"], "rule": "fictitious"}}  # at first itself
 

@@ -1,4 +1,4 @@
-"""A run is a row of legs, so it does not matter where it was interrupted: the same bytes come out."""
+"""A run is a sequence of legs: it leaves the same bytes wherever it is interrupted."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def units(n_steps: int = 32, sync: str = "gradients", **options: Any) -> dict[st
 
 
 def of_numbers(algorithm: str, *, sync: str = "gradients", **options: Any) -> dict[str, Any]:
-    """One that learns from a replay, on every tick; its updates, of 17 ticks, do not fit into the legs."""
+    """A learner that replays on every tick; its updates, of 17 ticks, do not fit into the legs."""
     small = {"hidden_sizes": [8], "batch_size": 8, "training_intensity": 8 / 3, "learning_starts": 20, "log_every": 17}
     return {"algorithm": algorithm, "options": {**small, **options}, "sync": sync}
 
@@ -89,7 +89,7 @@ def played_in(path: Path, data: Mapping[str, Any], *, resume: bool = False) -> P
 
 
 def left_by(folder: RunFolder) -> dict[str, Any]:
-    """All that a run leaves which must not depend on where it was interrupted."""
+    """The files of a run that must not depend on where it was interrupted."""
     states = {str(path.relative_to(folder.path)): path.read_bytes() for path in folder.checkpoints.rglob("*.ckpt")}
     kept = sorted(folder.boundaries.glob("*.json"))[-checkpoint.KEPT :]  # a kill may have left one more
     steps = {path.name: json.loads(path.read_bytes()) for path in kept}
@@ -341,13 +341,13 @@ SMALL = league({**DUEL, "lanes": 2}, every=10, ticks=30, blue=learner("OfManyRow
 
 
 @pytest.mark.parametrize("ticks", [20, pytest.param(30, marks=pytest.mark.long)])
-def test_a_kill_between_any_two_steps_of_a_run_loses_nothing(ticks: int, tmp_path: Path) -> None:
+def test_kill_between_any_two_steps_of_a_run_loses_nothing(ticks: int, tmp_path: Path) -> None:
     data = {**SMALL, "ticks": ticks}
     expected = left_by(played_in(tmp_path / "whole", data).folder)
     _, steps = killed(data, tmp_path / "undisturbed", 10**6)
     assert {"fsync", "replace", "unlink", "mkdir"} <= {*steps}
     starts = set()
-    for step in range(6, len(steps)):  # the first ones make the folder and what tells of the run
+    for step in range(6, len(steps)):  # the first ones make the folder and describe the run
         path = tmp_path / f"killed-{step}"
         assert killed(data, path, step) == (True, steps[:step])
         try:
@@ -361,7 +361,7 @@ def test_a_kill_between_any_two_steps_of_a_run_loses_nothing(ticks: int, tmp_pat
 
 
 @pytest.mark.long
-def test_a_kill_between_any_two_steps_of_going_on_loses_nothing(tmp_path: Path) -> None:
+def test_kill_between_any_two_steps_of_a_resume_loses_nothing(tmp_path: Path) -> None:
     expected = left_by(played_in(tmp_path / "whole", SMALL).folder)
 
     def broken(name: str) -> Path:
@@ -381,7 +381,7 @@ def test_a_kill_between_any_two_steps_of_going_on_loses_nothing(tmp_path: Path) 
         assert left_by(RunFolder(path / "run")) == expected, f"killed before step {step}, {steps[step]}"
 
 
-# ---------------------------------------------------------------------------------------------- where a leg has its end
+# --------------------------------------------------------------------------------------------------------- ends of legs
 
 
 def test_a_learner_without_a_state_makes_the_run_one_leg(tmp_path: Path) -> None:
@@ -393,7 +393,7 @@ def test_a_learner_without_a_state_makes_the_run_one_leg(tmp_path: Path) -> None
     assert {episode["tick"] for episode in played.episodes if "cut" in episode} <= {45}
 
 
-def test_episodes_that_the_end_of_a_leg_cuts_are_marked_and_are_no_results(tmp_path: Path) -> None:
+def test_episodes_cut_by_a_leg_are_marked_and_are_no_results(tmp_path: Path) -> None:
     data = league(
         {**DUEL, "lanes": 2}, env={"make": "games:Dropout", "kwargs": {"lengths": [4, 4]}}, every=10, ticks=24,
         blue=RANDOM, red=RANDOM,

@@ -1,4 +1,4 @@
-"""A run that is asked to stop ends soon, with all matches at one tick, and goes on from there."""
+"""A run that is asked to stop ends soon, with all matches at one tick, from which it can be resumed."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_sigterm_after_sigusr1_is_not_lost_before_listening(own_signals: None) -
 
 
 @pytest.mark.parametrize("later", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_saved_names_the_signal_that_has_ended_it(
+def test_saved_run_names_the_signal_that_ended_it(
     later: signal.Signals, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = prepare(parse_config(duel(), source="test"), ranks=1, run_dir=str(tmp_path / "run"), resume=False)
