@@ -355,7 +355,7 @@ def test_unknown_option_is_refused_with_the_nearest_one(name: str) -> None:
     assert caught.value.path == "policies.blue.options.learning_rat"
 
 
-def test_sizes_equal_what_a_run_does(learner: Learner) -> None:
+def test_sizes_equal_the_counts_of_a_run(learner: Learner) -> None:
     options = {"learning_starts": 40, "batch_size": 24}
 
     def work(group: ThreadGroup) -> Any:

@@ -116,9 +116,7 @@ class Board:
         return self.published[-1] if self.published else None
 
 
-def test_without_a_barrier_workers_load_the_newest_weights_of_the_root(
-    data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_barrier_workers_load_the_roots_newest_weights(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def meets(*_: Any) -> None:
         raise AssertionError("a collective")
 

@@ -54,7 +54,7 @@ def test_a_team_sum_counts_every_entity() -> None:
     assert team_sum("p")(line(-10.0, -5.0)) == -30.0  # two entities in each seat, the return is their mean
 
 
-def test_wins_are_those_of_one_seat() -> None:
+def test_wins_count_one_seat() -> None:
     assert (wins("p", seat=0)(line(1.0, outcome="win")), wins("q", seat=0)(line(1.0, outcome="win"))) == (1.0, None)
     assert wins("p", seat=0)(line(1.0, outcome="draw")) == 0.0
 

@@ -315,7 +315,7 @@ def test_full_disk_raises_and_keeps_older_files(tmp_path: Path, monkeypatch: pyt
     assert [path.name for path in tmp_path.iterdir()] == ["000000000001.ckpt"]
 
 
-def test_an_old_checkpoint_that_cannot_be_removed_does_not_fail_the_save(
+def test_undeletable_old_checkpoint_does_not_fail_the_save(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(path: Path) -> None:

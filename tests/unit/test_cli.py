@@ -549,7 +549,7 @@ def test_usage_errors_end_with_exit_2(argv: list[str], capsys: pytest.CaptureFix
 # the other commands
 
 
-def test_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_equals_the_distributions(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["--version"])
     assert caught.value.code == 0

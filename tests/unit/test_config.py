@@ -339,7 +339,7 @@ odd_values = st.one_of(
 @pytest.mark.slow
 @settings(max_examples=300)
 @given(place=st.sampled_from(_places(VALID)), value=odd_values, remove=st.booleans())
-def test_a_mutated_configuration_raises_nothing_but_configuration_errors(
+def test_mutated_configuration_raises_only_configuration_errors(
     place: tuple[Any, ...], value: Any, remove: bool
 ) -> None:
     data = changed(list(place), value)
@@ -353,13 +353,13 @@ def test_a_mutated_configuration_raises_nothing_but_configuration_errors(
 
 
 @given(st.text(max_size=30), st.text(max_size=10))
-def test_any_override_raises_nothing_but_configuration_errors(path: str, value: str) -> None:
+def test_any_override_raises_only_configuration_errors(path: str, value: str) -> None:
     error = refusal(lambda: parse(VALID, f"{path}={value}"))
     assert error is None or str(error).startswith(("--set", "duel.yaml"))
 
 
 @given(st.binary(max_size=60))
-def test_any_file_content_raises_nothing_but_configuration_errors(tmp_path_factory: Any, content: bytes) -> None:
+def test_any_file_content_raises_only_configuration_errors(tmp_path_factory: Any, content: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "any.yaml"
     path.write_bytes(content)
     with pytest.raises(ConfigError, match=r"any\.yaml"):

@@ -61,7 +61,7 @@ def ticks(home: Path) -> list[list[int]]:
     return [part.tick.tolist() for part in match_of(home).parts()]
 
 
-def test_the_columns_hold_what_was_added(tmp_path: Path) -> None:
+def test_columns_hold_the_added_ticks(tmp_path: Path) -> None:
     played(tmp_path, 1, 5, at=4, ends=((0, 0), (1, 0)))
     (part,) = match_of(tmp_path).parts()
     assert part.lane.tolist() == [2, 3]
@@ -105,7 +105,7 @@ def test_missing_ticks_split_episodes(tmp_path: Path) -> None:
     assert {tuple(episode.tick) for episode in match_of(tmp_path).episodes()} == {(7, 8, 9)}
 
 
-def test_a_part_stays_small_whatever_a_tick_holds() -> None:
+def test_part_stays_small_for_ticks_of_any_size() -> None:
     columns = MANIFEST_OF_TWO.columns()
     assert ticks_of_part(columns, lanes=2, entities=2) == 4096
     image = BLUE._replace(observation_space=spaces.Box(0, 255, (84, 84, 4), np.uint8))

@@ -170,7 +170,7 @@ def test_names_with_markup_are_escaped() -> None:
     assert re.search(r"\[bold\] .* \[x\]_loss 0\.50", screen.fresh())
 
 
-def test_the_rate_is_that_of_the_last_ten_seconds() -> None:
+def test_rate_covers_the_last_ten_seconds() -> None:
     clock = Clock()
     rate = Rate(clock)
     assert rate.per_second is None

@@ -121,7 +121,7 @@ def test_numbers_are_drawn_with_their_mean_and_deviation() -> None:
     torch.testing.assert_close(drawn.std(0), log_std.exp(), atol=0.02, rtol=0)
 
 
-def test_several_choices_are_drawn_independently_and_each_by_its_own_logits() -> None:
+def test_several_choices_are_drawn_independently_by_their_logits() -> None:
     logits = torch.tensor([[0.0, 2.0, 1.0, 0.0, -1.0]])
     drawn = MultiCategorical(logits, [2, 3]).sample(gumbel((SAMPLES, 5), seeded()))
     joint = torch.bincount(drawn[:, 0] * 3 + drawn[:, 1], minlength=6) / SAMPLES

@@ -36,7 +36,7 @@ def only(findings: Iterator[Finding]) -> Finding:
 # --- findings -----------------------------------------------------------------------------------------------------
 
 
-def test_a_finding_is_one_line_whatever_was_found() -> None:
+def test_finding_is_one_line_for_any_text() -> None:
     assert warning("disk", "3 MiB\n are free", "make room").line == "warning  disk: 3 MiB are free; make room"
     assert ok("pidfd", "works").line == "ok       pidfd: works"
 
@@ -86,7 +86,7 @@ def test_tested_python_versions_are_fine(version: tuple[int, ...], level: str) -
     assert only(software.python(version)).level == level
 
 
-def test_the_packages_are_those_of_the_distribution() -> None:
+def test_checked_packages_equal_those_of_the_distribution() -> None:
     declared = re.search(r"install_requires=\[(.*?)\]", (ROOT / "setup.py").read_text(), re.S)
     assert declared is not None
     assert {

@@ -475,7 +475,7 @@ def test_ragged_buffers_are_made_from_nested_lists() -> None:
 
 
 @pytest.mark.slow
-def test_check_entity_env_passes_a_right_game_and_finds_a_wrong_one() -> None:
+def test_check_entity_env_accepts_valid_and_rejects_wrong_games() -> None:
     check_entity_env("envs.unit_tasks:Count", ticks=50)
     with pytest.raises(ContractBroken, match=r"is no arena\.entity_env\.Environment"):
         check_entity_env(dict)

@@ -299,7 +299,7 @@ def test_lengths_of_a_lanes_episodes_sum_to_the_ticks(seed: int, lanes: int, tic
 # Metrics
 
 
-def test_seat_has_the_mean_metrics_of_its_entities_that_have_stated_some() -> None:
+def test_seat_metrics_are_the_mean_of_its_entities_with_metrics() -> None:
     episodes = account(seats=((0, 1, 2), (3,)))
     first = [[{"metrics": {"hits": 2, "shots": np.int64(5)}}, {"metrics": {"hits": 9}}, {}, {}]]
     episodes.tick(step([[0, 0, 0, 0]], [[1, 0, 0, 0]], infos=first))

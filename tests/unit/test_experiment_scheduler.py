@@ -107,7 +107,7 @@ def test_a_request_to_end_is_passed_on_once_and_leaves_trials_paused() -> None:
     assert machine.is_over
 
 
-def test_a_trial_that_does_not_save_in_time_is_killed_and_goes_on_later() -> None:
+def test_trial_that_saves_too_late_is_killed_and_continued_later() -> None:
     machine = scheduler(1)
     add(machine, 1)
     machine.handle(EndWanted(), 10.0)

@@ -112,7 +112,7 @@ def test_a_model_based_search_finds_better_values_than_chance() -> None:
     assert tpe[2] > drawn[len(drawn) * 3 // 4], "its last suggestion is among the best quarter of random ones"
 
 
-def test_failed_and_running_trials_are_told_without_a_value() -> None:
+def test_failed_and_running_trials_have_no_value() -> None:
     told = [
         Told({"rate": 0.01, "size": 3, "kind": "a"}, "complete", 1.0),
         Told({"rate": 0.02, "size": 4, "kind": [1, 2]}, "fail", None),

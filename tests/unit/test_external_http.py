@@ -179,7 +179,7 @@ MIB = bytes(range(256)) * 4096
 
 @pytest.mark.parametrize("data", [b"", b"x", MIB], ids=["empty", "small", "1 MiB"])
 @pytest.mark.parametrize("how", ["keep-alive", "new", "chunked", "1.0", "expect", "pipelined", "in pieces"])
-def test_bodies_arrive_however_they_are_sent(how: str, data: bytes) -> None:
+def test_bodies_arrive_in_every_encoding(how: str, data: bytes) -> None:
     with actor("Echo") as playing, HttpWire(playing.games.address) as wire:
         wire.step("start")
         if how == "chunked":

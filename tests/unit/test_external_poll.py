@@ -86,7 +86,7 @@ def test_given_actions_are_not_sent(env: QueuedEnv, playing: Playing) -> None:
     assert playing.table.counts.given == 1
 
 
-def test_games_go_on_with_the_observations_of_try_reset() -> None:
+def test_games_continue_with_the_observations_of_try_reset() -> None:
     env = QueuedEnv(TWO, resets={"hero": seen(5)})
     with Playing(PolledGames(env), 1, actions=(1, 2)) as playing:
         env.show("g", observations={"hero": seen(1)})

@@ -507,7 +507,7 @@ def test_moments_equal_those_of_the_joined_values(parts: list[np.ndarray[Any, An
         assert found.max_count == max(map(len, parts))
 
 
-def test_moments_of_several_arrays_are_those_of_each_by_name() -> None:
+def test_moments_of_several_arrays_come_back_by_name() -> None:
     def work(group: Group) -> bool:
         zeta, alpha = np.arange(group.rank + 1.0), np.full(2, group.rank)
         named = {"zeta": zeta, "alpha": alpha} if group.rank else {"alpha": alpha, "zeta": zeta}  # in any order
@@ -530,7 +530,7 @@ def test_moments_under_different_names_are_an_error_at_every_member() -> None:
 
 @settings(max_examples=30)
 @given(st.lists(st.tuples(FINITE, st.floats(0.1, 10)), min_size=1, max_size=4))
-def test_means_and_maxima_are_those_of_all_members(parts: list[tuple[float, float]]) -> None:
+def test_means_and_maxima_cover_all_members(parts: list[tuple[float, float]]) -> None:
     values, weights = (np.array(column) for column in zip(*parts, strict=True))
 
     def work(group: Group) -> tuple[float, float, float]:
@@ -718,7 +718,7 @@ def test_different_collectives_are_an_error_that_names_them(first: str, second: 
     assert said == [expected] * 3
 
 
-def test_different_collectives_are_an_error_also_when_the_root_has_left() -> None:
+def test_different_collectives_are_an_error_after_the_root_has_left() -> None:
     def work(group: Group) -> None:
         if group.is_root:
             group.leave()

@@ -257,7 +257,7 @@ def heavy_after(*names: str) -> set[str]:
 
 
 @pytest.mark.slow
-def test_the_command_line_and_all_roles_are_imported_without_anything_heavy() -> None:
+def test_command_line_and_roles_import_nothing_heavy() -> None:
     roles = {
         module for module in modules() if within(module, (*(f"arena.{name}" for name in PLAYING), "arena.group.group"))
     }
@@ -265,6 +265,6 @@ def test_the_command_line_and_all_roles_are_imported_without_anything_heavy() ->
 
 
 @pytest.mark.slow
-def test_the_games_and_their_adapters_are_imported_without_torch_and_mpi() -> None:
+def test_games_and_adapters_import_neither_torch_nor_mpi() -> None:
     games = [module for module in modules() if within(module, "envs")]
     assert not heavy_after(*games) & {"torch", "mpi4py", "rich", "stable_baselines3"}

@@ -378,7 +378,7 @@ def test_final_mask_is_hidden_without_a_current_mask() -> None:
     assert [masks.tolist() for _, masks in port.reply.final_masks()] == [[[0, 1]] * LANES] * 2
 
 
-def test_infos_of_an_episode_that_ended_are_apart_from_those_of_the_next() -> None:
+def test_infos_of_an_ended_episode_are_apart_from_the_next_ones() -> None:
     port = port_of((1, 3))
     ended = np.zeros((LANES, 4), np.bool_)
     ended[0, :], ended[1, 3] = True, True

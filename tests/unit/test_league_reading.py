@@ -228,7 +228,7 @@ def test_returns_are_those_of_one_round(folder: RunFolder) -> None:
     assert so_far(folder, 1).returns == {"a": [0.0, pytest.approx(2 / 3), 1.0], "b": [1.0, 0.0]}
 
 
-def test_a_return_that_is_not_finite_is_none(folder: RunFolder) -> None:
+def test_non_finite_return_is_none(folder: RunFolder) -> None:
     line = episode("ab", "win")
     line["seats"][0]["return"] = None
     write_episodes(folder, line)

@@ -249,7 +249,7 @@ def ended(run: Run, match: int, winners: str) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------ the end, and resuming
 
 
-def test_after_the_last_round_there_is_none(tmp_path: Path) -> None:
+def test_last_round_has_no_successor(tmp_path: Path) -> None:
     run = at(begun(tmp_path / "run", config(DUEL, count=2)), 1)
     assert rounds.next_round(played(run), ProcessState()) is None
 

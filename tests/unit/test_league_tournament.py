@@ -58,7 +58,7 @@ def test_budget_is_used_in_whole_meetings_and_never_exceeded() -> None:
     assert played == 296  # 37 meetings of 8 games
 
 
-def test_batches_grow_with_what_was_played() -> None:
+def test_batches_grow_with_the_played_games() -> None:
     small = next_batch([DUEL], ["a", "b"], Results(), RULE, played=0)
     large = next_batch([DUEL], ["a", "b"], Results(), RULE, played=800)
     assert small is not None

@@ -206,9 +206,7 @@ def test_arena_exit_status_is_kept_and_any_other_is_a_failure(does: str, status:
     assert mpirun.run(2, ["program"]) == status
 
 
-def test_the_launcher_is_given_the_program_and_the_width_of_the_terminal(
-    lonely: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_launcher_gets_the_program_and_the_terminal_width(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     launcher(lonely / "system", does=f'printf "%s " "$@" $ARENA_TERMINAL > {lonely}/seen')
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     assert mpirun.run(2, ["program", "argument"]) == 0
@@ -486,7 +484,7 @@ LEAVES = 'PATH=/bin:/usr/bin\ntouch "$OMPI_MCA_btl_sm_backing_directory/sm_segme
 
 
 @pytest.mark.parametrize("ends", ["exit 0", "exit 3", "kill -9 $$"])
-def test_a_jobs_shared_memory_is_removed_however_it_ends(
+def test_shared_memory_of_a_job_is_removed_after_any_end(
     ends: str, lonely: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path / "memory"

@@ -51,7 +51,7 @@ def seen(space: spaces.Space[Any]) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("space", SPACES, ids=str)
-def test_every_layout_of_observations_gives_an_action_and_a_value_per_row(space: spaces.Space[Any]) -> None:
+def test_every_layout_gives_an_action_and_a_value_per_row(space: spaces.Space[Any]) -> None:
     net, leaves = network(space), seen(space)
     policy, values = net.policy_and_value(leaves)
     assert values.shape == policy.entropy().shape == (ROWS,)

@@ -44,7 +44,7 @@ def close(found: Statistics, values: np.ndarray[Any, Any]) -> None:
 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=6), st.integers(0, 2**32 - 1))
-def test_merged_statistics_are_those_of_all_the_arrays(sizes: list[int], seed: int) -> None:
+def test_merged_statistics_equal_those_of_joined_arrays(sizes: list[int], seed: int) -> None:
     draw = np.random.default_rng(seed)
     parts = [100 + draw.normal(size=(size, 2, 3)) * 10 ** draw.uniform(-1, 2) for size in sizes]
     merged = Statistics.none((2, 3))

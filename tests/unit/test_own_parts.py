@@ -237,7 +237,7 @@ def test_workers_explore_to_different_degrees() -> None:
         *((SAC, name) for name in ("explore", "update", "backward")),
     ],
 )
-def test_what_a_subclass_overrides_is_called(kind: Any, name: str) -> None:
+def test_overridden_methods_of_a_subclass_are_called(kind: Any, name: str) -> None:
     calls: list[str] = []
     original = getattr(kind, name)
 

@@ -172,7 +172,7 @@ def test_truncated_episode_bootstraps_from_its_last_observation(cut: bool) -> No
         torch.testing.assert_close(batch.returns.view(7, 2)[t], expected)
 
 
-def test_stored_log_probabilities_are_those_of_the_actions_played() -> None:
+def test_stored_log_probs_belong_to_the_played_actions() -> None:
     ppo = worker(ScriptedEnv(VECTOR, CHOICE))
     batch = seen(ppo)
     played = np.concatenate(ppo.env.actions)

@@ -199,7 +199,7 @@ def words(data: bytes) -> set[int]:
     return set(np.frombuffer(data[: len(data) // 4 * 4], np.uint32).tolist())
 
 
-def test_messages_hold_every_feature_of_their_own_seat_and_no_byte_of_another() -> None:
+def test_messages_hold_all_features_of_their_own_seat_only() -> None:
     game = crowd.Crowd(4, players=2, most=50)
     seats = [Seat(4, (entity,), [crowd.SPACE] * 2, [crowd.SPACE.action_space] * 2) for entity in range(2)]
     rng = np.random.default_rng(0)
@@ -247,7 +247,7 @@ def test_messages_hold_every_feature_of_their_own_seat_and_no_byte_of_another() 
         assert not features[1 - entity] & sent, "a feature of another seat was sent"
 
 
-def test_rows_that_do_not_act_are_shown_without_actors_and_idle_as_asked() -> None:
+def test_inactive_rows_have_no_actors_and_idle_as_configured() -> None:
     seat = Seat(2, (0,), [crowd.SPACE], [crowd.SPACE.action_space])
     rng = np.random.default_rng(4)
     samples = [crowd.observation(rng, 6, mark=1.0, tick=0) for _ in range(2)]

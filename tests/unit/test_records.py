@@ -75,7 +75,7 @@ def test_an_episode_line_has_exactly_the_keys_of_the_contract(folder: RunFolder)
     }
 
 
-def test_an_update_line_has_the_fixed_keys_first_and_then_what_was_logged(folder: RunFolder) -> None:
+def test_update_line_has_the_fixed_keys_before_the_logged_ones(folder: RunFolder) -> None:
     with Recorder(folder, {3: 0}) as recorder:
         recorder.update(UPDATE)
     assert list(json.loads(folder.metrics.read_text()).items()) == [

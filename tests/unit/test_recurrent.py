@@ -120,7 +120,7 @@ def test_initial_weights_are_seeded_and_forget_bias_is_positive(kind: str) -> No
 
 
 @given(seed=st.integers(0, 10**6), ticks=st.integers(1, 12), rows=st.integers(1, 4), length=st.integers(1, 6))
-def test_every_complete_transition_is_in_one_sequence_of_its_row_and_episode(
+def test_each_transition_is_in_one_sequence_of_its_row_and_episode(
     kind: str, seed: int, ticks: int, rows: int, length: int
 ) -> None:
     rng = np.random.default_rng(seed)

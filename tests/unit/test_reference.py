@@ -47,7 +47,7 @@ def test_configuration_page_has_every_key_once(capsys: pytest.CaptureFixture[str
     assert "| `ranks` | `auto` or `one_per_role` or integer >= 1 | `auto` |" in top
 
 
-def test_every_generator_and_every_rule_is_listed_and_each_of_its_keys_described(
+def test_generators_and_rules_are_listed_with_described_keys(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["list"]) == 0

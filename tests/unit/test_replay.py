@@ -185,7 +185,7 @@ def prioritized(alpha: float = 0.6) -> tuple[Replay, Any]:
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
-def test_prioritized_replay_draws_in_proportion_to_the_power_of_the_error(alpha: float) -> None:
+def test_prioritized_draws_follow_the_power_of_the_error(alpha: float) -> None:
     memory, errors = prioritized(alpha)
     probabilities = errors**alpha / (errors**alpha).sum()
     assert chi_square(memory, np.maximum(probabilities, 1e-12)) < 58.3  # 99.9 % with 29; strata only lower it

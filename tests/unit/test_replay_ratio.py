@@ -31,7 +31,7 @@ def test_replayed_count_is_within_a_minibatch_of_the_due_count(
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
-def test_workers_share_what_is_due(workers: int) -> None:
+def test_workers_share_the_due_transitions(workers: int) -> None:
     account, steps = ReplayRatio(8.0, starts=100), 0
     for block in range(1, 601):
         collected = 2 * workers

@@ -95,7 +95,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_the_summary_counts_what_the_journals_hold(league: RunFolder, told: Any) -> None:
+def test_summary_equals_counts_of_the_journals(league: RunFolder, told: Any) -> None:
     told, episodes, updates = told["summary"], lines(league.episodes), lines(league.metrics)
     assert told["episodes"] == sum(not line.get("cut") for line in episodes)
     assert told["cut"] == sum(line.get("cut", False) for line in episodes)
@@ -147,7 +147,7 @@ def test_games_without_winners_have_no_results(own: RunFolder) -> None:
 
 
 @pytest.mark.slow
-def test_the_results_of_a_policy_are_those_of_its_seats(league: RunFolder, told: Any) -> None:
+def test_results_of_a_policy_sum_over_its_seats(league: RunFolder, told: Any) -> None:
     counts: Counter[tuple[str, str]] = Counter()
     for line in lines(league.episodes):
         counts.update((seat["policy"], seat["outcome"]) for seat in line["seats"] if not line.get("cut"))
@@ -298,7 +298,7 @@ def test_unfinished_tournament_batch_is_not_in_the_standings(own: RunFolder) -> 
     assert numbers(own)["standings"]["games"] == read(own, last=1).results.games
 
 
-def test_the_payoffs_are_those_of_the_pairs(league: RunFolder, told: Any) -> None:
+def test_payoffs_equal_the_scores_of_the_pairs(league: RunFolder, told: Any) -> None:
     results, matrix = read(league).results, told["standings"]["matrix"]
     for i, row in enumerate(matrix["players"]):
         for j, column in enumerate(matrix["players"]):
@@ -461,7 +461,7 @@ def test_every_role_is_in_the_picture_with_its_rank(league: RunFolder) -> None:
         assert drawn == [str(rank) for rank in ranks]  # the environment, then its workers in the order of the seats
 
 
-def test_the_time_of_a_rank_is_that_of_its_roles(league: RunFolder, told: Any) -> None:
+def test_time_of_a_rank_sums_over_its_roles(league: RunFolder, told: Any) -> None:
     roles = json.loads((league.path / "profile.json").read_text())["roles"]
     for row in told["time"]["ranks"]:
         hosted = [role for role in roles if role["rank"] == int(row["name"])]

@@ -66,7 +66,7 @@ def test_run_seed_determines_all_seeds() -> None:
     assert not set(all_seeds(run_of(DUEL))) & set(all_seeds(run_of(DUEL, seed=8)))
 
 
-def test_every_leg_has_new_streams_and_keeps_the_seed_of_the_initial_weights() -> None:
+def test_legs_have_new_streams_and_one_seed_of_initial_weights() -> None:
     runs = [run_of(DUEL, MIRROR, start=tick) for tick in (0, 3, 4)]
     seeds = [seed for run in runs for seed in (*environment_seeds(run).values(), *worker_seeds(run).values())]
     assert len(set(seeds)) == len(seeds)

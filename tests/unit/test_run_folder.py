@@ -40,7 +40,7 @@ def test_a_new_run_gets_a_private_tree(tmp_path: Path) -> None:
     assert json.loads(folder.plan.read_text()) == {"name": "x", "processes": 6, "matches": [], "ranks": []}
 
 
-def test_paths_in_the_folder_are_those_of_the_contract() -> None:
+def test_paths_in_the_folder_follow_the_contract() -> None:
     folder = RunFolder(Path("runs/x"))
     paths = (folder.episodes, folder.metrics, folder.log_path(3), folder.checkpoints_path("blue"), folder.report)
     assert [str(path) for path in paths] == [

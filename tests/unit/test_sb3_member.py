@@ -504,7 +504,7 @@ def test_samples_cannot_be_pooled() -> None:
 
 
 @pytest.mark.slow
-def test_sizes_equal_what_a_run_does() -> None:
+def test_sizes_equal_the_counts_of_a_run() -> None:
     sizes = {name: registry.algorithm(f"sb3:{name}").sizes for name in NAMES}
     assert sizes["PPO"]({"n_steps": 64, "batch_size": 100, "n_epochs": 3}, rows=8, ticks=1000, workers=4) == {
         "samples per update": 2048,

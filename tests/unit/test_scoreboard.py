@@ -150,7 +150,7 @@ def test_nan_return_is_shown() -> None:
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=150))
-def test_the_deviation_is_that_of_the_sample(numbers: list[float]) -> None:
+def test_deviation_is_the_sample_deviation(numbers: list[float]) -> None:
     series = Series()
     series.extend(places(len(numbers)), numbers)
     assert series.deviation == pytest.approx(statistics.stdev(numbers), rel=1e-6, abs=1e-3)

@@ -100,7 +100,7 @@ def home(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_run_is_requeued_at_each_signal_resumed_at_each_start_and_ends(home: Path) -> None:
+def test_run_is_requeued_at_signals_resumed_at_starts_and_ends(home: Path) -> None:
     cluster = Cluster(home)
     batch = cluster.batch("train", "x.yaml")
     assert cluster.signaled(batch, signal.SIGUSR1).code == 0

@@ -212,7 +212,7 @@ def test_observations_of_any_length_are_ragged() -> None:
             check_batched_env(wrong())
 
 
-def test_games_with_units_are_played_with_what_is_allowed() -> None:
+def test_games_with_units_are_played_with_allowed_choices() -> None:
     check_batched_env(crowd.Crowd(3, alone=True), ticks=20)
     check_batched_env(crowd.Crowd(2, turns=True), ticks=20)
 

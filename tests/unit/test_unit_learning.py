@@ -318,7 +318,7 @@ def test_batches_survive_a_message() -> None:
     assert swapped.actions.numpy()[1].tolist() == batch.actions.numpy()[0].tolist()
 
 
-def test_a_state_of_another_game_or_network_says_what_differs() -> None:
+def test_foreign_state_is_refused_with_the_difference() -> None:
     stored = worker(RandomUnits()).state_dict()
     with pytest.raises(ConfigError, match=r"options.transformer.d_model: 8, here it is 16"):
         worker(RandomUnits(), transformer=Transformer(d_model=16, layers=1)).load_state_dict(stored)

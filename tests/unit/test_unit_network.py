@@ -189,7 +189,7 @@ def test_batch_equals_its_rows_one_by_one(name: str) -> None:
         torch.testing.assert_close(found, torch.cat(rows), atol=1e-5, rtol=0)
 
 
-def test_attention_is_that_of_the_formula() -> None:
+def test_attention_equals_the_formula() -> None:
     samples = random_observations(LINES, 7, seed=3)
     made = network(LINES, Transformer(d_model=8, layers=1, heads=2))
     block, embedding = made.encoder.blocks[0], made.encoder.embeddings[0]
@@ -485,12 +485,12 @@ RADIAL = Relative(position=XY, kind="radial", extent=4, angle="t")
         ),
     ],
 )  # fmt: skip
-def test_buckets_are_those_of_the_table(options: Any, from_: Any, to: Any, angle: Any, expected: Any) -> None:
+def test_buckets_equal_the_table(options: Any, from_: Any, to: Any, angle: Any, expected: Any) -> None:
     assert bucket_shares(options, from_, to, angle) == expected
 
 
 @pytest.mark.parametrize("options", [GRID, POLAR], ids=["grid", "polar"])
-def test_relative_attention_is_that_of_the_formula(options: Relative) -> None:
+def test_relative_attention_equals_the_formula(options: Relative) -> None:
     samples = random_observations(EVERYTHING, 6, seed=7)
     transformer = Transformer(d_model=8, heads=1, relative=options)
     places = RelativePlaces(options, EVERYTHING, 8, torch.Generator().manual_seed(0))

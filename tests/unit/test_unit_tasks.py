@@ -79,7 +79,7 @@ def test_opponent_is_hidden_unless_it_is_a_cheat() -> None:
         assert vec_obs.visible["Opponent"].tolist() == [[[cheat]]]
 
 
-def test_masks_of_count_allow_the_answer_and_nothing_from_masked_choices_on() -> None:
+def test_masks_of_count_allow_the_answer_and_exclude_the_rest() -> None:
     vec_obs = ListEnv(lambda: unit_task("count", masked_choices=4), 300).reset(seed=1)
     mask, beans = vec_obs.action_masks["count"].mask, vec_obs.features["Bean"].lengths
     assert mask is not None

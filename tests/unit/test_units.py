@@ -186,7 +186,7 @@ def test_samples_of_another_form_are_not_contained(path: list[Any], value: Any) 
     assert changed(path, value) not in EVERYTHING
 
 
-def test_choices_are_drawn_evenly_among_what_is_allowed() -> None:
+def test_allowed_choices_are_drawn_evenly() -> None:
     actions = EVERYTHING.action_space
     actions.seed(5)
     shown = board()["actions"]

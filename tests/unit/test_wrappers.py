@@ -166,7 +166,7 @@ def test_any_wrapper_class_wraps_a_gymnasium_environment(name: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_last_observation_of_an_episode_is_a_stack_of_its_own_frames(way: str) -> None:
+def test_last_observation_stacks_only_frames_of_its_episode(way: str) -> None:
     env, alone = WAYS[way](CARTPOLE, 1, [("frame_stack", 3)]), CARTPOLE()
     frames = [alone.reset(seed=1)[0]] * 3
     shown = env.reset(np.ones(1, np.bool_), [1]).observations[0]

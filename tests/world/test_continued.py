@@ -73,7 +73,7 @@ def test_policies_snapshots_and_ratings_are_taken_over(old: Path, tmp_path: Path
     assert played & past.keys(), "past selves are met"
 
 
-def test_policies_begin_with_what_they_had_learned(old: Path, tmp_path: Path) -> None:
+def test_policies_start_with_their_learned_weights(old: Path, tmp_path: Path) -> None:
     data = league(policies={**league()["policies"], "red": {"algorithm": "learners:OfAnotherName"}})
     data["policies"]["green"] = data["policies"]["blue"]
     ended = continued(tmp_path, old, data | {"rounds": 2, "ticks": 2, "checkpoint_every": 2})

@@ -68,7 +68,7 @@ def test_run_resumed_on_a_gpu_equals_an_uninterrupted_one(tmp_path: Path, name: 
     assert all_equal(checkpoint.load(folder.checkpoints_path("learner")).state, learned)
 
 
-def test_policy_that_learned_on_a_gpu_plays_where_there_is_none(
+def test_policy_trained_on_a_gpu_plays_on_a_machine_without_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = play(learning("numbers", "cpu"), tmp_path).folder

@@ -31,9 +31,7 @@ CONFIG: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("rounds", [1, 2])
-def test_a_league_ends_with_its_standings_and_a_run_of_one_round_does_not(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], rounds: int
-) -> None:
+def test_only_leagues_end_with_standings(tmp_path: Path, capsys: pytest.CaptureFixture[str], rounds: int) -> None:
     path, run = tmp_path / "league.yaml", tmp_path / "run"
     path.write_text(yaml.safe_dump({**CONFIG, "rounds": rounds}))
     assert main(["train", str(path), "--ranks", "1", "--run-dir", str(run)]) == 0

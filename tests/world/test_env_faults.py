@@ -153,7 +153,7 @@ def test_seats_of_a_restarted_match_continue(tmp_path: Path) -> None:
     assert losses(played.folder.faults) == (1, 1)
 
 
-def test_an_entity_that_was_out_already_is_not_truncated_again(tmp_path: Path) -> None:
+def test_already_ended_entity_is_not_truncated_again(tmp_path: Path) -> None:
     data = alone(make="faulty_games:FaultyDropout", at=3, ticks=4, player={"algorithm": "faulty_workers:Entities"})
     data["matches"][0]["seats"] = [["blue", "blue", "blue"]]
     played = play(data, tmp_path)

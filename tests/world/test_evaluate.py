@@ -125,7 +125,7 @@ def test_lines_and_folders_name_policies_and_checkpoints(run: Path, capsys: pyte
     assert (run / "evaluations" / "last-2").is_dir()
 
 
-def test_the_weights_are_those_of_the_checkpoint(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluated_weights_equal_the_checkpoint(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     evaluate(capsys, run, "--checkpoints", "first", "last")
     for label, ticks in (("first", 0), ("last", 20)):
         load = configured(run / "evaluations" / label)["policies"]["blue"]["load"]
@@ -236,7 +236,7 @@ def test_solo_policy_cannot_have_an_opponent(tmp_path: Path, capsys: pytest.Capt
     assert "--against: blue has no match with seats of others: there is no other seat to oppose from" in error
 
 
-def test_a_policy_that_cannot_be_frozen_ends_with_one_message_and_no_folder(
+def test_unfreezable_policy_ends_with_one_message_and_no_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = duel(policies={"blue": {"algorithm": "workers:Stepper"}, "red": RANDOM})

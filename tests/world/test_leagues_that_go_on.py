@@ -91,7 +91,7 @@ def test_a_fork_is_evaluated_with_the_options_it_has_taken_over(tmp_path: Path) 
     assert [line["ticks"] for line in JournalReader(folder.evaluations)] == [20, 20, 40, 40, 60, 60]
 
 
-def test_a_fork_plays_after_the_run_with_the_options_that_it_had_then(tmp_path: Path) -> None:
+def test_fork_plays_after_the_run_with_its_options_of_that_time(tmp_path: Path) -> None:
     folder = play(evolving(), tmp_path / "run")
     ((fork, _),) = records.read(folder)[1].forks.items()
     run, every = str(folder.path), ["first", str(TICKS), str(2 * TICKS), "last"]

@@ -130,7 +130,7 @@ def test_observations_of_every_kind_come_back_to_the_bit(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("pipeline", [1, 2])
-def test_both_sides_of_a_match_are_recorded_whatever_the_blocks(pipeline: int, tmp_path: Path) -> None:
+def test_both_sides_of_a_match_are_recorded_in_any_blocks(pipeline: int, tmp_path: Path) -> None:
     data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, match={"pipeline": pipeline})
     played = play(data, tmp_path)
     for entity, policy in enumerate(("blue", "red")):
@@ -213,7 +213,7 @@ def test_restarted_game_is_recorded_as_workers_saw_it(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------ parts, legs and resuming
 
 
-def test_files_belong_to_their_owner_alone_and_lie_below_the_run_folder(tmp_path: Path) -> None:
+def test_files_of_samples_are_private_and_in_the_run_folder(tmp_path: Path) -> None:
     played = play(run_of("games:Countdown", match={"copies": 2}), tmp_path)
     home = played.folder.samples
     assert sorted(path.name for path in home.iterdir()) == ["match-0000", "match-0001"]

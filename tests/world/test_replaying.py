@@ -177,7 +177,7 @@ def test_evaluations_keep_replays_of_their_own(tmp_path: Path) -> None:
     assert lines <= {(one.lane, one.number) for one in match.episodes()}, "a lane that is done early plays on"
 
 
-def test_files_belong_to_their_owner_and_lie_below_the_round_and_the_match(tmp_path: Path) -> None:
+def test_files_of_replays_are_private_and_grouped_by_round_and_match(tmp_path: Path) -> None:
     home = play(run_of("games:Countdown", match={"copies": 2}), tmp_path).folder.replays
     assert sorted(str(path.relative_to(home)) for path in home.rglob("*") if path.is_file()) == [
         f"round-0000/match-000{match}/{name}"
@@ -291,7 +291,7 @@ def test_changed_seed_is_detected_before_play(tmp_path: Path) -> None:
     assert "the first observation, after tick 0, differs from the recording" in str(found[0])
 
 
-def test_a_game_that_refuses_what_is_recorded_is_a_difference(tmp_path: Path) -> None:
+def test_game_that_refuses_its_record_is_a_difference(tmp_path: Path) -> None:
     match = match_of(play(GAMES["CartPole"], tmp_path))
     other_action(match.recordings[0].path, tick=5, lane=0, choices=200)
     other_action(match.recordings[0].path, tick=5, lane=0, choices=200)

@@ -135,7 +135,7 @@ def test_labels_of_an_axis_stand_apart_and_reach_its_end_on_a_phone(browser: Bro
     assert places[-1][2] in ("100%", "3000")
 
 
-def test_on_a_phone_the_interval_of_a_strength_is_seen_without_scrolling(browser: Browser, league: Path) -> None:
+def test_rating_interval_is_visible_on_a_phone_without_scrolling(browser: Browser, league: Path) -> None:
     with opened(browser, (league / "report.html").as_uri(), size=PHONE) as sheet:
         ends = sheet.page.evaluate(
             "[...document.querySelectorAll('.standings tbody .interval')].map((c) => c.getBoundingClientRect().right)"

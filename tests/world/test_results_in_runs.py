@@ -336,7 +336,7 @@ def test_resume_marks_a_run_killed_before_its_done_result(tmp_path: Path) -> Non
         assert without_clock(run) == known
 
 
-def test_rule_of_the_clock_and_rule_of_a_single_leg_end_the_run_at_once(tmp_path: Path) -> None:
+def test_clock_rule_and_single_leg_rule_end_the_run_at_once(tmp_path: Path) -> None:
     long = {**DUEL, "ticks": 20_000, "checkpoint_every": 10_000, "results": {"every": 10}}
     run = train({**long, "stop": {"time_total_s": 0.5}}, tmp_path / "clock")
     assert without_clock(run)[-1]["stopped_by"] == "time_total_s >= 0.5"

@@ -88,7 +88,7 @@ def test_resume_continues_from_the_last_boundary_without_duplicates(tmp_path: Pa
     assert max(episode["tick"] for episode in played.episodes) == 80
 
 
-def test_policies_with_different_intervals_are_saved_at_the_same_ticks(tmp_path: Path) -> None:
+def test_policies_with_different_intervals_share_their_boundaries(tmp_path: Path) -> None:
     folder = play(duel(ticks=100, blue=brittle(every=10), red=brittle(every=15)), tmp_path, given=True).folder
     for policy in ("blue", "red"):
         assert boundaries(folder, policy) == [0, 60, 80, 100]

@@ -85,7 +85,7 @@ def test_every_fragment_is_learned_from_once_through_legs_and_a_resume(tmp_path:
         assert sum(sizes) >= usual > sum(sizes[:-1])
 
 
-def test_a_replay_counts_every_transition_once_through_legs_and_a_resume(tmp_path: Path) -> None:
+def test_replay_counts_transitions_once_through_legs_and_a_resume(tmp_path: Path) -> None:
     data = run_of("async_learners:NotesDQN", DQN_OPTIONS)
     first = play(data, tmp_path, given=True)
     then = play({**data, "ticks": 175}, tmp_path, resume=True)

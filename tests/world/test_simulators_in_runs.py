@@ -66,7 +66,7 @@ def test_two_policies_play_a_c_simulator_reproducibly(pursuit: Path, tmp_path: P
     assert not list(tmp_path.glob("mpi-policy-arena-*/*"))
 
 
-def test_the_example_is_valid_and_its_groups_are_those_of_the_program(
+def test_example_is_valid_and_declares_the_groups_of_the_program(
     pursuit: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["fake", "driver", "--handovers", "200", "--json", "--", str(pursuit), "--worlds", "8"]) == 0

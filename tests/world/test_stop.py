@@ -70,7 +70,7 @@ def test_sigusr1_before_listening_waits_for_a_boundary(blocked: bool, own_signal
     assert (stop.wanted, stop.requeue, stop.status) == (True, True, 0)
 
 
-def test_sigusr1_repeated_changes_nothing_and_a_later_sigterm_is_the_first() -> None:
+def test_repeated_sigusr1_changes_nothing_and_a_sigterm_counts() -> None:
     stop = Stop(handled=True)
     for number in (signal.SIGUSR1, signal.SIGUSR1, signal.SIGTERM, signal.SIGUSR1):
         stop._hear(number, None)

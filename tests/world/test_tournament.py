@@ -208,7 +208,7 @@ def test_deterministic_games_are_reported(tmp_path: Path, capsys: pytest.Capture
     assert "all games between" in tournament(capsys, tmp_path, path, "--elo", "50")
 
 
-def test_the_folder_holds_what_was_played(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folder_holds_the_played_games(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = as_data(capsys, tmp_path, written(tmp_path, ladder()), "--elo", "50")
     folder = RunFolder(tmp_path / "games")
     config = load_config(folder.config)
@@ -255,7 +255,7 @@ def test_players_can_be_chosen_with_their_ticks(
     assert players(data) == {"blue", "blue@0"}
 
 
-def test_snapshots_of_a_league_are_players_with_the_options_that_they_had(
+def test_snapshots_of_a_league_play_with_their_own_options(
     tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = Path(runs[0])
@@ -350,7 +350,7 @@ def test_cyclic_order_uses_the_whole_budget(tmp_path: Path, capsys: pytest.Captu
     assert " need no order" in words
 
 
-def test_data_has_what_the_text_states(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_has_the_statements_of_the_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [written(tmp_path, ladder()), "--episodes", "96"]
     words = tournament(capsys, tmp_path, *arguments)
     assert "the strengths have a weak prior" in words
@@ -445,7 +445,7 @@ def test_missing_player_or_checkpoint_is_refused(
         ({"matches": [{"env": "g", "seats": ["low", "high"], "entities": [1, 0]}]}, "entities [[1], [0]]"),
     ],
 )
-def test_another_game_is_refused_and_what_differs_is_named(
+def test_another_game_is_refused_with_the_difference(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], other: dict[str, Any], words: str
 ) -> None:
     paths = written(tmp_path, ladder()), written(tmp_path, ladder(name="other") | other, "other.yaml")

@@ -98,7 +98,7 @@ def test_saved_run_is_continued_by_the_command(tmp_path: Path) -> None:
     same(saved, known)
 
 
-def test_results_are_those_of_the_file_and_the_run_ends_with_its_last_tick(tmp_path: Path) -> None:
+def test_results_equal_the_file_and_end_with_the_last_tick(tmp_path: Path) -> None:
     trainer = Trainer({"name": "test", **DUEL}, run_dir=tmp_path / "run", ticks=80)
     assert (trainer.iteration, trainer.ticks, trainer.done, trainer.policies) == (0, 0, False, ("blue", "red"))
     results = list(trainer)

@@ -138,7 +138,7 @@ def test_decisions_are_described_in_words(replayed: Path, capsys: pytest.Capture
     assert "bite: " in told and ("end: yes" in told or "end: no" in told)
 
 
-def test_recorded_samples_are_what_was_seen_and_done(sampled: Path) -> None:
+def test_recorded_samples_equal_observations_and_actions(sampled: Path) -> None:
     (match,) = open_dataset(sampled).matches
     manifest = json.loads((match.path / "manifest.json").read_text())
     assert manifest["version"] == 2
@@ -233,7 +233,7 @@ def test_featureless_units_cannot_claim_memory_beyond_the_file(sampled: Path, tm
 
 
 @pytest.mark.parametrize("record", ["samples", "replays"])
-def test_a_restarted_game_goes_on(record: str, tmp_path: Path) -> None:
+def test_recording_continues_after_a_restart(record: str, tmp_path: Path) -> None:
     FailingCrowd.failed = False
     played = play(run_of(record, make="crowd:FailingCrowd", on_env_error="restart"), tmp_path)
     assert FailingCrowd.failed
