@@ -128,7 +128,7 @@ def test_single_file_script_resumes_to_the_same_curves(tmp_path: Path) -> None:
 
 
 def test_run_resumed_in_another_packing_is_bit_equal(tmp_path: Path) -> None:
-    learners = {name: {"algorithm": "learners:OfManyRows"} for name in ("blue", "red")}
+    learners = {name: {"algorithm": "learners:VectorLearner"} for name in ("blue", "red")}
     config = write(tmp_path, duel(ticks=400, every=100, **learners))
     ended = arena(tmp_path, "train", config, "--run-dir", "whole", "--ranks", "1")
     assert ended.code == 0, ended.err
@@ -143,7 +143,7 @@ def test_run_resumed_in_another_packing_is_bit_equal(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_descriptors_do_not_grow_over_hundreds_of_legs(tmp_path: Path) -> None:
-    learners = {name: {"algorithm": "learners:OfManyRows"} for name in ("blue", "red")}
+    learners = {name: {"algorithm": "learners:VectorLearner"} for name in ("blue", "red")}
     config = write(tmp_path, duel(ticks=10**9, every=7, **learners))
     process = start([*ARENA, "train", config, "--run-dir", "run"], tmp_path)
     held: list[list[int]] = []

@@ -38,7 +38,7 @@ def run_of(*, ticks: int = 120, every: int = 30, seconds: float = 0.0, **policie
         "ticks": ticks,
         "checkpoint_every": every,
         "envs": {"game": {"make": "games:Slow", "kwargs": {"length": 7, "seconds": seconds}}},
-        "policies": {"a": {"algorithm": "learners:OfOneEntity"}},
+        "policies": {"a": {"algorithm": "learners:GymLearner"}},
         "matches": [{"env": "game", "seats": ["a"]}],
         **policies,
     }
@@ -127,7 +127,7 @@ def test_trials_that_fail_in_any_way_leave_the_others_alone(tmp_path: Path) -> N
         "raises": {"envs.game": {"make": "faulty_games:Faulty", "kwargs": {"at": 20, "faulty": 99}}},
         "killed": {"policies.a.algorithm": "faulty_workers:KillsItself"},
         "hangs": {"envs.game": {"make": "hanging:Hangs", "kwargs": {"after": 20}}, "watchdog_s": 2},
-        "full": {"policies.a": {"algorithm": "faulty_workers:GrowsOnASmallDisk", "options": {"by": 200}}},
+        "full": {"policies.a": {"algorithm": "faulty_workers:GrowingStateOnSmallDisk", "options": {"by": 200}}},
         "fine": {"envs.game.kwargs.length": 4},
     }
     data = {"run": run_of(), "variants": {name: {"set": held} for name, held in variants.items()}, "ranks": 1}
@@ -191,7 +191,11 @@ def test_changed_file_adds_trials_and_keeps_finished_ones(tmp_path: Path) -> Non
 def test_failed_trials_are_retried_only_on_request(tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.touch()
-    data = {"run": run_of(policies={"a": {"algorithm": "faulty_workers:FailsWhile", "options": {"path": str(broken)}}})}
+    data = {
+        "run": run_of(
+            policies={"a": {"algorithm": "faulty_workers:FailsWhileFileExists", "options": {"path": str(broken)}}}
+        )
+    }
     file = write(tmp_path, {**data, "retries": 0, "ranks": 1})
     assert arena(tmp_path, "experiment", file, "--run-dir", "e").code == 1
     broken.unlink()

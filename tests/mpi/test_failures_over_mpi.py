@@ -122,7 +122,7 @@ def test_full_disk_in_one_process_ends_the_run_and_resume_works(tmp_path: Path) 
 
 
 def test_full_disk_of_a_worker_ends_the_run_with_a_message(tmp_path: Path) -> None:
-    data = run_of(ticks=10**6, checkpoint_every=500, blue={"algorithm": "faulty_workers:GrowsOnASmallDisk"})
+    data = run_of(ticks=10**6, checkpoint_every=500, blue={"algorithm": "faulty_workers:GrowingStateOnSmallDisk"})
     ended = ending_of(tmp_path, data)
     check_sentence(ended, ".ckpt cannot be written: File too large")
     assert checkpoint.load(tmp_path / "run" / "checkpoints" / "blue").ticks > 0

@@ -23,7 +23,7 @@ def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
 
 def league(**keys: Any) -> dict[str, Any]:
     """Four rounds of three policies in touchdown, with two boundaries in each."""
-    learner = {"algorithm": "learners:PlaysPastSelves"}  # imports no torch
+    learner = {"algorithm": "learners:LearnerWithActor"}  # imports no torch
     return {
         "name": "league",
         "seed": 4,

@@ -20,7 +20,7 @@ def duel(pipeline: int, *, transport: str = "auto", blue: Any = None) -> dict[st
         "seed": 4,
         "ticks": 300,
         "transport": transport,
-        "envs": {"game": {"make": "games:Chance"}},
+        "envs": {"game": {"make": "games:RandomLengths"}},
         "policies": {"blue": blue or {"algorithm": "random"}, "red": {"algorithm": "random"}},
         "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 5, "copies": 2, "pipeline": pipeline}],
     }

@@ -145,7 +145,7 @@ def test_unfit_evaluation_seats_are_refused_before_training(way: str, tmp_path: 
 
 @pytest.mark.parametrize("way", ["launched", "by hand"])
 def test_later_round_that_can_deadlock_is_refused_before_play(way: str, tmp_path: Path) -> None:
-    data = duel({"algorithm": "leagues:KeptAtEpisodes"}, rounds=2)
+    data = duel({"algorithm": "leagues:StatefulAtEpisodes"}, rounds=2)
     data["envs"]["game"]["kwargs"]["team_size"] = 2
     data["policies"]["gray"] = {"algorithm": "random"}
     data["matches"] = [{"knockout": {"env": "game", "policies": ["blue", "red", "gray"], "team_size": 2}}]

@@ -300,7 +300,7 @@ def test_signal_saves_a_boundary_that_resumes(number: signal.Signals, status: in
 
 
 def test_interrupt_before_play_leaves_no_folder(tmp_path: Path) -> None:
-    config = duel(policies={"blue": {"algorithm": "odd_workers:SlowToBuild"}, "red": RANDOM})
+    config = duel(policies={"blue": {"algorithm": "odd_workers:SlowConstruction"}, "red": RANDOM})
     process = start([*ARENA, "train", write(tmp_path, config), "--run-dir", "run"], tmp_path)
     wait_for(lambda: seen(tmp_path / "run", "start", 0))
     process.send_signal(signal.SIGINT)

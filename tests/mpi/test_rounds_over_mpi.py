@@ -38,7 +38,7 @@ def league(*, ticks: int = TICKS, rounds: int = ROUNDS, rule: Any = "past_selves
         "rounds": rounds,
         "checkpoint_every": ticks // 2,
         "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 20}}},
-        "policies": {name: {"algorithm": "learners:PlaysPastSelves"} for name in ("blue", "red")},
+        "policies": {name: {"algorithm": "learners:LearnerWithActor"} for name in ("blue", "red")},
         "matches": [
             {
                 "matchmaking": {

@@ -21,7 +21,7 @@ def test_round_replanned_after_a_failure_is_the_same(tmp_path: Path) -> None:
         "rounds": 4,
         "checkpoint_every": 30,  # no divisor of a round
         "envs": {"game": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors", "rounds": 4}}},
-        "policies": {name: {"algorithm": "learners:PlaysPastSelves"} for name in names},
+        "policies": {name: {"algorithm": "learners:LearnerWithActor"} for name in names},
         "matches": [{"knockout": {"env": "game", "policies": names, "lanes": 2}}, {"matchmaking": meets}],
         "league": {"evolution": {"share": 0.5}},
     }

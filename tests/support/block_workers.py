@@ -139,7 +139,7 @@ class Calls(Rows):
             block.step_wait()
 
 
-class TooMany(Rows):
+class TooManyActions(Rows):
     """Gives one action too many."""
 
     def run(self) -> None:

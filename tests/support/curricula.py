@@ -53,7 +53,7 @@ class Says:
         return {"envs.game.kwargs.max_steps": np.int64(3)} if self.what == "numpy" else self.what
 
 
-class Misspelt:
+class Misspelled:
     """Has a method that is never called."""
 
     def changes(self, result: Mapping[str, Any]) -> None: ...
@@ -61,7 +61,7 @@ class Misspelt:
     def beginn(self) -> None: ...
 
 
-class OtherArguments:
+class WrongSignature:
     """`changes` has a wrong signature."""
 
     def changes(self) -> None: ...

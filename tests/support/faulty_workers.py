@@ -158,7 +158,7 @@ class Ends(Player):
         os.kill(os.getpid(), signal.SIGSEGV)
 
 
-class Grows(Counts):
+class GrowingState(Counts):
     """Counts; its state grows by `by` numbers per tick."""
 
     def __init__(self, env: Any, group: Any, *, ticks: int, by: int = 5) -> None:
@@ -182,8 +182,8 @@ class Deletes(Counts):
         return super().state_dict()
 
 
-class GrowsOnASmallDisk(Grows):
-    """As `Grows`; no file of its process may have more than 40,000 bytes."""
+class GrowingStateOnSmallDisk(GrowingState):
+    """As `GrowingState`; no file of its process may have more than 40,000 bytes."""
 
     def run(self) -> None:
         hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
@@ -201,7 +201,7 @@ class KillsItself(Counts):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-class FailsWhile(Counts):
+class FailsWhileFileExists(Counts):
     """Counts; raises at its start as long as a file is there."""
 
     def __init__(self, env: Any, group: Any, *, ticks: int, path: str) -> None:

@@ -61,7 +61,7 @@ class SlowTouchdown(Touchdown):
         return super().step(actions)
 
 
-class Careless(Countdown):
+class RandomRewards(Countdown):
     """Draws its rewards from the global random stream, which all roles of the process share."""
 
     def step(self, action: Any) -> Any:
@@ -69,7 +69,7 @@ class Careless(Countdown):
         return observation, float(np.random.random()), *rest
 
 
-class Rich(gymnasium.Env[Any, Any]):
+class EverySpace(gymnasium.Env[Any, Any]):
     """Dict, Tuple, Discrete with start, MultiBinary, uint8: every kind of leaf, drawn from the episode's seed."""
 
     def __init__(self) -> None:
@@ -131,7 +131,7 @@ class Dropout(ParallelEnv[str, Any, Any]):
         )
 
 
-class Chance(Dropout):
+class RandomLengths(Dropout):
     """The reward is the action; all entities end together, after a number of steps drawn from the lane's own stream."""
 
     def __init__(self, entities: int = 2) -> None:
@@ -268,7 +268,7 @@ class Raises(Countdown):
             raise RuntimeError("the game cannot be closed")
 
 
-class Metered(Countdown):
+class WithMetrics(Countdown):
     """Reports metrics at the end of some episodes: `score` of every second, another one of every third."""
 
     episodes = 0
@@ -284,7 +284,7 @@ class Metered(Countdown):
         return observation, reward, terminated, truncated, info
 
 
-class Placed(Countdown):
+class ContextObserver(Countdown):
     """Observes its place in the run: match, entry, copy, lane, lanes, round, and the end of its seed."""
 
     def __init__(self, context: Any, length: int = 5) -> None:
@@ -301,7 +301,7 @@ class Placed(Countdown):
         return self.place, *super().step(action)[1:]
 
 
-class Windowed(Countdown):
+class WindowGame(Countdown):
     """Opens a window of an X server, and observes its width."""
 
     def __init__(self, length: int = 5) -> None:

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from in_process import NOTES
-from learners import PlaysPastSelves
+from learners import LearnerWithActor
 
 BYTES = 2**18
 """Of the weights."""
 
 
-class Heavy(PlaysPastSelves):
+class Heavy(LearnerWithActor):
     """The first worker of policy `p0` records the memory allocated by Python when all ranks are ready."""
 
     def __init__(self, env: Any, group: Any, *, ticks: int) -> None:

@@ -13,8 +13,8 @@ from arena.plan.deadlock import Circle, Worker
 from workers import Player
 
 TIMED, FREE = (
-    ("leagues:AtTicks", "leagues:KeptAtTicks"),
-    ("leagues:AtEpisodes", "leagues:KeptAtEpisodes"),
+    ("leagues:AtTicks", "leagues:StatefulAtTicks"),
+    ("leagues:AtEpisodes", "leagues:StatefulAtEpisodes"),
 )
 SCHEDULES = {**dict.fromkeys(TIMED, "ticks"), **dict.fromkeys(FREE, "episodes")}
 
@@ -61,7 +61,7 @@ class AtEpisodes(Player):
                 self.group.mean(1.0)
 
 
-class Kept:
+class Stateful:
     """Has a state, so that the run may be divided into legs."""
 
     def state_dict(self) -> dict[str, Any]:
@@ -71,10 +71,10 @@ class Kept:
         assert state == {}
 
 
-class KeptAtTicks(Kept, AtTicks): ...
+class StatefulAtTicks(Stateful, AtTicks): ...
 
 
-class KeptAtEpisodes(Kept, AtEpisodes): ...
+class StatefulAtEpisodes(Stateful, AtEpisodes): ...
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ class Learner(Player):
         self.seen = state["seen"]
 
 
-class OfOneEntity(Learner):
+class GymLearner(Learner):
     """Of the Gymnasium face."""
 
     face = "gym"
@@ -80,7 +80,7 @@ class OfOneEntity(Learner):
                 self.env.reset()
 
 
-class OfManyRows(Learner):
+class VectorLearner(Learner):
     """Of the vector face."""
 
     face = "vector"
@@ -94,7 +94,7 @@ class OfManyRows(Learner):
             self.learn(observations, rewards, terminated, 2 * truncated, infos["active"])
 
 
-class OfSeveralEntities(Learner):
+class ParallelLearner(Learner):
     """Of the PettingZoo face."""
 
     face = "parallel"
@@ -110,7 +110,7 @@ class OfSeveralEntities(Learner):
                     return
 
 
-class HoldsDescriptors(OfManyRows):
+class HoldsDescriptors(VectorLearner):
     """Records the open descriptors of its process at the beginning of each leg."""
 
     def run(self) -> None:
@@ -118,7 +118,7 @@ class HoldsDescriptors(OfManyRows):
         super().run()
 
 
-class LearnsAlone(OfManyRows):
+class UnsynchronizedLearner(VectorLearner):
     """Learns during play and never calls its group.
 
     Args:
@@ -139,13 +139,13 @@ class LearnsAlone(OfManyRows):
             self.seen.clear()
 
 
-class DeclaresIndependent(LearnsAlone):
+class DeclaresIndependent(UnsynchronizedLearner):
     """The same, with `independent` in its class."""
 
     independent = True
 
 
-class NotesFirstTicks(OfManyRows):
+class NotesFirstTicks(VectorLearner):
     """Records the ticks of its proxy in each leg, at construction and after the first reset."""
 
     def __init__(self, env: Any, group: Any, *, ticks: int) -> None:
@@ -159,7 +159,7 @@ class NotesFirstTicks(OfManyRows):
         super().run()
 
 
-class HoldsMemory(OfManyRows):
+class HoldsMemory(VectorLearner):
     """Records the memory allocated by Python at every sixtieth synchronization."""
 
     def run(self) -> None:
@@ -169,7 +169,7 @@ class HoldsMemory(OfManyRows):
         super().run()
 
 
-class PlaysPastSelves(OfManyRows):
+class LearnerWithActor(VectorLearner):
     """A learner with an actor, whose actions depend on the weights."""
 
     def actor(self) -> Any:
@@ -177,5 +177,5 @@ class PlaysPastSelves(OfManyRows):
         return lambda observations, infos: np.full(len(observations), space.start + choice % space.n)
 
 
-class OfAnotherName(PlaysPastSelves):
+class RenamedLearner(LearnerWithActor):
     """The same under another name: checkpoints are loaded only by the algorithm that saved them."""

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from arena.records.state_codec import encode
 from in_process import NOTES
-from learners import OfManyRows
+from learners import VectorLearner
 from policies.ppo import PPO
 
 
@@ -21,7 +21,7 @@ class Bits(NamedTuple):
         return cls(*encode(state))
 
 
-class Begun(NamedTuple):
+class LegStart(NamedTuple):
     """The state of a worker at the start of a leg."""
 
     policy: str
@@ -38,13 +38,13 @@ class _Notes:
         learner: Any = self
         states = Bits.of(learner.state_dict()), Bits.of(learner.worker_state_dict())
         group = learner.group
-        NOTES.append(Begun(group.policy, group.rank, *states, getattr(learner, "options", None)))
+        NOTES.append(LegStart(group.policy, group.rank, *states, getattr(learner, "options", None)))
         super().run()  # type: ignore[misc]
 
 
-class RemembersAll(_Notes, OfManyRows):
+class RecordsLegStarts(_Notes, VectorLearner):
     """A learner of the tests."""
 
 
-class RemembersPPO(_Notes, PPO):
+class RecordsLegStartsOfPPO(_Notes, PPO):
     """A learner with an optimizer and a partial rollout of its own."""

@@ -96,7 +96,7 @@ class PerEpisode(Player):
             self.group.mean(1.0)
 
 
-class Brittle(Counts):
+class FailingCounter(Counts):
     """Counts; raises when it has counted up to a tick, or returns at the count given for its rank."""
 
     def __init__(
@@ -232,7 +232,7 @@ class Crashes(Player):
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
-class SlowToBuild(Player):
+class SlowConstruction(Player):
     """Its construction takes long."""
 
     face = "vector"

@@ -95,7 +95,7 @@ class Empty(Callback):
     """Has no method of a callback."""
 
 
-class TakesOther(Callback):
+class WrongSignature(Callback):
     """Has an argument that the arena does not pass."""
 
     def on_update(self, line: Mapping[str, Any], number: int) -> None: ...  # type: ignore[override]

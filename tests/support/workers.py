@@ -259,20 +259,20 @@ class Counts(Player):
         return lambda observations, infos: np.zeros_like(self.env.action_space.sample())
 
 
-class OnlyActs(Uniform):
+class ActorWithoutState(Uniform):
     """Has an actor but no state."""
 
     def actor(self) -> Any:
         return lambda observations, infos: np.zeros_like(self.env.action_space.sample())
 
 
-class ActsAlone(OnlyActs):
+class GymActorWithoutState(ActorWithoutState):
     """The same in the gym face."""
 
     face = "gym"
 
 
-class Wild(Player):
+class NanActions(Player):
     """Acts with nan on its third step."""
 
     def run(self) -> None:

@@ -68,7 +68,7 @@ def test_cut_episodes_are_included_only_on_request(tmp_path: Path) -> None:
     config = {
         "ticks": 21, "checkpoint_every": 11, "record": "samples", "loggers": [],
         "envs": {"game": {"make": "games:Countdown", "kwargs": {"length": 4}}},
-        "policies": {"a": {"algorithm": "learners:OfOneEntity"}},
+        "policies": {"a": {"algorithm": "learners:GymLearner"}},
         "matches": [{"env": "game", "seats": ["a"]}],
     }  # fmt: skip
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(config))

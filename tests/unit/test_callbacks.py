@@ -94,7 +94,7 @@ WRONG: list[tuple[CallbackPlan, str]] = [
         of("Empty"),
         r"callbacks\[0\]: Empty has no method that is ever called; known: on_start, on_round",
     ),
-    (of("TakesOther"), r"callbacks\[0\]: TakesOther.on_update cannot be called with \(line\): .*'number'"),
+    (of("WrongSignature"), r"callbacks\[0\]: WrongSignature.on_update cannot be called with \(line\): .*'number'"),
     (of("RecordsAll", nam="x"), r"callbacks\[0\].options: .*'nam'; did you mean 'name'"),
     (of("Stops"), r"callbacks\[0\].options: .*missing.*'where'.* It takes: where, nth"),
     (of("Stops", were=1), r"callbacks\[0\].options: .*unexpected.*'were'; did you mean 'where'\? It takes: where, nth"),

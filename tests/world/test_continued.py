@@ -25,7 +25,7 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def league(**keys: Any) -> dict[str, Any]:
-    learner = {"algorithm": "learners:PlaysPastSelves"}
+    learner = {"algorithm": "learners:LearnerWithActor"}
     met = {"env": "game", "policies": ["blue", "red"], "against": ["rock"], "rule": "fictitious", "copies": 2}
     return {
         "seed": 4,
@@ -40,7 +40,7 @@ def league(**keys: Any) -> dict[str, Any]:
 
 
 OTHERS = {
-    "policies": {name: {"algorithm": "learners:PlaysPastSelves"} for name in ("green", "gold")},
+    "policies": {name: {"algorithm": "learners:LearnerWithActor"} for name in ("green", "gold")},
     "matches": [{"matchmaking": {"env": "game", "policies": ["green", "gold"], "rule": "past_selves"}}],
 }
 
@@ -74,7 +74,7 @@ def test_policies_snapshots_and_ratings_are_taken_over(old: Path, tmp_path: Path
 
 
 def test_policies_start_with_their_learned_weights(old: Path, tmp_path: Path) -> None:
-    data = league(policies={**league()["policies"], "red": {"algorithm": "learners:OfAnotherName"}})
+    data = league(policies={**league()["policies"], "red": {"algorithm": "learners:RenamedLearner"}})
     data["policies"]["green"] = data["policies"]["blue"]
     ended = continued(tmp_path, old, data | {"rounds": 2, "ticks": 2, "checkpoint_every": 2})
     assert ended.code == 0, ended.err

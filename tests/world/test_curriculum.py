@@ -171,8 +171,8 @@ def test_refused_change_is_not_blamed_on_the_command_line(tmp_path: Path, capfd:
     [
         ({"class": "curricula:Longr"}, "curriculum.class", "did you mean 'Longer'"),
         ({"class": "curricula:Longer"}, "curriculum.options", "missing a required"),
-        ({"class": "curricula:Misspelt"}, "curriculum.class", "beginn() is never called; did you mean 'begin'?"),
-        ({"class": "curricula:OtherArguments"}, "curriculum.class", "changes cannot be called with (result)"),
+        ({"class": "curricula:Misspelled"}, "curriculum.class", "beginn() is never called; did you mean 'begin'?"),
+        ({"class": "curricula:WrongSignature"}, "curriculum.class", "changes cannot be called with (result)"),
         ({"class": "curricula:Nothing"}, "curriculum.class", "has no method changes(result)"),
         ({"class": "curricula:NOTES"}, "curriculum.class", "it has to be a class"),
     ],

@@ -42,7 +42,7 @@ def test_full_disk_ends_the_run_and_resume_works(tmp_path: Path) -> None:
 
 
 def test_full_disk_at_a_checkpoint_ends_the_run_and_names_the_worker(tmp_path: Path) -> None:
-    data = run_of("faulty_workers:Grows", by=20)
+    data = run_of("faulty_workers:GrowingState", by=20)
     with full_above(20_000), pytest.raises(RoleFailed, match=r"\.ckpt cannot be written: File too large") as caught:
         play(data, tmp_path, given=True)
     failure = caught.value.failure

@@ -247,7 +247,7 @@ def test_non_finite_value_is_reported_with_its_place(fault: str, tmp_path: Path)
 
 
 def test_non_finite_action_is_named_in_the_error_of_the_game(tmp_path: Path) -> None:
-    data = alone(on_env_error="stop", make="faulty_games:Sum", player={"algorithm": "workers:Wild"})
+    data = alone(on_env_error="stop", make="faulty_games:Sum", player={"algorithm": "workers:NanActions"})
     with pytest.raises(RoleFailed) as caught:
         play(data, tmp_path)
     assert (

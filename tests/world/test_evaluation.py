@@ -197,7 +197,7 @@ def test_folder_is_locked_during_an_evaluation(tmp_path: Path, monkeypatch: pyte
 
 def test_evaluation_does_not_change_games_with_global_streams(tmp_path: Path) -> None:
     def noisy(evaluation: Any) -> dict[str, Any]:
-        game = {"make": "games:Careless"}
+        game = {"make": "games:RandomRewards"}
         match = {"env": "game", "seats": ["blue"], "lanes": 2}
         policies = {"blue": PPO}
         return duel(evaluation, envs={"game": game}, policies=policies, matches=[match])
@@ -261,7 +261,7 @@ def test_impossible_combinations_are_refused(evaluation: Any, words: str) -> Non
 
 @pytest.mark.parametrize(
     ("algorithm", "words"),
-    [("workers:Uniform", "an algorithm needs actor()"), ("workers:OnlyActs", "has no state_dict()")],
+    [("workers:Uniform", "an algorithm needs actor()"), ("workers:ActorWithoutState", "has no state_dict()")],
 )
 def test_unsavable_policies_cannot_be_evaluated(
     algorithm: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -293,7 +293,7 @@ PICTURES = {"make": "touchdown", "kwargs": {"max_steps": 15, "red_obs": "image"}
                 "policies": {
                     "blue": PPO,
                     "red": {"algorithm": "random"},
-                    "one": {"algorithm": "workers:ActsAlone"},
+                    "one": {"algorithm": "workers:GymActorWithoutState"},
                 }
             },
             ["blue", "one"],

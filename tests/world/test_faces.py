@@ -24,7 +24,7 @@ def solo(make: str, algorithm: str, *, ticks: int = 100, lanes: int = 1, options
 
 
 @pytest.mark.parametrize(
-    "make", ["gymnasium:Acrobot-v1", "gymnasium:MountainCarContinuous-v0", "gymnasium:Taxi-v4", "games:Rich"]
+    "make", ["gymnasium:Acrobot-v1", "gymnasium:MountainCarContinuous-v0", "gymnasium:Taxi-v4", "games:EverySpace"]
 )
 def test_the_gym_face_passes_gymnasiums_check_with_warnings_as_errors(make: str, tmp_path: Path) -> None:
     assert play(solo(make, "workers:CheckGymnasium", ticks=10_000), tmp_path).notes == ["conforms"]
@@ -144,7 +144,7 @@ def test_budget_reached_is_raised_again_if_ignored(tmp_path: Path) -> None:
 
 
 def test_every_kind_of_space_passes_through_a_match(tmp_path: Path) -> None:
-    played = play(solo("games:Rich", "random", ticks=40, lanes=3), tmp_path)
+    played = play(solo("games:EverySpace", "random", ticks=40, lanes=3), tmp_path)
     assert len(played.episodes) == 30
 
 

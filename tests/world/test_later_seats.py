@@ -13,9 +13,9 @@ from arena.cli.main import main
 from in_process import play
 
 STAYS = {"algorithm": "random"}
-LEARNS = {"algorithm": "learners:PlaysPastSelves"}
+LEARNS = {"algorithm": "learners:LearnerWithActor"}
 SMALL = {"n_steps": 8, "minibatch_size": 8, "hidden_sizes": [4]}
-ALONE = {"algorithm": "workers:ActsAlone", "frozen": True}
+ALONE = {"algorithm": "workers:GymActorWithoutState", "frozen": True}
 PPO = {"algorithm": "ppo", "options": SMALL}
 GAME = {"make": "touchdown", "kwargs": {"max_steps": 8}}
 NUMBERS = {"make": "touchdown", "kwargs": {"max_steps": 8, "red_actions": "continuous"}}

@@ -31,7 +31,7 @@ from in_process import NOTES
 from learners import MEETS_EVERY
 
 TICKS = 20  # of a round
-LEARNER = {"algorithm": "learners:PlaysPastSelves"}
+LEARNER = {"algorithm": "learners:LearnerWithActor"}
 
 
 def prepared(data: dict[str, Any], path: Path, *, resume: bool = False, ranks: int = 1) -> Run:

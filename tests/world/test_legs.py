@@ -196,37 +196,43 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
         blue={**ppo(), "algorithm": "mappo"},
         red=of_numbers("maddpg", train_every=4),
     ),
-    "gym": lambda: league({"seats": ["blue"]}, env={"make": "gymnasium:CartPole-v1"}, blue=learner("OfOneEntity")),
+    "gym": lambda: league({"seats": ["blue"]}, env={"make": "gymnasium:CartPole-v1"}, blue=learner("GymLearner")),
     "gym, with others": lambda: league(
         {"seats": ["blue", "red"], "copies": 2},
         env={"make": "games:Dropout", "kwargs": {"lengths": [5, 9]}},
-        blue=learner("OfOneEntity"),
-        red=learner("OfOneEntity"),
+        blue=learner("GymLearner"),
+        red=learner("GymLearner"),
     ),
     "vector": lambda: league(
-        {**DUEL, "lanes": 3}, env={"make": "games:Chance"}, blue=learner("OfManyRows"), red=RANDOM
+        {**DUEL, "lanes": 3}, env={"make": "games:RandomLengths"}, blue=learner("VectorLearner"), red=RANDOM
     ),
     "vector, in turns": lambda: league(
         {**DUEL, "lanes": 3, "copies": 2},
         env={"make": "games:Alternate", "kwargs": {"moves": 7}},
-        blue=learner("OfManyRows"),
-        red=learner("OfManyRows"),
+        blue=learner("VectorLearner"),
+        red=learner("VectorLearner"),
     ),
     "parallel": lambda: league(
-        {"seats": [["blue"] * 3], "copies": 2}, env={"make": "games:Dropout"}, blue=learner("OfSeveralEntities")
+        {"seats": [["blue"] * 3], "copies": 2}, env={"make": "games:Dropout"}, blue=learner("ParallelLearner")
     ),
     "one leaves early": lambda: league(
-        {**DUEL, "copies": 3}, env={"make": "games:Chance"}, blue=learner("OfManyRows", leaves=[2, 12, 0]), red=RANDOM
+        {**DUEL, "copies": 3},
+        env={"make": "games:RandomLengths"},
+        blue=learner("VectorLearner", leaves=[2, 12, 0]),
+        red=RANDOM,
     ),
     "all leave early": lambda: league(
-        {**DUEL, "copies": 2}, env={"make": "games:Chance"}, blue=learner("OfManyRows", leaves=[2, 9]), red=ppo()
+        {**DUEL, "copies": 2},
+        env={"make": "games:RandomLengths"},
+        blue=learner("VectorLearner", leaves=[2, 9]),
+        red=ppo(),
     ),
     "several matches": lambda: league(
         {"seats": ["blue", "red"], "lanes": 2},
         {"seats": ["red", "green"], "copies": 2},
         {"seats": ["green", "blue"], "lanes": 3},
-        env={"make": "games:Chance"},
-        **{name: learner("OfManyRows") for name in ("blue", "red", "green")},
+        env={"make": "games:RandomLengths"},
+        **{name: learner("VectorLearner") for name in ("blue", "red", "green")},
     ),
 }
 
@@ -337,7 +343,7 @@ def killed(data: Mapping[str, Any], path: Path, step: int, *, resume: bool = Fal
     return False, calls
 
 
-SMALL = league({**DUEL, "lanes": 2}, every=10, ticks=30, blue=learner("OfManyRows"), red=learner("OfManyRows"))
+SMALL = league({**DUEL, "lanes": 2}, every=10, ticks=30, blue=learner("VectorLearner"), red=learner("VectorLearner"))
 
 
 @pytest.mark.parametrize("ticks", [20, pytest.param(30, marks=pytest.mark.long)])
@@ -385,7 +391,7 @@ def test_kill_between_any_two_steps_of_a_resume_loses_nothing(tmp_path: Path) ->
 
 
 def test_a_learner_without_a_state_makes_the_run_one_leg(tmp_path: Path) -> None:
-    data = league({"seats": ["blue", "red"]}, every=10, ticks=45, blue=learner("OfManyRows"))
+    data = league({"seats": ["blue", "red"]}, every=10, ticks=45, blue=learner("VectorLearner"))
     data["policies"]["red"] = {"algorithm": "odd_workers:Forgetful"}
     played = played_in(tmp_path / "one", data)
     assert played.notes == []
@@ -444,7 +450,9 @@ def test_cut_in_a_turn_based_game_delivers_pending_rewards(ticks: int, tmp_path:
 
 
 def test_an_evaluation_of_several_matches_records_every_episode(tmp_path: Path) -> None:
-    data = league({**DUEL, "lanes": 2, "copies": 3}, env={"make": "games:Chance"}, ticks=10**9, blue=RANDOM, red=RANDOM)
+    data = league(
+        {**DUEL, "lanes": 2, "copies": 3}, env={"make": "games:RandomLengths"}, ticks=10**9, blue=RANDOM, red=RANDOM
+    )
     played = play(data, tmp_path, episodes=5)
     assert len(played.episodes) == 3 * 2 * 5
     assert played.scoreboard.policies["blue"].episodes == 30

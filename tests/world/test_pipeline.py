@@ -16,11 +16,11 @@ from in_process import Played, play
 
 GAMES = {
     "touchdown": {"make": "touchdown", "kwargs": {"max_steps": 12}},
-    "chance": {"make": "games:Chance"},
+    "chance": {"make": "games:RandomLengths"},
     "dropout": {"make": "games:Dropout", "kwargs": {"lengths": [2, 5]}},
     "turns": {"make": "games:Alternate"},
     "matrix": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}},
-    "rich": {"make": "games:Rich"},
+    "rich": {"make": "games:EverySpace"},
 }
 BEATS_LAST = {"algorithm": "scripted", "options": {"function": "policies.scripts:beat_last"}}
 
@@ -204,7 +204,7 @@ def test_blocks_may_be_stepped_in_any_feasible_order(tmp_path: Path) -> None:
 
 def test_an_action_for_too_many_rows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RoleFailed, match=r"has the shape \(4,\), got \(5,\)"):
-        play(alone("block_workers:TooMany"), tmp_path)
+        play(alone("block_workers:TooManyActions"), tmp_path)
 
 
 def test_the_blocks_draw_different_actions(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def check_returns(played: Played) -> list[Episode]:
 
 def test_observations_of_every_kind_come_back_to_the_bit(tmp_path: Path) -> None:
     blue = {"algorithm": "recording_worker:Records"}
-    played = play(run_of("games:Rich", blue=blue), tmp_path)
+    played = play(run_of("games:EverySpace", blue=blue), tmp_path)
     assert check_rows(played, entity=0, policy="blue", spaces=spaces_of(played)) == 50 * 3
     episodes = check_returns(played)
     assert {type(episode.observations) for episode in episodes} == {dict}
@@ -190,8 +190,8 @@ def test_a_reset_in_mid_episode_leaves_no_episode(tmp_path: Path) -> None:
 
 
 def test_abandoned_seat_is_recorded_as_idle(tmp_path: Path) -> None:
-    leaves = {"algorithm": "odd_workers:Brittle", "options": {"leave": [7]}}
-    data = run_of("games:Chance", "blue", "red", lanes=1, blue=leaves)
+    leaves = {"algorithm": "odd_workers:FailingCounter", "options": {"leave": [7]}}
+    data = run_of("games:RandomLengths", "blue", "red", lanes=1, blue=leaves)
     played = play({**data, "checkpoint_every": 50}, tmp_path)
     (match,) = open_dataset(played.folder.path).matches
     (part,) = match.parts()
@@ -243,8 +243,8 @@ def test_recording_does_not_change_the_run(tmp_path: Path) -> None:
 
 
 LEARNS = {"algorithm": "workers:Counts"}
-FAILS = {"algorithm": "odd_workers:Brittle", "options": {"fails_at": 70}}
-HOLDS = {"algorithm": "odd_workers:Brittle"}
+FAILS = {"algorithm": "odd_workers:FailingCounter", "options": {"fails_at": 70}}
+HOLDS = {"algorithm": "odd_workers:FailingCounter"}
 
 
 def test_two_halves_leave_the_same_files_as_one_run(tmp_path: Path) -> None:
@@ -305,7 +305,7 @@ def test_a_record_may_begin_and_end_when_a_run_is_resumed(tmp_path: Path) -> Non
 
 
 def test_full_disk_ends_the_run_with_a_sentence(tmp_path: Path) -> None:
-    data = run_of("games:Rich", ticks=60, lanes=4, checkpoint_every=30, blue=RANDOM)
+    data = run_of("games:EverySpace", ticks=60, lanes=4, checkpoint_every=30, blue=RANDOM)
     with full_above(9_000), pytest.raises(RoleFailed, match=r"\.npz cannot be written: File too large") as caught:
         play(data, tmp_path, given=True)
     failure = caught.value.failure

@@ -109,7 +109,7 @@ GAMES: dict[str, Any] = {
     ),
     "connect four": run_of("pettingzoo:classic.connect_four_v3", "blue", "red"),
     "tic-tac-toe": run_of("pettingzoo:classic.tictactoe_v3", "red", "blue"),
-    "every kind of space": run_of("games:Rich"),
+    "every kind of space": run_of("games:EverySpace"),
     "entities that end one after the other": run_of("games:Dropout", ["blue", "blue"], "red"),
     "a list game": run_of("configs.examples.list_game.chase:Chase", "blue", "red"),
 }
@@ -130,8 +130,8 @@ def test_blocks_of_lanes_write_files_of_their_own(pipeline: int, tmp_path: Path)
 
 
 def test_abandoned_seats_are_replayed(tmp_path: Path) -> None:
-    leaves = {"algorithm": "odd_workers:Brittle", "options": {"leave": [7]}}
-    check(play(run_of("games:Chance", "blue", "red", lanes=1, blue=leaves, checkpoint_every=60), tmp_path))
+    leaves = {"algorithm": "odd_workers:FailingCounter", "options": {"leave": [7]}}
+    check(play(run_of("games:RandomLengths", "blue", "red", lanes=1, blue=leaves, checkpoint_every=60), tmp_path))
 
 
 def test_resets_in_mid_episode_are_replayed(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_restarted_games_are_replayed(fault: str, tmp_path: Path) -> None:
 
 
 def test_game_with_global_randomness_is_not_reproduced(tmp_path: Path) -> None:
-    match = match_of(play(run_of("games:Careless", lanes=2, ticks=20), tmp_path))
+    match = match_of(play(run_of("games:RandomRewards", lanes=2, ticks=20), tmp_path))
     assert [(found.lane, found.episode, found.tick) for found in differences(match)] == [(0, 0, 1), (1, 0, 1)]
 
 
@@ -212,7 +212,7 @@ def test_two_halves_leave_the_same_files_as_one_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ticks_of_chunk", [256, 3])
 def test_resumed_run_has_the_same_files(ticks_of_chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("arena.replay.writer._MOST_TICKS", ticks_of_chunk)
-    holds = {"algorithm": "odd_workers:Brittle"}
+    holds = {"algorithm": "odd_workers:FailingCounter"}
     data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, ticks=100, blue=holds)
     whole = play(data, tmp_path / "whole", given=True)
     broken = {**data, "policies": {**data["policies"], "blue": {**holds, "options": {"fails_at": 70}}}}
@@ -304,7 +304,7 @@ def test_game_that_refuses_its_record_is_a_difference(tmp_path: Path) -> None:
     ("change", "words"),
     [
         ({"make": "games:Nowhere"}, "no 'Nowhere'"),
-        ({"make": "games:Rich"}, "have changed: now "),
+        ({"make": "games:EverySpace"}, "have changed: now "),
         ({"kwargs": {"size": 3}}, "cannot be made with {'size': 3}"),
     ],
 )

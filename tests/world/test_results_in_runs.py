@@ -251,7 +251,7 @@ def test_loggers_that_are_left_out_write_nothing(tmp_path: Path) -> None:
 
 METERED = {
     **DUEL,
-    "envs": {"game": TOUCHDOWN, "metered": {"make": "games:Metered", "kwargs": {"length": 4}}},
+    "envs": {"game": TOUCHDOWN, "metered": {"make": "games:WithMetrics", "kwargs": {"length": 4}}},
     "policies": {"blue": PPO, "red": RANDOM, "alone": RANDOM},
     "matches": [
         {"env": "game", "seats": ["blue", "red"], "lanes": 2},

@@ -29,7 +29,7 @@ RANDOM = {"algorithm": "random"}
 
 
 def brittle(**options: Any) -> dict[str, Any]:
-    return {"algorithm": "odd_workers:Brittle", "options": options}
+    return {"algorithm": "odd_workers:FailingCounter", "options": options}
 
 
 def duel(*, ticks: int = 40, blue: Any = COUNTS, red: Any = RANDOM, lanes: int = 2, **match: Any) -> dict[str, Any]:
@@ -189,7 +189,7 @@ def changed(**parts: Any) -> dict[str, Any]:
 OTHER_GAMES = {
     "an algorithm": (
         changed(policies={"blue": brittle(), "red": RANDOM}),
-        'policies.blue.algorithm was "workers:Counts", is "odd_workers:Brittle"',
+        'policies.blue.algorithm was "workers:Counts", is "odd_workers:FailingCounter"',
     ),
     "a frozen policy": (
         changed(policies={"blue": {**COUNTS, "frozen": True}, "red": RANDOM}),

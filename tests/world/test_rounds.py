@@ -17,14 +17,14 @@ from arena.run.display import Display
 from arena.run.prepare import prepare
 from arena.terminal.display import PlainDisplay, silent_display
 from in_process import NOTES
-from leg_starts import Begun, Bits
+from leg_starts import Bits, LegStart
 
 TICKS = 20  # of a round
 PPO = {
-    "algorithm": "leg_starts:RemembersPPO",
+    "algorithm": "leg_starts:RecordsLegStartsOfPPO",
     "options": {"n_steps": 16, "learning_rate": 1e-3, "hidden_sizes": [8]},
 }
-ALL = {"algorithm": "leg_starts:RemembersAll"}
+ALL = {"algorithm": "leg_starts:RecordsLegStarts"}
 
 
 def league(*matches: Any, policies: Any, rounds: int = 3, **more: Any) -> dict[str, Any]:
@@ -51,9 +51,9 @@ def play(data: dict[str, Any], path: Path, *, resume: bool = False, display: Dis
     return run.folder
 
 
-def begun(folder: RunFolder, policy: str, number: int, worker: int = 0) -> Begun:
+def begun(folder: RunFolder, policy: str, number: int, worker: int = 0) -> LegStart:
     """The record of a worker at the start of a round."""
-    notes = [note for note in NOTES if isinstance(note, Begun) and note[:2] == (policy, worker)]
+    notes = [note for note in NOTES if isinstance(note, LegStart) and note[:2] == (policy, worker)]
     return notes[sum(seated(planned).count(policy) > worker for planned in rounds_of(folder)[:number])]
 
 
@@ -185,7 +185,7 @@ def test_every_round_starts_with_a_line_of_pairings(tmp_path: Path) -> None:
 def past_selves(**more: Any) -> dict[str, Any]:
     """Two learners that meet only their past selves, in rounds of two legs."""
     meets = {"matchmaking": {**DUEL, "rule": {"past_selves": {"self": 0.0}}}}
-    policies = {"one": {"algorithm": "learners:PlaysPastSelves"}, "two": {"algorithm": "learners:PlaysPastSelves"}}
+    policies = {"one": {"algorithm": "learners:LearnerWithActor"}, "two": {"algorithm": "learners:LearnerWithActor"}}
     return {**league(meets, policies=policies, rounds=4, **more), "checkpoint_every": TICKS // 2}
 
 

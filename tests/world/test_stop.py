@@ -141,7 +141,7 @@ def test_stopped_run_resumes_at_its_tick(tmp_path: Path) -> None:
 
 
 def test_a_policy_that_has_left_is_found_again(tmp_path: Path) -> None:
-    leaves = {"algorithm": "odd_workers:Brittle", "options": {"every": 5, "leave": [7, 7]}}
+    leaves = {"algorithm": "odd_workers:FailingCounter", "options": {"every": 5, "leave": [7, 7]}}
     result, folder = stopped(duel(red=leaves), tmp_path)
     found = boundary.newest(folder)
     assert found is not None
