@@ -11,7 +11,7 @@ from workers import Player
 
 
 class ImportsLate(Player):
-    """Records the settings of torch, and draws of NumPy's and torch's global streams in each leg."""
+    """Records draws and thread settings of torch in each leg."""
 
     def run(self) -> None:
         assert self.env.ticks > 0 or "torch" not in sys.modules, "it was imported before"

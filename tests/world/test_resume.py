@@ -67,7 +67,7 @@ def count_at(folder: RunFolder, policy: str, boundary: int) -> int:
 
 
 def snapshot(folder: Path) -> dict[str, str]:
-    """All files of the run in its folder except the logs, which are of the process."""
+    """Digests of all files of the run, without the logs and the lock of the process."""
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
