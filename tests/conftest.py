@@ -1,4 +1,4 @@
-"""How tests run: those that start real processes one after another, the others beside them; none against a clock."""
+"""How tests run: those with real processes one after another, the others in parallel; no limits of time per example."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ sys.dont_write_bytecode = False
 settings.register_profile(
     "arena",
     settings(),
-    deadline=None,  # how long an example takes, or its draw, says nothing of the arena
+    deadline=None,  # the time of an example, or of its draw, is no property of the arena
     suppress_health_check=[HealthCheck.too_slow],
-    derandomize="CI" in os.environ,  # there what fails was changed; developers see other examples each time
+    derandomize="CI" in os.environ,  # equal examples in CI, so that a failure is due to a change
 )
 settings.load_profile("arena")
 
 
 @pytest.fixture(autouse=True)
 def _patient_checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`arena check` says nothing of games that take long, as all do on a busy machine."""
+    """`arena check` does not report slow games, as all games are slow on a busy machine."""
     monkeypatch.setattr(examine, "_PATIENCE", 3600.0)
 
 
@@ -38,7 +38,7 @@ class Rows(LoadScopeScheduling):  # type: ignore[misc]  # xdist is not typed
     """Work units: the tests of `tests/mpi` in a row, those of a unit test's module, and each of the others alone.
 
     The longest units are started first. The 6,600 unit tests as units of their own cost the controller 14 s: it counts
-    all units after every test. The groups of pytest-xdist itself are not heard of by pytest 9.2.
+    all units after every test. The groups of pytest-xdist itself do not work with pytest 9.2.
     """
 
     def _split_scope(self, nodeid: str) -> str:

@@ -1,6 +1,6 @@
 """What every learning algorithm of the registry satisfies: state, groups, failures, masks, options, sizes.
 
-A new algorithm is tested here as soon as it is in the registry. What is special to one is in `tests/unit`.
+A new algorithm is tested here as soon as it is in the registry. Tests of single algorithms are in `tests/unit`.
 """
 
 from __future__ import annotations
@@ -283,7 +283,7 @@ def test_worker_without_transitions_takes_part_and_weighs_nothing(learner: Learn
 
 @pytest.mark.parametrize("sync", ["gradients", "samples"])
 @pytest.mark.parametrize("learner", params(WITH_REWARDS), indirect=True)
-def test_where_no_row_ever_acts_nothing_is_learned(learner: Learner, sync: str) -> None:
+def test_nothing_is_learned_if_no_row_ever_acts(learner: Learner, sync: str) -> None:
     algorithm = learner.make(learner.env(active=all_idle(2 * len(ENTITIES))), solo_group(sync=sync))
     before = flat_weights(algorithm.network)
     run(algorithm)
@@ -295,7 +295,7 @@ def test_where_no_row_ever_acts_nothing_is_learned(learner: Learner, sync: str) 
 
 @pytest.mark.parametrize("reward", [np.nan, np.inf, 1e39], ids=["nan", "infinite", "not a float32"])
 @pytest.mark.parametrize("learner", params(WITH_REWARDS), indirect=True)
-def test_reward_that_is_not_finite_stops_before_the_update(learner: Learner, reward: float) -> None:
+def test_non_finite_reward_stops_before_the_update(learner: Learner, reward: float) -> None:
     algorithm = learner.make(learner.env(reward=lambda observations, actions: np.full(len(actions), reward)))
     before = flat_weights(algorithm.network)
     with pytest.raises(FloatingPointError, match="policy 'blue'"):
@@ -304,8 +304,8 @@ def test_reward_that_is_not_finite_stops_before_the_update(learner: Learner, rew
 
 
 @pytest.mark.parametrize("what", ["loss", "gradient"])
-def test_loss_or_gradient_that_is_not_finite_stops_all_workers(learner: Learner, what: str) -> None:
-    """That of one worker is spoiled."""
+def test_non_finite_loss_or_gradient_stops_all_workers(learner: Learner, what: str) -> None:
+    """The loss or gradient of one worker is made non-finite."""
 
     def work(group: ThreadGroup) -> Any:
         algorithm = learner.make(unequal_env(learner, group), group)
@@ -355,7 +355,7 @@ def test_unknown_option_is_refused_with_the_nearest_one(name: str) -> None:
     assert caught.value.path == "policies.blue.options.learning_rat"
 
 
-def test_sizes_equal_what_a_run_does(learner: Learner) -> None:
+def test_sizes_equal_the_counts_of_a_run(learner: Learner) -> None:
     options = {"learning_starts": 40, "batch_size": 24}
 
     def work(group: ThreadGroup) -> Any:

@@ -1,4 +1,4 @@
-"""A population on CartPole: taking over from the best finds a learning rate that does."""
+"""A population on CartPole: copying the best finds a learning rate that solves it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rock-paper-scissors, played once at a time: self-play alone goes round in circles, with past selves it is even.
+"""Rock-paper-scissors, played once at a time: self-play alone cycles, with past selves it converges to the equilibrium.
 
 The strategy of a round is what the policy had learned by its end: the probabilities of its three actions.
 """
@@ -18,7 +18,7 @@ from arena.serving import load_policy
 
 pytestmark = pytest.mark.slow
 
-NOTHING_YET = np.eye(7, dtype=np.float32)[-1]  # what is seen before the only choice: that there was none
+NOTHING_YET = np.eye(7, dtype=np.float32)[-1]  # the observation before the only choice: no previous throw
 ROCK_PAPER_SCISSORS = np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0]])
 ROUNDS, TICKS = 24, 64
 SEEDS = range(1, 6)  # what one seed is exploited by differs by 0.17 from the next
@@ -62,17 +62,17 @@ def strategies(path: Path, *, self_share: float) -> NDArray[np.float64]:
 
 
 def exploited(played: NDArray[np.float64]) -> float:
-    """What the best answer to each strategy wins, in the mean over the second half of the rounds; median of seeds."""
+    """What the best response to each strategy wins, averaged over the second half of the rounds; median of seeds."""
     wins = (played[:, ROUNDS // 2 :] @ ROCK_PAPER_SCISSORS.T).max(axis=-1)
     return float(np.median(wins.mean(axis=1)))
 
 
 @pytest.mark.long
-def test_self_play_alone_goes_from_rock_to_paper_to_scissors_and_round_again(tmp_path: Path) -> None:
+def test_self_play_alone_cycles_through_rock_paper_scissors(tmp_path: Path) -> None:
     played = strategies(tmp_path, self_share=1.0)
     steps = np.diff(played.argmax(axis=-1)) % 3
     forward, back = ((steps == step).sum(axis=1) for step in (1, 2))
-    assert forward.min() >= 15  # five times round and more
+    assert forward.min() >= 15  # five cycles and more
     assert (forward >= 5 * back).all()  # and hardly ever back
     assert exploited(played) >= 0.4
 

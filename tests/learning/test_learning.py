@@ -1,4 +1,4 @@
-"""Policies learn through the whole arena what is known to be learnable. Budgets are below those of the README."""
+"""Policies learn tasks of known difficulty through the whole arena. Budgets are below those of the README."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def evaluated(played: Played, data: Any, path: Path, episodes: int, **changes: A
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.long
-def test_ppo_beats_random_play_at_touchdown_and_is_quick_about_it(seed: int, tmp_path: Path) -> None:
+def test_ppo_beats_random_play_at_touchdown_quickly(seed: int, tmp_path: Path) -> None:
     data = {
         "ticks": 9000,
         "seed": seed,
@@ -71,7 +71,7 @@ def test_ppo_balances_the_pole_after_100_000_steps_in_total(workers: int, lanes:
     assert np.mean([game["seats"][0]["return"] for game in games]) >= 450
 
 
-def test_policies_that_learn_beat_one_that_does_not_and_its_weights_stay(tmp_path: Path) -> None:
+def test_learners_beat_a_frozen_policy_whose_weights_stay(tmp_path: Path) -> None:
     learns = {"algorithm": "ppo", "options": {**PPO, "learning_rate": 1e-3, "n_steps": 64, "ent_coef": 0.01}}
     data = {
         "ticks": 2000,
@@ -102,8 +102,8 @@ def test_policies_that_learn_beat_one_that_does_not_and_its_weights_stay(tmp_pat
 
 
 @pytest.mark.parametrize("algorithm", ["maddpg", pytest.param("masac", marks=pytest.mark.long)])
-def test_centralized_critics_find_what_two_have_to_choose_together(algorithm: str, tmp_path: Path) -> None:
-    """The two-step game: who values actions one player at a time gets 7; the optimum is 8."""
+def test_centralized_critics_find_the_joint_optimum(algorithm: str, tmp_path: Path) -> None:
+    """The two-step game: valuing actions one player at a time gets 7; the optimum is 8."""
     data = {
         "ticks": 2500,
         "seed": 1,

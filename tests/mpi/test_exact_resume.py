@@ -1,4 +1,4 @@
-"""Every process of a run is killed in mid-leg, and the run goes on: it leaves the bytes of an undisturbed one."""
+"""Every process of a run is killed in mid-leg, and the run is resumed: it leaves the bytes of an undisturbed run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def duel(*, ticks: int, every: int, **policies: Any) -> dict[str, Any]:
 
 
 def left_by(run: Path) -> dict[str, Any]:
-    """What must be the same. Policies learn side by side, so each one's updates are compared by themselves."""
+    """The files that must be equal. Policies learn in parallel, so updates are compared per policy."""
     states = {str(path.relative_to(run)): path.read_bytes() for path in (run / "checkpoints").rglob("*.ckpt")}
     updates: dict[str, list[Any]] = {}
     for line in JournalReader(run / "metrics.jsonl"):
@@ -48,7 +48,7 @@ def left_by(run: Path) -> dict[str, Any]:
 
 
 def processes_in(cwd: Path) -> list[int]:
-    """All that live in a folder."""
+    """All processes with this working folder."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -60,7 +60,7 @@ def processes_in(cwd: Path) -> list[int]:
 
 
 def kill_all(cwd: Path) -> int:
-    """SIGKILL to all processes at once: none is to see another one die. How many there were."""
+    """Sends SIGKILL to all processes at once, so that none sees another one die; returns their number."""
     victims = processes_in(cwd)
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for pid in victims:
@@ -97,7 +97,7 @@ def test_run_killed_twice_is_bit_equal_after_resume(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_single_file_script_resumes_to_the_same_curves(tmp_path: Path) -> None:
-    """As it is: it knows nothing of the arena, imports torch when it runs, and its workers never meet."""
+    """Unmodified: it does not know the arena, imports torch when it runs, and its workers never synchronize."""
     blue = {
         "algorithm": "scripts:Script",
         "independent": True,
@@ -128,7 +128,7 @@ def test_single_file_script_resumes_to_the_same_curves(tmp_path: Path) -> None:
 
 
 def test_run_resumed_in_another_packing_is_bit_equal(tmp_path: Path) -> None:
-    learners = {name: {"algorithm": "learners:OfManyRows"} for name in ("blue", "red")}
+    learners = {name: {"algorithm": "learners:VectorLearner"} for name in ("blue", "red")}
     config = write(tmp_path, duel(ticks=400, every=100, **learners))
     ended = arena(tmp_path, "train", config, "--run-dir", "whole", "--ranks", "1")
     assert ended.code == 0, ended.err
@@ -142,8 +142,8 @@ def test_run_resumed_in_another_packing_is_bit_equal(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_processes_of_a_run_hold_no_more_descriptors_after_hundreds_of_legs(tmp_path: Path) -> None:
-    learners = {name: {"algorithm": "learners:OfManyRows"} for name in ("blue", "red")}
+def test_descriptors_do_not_grow_over_hundreds_of_legs(tmp_path: Path) -> None:
+    learners = {name: {"algorithm": "learners:VectorLearner"} for name in ("blue", "red")}
     config = write(tmp_path, duel(ticks=10**9, every=7, **learners))
     process = start([*ARENA, "train", config, "--run-dir", "run"], tmp_path)
     held: list[list[int]] = []

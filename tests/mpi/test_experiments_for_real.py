@@ -38,7 +38,7 @@ def run_of(*, ticks: int = 120, every: int = 30, seconds: float = 0.0, **policie
         "ticks": ticks,
         "checkpoint_every": every,
         "envs": {"game": {"make": "games:Slow", "kwargs": {"length": 7, "seconds": seconds}}},
-        "policies": {"a": {"algorithm": "learners:OfOneEntity"}},
+        "policies": {"a": {"algorithm": "learners:GymLearner"}},
         "matches": [{"env": "game", "seats": ["a"]}],
         **policies,
     }
@@ -56,7 +56,7 @@ def sweep(**run: Any) -> dict[str, Any]:
 
 
 def left_by(run: Path) -> dict[str, Any]:
-    """What must be the same of a run, however it was disturbed."""
+    """The files of a run that must be the same after any disturbance."""
     results = [{k: v for k, v in line.items() if k not in CLOCK_KEYS} for line in JournalReader(run / "result.json")]
     states = {str(path.relative_to(run)): path.read_bytes() for path in (run / "checkpoints").rglob("*.ckpt")}
     return {**states, "episodes": (run / "episodes.jsonl").read_bytes(), "results": results}
@@ -71,7 +71,7 @@ def states_of(folder: Path) -> list[str]:
 
 
 def killed_and_resumed(cwd: Path, file: str, folder: str, *, kills: int, seed: int) -> int:
-    """Kills the driver at random moments until it has been killed so often, or is done; returns how often it was."""
+    """Kills the driver at random moments until it is done or the limit is reached; returns the number of kills."""
     rng = random.Random(seed)
     killed = 0
     while killed < kills:
@@ -96,9 +96,7 @@ def killed_and_resumed(cwd: Path, file: str, folder: str, *, kills: int, seed: i
 @pytest.mark.parametrize(
     ("kills", "ticks"), [(3, 40), pytest.param(20, 400, marks=[pytest.mark.long, pytest.mark.timeout(1800)])]
 )
-def test_an_experiment_killed_at_any_moment_leaves_the_bytes_of_an_undisturbed_one(
-    tmp_path: Path, kills: int, ticks: int
-) -> None:
+def test_killed_experiment_leaves_the_bytes_of_an_undisturbed_one(tmp_path: Path, kills: int, ticks: int) -> None:
     # so slow that two trials at a time are not done before the last kill: 120 s of sleep, 20 kills within 20 * 6 s
     data = {**sweep(ticks=ticks, every=ticks // 8, seconds=ticks / 8000), "at_once": 2}
     if kills < 20:
@@ -129,7 +127,7 @@ def test_trials_that_fail_in_any_way_leave_the_others_alone(tmp_path: Path) -> N
         "raises": {"envs.game": {"make": "faulty_games:Faulty", "kwargs": {"at": 20, "faulty": 99}}},
         "killed": {"policies.a.algorithm": "faulty_workers:KillsItself"},
         "hangs": {"envs.game": {"make": "hanging:Hangs", "kwargs": {"after": 20}}, "watchdog_s": 2},
-        "full": {"policies.a": {"algorithm": "faulty_workers:GrowsOnASmallDisk", "options": {"by": 200}}},
+        "full": {"policies.a": {"algorithm": "faulty_workers:GrowingStateOnSmallDisk", "options": {"by": 200}}},
         "fine": {"envs.game.kwargs.length": 4},
     }
     data = {"run": run_of(), "variants": {name: {"set": held} for name, held in variants.items()}, "ranks": 1}
@@ -174,7 +172,7 @@ def test_sigusr1_leaves_a_mark_for_the_queue(tmp_path: Path) -> None:
     assert not (folder / "requeue").exists() and {*states_of(folder)} == {"terminated"}
 
 
-def test_a_changed_file_adds_trials_and_keeps_those_that_are_over(tmp_path: Path) -> None:
+def test_changed_file_adds_trials_and_keeps_finished_ones(tmp_path: Path) -> None:
     data = {**sweep(ticks=40, every=20), "repeat": 1}
     assert arena(tmp_path, "experiment", write(tmp_path, data), "--run-dir", "e").code == 0
     before = {name: left_by(run) for name, run in trials_of(tmp_path / "e").items()}
@@ -190,10 +188,14 @@ def test_a_changed_file_adds_trials_and_keeps_those_that_are_over(tmp_path: Path
     assert {path: path.stat().st_mtime_ns for path in written} == written
 
 
-def test_errors_are_left_alone_until_they_are_to_be_tried_again(tmp_path: Path) -> None:
+def test_failed_trials_are_retried_only_on_request(tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.touch()
-    data = {"run": run_of(policies={"a": {"algorithm": "faulty_workers:FailsWhile", "options": {"path": str(broken)}}})}
+    data = {
+        "run": run_of(
+            policies={"a": {"algorithm": "faulty_workers:FailsWhileFileExists", "options": {"path": str(broken)}}}
+        )
+    }
     file = write(tmp_path, {**data, "retries": 0, "ranks": 1})
     assert arena(tmp_path, "experiment", file, "--run-dir", "e").code == 1
     broken.unlink()
@@ -324,7 +326,7 @@ def test_a_search_that_is_killed_and_resumed_suggests_the_same(tmp_path: Path) -
         assert left_by(one) == left_by(other)
 
 
-def test_a_trial_that_is_not_worth_its_time_is_pruned(tmp_path: Path) -> None:
+def test_unpromising_trial_is_pruned(tmp_path: Path) -> None:
     """Rewards are actions, so a long episode earns more; a slow trial of short ones is pruned before its end."""
     length, seconds = "envs.game.kwargs.length", "envs.game.kwargs.seconds"
     data = {

@@ -59,7 +59,7 @@ def records(home: Path) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the trials leave without SLURM."""
+    """The files of the trials without SLURM."""
     slurm_cluster.require()
     home = tmp_path_factory.mktemp("calm")
     run = {**run_of(ticks=200, every=50, seconds=0.005), "loggers": []}

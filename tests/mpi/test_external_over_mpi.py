@@ -42,7 +42,7 @@ def updates(run: Path) -> int:
 
 
 @pytest.mark.parametrize("rank", [2, 1], ids=["worker", "environment"])
-def test_games_go_on_after_the_death_of_a_process(rank: int, tmp_path: Path) -> None:
+def test_games_continue_after_a_process_failure(rank: int, tmp_path: Path) -> None:
     process = start([*ARENA, "train", write(tmp_path, config(LINE)), "--run-dir", "run", "--ranks", "3"], tmp_path)
     wait_for(lambda: updates(tmp_path / "run") >= 14)
     os.kill(ranks_in(tmp_path)[rank], signal.SIGKILL)

@@ -15,7 +15,7 @@ from arena.records import checkpoint
 from faulty_workers import name_of
 from run_cli import ARENA, TESTS, Ended, arena, by_hand, episodes, finish, left_behind, start, wait_for, write
 
-SOON = 100.0  # seconds, most of which the start takes on a machine that does other things
+SOON = 100.0  # seconds, most of them for the start on a busy machine
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +57,7 @@ def test_failing_algorithm_is_reported_once(where: str, tmp_path: Path) -> None:
     check_told_once(ended, f"ZeroDivisionError: fails at {where}", "worker of policy 'blue' in seat 0 of match")
 
 
-def test_an_algorithm_that_asks_for_the_end_of_its_process_ends_the_run(tmp_path: Path) -> None:
+def test_algorithm_that_exits_its_process_ends_the_run(tmp_path: Path) -> None:
     ended = ending_of(tmp_path, run_of(blue={"algorithm": "faulty_workers:Ends", "options": {"how": "exit"}}))
     assert ended.code == 1
     assert ended.err.count("Traceback") == 1, ended.err
@@ -122,7 +122,7 @@ def test_full_disk_in_one_process_ends_the_run_and_resume_works(tmp_path: Path) 
 
 
 def test_full_disk_of_a_worker_ends_the_run_with_a_message(tmp_path: Path) -> None:
-    data = run_of(ticks=10**6, checkpoint_every=500, blue={"algorithm": "faulty_workers:GrowsOnASmallDisk"})
+    data = run_of(ticks=10**6, checkpoint_every=500, blue={"algorithm": "faulty_workers:GrowingStateOnSmallDisk"})
     ended = ending_of(tmp_path, data)
     check_sentence(ended, ".ckpt cannot be written: File too large")
     assert checkpoint.load(tmp_path / "run" / "checkpoints" / "blue").ticks > 0

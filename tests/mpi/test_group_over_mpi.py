@@ -1,4 +1,4 @@
-"""A group's averages have the same bits over every transport, wherever its members run, and whichever member leaves."""
+"""A group's averages have the same bits over every transport, in any placement, and after any member has left."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def learners(algorithm: str = "odd_workers:Averages", **policy: Any) -> dict[str
 
 
 def digests(ended: Ended, run: Path) -> list[float]:
-    """What the members have got, update by update."""
+    """The averages of the members, update by update."""
     assert ended.code == 0, ended.err
     return [json.loads(line)["digest"] for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
-    """What they get in one process."""
+    """The averages in one process."""
     folder = tmp_path_factory.mktemp("one")
     ended = arena(folder, "train", write(folder, learners()), "--run-dir", "run", "--ranks", "1")
     found = digests(ended, folder / "run")
@@ -48,9 +48,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
 
 
 @pytest.mark.parametrize("transport", ["auto", pytest.param("mpi", marks=pytest.mark.long)])
-def test_averages_are_the_same_to_the_bit_on_one_rank_on_three_and_on_seven(
-    transport: str, expected: list[float], tmp_path: Path
-) -> None:
+def test_averages_are_bit_equal_on_1_3_and_7_ranks(transport: str, expected: list[float], tmp_path: Path) -> None:
     config = write(tmp_path, {**learners(), "transport": transport})
     few = arena(tmp_path, "train", config, "--run-dir", "few", "--ranks", "3")
     many = arena(tmp_path, "train", config, "--run-dir", "many")
@@ -58,7 +56,7 @@ def test_averages_are_the_same_to_the_bit_on_one_rank_on_three_and_on_seven(
 
 
 @pytest.mark.parametrize("elsewhere", [pytest.param("2", marks=pytest.mark.long), "3,6"])
-def test_averages_are_the_same_to_the_bit_on_two_nodes(elsewhere: str, expected: list[float], tmp_path: Path) -> None:
+def test_averages_are_bit_equal_on_two_nodes(elsewhere: str, expected: list[float], tmp_path: Path) -> None:
     program, config = [sys.executable, str(TESTS / "cli_on_other_node.py")], write(tmp_path, learners())
     two = by_hand(tmp_path, 7, "train", config, "--run-dir", "two", program=program, RANKS_ELSEWHERE=elsewhere)
     assert expected == digests(two, tmp_path / "two")
@@ -82,9 +80,7 @@ def test_workers_that_reduce_in_any_order_hold_equal_weights(transport: str, tmp
     assert len((tmp_path / "fast" / "metrics.jsonl").read_text().splitlines()) == 6
 
 
-def test_a_fast_average_among_roles_that_share_processes_is_an_ordered_one(
-    expected: list[float], tmp_path: Path
-) -> None:
+def test_fast_average_is_ordered_if_roles_share_processes(expected: list[float], tmp_path: Path) -> None:
     config = write(tmp_path, learners(reduce="fast"))
     ended = arena(tmp_path, "train", config, "--run-dir", "packed", "--ranks", "3")
     assert expected == digests(ended, tmp_path / "packed")

@@ -12,7 +12,7 @@ from run_cli import arena, write
 
 
 def told_by(folder: Path, ranks: int, **changes: str) -> list[dict[str, Any]]:
-    """What the worker has written down, leg after leg."""
+    """The records of the worker, leg by leg."""
     folder.mkdir()
     data = {
         "ticks": 20,

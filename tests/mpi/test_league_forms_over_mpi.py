@@ -1,4 +1,4 @@
-"""Leagues of a user's own form, killed and resumed: the same bytes as the league that went on undisturbed."""
+"""Leagues of a user's own form, killed and resumed: the same bytes as an undisturbed league."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
 
 def league(**keys: Any) -> dict[str, Any]:
     """Four rounds of three policies in touchdown, with two boundaries in each."""
-    learner = {"algorithm": "learners:PlaysPastSelves"}  # imports no torch
+    learner = {"algorithm": "learners:LearnerWithActor"}  # imports no torch
     return {
         "name": "league",
         "seed": 4,
@@ -87,7 +87,7 @@ FORMS["predators and prey"] = {
         for name in FORMS
     ],
 )
-def test_killed_and_resumed_league_is_the_undisturbed_one(form: str, tmp_path: Path) -> None:
+def test_killed_and_resumed_league_equals_an_undisturbed_one(form: str, tmp_path: Path) -> None:
     config = write(tmp_path, league(**FORMS[form]))
     ended = arena(tmp_path, "train", config, "--run-dir", "whole", "--ranks", "1")
     assert ended.code == 0, ended.err

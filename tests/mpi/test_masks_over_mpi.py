@@ -19,7 +19,7 @@ def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
 
 
 def learning(transport: str = "auto") -> dict[str, Any]:
-    """Values that are made of last masks: every episode is cut, by the time limit or by the end of the run."""
+    """Learned values that depend on last masks: every episode is cut, by the time limit or by the end of the run."""
     options = {"n_step": 1, "learning_starts": 8, "batch_size": 8, "hidden_sizes": [8], "target_update_interval": 1}
     return {
         "name": "masked",
@@ -37,7 +37,7 @@ def weights(run: Path) -> dict[str, bytes]:
     return {name: array.tobytes() for name, array in checkpoint.load(files[-1]).state["network"].items()}
 
 
-def test_values_are_learned_from_the_same_last_masks_over_links_of_every_kind(tmp_path: Path) -> None:
+def test_last_masks_are_the_same_over_links_of_every_kind(tmp_path: Path) -> None:
     alone = arena(tmp_path, "train", write(tmp_path, learning(), "alone.yaml"), "--run-dir", "alone", "--ranks", "1")
     assert alone.code == 0, alone.err
     for transport in ("auto", "mpi"):

@@ -83,7 +83,7 @@ def test_weights_are_equal_on_3_and_31_ranks(tmp_path: Path) -> None:
     assert episodes(in_few) == episodes(in_many) != []
 
 
-def test_three_processes_started_by_hand_play_all_30_matches_of_the_round_robin(tmp_path: Path) -> None:
+def test_three_processes_started_by_hand_play_all_30_matches(tmp_path: Path) -> None:
     config = str(CONFIGS / "round_robin_4x5.yaml")
     ended = by_hand(tmp_path, 3, "train", config, "--ticks", "20", "--run-dir", "run")
     assert ended.code == 0, ended.err
@@ -95,7 +95,7 @@ def test_three_processes_started_by_hand_play_all_30_matches_of_the_round_robin(
     assert sorted(hosted) == list(range(30))
 
 
-def test_messages_over_mpi_alone_change_nothing(tmp_path: Path) -> None:
+def test_messages_without_shared_memory_change_nothing(tmp_path: Path) -> None:
     config = write(tmp_path, {**teams(red={"algorithm": "random"}), "transport": "mpi"})
     (one, in_one), (few, in_few) = (train(tmp_path, config, ranks) for ranks in (1, 4))
     assert (one.code, few.code) == (0, 0), one.err + few.err
@@ -142,5 +142,5 @@ def test_signal_ends_roles_on_the_roots_rank_and_keeps_records(tmp_path: Path) -
     process.send_signal(signal.SIGINT)
     ended = finish(process)
     assert ended.code == 128 + signal.SIGINT
-    assert ended.err.startswith("arena: stopped at tick "), "it has ended when it was asked to, and was not ended"
+    assert ended.err.startswith("arena: stopped at tick "), "it ended on request, and was not killed"
     assert len(episodes(tmp_path / "run")) > 0

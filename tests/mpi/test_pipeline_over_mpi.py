@@ -20,7 +20,7 @@ def duel(pipeline: int, *, transport: str = "auto", blue: Any = None) -> dict[st
         "seed": 4,
         "ticks": 300,
         "transport": transport,
-        "envs": {"game": {"make": "games:Chance"}},
+        "envs": {"game": {"make": "games:RandomLengths"}},
         "policies": {"blue": blue or {"algorithm": "random"}, "red": {"algorithm": "random"}},
         "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 5, "copies": 2, "pipeline": pipeline}],
     }
@@ -33,7 +33,7 @@ def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("transport", ["auto", "mpi"])
-def test_an_overlapped_match_over_mpi_plays_as_a_plain_one_in_one_process(transport: str, tmp_path: Path) -> None:
+def test_overlapped_match_over_mpi_equals_a_plain_one(transport: str, tmp_path: Path) -> None:
     plain = write(tmp_path, duel(1), "plain.yaml")
     overlapped = write(tmp_path, duel(2, transport=transport), "overlapped.yaml")
     one = arena(tmp_path, "train", plain, "--run-dir", "one", "--ranks", "1")
@@ -49,7 +49,7 @@ def weights(run: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("ranks", [7, pytest.param(3, marks=pytest.mark.long)])
-def test_a_learner_overlaps_over_mpi_as_it_does_in_one_process(ranks: int, tmp_path: Path) -> None:
+def test_overlapped_learner_over_mpi_equals_one_process(ranks: int, tmp_path: Path) -> None:
     data = duel(2, blue=PPO)
     data["envs"]["game"] = {"make": "touchdown", "kwargs": {"max_steps": 12}}
     config = write(tmp_path, data)

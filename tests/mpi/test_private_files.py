@@ -1,4 +1,4 @@
-"""What a run writes is its owner's alone, and lies below its folder, whatever the umask is."""
+"""The files of a run are private to their owner and inside its folder, for any umask."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_files_of_run_resume_and_evaluation_are_private(ranks: str, tmp_path: Pa
     assert {*tmp_path.iterdir()} == before, "nothing is written elsewhere"
 
 
-def test_the_folder_of_all_runs_is_the_systems_and_each_run_its_owners(tmp_path: Path) -> None:
+def test_run_in_the_shared_runs_folder_is_private(tmp_path: Path) -> None:
     arena(tmp_path, "train", write(tmp_path, DUEL), "--ranks", "1")
     assert os.listdir(tmp_path / "runs") == ["duel"]
     assert open_to_others(tmp_path / "runs" / "duel") == []

@@ -84,7 +84,7 @@ def test_the_root_and_the_environments_never_import_torch(tmp_path: Path) -> Non
     assert len(root) == 0, "the root's stderr is the launcher's"
 
 
-def test_too_few_processes_play_as_many_do_and_those_too_many_are_idle(tmp_path: Path) -> None:
+def test_few_processes_play_the_same_and_surplus_ones_are_idle(tmp_path: Path) -> None:
     config = write(tmp_path, duel())
     said = {
         3: "4 roles on 3 processes",
@@ -99,7 +99,7 @@ def test_too_few_processes_play_as_many_do_and_those_too_many_are_idle(tmp_path:
 
 
 @pytest.mark.long
-def test_thirty_one_processes_play_as_one_does(tmp_path: Path) -> None:
+def test_31_processes_play_the_same_as_one(tmp_path: Path) -> None:
     config = write(tmp_path, duel(copies=10, ticks=60))
     assert arena(tmp_path, "train", config, "--run-dir", "many").code == 0
     assert arena(tmp_path, "train", config, "--run-dir", "one", "--ranks", "1").code == 0
@@ -118,7 +118,9 @@ def in_one_process(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 @pytest.mark.parametrize(
     "elsewhere", ["2,3", "0", *(pytest.param(rank, marks=pytest.mark.long) for rank in ("1", "3"))]
 )
-def test_processes_of_two_nodes_play_as_those_of_one(elsewhere: str, in_one_process: list[str], tmp_path: Path) -> None:
+def test_processes_on_two_nodes_play_the_same_as_on_one(
+    elsewhere: str, in_one_process: list[str], tmp_path: Path
+) -> None:
     config = write(tmp_path, duel(PPO, ticks=100))
     program = [sys.executable, str(TESTS / "cli_on_other_node.py")]
     two = by_hand(tmp_path, 4, "train", config, "--run-dir", "two", program=program, RANKS_ELSEWHERE=elsewhere)
@@ -127,7 +129,7 @@ def test_processes_of_two_nodes_play_as_those_of_one(elsewhere: str, in_one_proc
 
 
 @pytest.mark.parametrize("where", ["reset", pytest.param("step", marks=pytest.mark.long)])
-def test_a_game_that_raises_ends_everything_with_one_traceback(where: str, tmp_path: Path) -> None:
+def test_raising_game_ends_the_run_with_one_traceback(where: str, tmp_path: Path) -> None:
     data = duel(env={"make": "games:Raises", "kwargs": {"where": where}})
     data["matches"] = [{"env": "game", "seats": ["blue"], "copies": 2}]
     ended = arena(tmp_path, "train", write(tmp_path, data))
@@ -140,14 +142,14 @@ def test_a_game_that_raises_ends_everything_with_one_traceback(where: str, tmp_p
 @pytest.mark.parametrize(
     "where", ["late", *(pytest.param(where, marks=pytest.mark.long) for where in ("init", "state"))]
 )
-def test_a_worker_that_raises_ends_everything_with_one_traceback(where: str, tmp_path: Path) -> None:
+def test_raising_worker_ends_the_run_with_one_traceback(where: str, tmp_path: Path) -> None:
     data = duel({"algorithm": "odd_workers:Fails", "options": {"where": where}}, copies=2)
     ended = arena(tmp_path, "train", write(tmp_path, data))
     assert ended.code == 1
     assert ended.err.count("Traceback") == 1, ended.err
     assert "worker of policy 'blue' in seat 0 of match 0" in ended.err
     assert f"ZeroDivisionError: {where}" in ended.err
-    assert "MPI_ABORT" not in ended.err, "the launcher's banner says nothing that we did not say"
+    assert "MPI_ABORT" not in ended.err, "the launcher's banner is removed"
 
 
 @pytest.mark.parametrize(
@@ -176,19 +178,19 @@ def test_a_mistake_in_the_configuration_is_one_message_and_exit_2(change: Any, w
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_everything_and_keeps_what_was_played(number: signal.Signals, tmp_path: Path) -> None:
+def test_signal_ends_the_run_and_keeps_its_records(number: signal.Signals, tmp_path: Path) -> None:
     process = start([*ARENA, "train", write(tmp_path, duel(ticks=10**9)), "--run-dir", "run"], tmp_path)
     journal = tmp_path / "run" / "episodes.jsonl"
     wait_for(lambda: journal.exists() and journal.stat().st_size > 0)
     process.send_signal(number)
     ended = finish(process)
     assert ended.code == 128 + number
-    assert ended.err.startswith("arena: stopped at tick "), "it has ended when it was asked to, and was not ended"
+    assert ended.err.startswith("arena: stopped at tick "), "it ended on request, and was not killed"
     assert len(episodes(tmp_path / "run")) > 0
 
 
 @pytest.mark.parametrize("victim", ["launcher", "mpirun", "worker"])
-def test_killed_process_ends_all_without_fault_tolerance(victim: str, tmp_path: Path) -> None:
+def test_killed_process_ends_the_run_without_fault_tolerance(victim: str, tmp_path: Path) -> None:
     config = write(tmp_path, {**duel(ticks=10**9), "fault_tolerance": "off"})
     process = start([*ARENA, "train", config, "--run-dir", "run"], tmp_path)
     journal = tmp_path / "run" / "episodes.jsonl"

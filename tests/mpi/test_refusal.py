@@ -31,7 +31,7 @@ def crossed(algorithm: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_plan_that_can_deadlock_is_refused_with_its_circle_and_leaves_nothing(way: str, tmp_path: Path) -> None:
+def test_plan_that_can_deadlock_is_refused_with_its_cycle(way: str, tmp_path: Path) -> None:
     config = write(tmp_path, crossed("leagues:AtEpisodes"))
     ended = WAYS[way](tmp_path, "train", config, "--run-dir", "run")
     assert ended.code == 2, ended.err
@@ -91,19 +91,19 @@ def test_many_processes_are_refused_at_once_and_none_hangs(times: int, tmp_path:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_same_plan_is_played_when_its_workers_meet_at_ticks(way: str, tmp_path: Path) -> None:
+def test_same_plan_is_played_if_its_workers_meet_at_ticks(way: str, tmp_path: Path) -> None:
     ended = WAYS[way](tmp_path, "train", write(tmp_path, crossed("leagues:AtTicks")), "--run-dir", "run")
     assert ended.code == 0, ended.err
 
 
-def test_a_run_that_was_allowed_and_gets_stuck_ends_with_its_circle(tmp_path: Path) -> None:
+def test_allowed_run_that_deadlocks_ends_with_its_cycle(tmp_path: Path) -> None:
     config = write(tmp_path, crossed("leagues:AtEpisodes"))
     ended = arena(tmp_path, "train", config, "--run-dir", "run", "--ranks", "1", "--allow-unproved")
     assert ended.code == 1, ended.err
     assert "worker of policy 'blue' in seat 0 of match 0 waits for" in ended.err
 
 
-def test_neither_the_plan_nor_the_refusal_of_what_needs_no_torch_loads_it(tmp_path: Path) -> None:
+def test_plan_and_refusal_load_torch_only_if_needed(tmp_path: Path) -> None:
     config = write(tmp_path, crossed("leagues:AtEpisodes"))
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['torch'] = None  # importing it is an error\n")
     assert arena(tmp_path, "plan", config, PYTHONPATH=_path(tmp_path)).code == 0
@@ -127,7 +127,7 @@ def duel(blue: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 
 def refused(way: str, folder: Path, data: dict[str, Any]) -> str:
-    """What is said of a mistake; in one sentence, and nothing is left of the run."""
+    """The one-sentence message of a mistake; checks that no file of the run is left."""
     ended = WAYS[way](folder, "train", write(folder, data), "--run-dir", "run")
     assert ended.code == 2, ended.err
     assert "Traceback" not in ended.err
@@ -144,8 +144,8 @@ def test_unfit_evaluation_seats_are_refused_before_training(way: str, tmp_path: 
 
 
 @pytest.mark.parametrize("way", ["launched", "by hand"])
-def test_a_later_round_that_can_deadlock_is_refused_before_it_is_played(way: str, tmp_path: Path) -> None:
-    data = duel({"algorithm": "leagues:KeptAtEpisodes"}, rounds=2)
+def test_later_round_that_can_deadlock_is_refused_before_play(way: str, tmp_path: Path) -> None:
+    data = duel({"algorithm": "leagues:StatefulAtEpisodes"}, rounds=2)
     data["envs"]["game"]["kwargs"]["team_size"] = 2
     data["policies"]["gray"] = {"algorithm": "random"}
     data["matches"] = [{"knockout": {"env": "game", "policies": ["blue", "red", "gray"], "team_size": 2}}]
@@ -161,7 +161,7 @@ def test_a_later_round_that_can_deadlock_is_refused_before_it_is_played(way: str
 
 @pytest.fixture(scope="module")
 def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of PPO that is over, with what was played on record."""
+    """A finished run of PPO, with recorded samples."""
     folder = tmp_path_factory.mktemp("old")
     ended = arena(folder, "train", write(folder, duel(PPO, record="samples")), "--run-dir", "old", "--ranks", "1")
     assert ended.code == 0, ended.err

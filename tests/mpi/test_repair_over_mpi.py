@@ -1,4 +1,4 @@
-"""Processes are killed and the run goes on: real mpirun with ULFM, real SIGKILL, any rank, at any moment."""
+"""Processes are killed and the run continues: real mpirun with ULFM, real SIGKILL, any rank, at any moment."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def duel(**changes: Any) -> dict[str, Any]:
 
 
 def killed(cwd: Path, config: dict[str, Any], *victims: Sequence[int], when: str = "updates") -> Ended:
-    """Trains; each time that something new is there to be seen, some ranks are killed. How it has ended."""
+    """Trains, and kills some ranks at each of several events; returns how the run ended."""
     process = start([*ARENA, "train", write(cwd, config), "--run-dir", "run"], cwd)
     pids: dict[int, int] = {}
     for turn, ranks in enumerate(victims):
@@ -63,7 +63,7 @@ def killed(cwd: Path, config: dict[str, Any], *victims: Sequence[int], when: str
 
 
 def seen(run: Path, when: str, turn: int) -> bool:
-    """Whether it is time for another death."""
+    """Whether the event for the next kill has occurred."""
     if when == "evaluation":
         return len(list(run.glob("evaluations/*/episodes.jsonl"))) > turn
     if when == "start":
@@ -74,7 +74,7 @@ def seen(run: Path, when: str, turn: int) -> bool:
 
 @cache
 def undisturbed(config: str) -> dict[str, Any]:
-    """What a run of this configuration (JSON) leaves that loses no process."""
+    """The files of a run of this configuration (JSON) without failures."""
     with TemporaryDirectory() as folder:
         cwd, quick = Path(folder), config.replace(f'"seconds": {PAUSE}', '"seconds": 0')
         ended = arena(cwd, "train", write(cwd, json.loads(quick)), "--run-dir", "run", "--ranks", "1")
@@ -83,7 +83,7 @@ def undisturbed(config: str) -> dict[str, Any]:
 
 
 def check(run: Path, config: dict[str, Any]) -> list[dict[str, Any]]:
-    """The repairs of a run that has left the bytes of the run that loses no process."""
+    """The repairs of a run; checks that it has left the bytes of the run without failures."""
     assert differences(left_by(run), undisturbed(json.dumps(config))) == []
     return [line for line in JournalReader(run / "faults.jsonl") if line["kind"] == "process"]
 
@@ -300,7 +300,7 @@ def test_signal_saves_a_boundary_that_resumes(number: signal.Signals, status: in
 
 
 def test_interrupt_before_play_leaves_no_folder(tmp_path: Path) -> None:
-    config = duel(policies={"blue": {"algorithm": "odd_workers:SlowToBuild"}, "red": RANDOM})
+    config = duel(policies={"blue": {"algorithm": "odd_workers:SlowConstruction"}, "red": RANDOM})
     process = start([*ARENA, "train", write(tmp_path, config), "--run-dir", "run"], tmp_path)
     wait_for(lambda: seen(tmp_path / "run", "start", 0))
     process.send_signal(signal.SIGINT)

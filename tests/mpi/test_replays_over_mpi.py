@@ -1,4 +1,4 @@
-"""`record: replays` where processes are killed: what is on the disk is what was played, before and after."""
+"""`record: replays` with killed processes: the files hold what was played, before and after."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def recorded(run: Path) -> list[Path]:
 
 
 def check(run: Path) -> tuple[MatchReplays, float]:
-    """Holds the replays against the game; which share of the episodes on record they have."""
+    """Compares the replays with the game; returns the share of recorded episodes that they cover."""
     match = read_replays(run).match(0)
     assert [found for _, differences in verify(match) for found in differences] == []
     lines = {(e["lane"], e["episode"]): (e["tick"], e["length"]) for e in JournalReader(run / "episodes.jsonl")}

@@ -1,4 +1,4 @@
-"""The results of a run are the same for every number of processes, after kill -9, and after a death."""
+"""The results of a run are the same for every number of processes, after kill -9, and after a process failure."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def json_lines_so_far(run: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.long
-def test_results_are_the_same_after_the_death_of_a_process(tmp_path: Path) -> None:
+def test_results_are_the_same_after_a_process_failure(tmp_path: Path) -> None:
     known = whole(tmp_path)
     process = start([*ARENA, "train", "config.yaml", "--run-dir", "run"], tmp_path)
     run = tmp_path / "run"

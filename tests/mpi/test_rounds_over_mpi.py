@@ -1,4 +1,4 @@
-"""The rounds of a league over real processes: the same on any number of them, through kills, deaths and `--resume`."""
+"""The rounds of a league over real processes: the same on any number, through kills, failures and `--resume`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def league(*, ticks: int = TICKS, rounds: int = ROUNDS, rule: Any = "past_selves
         "rounds": rounds,
         "checkpoint_every": ticks // 2,
         "envs": {"game": {"make": "touchdown", "kwargs": {"max_steps": 20}}},
-        "policies": {name: {"algorithm": "learners:PlaysPastSelves"} for name in ("blue", "red")},
+        "policies": {name: {"algorithm": "learners:LearnerWithActor"} for name in ("blue", "red")},
         "matches": [
             {
                 "matchmaking": {
@@ -56,7 +56,7 @@ def league(*, ticks: int = TICKS, rounds: int = ROUNDS, rule: Any = "past_selves
 
 
 def everything(run: Path) -> dict[str, Any]:
-    """What must be the same, whatever has happened."""
+    """The files that must be equal after any events."""
     snapshots = {str(path.relative_to(run)): path.read_bytes() for path in (run / "snapshots").rglob("*.ckpt")}
     return {**left_by(run), **snapshots, "rounds": (run / "rounds.jsonl").read_text()}
 

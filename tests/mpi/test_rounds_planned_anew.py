@@ -1,4 +1,4 @@
-"""A league whose root dies between two rounds: those who live plan the next one anew, and it is the same."""
+"""A league whose root dies between two rounds: the survivors plan the next round again, with the same result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_round_replanned_after_a_failure_is_the_same(tmp_path: Path) -> None:
         "rounds": 4,
         "checkpoint_every": 30,  # no divisor of a round
         "envs": {"game": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors", "rounds": 4}}},
-        "policies": {name: {"algorithm": "learners:PlaysPastSelves"} for name in names},
+        "policies": {name: {"algorithm": "learners:LearnerWithActor"} for name in names},
         "matches": [{"knockout": {"env": "game", "policies": names, "lanes": 2}}, {"matchmaking": meets}],
         "league": {"evolution": {"share": 0.5}},
     }
@@ -32,6 +32,6 @@ def test_round_replanned_after_a_failure_is_the_same(tmp_path: Path) -> None:
     assert ended.out.count("\nround ") == data["rounds"], ended.err
     (fault,) = JournalReader(tmp_path / "run" / "faults.jsonl")
     matches = [len(told["matches"]) for told in JournalReader(tmp_path / "run" / "rounds.jsonl")]
-    assert fault["ranks"] == [0] and matches[1] > matches[2], "the dead had roles that are no more"
+    assert fault["ranks"] == [0] and matches[1] > matches[2], "the failed rank hosted roles that no longer exist"
     assert everything(tmp_path / "run") == everything(tmp_path / "whole")
     wait_for(lambda: not left_behind(tmp_path))

@@ -20,7 +20,7 @@ def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
 
 
 def two_matches(seconds: tuple[float, float]) -> dict[str, Any]:
-    """The first one is played by the group's root."""
+    """Two matches, of which the first is played by the group's root."""
     options = {"n_steps": 5, "minibatch_size": 16, "n_epochs": 1, "hidden_sizes": [64, 64]}
     blue = {"algorithm": "ppo", "options": options, "sync": "samples", "reduce": "fast"}
     matches = [{"env": "game", "seats": ["blue"], "env_kwargs": {"seconds": pause}} for pause in seconds]

@@ -75,7 +75,7 @@ def foreign_config(program: Path, folder: Path, ticks: int, **kwargs: Any) -> di
 
 
 @pytest.mark.parametrize("ticks", [3_000, pytest.param(100_000, marks=pytest.mark.long)])
-def test_a_foreign_program_finds_no_fault_and_keeps_the_same_books(ticks: int, foreign: Path, tmp_path: Path) -> None:
+def test_foreign_program_finds_no_fault_and_records_the_same(ticks: int, foreign: Path, tmp_path: Path) -> None:
     file, run = write(tmp_path, foreign_config(foreign, tmp_path, ticks)), tmp_path / "run"
     ended = finish(
         start([*ARENA, "train", file, "--run-dir", "run", "--ranks", "3"], tmp_path), timeout=ticks / 200 + 60

@@ -47,7 +47,7 @@ def signaled(home: Path, process: subprocess.Popen[str]) -> Ended:
     return finish(process)
 
 
-def test_a_run_that_is_signaled_requeued_and_resumed_plays_every_tick_once(tmp_path: Path, programs: Path) -> None:
+def test_requeued_and_resumed_run_plays_every_tick_once(tmp_path: Path, programs: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     write(home, DUEL)

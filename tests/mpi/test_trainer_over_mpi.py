@@ -68,7 +68,7 @@ def test_iterations_leave_the_bytes_of_the_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_twenty_iterations_of_several_processes_leave_the_bytes_of_the_command(tmp_path: Path) -> None:
+def test_iterations_of_several_processes_leave_the_same_bytes(tmp_path: Path) -> None:
     data = {**DUEL, "ticks": 400, "evaluation": {"every": 100, "episodes": 2}}
     ended = arena(tmp_path, "train", write(tmp_path, data), "--run-dir", "known", "--ranks", "1")
     assert ended.code == 0, ended.err
@@ -176,7 +176,7 @@ def test_processes_end_when_the_program_is_killed(tmp_path: Path) -> None:
     assert ended.code == 0, ended.err
 
 
-def test_failure_in_a_process_is_told_and_closes_the_trainer(tmp_path: Path) -> None:
+def test_failure_in_a_process_is_raised_and_closes_the_trainer(tmp_path: Path) -> None:
     wrong = {**DUEL, "envs": {"game": {"make": "touchdown", "kwargs": {"max_step": 15}}}}
     with pytest.raises(ConfigError, match="max_step"):
         Trainer(wrong, run_dir="wrong", ranks=2).train()

@@ -39,12 +39,12 @@ def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
 
 
 def notes(folder: Path) -> list[str]:
-    """What each worker has seen and drawn, as a digest."""
+    """Digests of each worker's observations and draws."""
     return sorted(path.read_text() for path in folder.glob("seen-*"))
 
 
 def left(folder: Path, config: dict[str, Any], ranks: str) -> tuple[list[str], Any]:
-    """What the workers of a run have noted, and its episodes."""
+    """The records of a run's workers, and its episodes."""
     folder.mkdir(exist_ok=True)
     train = ("train", write(folder, config), "--run-dir", "run", "--ranks", ranks)
     ended = arena(folder, *train, NOTES_FOLDER=str(folder))

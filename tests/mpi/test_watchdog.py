@@ -39,7 +39,7 @@ def duel(env: Any, blue: Any = None, **changes: Any) -> dict[str, Any]:
 
 
 def hangs(way: str, where: str = "step", **changes: Any) -> dict[str, Any]:
-    """A game for one that hangs, and one that goes on for ever."""
+    """A game of one entity that hangs, and one that continues forever."""
     good = {"make": "hanging:Hangs", "kwargs": {"where": "never"}}
     data = duel({"make": "hanging:Hangs", "kwargs": {"way": way, "where": where}}, **changes)
     data["envs"]["good"] = good
@@ -48,7 +48,7 @@ def hangs(way: str, where: str = "step", **changes: Any) -> dict[str, Any]:
 
 
 def circle(**changes: Any) -> dict[str, Any]:
-    """Groups that meet at ends of episodes, which do not come at the same time."""
+    """Groups that synchronize at ends of episodes, which occur at different times."""
     data = duel({"make": "games:Dropout", "kwargs": {"lengths": [3, 5]}}, **changes)
     data["policies"] = {name: {"algorithm": "odd_workers:PerEpisode"} for name in ("blue", "red")}
     data["matches"] = [{"env": "game", "seats": ["blue", "red"]}, {"env": "game", "seats": ["red", "blue"]}]
@@ -61,7 +61,7 @@ def train(folder: Path, data: dict[str, Any], *arguments: str) -> Ended:
 
 
 def assert_named(ended: Ended, *words: str) -> None:
-    """The run has ended because of one role, which was reported once."""
+    """Checks that the run ended because of one role, which was reported once."""
     assert ended.code == 1, ended.err
     assert ended.err.count("arena: the run has ended: ") == 1, ended.err
     for expected in words:
@@ -169,7 +169,7 @@ def test_slow_run_is_not_ended(ranks: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ranks", [pytest.param("1", marks=pytest.mark.long), "3"])
 def test_run_paused_beyond_the_limit_continues(ranks: str, tmp_path: Path) -> None:
-    """With one rank it alone is paused, else all that the run has started, and its launcher."""
+    """With one rank only this process is paused, else all processes of the run, and its launcher."""
     data = duel({"make": "hanging:Slow", "kwargs": {"seconds": 0.02, "often": 200}}, ticks=200)
     data["matches"] = [{"env": "game", "seats": ["blue"], "copies": 2}]
     command = [*ARENA, "train", write(tmp_path, data), "--run-dir", "run", "--allow-unproved", "--ranks", ranks]
@@ -178,14 +178,14 @@ def test_run_paused_beyond_the_limit_continues(ranks: str, tmp_path: Path) -> No
     paused = [running.pid] if ranks == "1" else living(tmp_path)
     for pid in paused:
         os.kill(pid, signal.SIGSTOP)
-    time.sleep(10.0)  # more than the limit, a look and the five seconds of patience that come on top
+    time.sleep(10.0)  # more than the limit, a check and the five seconds of tolerance
     for pid in paused:
         os.kill(pid, signal.SIGCONT)
     ended = finish(running)
-    assert (ended.code, ended.err) == (0, ""), "it has gone on, and had not to be repaired"
+    assert (ended.code, ended.err) == (0, ""), "it has continued, without a repair"
 
 
-def test_a_call_may_take_longer_where_env_timeout_s_says_so(tmp_path: Path) -> None:
+def test_env_timeout_s_allows_longer_calls(tmp_path: Path) -> None:
     data = duel({"make": "hanging:Slow", "kwargs": {"seconds": 2.5, "often": 1}}, ticks=20, env_timeout_s=20.0)
     data |= {"watchdog_s": 1.0, "checkpoint_every": 20, "matches": [{"env": "game", "seats": ["blue"]}]}
     assert train(tmp_path, data).code == 0
@@ -194,7 +194,7 @@ def test_a_call_may_take_longer_where_env_timeout_s_says_so(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("ranks", [1, 4])
-def test_a_seat_in_a_long_call_is_no_circle_of_the_others(ranks: int, tmp_path: Path) -> None:
+def test_long_call_of_a_seat_is_no_cycle_of_the_others(ranks: int, tmp_path: Path) -> None:
     def policy(**options: float) -> dict[str, Any]:
         return {"algorithm": "odd_workers:Pauses", "options": options}
 

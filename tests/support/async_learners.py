@@ -1,4 +1,4 @@
-"""Learners that note the samples that they offer and learn from, without a barrier."""
+"""Learners without a barrier that record the samples they offer and learn from."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from policies.ppo import PPO
 
 
 def mark_of(fragment: Any) -> str:
-    """What tells a fragment from all others."""
+    """A digest that identifies a fragment."""
     structure, arrays = encode(fragment)
     held = [np.ascontiguousarray(array).tobytes() for array in arrays]
     return hashlib.sha256(b"".join([repr(structure).encode(), *held])).hexdigest()
 
 
 class NotesPPO(PPO):
-    """Notes the marks of the samples that it offers and learns from, and how many transitions they have."""
+    """Records the marks and transition counts of the samples that it offers and learns from."""
 
     def run(self) -> None:
         samples: Any = self.group.async_samples
@@ -42,7 +42,7 @@ class NotesPPO(PPO):
 
 
 class NotesDQN(DQN):
-    """Notes how many transitions it offers."""
+    """Records how many transitions it offers."""
 
     def run(self) -> None:
         samples: Any = self.group.async_samples

@@ -35,7 +35,7 @@ class ResetsOften(Rows):
 
 
 class ResetsSome(Rows):
-    """Plays two steps and resets one lane, again and again; notes what all lanes show."""
+    """Plays two steps and resets one lane, repeatedly; records the observations of all lanes."""
 
     def run(self) -> None:
         self.env.reset()
@@ -89,7 +89,7 @@ class IgnoresBudget(Rows):
 
 
 class IgnoresBudgetPerBlock(Rows):
-    """Plays in turns to the end of the first block, goes on with the second one and with the whole."""
+    """Steps both blocks in turns up to the budget, then tries to step the first one, all rows and the second one."""
 
     def run(self) -> None:
         first, second = self.env.blocks
@@ -139,8 +139,8 @@ class Calls(Rows):
             block.step_wait()
 
 
-class TooMany(Rows):
-    """Acts for a row that is not there."""
+class TooManyActions(Rows):
+    """Gives one action too many."""
 
     def run(self) -> None:
         self.env.reset()
@@ -148,7 +148,7 @@ class TooMany(Rows):
 
 
 class Draws(Rows):
-    """Notes an action of each block's own action space."""
+    """Records an action drawn from each block's own action space."""
 
     def run(self) -> None:
         self.env.reset()
@@ -156,7 +156,7 @@ class Draws(Rows):
 
 
 class NotesCallsOfPPO(PPO):
-    """PPO; notes when each block is stepped and waited for, by its first row."""
+    """PPO that records when each block, named by its first row, is stepped and waited for."""
 
     def __init__(self, env: Any, group: Any, *, ticks: int, **options: Any) -> None:
         super().__init__(env, group, ticks=ticks, **options)

@@ -17,7 +17,7 @@ _FLAGS = [
     *("--disable-background-networking", "--disable-component-update"),
 ]
 
-_PAUSE, _PATIENCE = 50, 120_000  # milliseconds: between two looks, and until anything that is waited for has come
+_PAUSE, _PATIENCE = 50, 120_000  # milliseconds: between two checks, and the limit of every wait
 expect.set_options(timeout=_PATIENCE)
 
 DESK, PHONE = (1440, 900), (390, 844)
@@ -38,12 +38,12 @@ def chromium() -> Iterator[Browser]:
 
 @dataclass
 class Sheet:
-    """A page as it was read from its top to its end.
+    """An open page, scrolled once from top to bottom.
 
     Attributes:
-        page: for further questions.
-        complaints: what the console and the scripts have complained about.
-        requests: all addresses that were asked for, those inside of the page left out.
+        page: of Playwright.
+        complaints: warnings and errors of the console and the scripts.
+        requests: all requested addresses except those inside the page.
     """
 
     page: Page
@@ -51,7 +51,7 @@ class Sheet:
     requests: list[str] = field(default_factory=list)
 
     def scroll(self) -> None:
-        """Shows every part once, so that all charts are drawn."""
+        """Scrolls to every part once, so that all charts are drawn."""
         for place in self.page.locator("main > section, .chart").all():
             place.scroll_into_view_if_needed()
         self.wait_until("[...document.querySelectorAll('.chart')].every((c) => c.drawn || !c.offsetParent)")

@@ -1,4 +1,4 @@
-"""The command line, with some ranks made to believe that they are on another node: no bell or memory reaches them."""
+"""The command line, with some ranks simulated on another node, without doorbells and shared memory."""
 
 from __future__ import annotations
 

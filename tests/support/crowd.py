@@ -1,4 +1,4 @@
-"""Games with units whose number changes from tick to tick; what they show is a function of seed, lane and tick."""
+"""Games whose number of units changes from tick to tick; observations are a function of seed, lane and tick."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SPACE = UnitSpace(
 
 
 def observation(rng: np.random.Generator, most: int, *, mark: float, tick: int) -> dict[str, Any]:
-    """A random observation of up to `most` units; all features begin with a mark of whom they are for."""
+    """A random observation of up to `most` units; all features begin with the mark of the observing entity."""
     counts = {name: int(rng.integers(0, most + 1)) if rng.random() < 0.7 else 0 for name in SPACE.types}
     units = {
         name: np.full((count, len(SPACE.types[name])), mark, np.float32) + rng.random((count, 1), np.float32) / 2
@@ -57,7 +57,7 @@ def observation(rng: np.random.Generator, most: int, *, mark: float, tick: int) 
 
 
 class Crowd:
-    """Entities that see crowds of their own and are rewarded by what they choose; episodes last 3 to 9 ticks.
+    """Each entity sees its own crowd and is rewarded for its choices; episodes last 3 to 9 ticks.
 
     Args:
         lanes: that step together.
@@ -185,7 +185,7 @@ class CrowdEnv(gymnasium.Env[Any, Any]):
 
 
 class HerdEnv(CrowdEnv):
-    """The same with a fixed number of actors: Gymnasium's check draws an action before the reset that it is for."""
+    """The same with a fixed number of actors: Gymnasium's check draws an action before the reset."""
 
     def _look(self) -> dict[str, Any]:
         return {
@@ -254,7 +254,7 @@ class WrongEnv(HerdEnv):
 
 
 class ItemsEnv(gymnasium.Env[Any, Any]):
-    """No units: any number of numbers is seen, and any number is answered; the reward counts what was answered."""
+    """No units: observations and actions have any number of items; the reward counts those of the action."""
 
     metadata: dict[str, Any] = {"render_modes": []}
 

@@ -42,7 +42,7 @@ class Longer:
 
 
 class Says:
-    """Says the same after every leg."""
+    """Returns the same changes after every leg."""
 
     def __init__(self, *, what: Any) -> None:
         self.what = what
@@ -53,7 +53,7 @@ class Says:
         return {"envs.game.kwargs.max_steps": np.int64(3)} if self.what == "numpy" else self.what
 
 
-class Misspelt:
+class Misspelled:
     """Has a method that is never called."""
 
     def changes(self, result: Mapping[str, Any]) -> None: ...
@@ -61,11 +61,11 @@ class Misspelt:
     def beginn(self) -> None: ...
 
 
-class OtherArguments:
-    """Takes other arguments."""
+class WrongSignature:
+    """`changes` has a wrong signature."""
 
     def changes(self) -> None: ...
 
 
 class Nothing:
-    """Changes nothing, and cannot."""
+    """Has no method."""

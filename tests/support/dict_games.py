@@ -1,4 +1,4 @@
-"""Games that speak in dictionaries: small ones, and the four example games of RLlib by their rules."""
+"""Games with dictionaries of agents: small ones, and the four example games of RLlib by their rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LINES = [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 
 
 
 class RockPaperScissors:
-    """Ten throws at once; each sees the other's last one. Truncateds and infos are empty."""
+    """Ten simultaneous throws; each player sees the other's last throw. Truncateds and infos are empty."""
 
     possible_agents = ("player1", "player2")
     observation_spaces: ClassVar[Any] = dict.fromkeys(possible_agents, spaces.Discrete(3))
@@ -34,7 +34,7 @@ class RockPaperScissors:
 
 
 class TicTacToe:
-    """In turns; a taken field costs half a point and the turn. The one to move alone observes, until the end."""
+    """In turns; a taken field costs half a point and the turn. Only the player to move observes, until the end."""
 
     possible_agents = ("player1", "player2")
     observation_spaces: ClassVar[Any] = dict.fromkeys(possible_agents, spaces.Box(-1, 1, (9,), np.float32))
@@ -96,7 +96,7 @@ class TwoStep:
 
 
 class GuessTheNumber:
-    """Agent 0 picks a number once, and earns while it is absent; agent 1 comes after it, and guesses."""
+    """Agent 0 picks a number once, and earns while it is absent; then agent 1 guesses."""
 
     possible_agents = (0, 1)
     observation_spaces: ClassVar[Any] = dict.fromkeys(possible_agents, spaces.Discrete(2))
@@ -125,10 +125,10 @@ class GuessTheNumber:
 
 
 class Scripted:
-    """Gives what each call of a script says, and keeps the actions that it got.
+    """Returns the results of a script, and keeps the actions that it got.
 
     Args:
-        script: of the reset, then of each step, what the call returns.
+        script: the results of the reset and of each step.
         agents: their names, in order.
     """
 
@@ -154,9 +154,9 @@ def seen(**values: float) -> dict[str, Any]:
 
 
 class Relay:
-    """A game to learn in: `first` acts on even ticks and `second` on odd ones, `late` from tick 2 on, and leaves at 4.
+    """A game to learn: `first` acts on even ticks and `second` on odd ones, `late` from tick 2 on, and leaves at 4.
 
-    Each is paid for the action that its observation names. Over after six ticks.
+    Each is paid for the action that its observation names. Ends after six ticks.
     """
 
     possible_agents = ("first", "second", "late", "never")

@@ -1,4 +1,4 @@
-"""Games of the published interface for tests: the boards of its documentation, and one that gives what it is told."""
+"""Games of the published interface for tests: the boards of its documentation, and one with given observations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BOARDS: Sequence[Mapping[str, Any]] = (
 
 
 class BoardGame(Environment):
-    """Minesweeper on one of `BOARDS`, which does not change; remembers the actions that it got."""
+    """Minesweeper on one of `BOARDS`, which does not change; keeps the actions that it got."""
 
     def __init__(self, board: Mapping[str, Any]) -> None:
         self.board = board
@@ -74,7 +74,7 @@ class BoardGame(Environment):
 
 
 class Told(Environment):
-    """Gives the observations that it was made with, one after the other; remembers the actions that it got.
+    """Shows given observations one after the other; keeps the actions that it got.
 
     Types `A` (x, y), `B` (x) and `C` without features, the global feature `g`; actions `pick` of labels, `aim` at an
     entity, `shoot` at an entity with masks, `end`, a global one.

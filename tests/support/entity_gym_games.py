@@ -37,7 +37,7 @@ SHIFTED = "FloorIsLava"
 
 
 def seed() -> None:
-    """The games draw from the streams of the whole process."""
+    """Seeds the global random streams, from which the games draw."""
     random.seed(5)
     np.random.seed(5)
 
@@ -49,7 +49,7 @@ def as_rows(buffer: Any) -> list[Any]:
 
 
 def masks_of(vec_obs: Any, rows: Callable[[Any], Any]) -> dict[str, Any]:
-    """Everything that an observation says about actions, as nested lists."""
+    """The action masks of an observation, as nested lists."""
     return {
         name: {
             part: None if (found := getattr(mask, part, None)) is None else rows(found)
@@ -98,7 +98,7 @@ def their_buffer(rows: list[list[int]]) -> Any:
 
 
 def play_theirs(make: Callable[[], Any], ticks: int) -> tuple[list[dict[str, Any]], list[Any]]:
-    """What `EnvList` shows, and the choices made."""
+    """The observations of `EnvList`, and the choices made."""
     seed()
     rng = np.random.default_rng(1)
     env = TheirEnvList(make, ENVIRONMENTS)
@@ -114,7 +114,7 @@ def play_theirs(make: Callable[[], Any], ticks: int) -> tuple[list[dict[str, Any
 
 
 def play_ours(make: Callable[[], Any], played: list[Any]) -> list[dict[str, Any]]:
-    """What `ListEnv` shows for the same choices."""
+    """The observations of `ListEnv` for the same choices."""
     seed()
     env = ListEnv(make, ENVIRONMENTS)
     seen = [as_lists(env.reset(), Ragged.tolist)]

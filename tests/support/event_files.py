@@ -8,7 +8,7 @@ from typing import Any
 
 
 def events(path: Path) -> list[Any]:
-    """What tensorboardX's own definitions make of a file; checks the framing on the way."""
+    """The events of a file by tensorboardX's own definitions; checks the framing as well."""
     from tensorboardX.crc32c import crc32c  # type: ignore[import-untyped]
     from tensorboardX.proto.event_pb2 import Event  # type: ignore[import-untyped]
 
@@ -28,7 +28,7 @@ def events(path: Path) -> list[Any]:
 
 
 def points(folder: Path) -> dict[str, dict[int, float]]:
-    """Per curve its points by step, as TensorBoard shows them: what a resumed run plays again replaces what it had."""
+    """The points of each curve by step, as TensorBoard shows them: points of a resumed run replace earlier ones."""
     found: dict[str, dict[int, float]] = {}
     for path in sorted(folder.iterdir()):
         for event in events(path):

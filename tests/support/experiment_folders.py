@@ -1,4 +1,4 @@
-"""Folders of experiments as if they had been run: their records and results alone, without a process."""
+"""Simulated folders of experiments: their records and results, written without a run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GAMMA = "policies.blue.options.gamma"
 def write_experiment(
     path: Path, data: dict[str, Any], reach: Callable[[int, int], float], *, results: int, errors: bool = True
 ) -> Path:
-    """Writes the folder of an experiment whose trials are all over.
+    """Writes the folder of an experiment whose trials have all ended.
 
     Args:
         path: of the folder.

@@ -58,7 +58,7 @@ CASES = [
 
 
 def algorithm_of(name: str, observation: str, action: str, *, seed: int = 0, **more: Any) -> Any:
-    """An algorithm that has forgotten its initial weights, and whose observations are normalized where they can be."""
+    """An algorithm with changed weights, whose observations are normalized if they can be."""
     space = OBSERVATIONS[observation]
     cls, known = registry.algorithm(name), registry.option_parameters(registry.algorithm(name)).names
     normalizes = "normalize_observations" in known and observation != "image"

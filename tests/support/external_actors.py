@@ -1,4 +1,4 @@
-"""Actors, as users write them, and a client of HTTP that knows nothing but bytes."""
+"""Actors, as users write them, and a raw HTTP client."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def _must_be_200(reply: Reply) -> None:
 
 
 class Echo:
-    """Answers with what it is sent; asks nothing."""
+    """Replies with the data that it was sent; requests no action."""
 
     observation_space, action_space = Box(-1.0, 1.0, (2,), np.float32), Discrete(3)
 
@@ -168,7 +168,7 @@ class Echo:
 
 
 class Slow(Echo):
-    """A function that sleeps; notes when it is inside."""
+    """A function that sleeps; counts its concurrent calls."""
 
     inside: dict[str, int] = {}
     most: dict[str, int] = {}
@@ -188,11 +188,11 @@ class Slow(Echo):
 
 
 class Balancer:
-    """Asks for one action per tick, as a function (`wait`) or by `record`; the data says what to do."""
+    """Requests one action per tick, with `wait` or `record`; the data holds the commands."""
 
     observation_space, action_space = Box(-10.0, 10.0, (2,), np.float32), Discrete(3)
     closed: list[tuple[str, str]] = []
-    overlapping: list[str] = []  # games that were closed while one of their calls went on
+    overlapping: list[str] = []  # games that were closed during one of their calls
 
     def __init__(self, agents: dict[str, Agent], config: Any, game_id: str, data: bytes) -> None:
         self.agent, self.game_id = agents["agent_0"], game_id

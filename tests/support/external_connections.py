@@ -1,4 +1,4 @@
-"""Connections to external games, and games outside, for tests."""
+"""Connections to external games, and clients that play them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ INTERFACE = Interface(
 
 
 class Script:
-    """What a game shows: different observations and rewards for each name, entity and request."""
+    """Random observations and rewards of a game, different for each name, entity and request."""
 
     def __init__(self, interface: Interface, name: str) -> None:
         self._random = np.random.default_rng(zlib.crc32(name.encode()))
@@ -46,7 +46,7 @@ class Script:
         self._seed = zlib.crc32(name.encode())
 
     def observation(self, entity: int) -> Any:
-        """A random one, which counts as shown."""
+        """A random observation, recorded as shown."""
         space = self._spaces[entity]
         space.seed(self._seed + len(self.observations[entity]))
         sample = space.sample()
@@ -54,7 +54,7 @@ class Script:
         return sample
 
     def reward(self, entity: int) -> float:
-        """A random one, which counts as paid."""
+        """A random reward, recorded as paid."""
         reward = float(np.float32(self._random.normal()))
         self.returns[entity] += reward
         return reward
@@ -64,7 +64,7 @@ class Script:
 
 
 class FakeGames:
-    """Games in memory, told by calls from any thread; a thread and a pipe stand for what a connection holds."""
+    """Games in memory, driven by calls from any thread; a thread and a pipe stand for the resources of a connection."""
 
     interface = INTERFACE
     address = ""
@@ -85,13 +85,13 @@ class FakeGames:
     # outside
 
     def say(self, kind: str, name: str, *arguments: Any) -> None:
-        """A call of a game."""
+        """Sends a call of a game."""
         if self.closed:
             raise ExternalClosed(self.closed)
         self.line.put((kind, name, *arguments))
 
     def hear(self, name: str) -> Any:
-        """Waits for what the game is told."""
+        """Waits for the next message to the game."""
         reply = self.replies[name].get(timeout=60)
         if isinstance(reply, Exception):
             raise reply
@@ -177,7 +177,7 @@ class FakeGames:
 
 
 def play_fake(games: FakeGames, name: str, requests: int) -> Played:
-    """Plays one game of `FakeGames`; both entities ask at the same time."""
+    """Plays one game of `FakeGames`; both entities request at the same time."""
     script = Script(games.interface, name)
     games.replies[name] = queue.Queue()
     games.say("begin", name)
@@ -310,19 +310,19 @@ class Playing:
         self._thread.join(60)
 
     def resume(self) -> None:
-        """Goes on after `stop`."""
+        """Continues after `stop`."""
         self._goes_on = True
         self._thread = threading.Thread(target=self._play, name="environment", daemon=True)
         self._thread.start()
 
     def account(self) -> Game:
-        """The account of the only game that was played, as soon as it is over."""
+        """The record of the only game that was played, once it has ended."""
         self.until(lambda: bool(self.finished))
         (game,) = self.finished
         return game
 
     def until(self, done: Callable[[], bool]) -> None:
-        """Waits for something that the environment is to bring about."""
+        """Waits for a condition that the environment is to fulfill."""
         deadline = time.monotonic() + 60
         while not done():
             assert self.error is None, self.error
@@ -390,7 +390,7 @@ class QueuedEnv:
         self.results.put(PollResult())
 
     def show(self, env_id: Any = "a", **parts: Any) -> None:
-        """What the next poll brings, of one game."""
+        """Adds the data of one game to the next poll."""
         self.heard.setdefault(env_id, queue.Queue())
         self.results.put(PollResult(**{part: {env_id: values} for part, values in parts.items()}))
 
@@ -423,7 +423,7 @@ def play_polled(games: Any, name: str, requests: int) -> Played:
 
 
 class PolledLines:
-    """A `PollEnv` of games along a line: after `steps` steps, each of which pays its number, a game begins anew.
+    """A `PollEnv` of games along a line: the reward of a step is its number; a game restarts after `steps` steps.
 
     Args:
         games: side by side.

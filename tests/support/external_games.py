@@ -16,7 +16,7 @@ from in_process import NOTES
 
 
 class Poles(ExternalEnv):
-    """CartPoles in a thread each; all begin their first episode before the first one asks.
+    """CartPoles in a thread each; all begin their first episode before the first request.
 
     Args:
         seeds: of the first episode of each.
@@ -33,7 +33,7 @@ class Poles(ExternalEnv):
 
 
 def play_poles(clients: Sequence[Any], games: Sequence[Any], seeds: Sequence[int]) -> None:
-    """Plays CartPoles side by side until the run ends; all begin their first episode before the first one asks.
+    """Plays CartPoles in parallel until the run ends; all begin their first episode before the first request.
 
     Args:
         clients: one for each game, with the methods of `ExternalEnv`.
@@ -70,7 +70,7 @@ class Line(ExternalEnv):
 
     Args:
         steps: of an episode.
-        games: that are played one after the other; then `run` returns.
+        games: episodes that are played one after the other; then `run` returns.
         given: every so many steps the game acts by itself; 0: never.
         truncated: whether an episode is truncated, without a last observation.
         fails_after: step of the first episode at which `run` raises, if `falls` is above 0.
@@ -113,7 +113,7 @@ class Line(ExternalEnv):
 
 
 class Silent(ExternalEnv):
-    """Plays nothing until the run ends; then it raises `ExternalClosed` if it asks."""
+    """Plays nothing; after the run's end, it makes one request, which raises `ExternalClosed`."""
 
     observation_space = Box(-1.0, 1.0, (1,), np.float32)
     action_space = Discrete(2)
@@ -124,7 +124,7 @@ class Silent(ExternalEnv):
 
 
 class Wrong(Line):
-    """Breaks rules, notes the codes of the refusals, and then walks."""
+    """Makes invalid requests, records the codes of their refusals, and then walks."""
 
     def run(self) -> None:
         seen = np.zeros(1, np.float32)

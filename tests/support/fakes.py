@@ -1,4 +1,4 @@
-"""Stand-ins for what an algorithm holds: groups without an arena, and environments that are as small as can be."""
+"""Fakes for algorithms: groups without an arena, and minimal environments."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Moments(NamedTuple):
 class ThreadGroup:
     """One worker's view of a group whose workers are threads of this process.
 
-    Every collective is a rendezvous: each worker leaves its part, and sees those of all. What the group was told by
-    `log` and `save` is kept in `logged` and `saved`; `called` lists the collectives in order. With `team_size` the
+    Every collective is a rendezvous: each worker gives its part, and gets those of all. Arguments of
+    `log` and `save` are kept in `logged` and `saved`; `called` lists the collectives in order. With `team_size` the
     workers are teams of as many, one after the other.
     """
 
@@ -44,7 +44,7 @@ class ThreadGroup:
         self.policy = "blue"
         self.teams = tuple(tuple(range(first, first + team_size)) for first in range(0, self.size, team_size))
         self.team = self.teams[rank // team_size]
-        self.rows: int | None = None  # each worker takes its own for the most
+        self.rows: int | None = None  # each worker takes its own number as the maximum
         self.async_samples: Any = None  # every update is a barrier
         self.logged: list[dict[str, float]] = []
         self.saved: list[Any] = []
@@ -117,7 +117,7 @@ def _moments(parts: list[NDArray[Any]]) -> Moments:
 
 
 class Meeting:
-    """Where the threads of one group meet. A worker that fails breaks it, and the others raise instead of waiting."""
+    """The barrier of a group's threads. A failing worker breaks it, so that the others raise instead of waiting."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -175,8 +175,8 @@ class ScriptedEnv(VectorEnv[Any, Any, Any]):
         action_space: of one row.
         rows: `num_envs`.
         ticks: the budget; the step after it raises `BudgetReached`.
-        length: ticks of an episode, which is then truncated (`cut`) or terminated.
-        reward: what an action is worth, [B] from (observations, actions); 0 without.
+        length: ticks of an episode, which is then truncated (if `cut`) or terminated.
+        reward: a function of (observations, actions), [B]; 0 by default.
         masks: a function from the tick to `infos["action_mask"]`.
         active: a function from the tick to `infos["active"]`.
     """
@@ -236,9 +236,9 @@ class ScriptedEnv(VectorEnv[Any, Any, Any]):
 
 
 def hide_idle_rows(env: ScriptedEnv) -> ScriptedEnv:
-    """The environment, whose observations are nan in rows that do not act: one that is learned from spoils all weights.
+    """The environment with nan as observations of inactive rows: learning from one makes all weights nan.
 
-    Its observations are of floats.
+    Its observations have to be floats.
     """
     step, reset = env.step, env.reset
 
@@ -258,7 +258,7 @@ def hide_idle_rows(env: ScriptedEnv) -> ScriptedEnv:
 
 
 def random_rewards(seed: int) -> Callable[[Any, Any], NDArray[np.float64]]:
-    """Rewards of a `ScriptedEnv` that depend on nothing."""
+    """Random rewards of a `ScriptedEnv`, independent of observations and actions."""
     rng = np.random.default_rng(seed)
     return lambda observations, actions: rng.normal(size=len(actions))
 

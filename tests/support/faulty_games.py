@@ -17,7 +17,7 @@ from gymnasium import spaces
 
 from games import Countdown, Dropout
 
-FAULTS: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {  # (observation, reward) -> what is given in their place
+FAULTS: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {  # (observation, reward) -> their faulty replacements
     "nan reward": lambda seen, reward: (seen, float("nan")),
     "infinite reward": lambda seen, reward: (seen, float("inf")),
     "no reward": lambda seen, reward: (seen, None),
@@ -29,15 +29,15 @@ FAULTS: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {  # (observation, re
 
 
 class Faulty(Countdown):
-    """A countdown of which the first instances that are made fail, once, as `fault` says.
+    """A countdown whose first instances fail once, by `fault`.
 
     Args:
         length: of the episodes; of several lanes one for each, in turn.
         fault: one of `FAULTS`; or `raise` and `exit`, in a step; `info`: one that cannot be pickled; `reset`, `make`:
             an exception there.
         at: in which step, or which reset, of the instance it fails; from 1.
-        faulty: how many instances do, or the numbers of those that do, from 1.
-        close: whether they cannot be closed either.
+        faulty: how many instances fail, or their numbers, from 1.
+        close: whether closing them fails too.
     """
 
     made: ClassVar[int] = 0
@@ -46,7 +46,7 @@ class Faulty(Countdown):
 
     @classmethod
     def forget(cls) -> None:
-        """Before a test: no instance was made yet."""
+        """Resets the counters of instances before a test."""
         cls.made, cls.closed, cls.seeds = 0, 0, []
 
     def __init__(
@@ -89,7 +89,7 @@ class Faulty(Countdown):
 
 
 class InMemory(Countdown):
-    """A countdown that counts how many of its kind are in memory."""
+    """A countdown that counts its instances in memory."""
 
     alive: ClassVar[WeakSet[InMemory]] = WeakSet()
     counts: ClassVar[list[int]] = []
@@ -109,7 +109,7 @@ for line in sys.stdin:
 
 
 class External(Countdown):
-    """A countdown whose reward another process works out; that one is killed in its step `dies_at`, from 1."""
+    """A countdown whose reward is computed by another process, which is killed in its step `dies_at`, from 1."""
 
     def __init__(self, length: int = 5, dies_at: int = 7) -> None:
         super().__init__(length)
@@ -136,7 +136,7 @@ class External(Countdown):
         self.child.wait()
         for pipe in (self.child.stdin, self.child.stdout):
             assert pipe is not None
-            with suppress(BrokenPipeError):  # what was written to it is lost with its reader
+            with suppress(BrokenPipeError):  # the data is lost with its reader
                 pipe.close()
 
 
@@ -192,7 +192,7 @@ class FaultyDropout(Dropout):
 
 
 class Sum(Countdown):
-    """A countdown that pays what is acted."""
+    """A countdown whose reward is the action, a number."""
 
     def __init__(self, length: int = 5) -> None:
         super().__init__(length)

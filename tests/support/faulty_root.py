@@ -1,4 +1,4 @@
-"""The command line, with a disk that is full for the root's journals after so many flushes as FLUSHES says."""
+"""The command line, with a disk that is full for the root's journals after FLUSHES flushes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def flush_until_full(journal: Journal) -> None:
 
 
 class FullFile:
-    """Takes nothing more."""
+    """Raises ENOSPC on every write."""
 
     def __init__(self, file: object) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""Worker algorithms for matches whose games fail, and algorithms that fail in ways of their own."""
+"""Worker algorithms for matches with failing games, and algorithms that fail themselves."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workers import Counts, Player
 
 
 class Rows(Player):
-    """Notes of every tick: rewards, terminated, truncated, and what is seen last in the rows that ended."""
+    """Records of every tick: rewards, terminated, truncated, and the last observations of ended rows."""
 
     face = "vector"
 
@@ -36,7 +36,7 @@ class Entities(Rows):
 
 
 class ResetsWithSeed(Player):
-    """Asks for an episode of its own seed, then plays."""
+    """Requests an episode with its own seed, then plays."""
 
     def __init__(self, env: Any, group: Any, *, ticks: int, seed: int) -> None:
         super().__init__(env, group, ticks=ticks)
@@ -60,7 +60,7 @@ class UnprintableError(Exception):
 
 
 class FailsAt(Player):
-    """Raises at one place of an algorithm's life: a class of its own per place, as some are asked of the class."""
+    """Raises in one method of an algorithm: a subclass per method, as some are class methods."""
 
     face = "vector"
     where = ""
@@ -125,7 +125,7 @@ ACTOR_PLACES = ("actor", "act")
 
 
 def name_of(where: str) -> str:
-    """The class of this module that fails there."""
+    """The class of this module that fails in this method."""
     return "FailsAt" + where.title().replace(" ", "")
 
 
@@ -134,7 +134,7 @@ for _where in (*WORKER_PLACES, *ACTOR_PLACES, ""):
 
 
 class Ends(Player):
-    """Ends its process, or its part of it, in mid-run: `exit`, `unprintable`, `_exit`, `_exit 0`, `segv`."""
+    """Ends its process or thread in mid-run: `exit`, `unprintable`, `_exit`, `_exit 0`, `segv`."""
 
     face = "vector"
 
@@ -158,8 +158,8 @@ class Ends(Player):
         os.kill(os.getpid(), signal.SIGSEGV)
 
 
-class Grows(Counts):
-    """Counts; its state is larger every time, by so many numbers per tick."""
+class GrowingState(Counts):
+    """Counts; its state grows by `by` numbers per tick."""
 
     def __init__(self, env: Any, group: Any, *, ticks: int, by: int = 5) -> None:
         super().__init__(env, group, ticks=ticks)
@@ -170,7 +170,7 @@ class Grows(Counts):
 
 
 class Deletes(Counts):
-    """Counts; deletes the run folder when it is asked for its state after tick 200."""
+    """Counts; deletes the run folder when its state is requested after tick 200."""
 
     def __init__(self, env: Any, group: Any, *, ticks: int, folder: str) -> None:
         super().__init__(env, group, ticks=ticks)
@@ -182,8 +182,8 @@ class Deletes(Counts):
         return super().state_dict()
 
 
-class GrowsOnASmallDisk(Grows):
-    """As `Grows`; no file of its process may have more than 40,000 bytes."""
+class GrowingStateOnSmallDisk(GrowingState):
+    """As `GrowingState`; no file of its process may have more than 40,000 bytes."""
 
     def run(self) -> None:
         hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
@@ -201,7 +201,7 @@ class KillsItself(Counts):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-class FailsWhile(Counts):
+class FailsWhileFileExists(Counts):
     """Counts; raises at its start as long as a file is there."""
 
     def __init__(self, env: Any, group: Any, *, ticks: int, path: str) -> None:

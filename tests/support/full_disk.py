@@ -1,4 +1,4 @@
-"""A disk that is full, for tests: files of this process may not grow any more."""
+"""A simulated full disk: files of this process cannot grow any more."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def full_above(size: int) -> Iterator[None]:
-    """While this lasts, no file grows beyond `size` bytes; Python ignores the signal, so writing is an OSError."""
+    """No file grows beyond `size` bytes in the block; Python ignores the signal, so writing raises OSError."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

@@ -17,7 +17,7 @@ from envs.touchdown import Touchdown
 
 
 class Countdown(gymnasium.Env[Any, Any]):
-    """Shows how many steps are left; ends after `length` steps, terminated or truncated as asked; pays the action."""
+    """Shows how many steps are left; is terminated or truncated after `length` steps; the reward is the action."""
 
     def __init__(self, length: int = 5, truncate: bool = False) -> None:
         self.observation_space = spaces.Box(0, 100, (1,), np.float32)
@@ -38,7 +38,7 @@ class Countdown(gymnasium.Env[Any, Any]):
 
 
 class Slow(Countdown):
-    """Takes its time for every step."""
+    """Sleeps in every step."""
 
     def __init__(self, length: int = 5, seconds: float = 0.0) -> None:
         super().__init__(length)
@@ -50,7 +50,7 @@ class Slow(Countdown):
 
 
 class SlowTouchdown(Touchdown):
-    """Takes its time for every tick of its lanes, so that a test can do something while it is played."""
+    """Sleeps in every tick of its lanes, so that a test can act while it is played."""
 
     def __init__(self, *, seconds: float, **settings: Any) -> None:
         super().__init__(**settings)
@@ -61,15 +61,15 @@ class SlowTouchdown(Touchdown):
         return super().step(actions)
 
 
-class Careless(Countdown):
-    """Pays what the global stream gives, which all share that are in the process."""
+class RandomRewards(Countdown):
+    """Draws its rewards from the global random stream, which all roles of the process share."""
 
     def step(self, action: Any) -> Any:
         observation, _, *rest = super().step(action)
         return observation, float(np.random.random()), *rest
 
 
-class Rich(gymnasium.Env[Any, Any]):
+class EverySpace(gymnasium.Env[Any, Any]):
     """Dict, Tuple, Discrete with start, MultiBinary, uint8: every kind of leaf, drawn from the episode's seed."""
 
     def __init__(self) -> None:
@@ -131,8 +131,8 @@ class Dropout(ParallelEnv[str, Any, Any]):
         )
 
 
-class Chance(Dropout):
-    """Pays the action; all entities end together, after as many steps as the lane's own random stream says."""
+class RandomLengths(Dropout):
+    """The reward is the action; all entities end together, after a number of steps drawn from the lane's own stream."""
 
     def __init__(self, entities: int = 2) -> None:
         super().__init__((0,) * entities)
@@ -152,7 +152,7 @@ class Chance(Dropout):
 class Narrow(ParallelEnv[str, Any, Any]):
     """Each entity sees a number of its own, which grows with every step and says which of three choices is forbidden.
 
-    Pays nothing. All are truncated after `length` steps.
+    All rewards are 0. All entities are truncated after `length` steps.
     """
 
     metadata = {"name": "narrow"}
@@ -170,7 +170,7 @@ class Narrow(ParallelEnv[str, Any, Any]):
 
     @staticmethod
     def mask(seen: int) -> Any:
-        """What is allowed to who sees this number."""
+        """The choices allowed to an entity that sees this number."""
         return (np.arange(3) != seen % 3).astype(np.int8)
 
     def reset(self, seed: int | None = None, options: Any = None) -> Any:
@@ -243,7 +243,7 @@ class Alternate(AECEnv[str, Any, Any]):
 
 
 class Raises(Countdown):
-    """Fails where it is told to: `make`, `reset`, `step` or `close`."""
+    """Fails in the given method: `make`, `reset`, `step` or `close`."""
 
     def __init__(self, where: str, length: int = 5) -> None:
         if where == "make":
@@ -268,8 +268,8 @@ class Raises(Countdown):
             raise RuntimeError("the game cannot be closed")
 
 
-class Metered(Countdown):
-    """Reports metrics at the end of some episodes: of every second one `score`, of every third one something else."""
+class WithMetrics(Countdown):
+    """Reports metrics at the end of some episodes: `score` of every second, another one of every third."""
 
     episodes = 0
 
@@ -284,7 +284,7 @@ class Metered(Countdown):
         return observation, reward, terminated, truncated, info
 
 
-class Placed(Countdown):
+class ContextObserver(Countdown):
     """Observes its place in the run: match, entry, copy, lane, lanes, round, and the end of its seed."""
 
     def __init__(self, context: Any, length: int = 5) -> None:
@@ -301,7 +301,7 @@ class Placed(Countdown):
         return self.place, *super().step(action)[1:]
 
 
-class Windowed(Countdown):
+class WindowGame(Countdown):
     """Opens a window of an X server, and observes its width."""
 
     def __init__(self, length: int = 5) -> None:

@@ -1,6 +1,6 @@
 """Tests that compute on a GPU.
 
-What they test is tested with `device: cpu` everywhere. A machine of CI has no GPU, so these are run by hand on one
+The same claims are tested with `device: cpu` everywhere. CI has no GPU, so these tests are run by hand on one
 before a release, see docs/development/release.md.
 """
 

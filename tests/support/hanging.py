@@ -31,7 +31,7 @@ def sleep() -> None:
 
 
 def hold_lock() -> None:
-    """C code that holds the GIL: a regular expression that tries two to the power of forty ways."""
+    """C code that holds the GIL: a regular expression that tries 2**40 ways."""
     re.match(r"(a+)+$", "a" * 40 + "b")
 
 
@@ -41,7 +41,7 @@ def burn() -> None:
 
 
 def among_threads() -> None:
-    """The same sleep, beside threads that have called many functions."""
+    """The same sleep, beside threads with deep stacks."""
 
     def deep(calls: int) -> None:
         if calls:
@@ -83,7 +83,7 @@ class Hangs(gymnasium.Env[Any, Any]):
 
 
 class Slow(Hangs):
-    """Takes its time for some of its steps."""
+    """Sleeps in some of its steps."""
 
     def __init__(self, seconds: float = 0.5, often: int = 4) -> None:
         super().__init__(where="never")
@@ -96,7 +96,7 @@ class Slow(Hangs):
 
 
 class LeavesProcess(Hangs):
-    """Starts a process in a folder that keeps this one's output open, and notes there when it ends by itself."""
+    """Starts a process in a folder that keeps this one's output open, and writes a file there if it ends by itself."""
 
     def __init__(self, folder: str) -> None:
         super().__init__(where="never")
@@ -119,7 +119,7 @@ class HangingPlayer(Player):
 
 
 class SlowPlayer(Player):
-    """Computes long before some of its steps, the whole group at once."""
+    """The whole group computes for long before some of its steps."""
 
     def __init__(self, env: Any, group: Any, *, ticks: int, seconds: float = 0.5, often: int = 4) -> None:
         super().__init__(env, group, ticks=ticks)

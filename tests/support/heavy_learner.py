@@ -1,4 +1,4 @@
-"""A learner with many weights, that notes how much memory all of them take."""
+"""A learner with many weights that records the memory of all learners."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from in_process import NOTES
-from learners import PlaysPastSelves
+from learners import LearnerWithActor
 
 BYTES = 2**18
 """Of the weights."""
 
 
-class Heavy(PlaysPastSelves):
-    """The first one of policy `p0` notes how much memory Python has given out when all ranks are ready."""
+class Heavy(LearnerWithActor):
+    """The first worker of policy `p0` records the memory allocated by Python when all ranks are ready."""
 
     def __init__(self, env: Any, group: Any, *, ticks: int) -> None:
         super().__init__(env, group, ticks=ticks)

@@ -78,7 +78,7 @@ def address_of(run: Path) -> str:
 
 @contextmanager
 def played_from_outside(run: Path, play: Callable[[str], None]) -> Iterator[None]:
-    """While this is open, a thread plays the run that lies in this folder, as soon as it listens."""
+    """In the block a thread plays the run in this folder, as soon as it listens."""
     thread = threading.Thread(target=lambda: play(address_of(run)), name="outside")
     thread.start()
     yield

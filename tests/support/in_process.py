@@ -22,7 +22,7 @@ NOTES: list[Any] = []
 
 
 class Played:
-    """What a run has left."""
+    """The records of a run."""
 
     def __init__(self, run: Run, scoreboard: Scoreboard, shown: str = "") -> None:
         self.run = run
@@ -47,7 +47,7 @@ def play(data: Mapping[str, Any], path: Path, *, resume: bool = False, given: bo
     config = parse_config({"name": "test", **data}, source="test")
     run = prepare(config, ranks=1, run_dir=str(path / "run") if resume or given else str(_next(path)), resume=resume)
     shown = io.StringIO()
-    if run.concluded and not is_due(run):  # only the last result is missing, which the command writes
+    if run.concluded and not is_due(run):  # only the last result is missing; the command writes it
         return Played(run, Scoreboard(), "")
     result = lead.in_one_process(replace(run, **changes), PlainDisplay(shown, total_ticks=1))
     return Played(run, result.scoreboard, shown.getvalue())

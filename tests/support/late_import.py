@@ -1,4 +1,4 @@
-"""A worker of a script that imports torch when it runs, and not before."""
+"""A worker that imports torch in `run`, and not before."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from workers import Player
 
 
 class ImportsLate(Player):
-    """Writes down what torch is like, and what NumPy's global stream and torch's draw in each leg."""
+    """Records draws and thread settings of torch in each leg."""
 
     def run(self) -> None:
         assert self.env.ticks > 0 or "torch" not in sys.modules, "it was imported before"

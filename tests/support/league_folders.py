@@ -22,13 +22,13 @@ ROUND = 1000  # ticks
 
 
 class League(NamedTuple):
-    """What a folder is to hold.
+    """The content of a folder.
 
     Args:
         policies: how many learn; each begins 40 Elo above the next one, and gains in every round.
-        episodes: how many were finished in all rounds together.
+        episodes: how many ended in all rounds together.
         rounds: how many were played.
-        snapshots: rounds after which each policy leaves a frozen self behind; the newest three stay. 0: never.
+        snapshots: rounds between two snapshots of each policy; the newest three stay. 0: none.
     """
 
     policies: int = 4
@@ -183,7 +183,7 @@ def _episode(
 
 
 def chances(elo: float) -> list[float]:
-    """Of the stronger by so much Elo: to win, to draw, to lose (Davidson 1970)."""
+    """The chances of a player stronger by this Elo to win, draw and lose (Davidson 1970)."""
     odds = 10 ** (elo / 400)
     draw = DRAWS * odds**0.5
     total = odds + draw + 1

@@ -13,8 +13,8 @@ from arena.plan.deadlock import Circle, Worker
 from workers import Player
 
 TIMED, FREE = (
-    ("leagues:AtTicks", "leagues:KeptAtTicks"),
-    ("leagues:AtEpisodes", "leagues:KeptAtEpisodes"),
+    ("leagues:AtTicks", "leagues:StatefulAtTicks"),
+    ("leagues:AtEpisodes", "leagues:StatefulAtEpisodes"),
 )
 SCHEDULES = {**dict.fromkeys(TIMED, "ticks"), **dict.fromkeys(FREE, "episodes")}
 
@@ -61,8 +61,8 @@ class AtEpisodes(Player):
                 self.group.mean(1.0)
 
 
-class Kept:
-    """Has a state, so that the run may be cut into legs."""
+class Stateful:
+    """Has a state, so that the run may be divided into legs."""
 
     def state_dict(self) -> dict[str, Any]:
         return {}
@@ -71,15 +71,15 @@ class Kept:
         assert state == {}
 
 
-class KeptAtTicks(Kept, AtTicks): ...
+class StatefulAtTicks(Stateful, AtTicks): ...
 
 
-class KeptAtEpisodes(Kept, AtEpisodes): ...
+class StatefulAtEpisodes(Stateful, AtEpisodes): ...
 
 
 @dataclass(frozen=True)
 class Match:
-    """The policies of the seats, and after how many ticks of an episode each entity is out; None: two move in turn."""
+    """The policies of the seats, and the episode lengths of the entities in ticks; None: two move in turn."""
 
     seats: tuple[str, ...]
     lengths: tuple[int, ...] | None
@@ -87,7 +87,7 @@ class Match:
 
 @dataclass(frozen=True)
 class League:
-    """What is played, before it is a configuration. `leg` is for how many ticks at most."""
+    """A league from which a configuration is made. `leg`: the maximal ticks of a leg."""
 
     ticks: int
     leg: int
@@ -110,7 +110,7 @@ class League:
         }
 
     def schedules(self) -> dict[str, str]:
-        """By policy, when its algorithm says that it meets."""
+        """The schedule that each policy's algorithm declares."""
         return {name: SCHEDULES.get(policy["algorithm"], "ticks") for name, policy in self.policies.items()}
 
     def as_told(self, circle: Circle) -> League:
@@ -149,7 +149,7 @@ def _match(rng: np.random.Generator, names: Sequence[str]) -> Match:
     seats = tuple(str(name) for name in rng.choice(names, count if again else min(count, len(names)), replace=again))
     if len(seats) == 2 and rng.random() < 0.3:
         return Match(seats, None)
-    alike = rng.random() < 0.3  # all entities are out at once
+    alike = rng.random() < 0.3  # all entities end at once
     lengths = rng.integers(1, 7, 1).repeat(len(seats)) if alike else rng.integers(1, 7, len(seats))
     return Match(seats, tuple(lengths.tolist()))
 
@@ -163,7 +163,7 @@ def naive_run(league: League) -> list[int]:
     """Plays a league of `AtTicks` and `AtEpisodes` in the simplest way: a barrier waits for all workers.
 
     Returns:
-        The ticks that each match has played when nothing moves any more.
+        The ticks that each match has played when no role can proceed.
     """
     said: list[set[int]] = [set() for _ in league.matches]
     played = [0] * len(league.matches)

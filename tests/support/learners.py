@@ -20,7 +20,7 @@ _DECAY = 0.97
 class Learner(Player):
     """Plays at random, and synchronizes with its group every few ticks.
 
-    What the policy has is `weights`; what it has seen since the group has met last is the worker's own.
+    `weights` is the policy's state; the data since the last synchronization is the worker's own state.
 
     Args:
         leaves: per group rank the number of meetings after which `run` returns; 0: never.
@@ -41,7 +41,7 @@ class Learner(Player):
         return 0 < self.leaves <= self.meetings
 
     def learn(self, *seen: Any) -> None:
-        """Takes in one tick."""
+        """Updates from one tick."""
         self.seen.append(float(sum(np.sum(np.asarray(item, np.float64)) for item in seen)))
         if len(self.seen) == MEETS_EVERY:
             mine = np.array([np.mean(self.seen), self.seen[-1], self.rng.random()])
@@ -65,7 +65,7 @@ class Learner(Player):
         self.seen = state["seen"]
 
 
-class OfOneEntity(Learner):
+class GymLearner(Learner):
     """Of the Gymnasium face."""
 
     face = "gym"
@@ -80,7 +80,7 @@ class OfOneEntity(Learner):
                 self.env.reset()
 
 
-class OfManyRows(Learner):
+class VectorLearner(Learner):
     """Of the vector face."""
 
     face = "vector"
@@ -94,7 +94,7 @@ class OfManyRows(Learner):
             self.learn(observations, rewards, terminated, 2 * truncated, infos["active"])
 
 
-class OfSeveralEntities(Learner):
+class ParallelLearner(Learner):
     """Of the PettingZoo face."""
 
     face = "parallel"
@@ -110,16 +110,16 @@ class OfSeveralEntities(Learner):
                     return
 
 
-class HoldsDescriptors(OfManyRows):
-    """Notes how many descriptors its process has open at the beginning of each leg."""
+class HoldsDescriptors(VectorLearner):
+    """Records the open descriptors of its process at the beginning of each leg."""
 
     def run(self) -> None:
         NOTES.append(len(os.listdir("/proc/self/fd")))
         super().run()
 
 
-class LearnsAlone(OfManyRows):
-    """Learns as it plays and never calls its group.
+class UnsynchronizedLearner(VectorLearner):
+    """Learns during play and never calls its group.
 
     Args:
         after: how many ticks it plays before it begins to learn.
@@ -139,14 +139,14 @@ class LearnsAlone(OfManyRows):
             self.seen.clear()
 
 
-class DeclaresIndependent(LearnsAlone):
+class DeclaresIndependent(UnsynchronizedLearner):
     """The same, with `independent` in its class."""
 
     independent = True
 
 
-class NotesFirstTicks(OfManyRows):
-    """Notes the ticks of its proxy at the beginning of each leg, when it is made and after the first reset."""
+class NotesFirstTicks(VectorLearner):
+    """Records the ticks of its proxy in each leg, at construction and after the first reset."""
 
     def __init__(self, env: Any, group: Any, *, ticks: int) -> None:
         super().__init__(env, group, ticks=ticks)
@@ -159,8 +159,8 @@ class NotesFirstTicks(OfManyRows):
         super().run()
 
 
-class HoldsMemory(OfManyRows):
-    """Notes at every sixtieth meeting how much memory Python has given out."""
+class HoldsMemory(VectorLearner):
+    """Records the memory allocated by Python at every sixtieth synchronization."""
 
     def run(self) -> None:
         if self.meetings % 60 == 0 and self.group.is_root:
@@ -169,13 +169,13 @@ class HoldsMemory(OfManyRows):
         super().run()
 
 
-class PlaysPastSelves(OfManyRows):
-    """A learner whose past selves can play: their actions depend on the weights."""
+class LearnerWithActor(VectorLearner):
+    """A learner with an actor, whose actions depend on the weights."""
 
     def actor(self) -> Any:
         space, choice = self.env.single_action_space, int(abs(self.weights).sum() * 1e6)
         return lambda observations, infos: np.full(len(observations), space.start + choice % space.n)
 
 
-class OfAnotherName(PlaysPastSelves):
-    """Another algorithm, as checkpoints say: they are loaded by the one that has saved them."""
+class RenamedLearner(LearnerWithActor):
+    """The same under another name: checkpoints are loaded only by the algorithm that saved them."""

@@ -10,7 +10,7 @@ from policies.common.rollout import Batch
 
 
 def play(algorithm: Any) -> None:
-    """Plays the ticks that are left of the algorithm's rollout."""
+    """Plays the remaining ticks of the algorithm's rollout."""
     rollout = algorithm.rollout
     noise = algorithm.draw_noise(rollout.ticks - rollout.played)
     collect(algorithm.env, algorithm.head, rollout, algorithm.act, noise)

@@ -1,4 +1,4 @@
-"""Learners that note what they begin each leg with, to the bit."""
+"""Learners that record their exact state at the start of each leg."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from arena.records.state_codec import encode
 from in_process import NOTES
-from learners import OfManyRows
+from learners import VectorLearner
 from policies.ppo import PPO
 
 
@@ -21,8 +21,8 @@ class Bits(NamedTuple):
         return cls(*encode(state))
 
 
-class Begun(NamedTuple):
-    """What a worker begins a leg with."""
+class LegStart(NamedTuple):
+    """The state of a worker at the start of a leg."""
 
     policy: str
     worker: int  # its rank in the group
@@ -32,19 +32,19 @@ class Begun(NamedTuple):
 
 
 class _Notes:
-    """Notes what it has when its `run` is called."""
+    """Records its state when `run` is called."""
 
     def run(self) -> None:
         learner: Any = self
         states = Bits.of(learner.state_dict()), Bits.of(learner.worker_state_dict())
         group = learner.group
-        NOTES.append(Begun(group.policy, group.rank, *states, getattr(learner, "options", None)))
+        NOTES.append(LegStart(group.policy, group.rank, *states, getattr(learner, "options", None)))
         super().run()  # type: ignore[misc]
 
 
-class RemembersAll(_Notes, OfManyRows):
+class RecordsLegStarts(_Notes, VectorLearner):
     """A learner of the tests."""
 
 
-class RemembersPPO(_Notes, PPO):
-    """One with an optimizer, and with half a rollout of its own."""
+class RecordsLegStartsOfPPO(_Notes, PPO):
+    """A learner with an optimizer and a partial rollout of its own."""

@@ -1,6 +1,6 @@
 """A client in a process of its own: walks along a line over a socket or HTTP, until the run ends.
 
-python line_client.py ADDRESS NAME STEPS: prints why it has ended.
+python line_client.py ADDRESS NAME STEPS: prints the reason of its end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The layout of a link's file, computed a second time: shares no code with the codec. Bytes are built part by part."""
+"""A second implementation of the layout of a link's file, which shares no code with the codec."""
 
 from __future__ import annotations
 

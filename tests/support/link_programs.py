@@ -26,13 +26,13 @@ def command(kind: str, *more: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Variables that let it find the arena."""
+    """The environment variables with which it finds the arena."""
     path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
     return {"PYTHONPATH": path}
 
 
 def walkers(step: int, n: int = 3) -> Rows:
-    """Rows of the group `walker`; ids are never done."""
+    """Rows of the group `walker`; no agent is ever done."""
     first = np.full((n, 3), step, np.float32)
     second = np.zeros((n, 2, 2), np.float32)
     flags = np.zeros(n, np.bool_)

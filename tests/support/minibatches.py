@@ -1,4 +1,4 @@
-"""Minibatches as a replay gives them, made up: for tests of what an off-policy algorithm makes of one."""
+"""Random minibatches in the form of a replay's, for tests of off-policy updates."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _mask(learner: Any, count: int, draw: torch.Generator) -> Tensor:
 
 
 def disturb(*modules: nn.Module) -> None:
-    """Moves all weights, so that a target is no longer a copy and an actor no longer almost indifferent."""
+    """Moves all weights, so that a target differs from its network and an actor is far from uniform."""
     draw = torch.Generator().manual_seed(8)
     with torch.no_grad():
         for module in modules:
@@ -49,7 +49,7 @@ def disturb(*modules: nn.Module) -> None:
 
 
 def assert_gradients(module: nn.Module, expected: tuple[Tensor, ...]) -> None:
-    """Compares `grad` of all weights of a module with what it should be, to a part of the largest one."""
+    """Compares `grad` of all weights of a module with the expected one, relative to the largest."""
     for parameter, gradient in zip(module.parameters(), expected, strict=True):
         assert gradient.abs().max() > 0
         torch.testing.assert_close(parameter.grad, gradient, atol=2e-6 * float(gradient.abs().max()) + 1e-7, rtol=1e-3)

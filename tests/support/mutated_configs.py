@@ -1,4 +1,4 @@
-"""Configuration files that went wrong in every way: each is made from a shipped one, by a seed."""
+"""Mutated configuration files: each is made from a shipped one, by a seed."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _tree(text: str, draw: random.Random) -> bytes:
 
 
 def _places(node: Any, seen: set[int] | None = None) -> Iterator[Place]:
-    """Every place once, even of data that contains itself."""
+    """Every place once, even in self-referencing data."""
     seen = set() if seen is None else seen
     if not isinstance(node, (dict, list)) or id(node) in seen:
         return
@@ -220,7 +220,7 @@ def _nest(_: Any, place: Place, draw: random.Random) -> None:
 
 
 def _cycle(data: Any, place: Place, draw: random.Random) -> None:
-    """Something contains itself: in the text an anchor with an alias inside."""
+    """A container inside itself: in the text an anchor with an alias inside."""
     if draw.random() < 0.3:
         place[0][place[1]] = draw.choice((data, place[0]))
 

@@ -1,4 +1,4 @@
-"""Worker algorithms that do something unusual: leave in turn, fail, disagree, wait in a circle."""
+"""Worker algorithms that do something unusual: leave in turn, fail, disagree, wait in a cycle."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LeavesInTurn(Player):
 
 
 class Fails(Player):
-    """Raises where it is told to; only the worker of group rank 0."""
+    """Raises in the given place; only the worker of group rank 0."""
 
     face = "vector"
     schedule = "ticks"
@@ -96,8 +96,8 @@ class PerEpisode(Player):
             self.group.mean(1.0)
 
 
-class Brittle(Counts):
-    """Counts; raises when it has counted up to a tick, or returns when it has counted up to what its rank is told."""
+class FailingCounter(Counts):
+    """Counts; raises when it has counted up to a tick, or returns at the count given for its rank."""
 
     def __init__(
         self, env: Any, group: Any, *, ticks: int, every: int = 10, fails_at: int = 0, leave: Sequence[int] = ()
@@ -133,7 +133,7 @@ class Refuses(Player):
 
 
 class Forgetful(Player):
-    """Learns, but has no state; writes its history down."""
+    """Learns, but has no state; records its history."""
 
     def run(self) -> None:
         while True:
@@ -146,7 +146,7 @@ class Forgetful(Player):
 
 
 class Forgets(Player):
-    """Has a state that cannot be taken on again, and raises late."""
+    """Has a state that cannot be loaded, and raises late."""
 
     face = "vector"
     schedule = "ticks"
@@ -194,7 +194,7 @@ class SumsByMpi(Player):
 class Averages(Player):
     """Averages gradients of several sizes with its group; worker 1 leaves after half of them, the root before the end.
 
-    What they got, as a number, is logged.
+    A digest of the averages is logged.
     """
 
     schedule = "ticks"
@@ -232,7 +232,7 @@ class Crashes(Player):
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
-class SlowToBuild(Player):
+class SlowConstruction(Player):
     """Its construction takes long."""
 
     face = "vector"

@@ -1,4 +1,4 @@
-"""An algorithm that notes what the vector face shows of external games."""
+"""An algorithm that records the data of external games in the vector face."""
 
 from __future__ import annotations
 

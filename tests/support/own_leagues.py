@@ -26,7 +26,7 @@ class Above:
 
 
 class Ladder:
-    """The best meets the second, the third the fourth, and so on."""
+    """Pairs the best player with the second, the third with the fourth, and so on."""
 
     def pairings(self, league: LeagueView, rng: np.random.Generator) -> Sequence[tuple[str, str]]:
         ranked = sorted(league.policies, key=lambda name: (-league.elo(name), name))
@@ -34,7 +34,7 @@ class Ladder:
 
 
 class Proposes(Callback):
-    """Lets the worst player meet the best one, or proposes what its option says."""
+    """Proposes a match of the worst and the best player, or the matches of its option."""
 
     def __init__(self, *, env: str = "game", lanes: int = 2, matches: Any = None) -> None:
         self.env, self.lanes, self.matches = env, lanes, matches

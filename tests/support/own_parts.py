@@ -1,4 +1,4 @@
-"""Classes that options of algorithms name: encoders, further losses, algorithms by their loss."""
+"""A user's classes for options of algorithms: encoders, further losses, algorithms by their loss."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from policies.networks.actor_critic import Encoder
 
 
 class SameEncoder(nn.Module):
-    """What the built-in encoder gives, by another class."""
+    """The built-in encoder under another class."""
 
     def __init__(self, space: Any, generator: torch.Generator) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Net(nn.Module):
 
 
 class Narrow(Net):
-    """Gives fewer features than it says."""
+    """Returns fewer features than it declares."""
 
     def forward(self, leaves: Any) -> Tensor:
         return super().forward(leaves)[:, 1:]
@@ -57,7 +57,7 @@ class Decay:
 
 
 class Forgetful(Decay):
-    """Does not measure what it says."""
+    """Does not return the metric that it declares."""
 
     def __call__(self, network: Any, batch: Any) -> Any:
         return super().__call__(network, batch)[0]

@@ -88,5 +88,5 @@ def arbitrary_batch(space: Space[Any], rng: np.random.Generator, *axes: int) -> 
 
 
 def bits(space: Space[Any], sample: Any) -> list[tuple[str, tuple[int, ...], bytes]]:
-    """What a (batched) sample is to the last bit: dtype, shape and bytes of its arrays."""
+    """The exact content of a (batched) sample: dtype, shape and bytes of its arrays."""
     return [(str(array.dtype), array.shape, array.tobytes()) for array in flatten(space, sample)]

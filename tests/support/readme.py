@@ -71,11 +71,11 @@ class Page:
         return {row[0].strip().strip("`"): [cell.strip() for cell in row[1:]] for row in rows}
 
     def links(self) -> list[str]:
-        """Where links and pictures lead, without those to other sites."""
+        """The targets of links and pictures, without those on other sites."""
         return [link for link in re.findall(r"\]\(([^)\s]+)\)", self.prose) if "://" not in link]
 
     def anchors(self) -> set[str]:
-        """What a link can name after `#`: the headings, as GitHub and the site spell them."""
+        """The link targets after `#`: the headings, as GitHub and the site spell them."""
         plain = [re.sub(r"\[([^]]*)\]\([^)]*\)|`", r"\1", heading).lower() for heading in _HEADING.findall(self.prose)]
         return {re.sub(r"[^\w -]", "", heading).strip().replace(" ", "-") for heading in plain}
 

@@ -1,4 +1,4 @@
-"""Recorded samples without a run: whatever a function does in random observations."""
+"""Recorded samples without a run: the actions of a function at random observations."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def record(
     """Writes a match of one entity; `act` and `reward` are functions of the batch of observations (and of actions).
 
     Args:
-        home: becomes the folder of the samples.
-        length: ticks of an episode, which then is terminated.
+        home: the folder of the samples, which is created.
+        length: ticks of an episode, which is then terminated.
         masks: of a tick, [lanes, mask_size].
     """
     size = mask_size(action_space) if masks else 0

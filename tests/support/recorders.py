@@ -57,7 +57,7 @@ class RecordsUpdates:
 
 
 class Stops(RecordsAll):
-    """Asks for the end of the run in one of its methods: the `nth` time that it is called, or whenever it is."""
+    """Requests the end of the run in the `nth` call of one of its methods, or in every call."""
 
     def __init__(self, *, where: str, nth: int = 1) -> None:
         super().__init__()
@@ -72,14 +72,14 @@ class Stops(RecordsAll):
 
 
 class Fails(Stops):
-    """Raises there."""
+    """Raises in that call."""
 
     def stop(self) -> None:
         raise ZeroDivisionError(f"fails at {self.where}")
 
 
 class Leaves(Stops):
-    """Asks there for the end of its process."""
+    """Raises SystemExit in that call."""
 
     def stop(self) -> None:
         raise SystemExit(5)
@@ -95,14 +95,14 @@ class Empty(Callback):
     """Has no method of a callback."""
 
 
-class TakesOther(Callback):
+class WrongSignature(Callback):
     """Has an argument that the arena does not pass."""
 
     def on_update(self, line: Mapping[str, Any], number: int) -> None: ...  # type: ignore[override]
 
 
 class RefusesOptions(RecordsAll):
-    """Finds a mistake in its options."""
+    """Raises the given error in its constructor."""
 
     def __init__(self, *, error: str) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class Measures(Callback):
 
 
 class MeasuresWrongly(Callback):
-    """Measures where there is nothing to measure, or what cannot be measured."""
+    """Measures in a wrong place, or an invalid value."""
 
     def __init__(self, *, where: str) -> None:
         self.where = where

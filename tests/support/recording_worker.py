@@ -12,9 +12,9 @@ from workers import Player
 
 
 class Records(Player):
-    """Draws its actions, by mask where there is one; every step goes to `in_process.NOTES`.
+    """Draws its actions, within the mask if there is one; every step is appended to `in_process.NOTES`.
 
-    A note is (policy, seat's entities, what was seen, infos then, actions, what step returned).
+    A note is (policy, seat's entities, observations, infos, actions, result of `step`).
     """
 
     face = "vector"

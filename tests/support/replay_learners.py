@@ -1,4 +1,4 @@
-"""Off-policy learners that tell what their replays hold when a leg has ended."""
+"""Off-policy learners that record the content of their replays at the end of a leg."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from policies.sac import SAC
 
 
 class _Keeps:
-    """Notes what follows the transitions that it could replay, once the budget is used."""
+    """Records the next observations and masks of its replay, once the budget is used."""
 
     def run(self) -> None:
         learner: Any = self
@@ -29,7 +29,7 @@ class _Keeps:
 
 
 def followed(batch: Any) -> set[tuple[int, tuple[int, ...]]]:
-    """The pairs of a next observation and its mask that are in a minibatch, of all who may act."""
+    """The pairs of a next observation and its mask in a minibatch, of all active entities."""
     seen, *acts = (leaf.numpy() for leaf in batch.next_observations)
     masks: NDArray[Any] = batch.next_masks.numpy().astype(int).reshape(seen.size, -1)
     chosen = np.ones(seen.size, np.bool_) if not acts else acts[0].astype(np.bool_).ravel()

@@ -35,7 +35,7 @@ class Ended(NamedTuple):
 
 
 def environment(**changes: str) -> dict[str, str]:
-    """The test's own environment variables, with the tests' modules in reach, as if no launcher had started it."""
+    """The test's own environment variables, with the tests' modules on the path and no variables of a launcher."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("OMPI_", "PMIX_", "PMI_"))}
     path = os.pathsep.join([str(TESTS), kept.get("PYTHONPATH", "")])
     return {**kept, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore", **changes}
@@ -56,7 +56,7 @@ def start(command: list[str], cwd: Path, **changes: str) -> subprocess.Popen[str
 
 
 def finish(process: subprocess.Popen[str], *, timeout: float = 120.0) -> Ended:
-    """Waits for a command; past the time limit it and all that it has started are killed and the test fails."""
+    """Waits for a command; past the time limit it and its child processes are killed, and the test fails."""
     begun = time.monotonic()
     try:
         out, err = process.communicate(timeout=timeout)
@@ -84,7 +84,7 @@ def by_hand(
     """`mpirun -n RANKS arena ...`, with the flags that the README gives; or another program in the place of `arena`."""
     line, settings = mpirun.command(mpirun.find_launcher(), ranks, [*program, *arguments], tolerant=tolerant)
     added = {name: value for name, value in settings.items() if name not in os.environ}
-    for _ in range(mpirun.STARTS):  # a person would try again, too
+    for _ in range(mpirun.STARTS):  # a user would also try again
         ended = finish(start(line, cwd, **added, **changes), timeout=timeout)
         if mpirun.UNSTARTED not in ended.err:
             break
@@ -98,12 +98,12 @@ def write(cwd: Path, data: Any, name: str = "config.yaml") -> str:
 
 
 def episodes(run: Path) -> list[str]:
-    """The lines of a run's episodes, in an order that does not depend on who was faster."""
+    """The lines of a run's episodes, in an order that does not depend on timing."""
     return sorted(json.dumps(line, sort_keys=True) for line in JournalReader(run / "episodes.jsonl"))
 
 
 def living(cwd: Path) -> list[int]:
-    """The processes that live in this folder."""
+    """The living processes with this working folder."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # gone, or of another user
@@ -113,7 +113,7 @@ def living(cwd: Path) -> list[int]:
 
 
 def ranks_in(cwd: Path) -> dict[int, int]:
-    """Rank -> process, without what these have started themselves."""
+    """Rank -> process, without the children of these."""
     found = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -128,7 +128,7 @@ def ranks_in(cwd: Path) -> dict[int, int]:
 
 
 def left_behind(cwd: Path) -> list[str]:
-    """Command lines of processes that still live in this folder."""
+    """Command lines of living processes with this working folder."""
     found = []
     for pid in living(cwd):
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""A worker that runs a script of one file as it is: it acts in the worker's environment and logs by printing."""
+"""A worker that runs an unmodified single-file script, which acts in the worker's environment and logs by printing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Script(Player):
         sgd, patches = torch.optim.SGD, ExitStack()
 
         def made(*arguments: Any, **options: Any) -> Any:
-            patches.close()  # before another worker of this process has its turn
+            patches.close()  # before the turn of another worker of this process
             for name, value in self.script["policy"].state_dict().items():
                 if name in self.weights:
                     value.copy_(torch.as_tensor(self.weights[name]))
@@ -46,7 +46,7 @@ class Script(Player):
         exec(compile(self.path.read_text(), self.path, "exec"), self.script)
 
     def log(self, line: str) -> None:
-        """Takes what the script prints."""
+        """Logs a line that the script prints."""
         self.group.log(**json.loads(line))
         self.group.save(self.state_dict)
         while Path("halt").exists() and self.env.ticks >= int(Path("halt").read_text()):

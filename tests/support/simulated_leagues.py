@@ -66,7 +66,7 @@ def timeline(*parts: Results | Period, learners: str = "", snapshots: Sequence[s
 
 
 def timeline_of(config: Config, rounds: Sequence[Round], results: Sequence[Results]) -> Timeline:
-    """The games of rounds, with what has become of the policies between them."""
+    """The games of rounds, with the changes of policies between them."""
     beginnings: dict[str, list[Beginning]] = {}
     for made in rounds:
         for name in made.resets:
@@ -87,13 +87,13 @@ def timeline_of(config: Config, rounds: Sequence[Round], results: Sequence[Resul
 
 
 def encounters(first: Team, second: Team, score: Score) -> list[Encounter]:
-    """The games of a score, those alike one after the other."""
+    """The games of a score; equal results are adjacent."""
     counts = zip(("win", "draw", "loss"), score, strict=True)
     return [Encounter(first, second, outcome) for outcome, count in counts for _ in range(count)]
 
 
 def played(config: Config, play: Play = stronger, *, returns: Mapping[str, Sequence[float]] | None = None) -> Played:
-    """A whole league; the games of a match end in an order that says nothing."""
+    """A whole league; the games of a match end in random order."""
     results, rng = list[Results](), np.random.default_rng(config.seed)
     rounds = [first_round(config)]
     games: list[dict[int, list[Encounter]]] = []
@@ -125,7 +125,7 @@ class Played:
         self.rounds, self.results = rounds, results
 
     def opponents(self, player: str) -> list[list[str]]:
-        """Per round whom a learner was matched with, one name per match; itself in a match against itself."""
+        """The opponents of a learner per round, one name per match; itself in a match against itself."""
         return [
             [
                 str(next((name for name in match.seats if name != player), player))

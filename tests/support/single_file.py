@@ -1,4 +1,4 @@
-"""A script that learns to balance a pole and knows of nothing but Gymnasium and torch."""
+"""A script that learns to balance a pole with Gymnasium and torch only."""
 
 import json
 

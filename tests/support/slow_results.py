@@ -1,4 +1,4 @@
-"""Recomputes the results of a run from its journals, line by line with fractions: slow, and with none of their code."""
+"""Recomputes the results of a run from its journals, line by line with fractions: slow, without their code."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def without_clock(run: Path) -> list[dict[str, Any]]:
 
 
 def expected(run: Path) -> Iterator[dict[str, Any]]:
-    """What the results of a run have to be, for as many ticks as `result.json` has lines for."""
+    """The expected results of a run, for the ticks of the lines of `result.json`."""
     config = yaml.safe_load((run / "config.yaml").read_text())
     smoothing = config["results"]["smoothing"]
     policies = [name for name in config["policies"] if "@" not in name]
@@ -132,7 +132,7 @@ def _info(updates: Sequence[Mapping[str, Any]], tick: int, policies: Sequence[st
 
 
 def _measured(run: Path, before: int, tick: int) -> tuple[dict[tuple[int, ...], list[Any]], list[Any]]:
-    """What callbacks have measured: by episode, and in the iteration."""
+    """The metrics of callbacks: by episode, and in the iteration."""
     of_episodes: dict[tuple[int, ...], list[Any]] = {}
     of_iteration = []
     for line in json_lines(run / "measures.jsonl"):
@@ -195,7 +195,7 @@ def _mean(values: Sequence[Any]) -> float | None:
 
 
 def table(path: Path) -> list[dict[str, str]]:
-    """The rows of a CSV file; each has as many fields as the one header."""
+    """The rows of a CSV file; each has as many fields as the header."""
     with open(path, newline="") as file:
         header, *rows = csv.reader(file, strict=True)
     assert len(set(header)) == len(header)

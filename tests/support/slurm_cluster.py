@@ -45,7 +45,7 @@ PartitionName=all Nodes=a,b Default=YES MaxTime=INFINITE State=UP
 
 
 def require() -> None:
-    """Without SLURM, or the rights to start it, a test fails in CI and is skipped elsewhere."""
+    """Fails the test in CI, and skips it elsewhere, if SLURM is missing or may not be started."""
     for name in _PROGRAMS:
         executable("SLURM", name)
     if os.geteuid() != 0:

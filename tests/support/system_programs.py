@@ -1,4 +1,4 @@
-"""Programs of the system that tests run, such as browsers and SLURM: pip cannot install them, root can."""
+"""Programs of the system that tests run, such as browsers and SLURM, which pip cannot install."""
 
 from __future__ import annotations
 

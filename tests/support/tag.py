@@ -6,7 +6,7 @@ from typing import Any
 
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 
-_CATCHES = 10.0  # the reward of the predators for one
+_CATCHES = 10.0  # the reward of the predators for a catch
 
 
 class Winner(BaseParallelWrapper):
@@ -14,7 +14,7 @@ class Winner(BaseParallelWrapper):
 
     Args:
         env: simple_tag.
-        catches: as many as the predators need to win.
+        catches: how many the predators need to win.
     """
 
     def __init__(self, env: Any, catches: int = 1) -> None:

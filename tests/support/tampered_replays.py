@@ -1,4 +1,4 @@
-"""Changes recorded replays, so that they are whole and wrong."""
+"""Changes recorded replays so that they are valid but wrong."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from arena.replay.format import Chunk, chunks_in, framed
 
 
 def tamper(path: Path, change: Callable[[Chunk], Chunk]) -> None:
-    """Writes a file again, every chunk changed."""
+    """Rewrites a file with all chunks changed."""
     path.write_bytes(b"".join(framed(change(chunk)) for chunk in list(chunks_in(path))))
 
 
 def other_action(path: Path, *, tick: int, lane: int, column: int = 0, choices: int = 2, dtype: Any = np.uint8) -> None:
-    """In one lane, by its place in the file, another choice is said to have been made on a tick."""
+    """Replaces the choice of one lane, by its place in the file, on a tick."""
 
     def change(chunk: Chunk) -> Chunk:
         row = tick - chunk.tick - 1

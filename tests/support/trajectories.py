@@ -8,7 +8,7 @@ from policies.common.gae import Trajectories
 
 
 def random_trajectories(seed: int, *, acting: float, ending: float, outside: float = 0.0) -> Trajectories:
-    """`outside`: of external games, how often a transition is void or an action given; 0: of other games."""
+    """`outside`: the share of void transitions and given actions in external games; 0: not external."""
     rng = np.random.default_rng(seed)
     shape = (int(rng.integers(1, 12)), int(rng.integers(1, 5)))
     return Trajectories(

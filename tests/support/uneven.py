@@ -1,4 +1,4 @@
-"""A game of two equals, of whom the first wins after 10 ticks and loses after 60."""
+"""A game of two equal players, of which the first wins after 10 ticks or loses after 60."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WON, LOST = 10, 60  # ticks
 
 
 class Uneven:
-    """Each lane draws at its beginning how its game ends; `first` wins quickly wherever it sits.
+    """Each lane draws the result of its game at the start; `first` wins quickly in either seat.
 
     Args:
         lanes: how many games.
@@ -65,7 +65,7 @@ class Uneven:
 
 
 class Uncopyable(Uneven):
-    """The same, with a lock, of which there are no copies."""
+    """The same, with a lock, which cannot be copied."""
 
     def __init__(self, *, lanes: int) -> None:
         super().__init__(lanes=lanes)

@@ -89,7 +89,7 @@ class RandomUnits(VectorEnv[Any, Any, Any]):
         rows: `num_envs`.
         ticks: the budget; the step after it raises `BudgetReached`.
         length: ticks of an episode.
-        seed: of all that is drawn.
+        seed: of all draws.
         active: a function from the tick to `infos["active"]`; rows that do not act are shown without actors.
     """
 
@@ -147,7 +147,7 @@ def without_actors(sample: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _chosen(over: NDArray[np.bool_], fresh: Any, kept: Any) -> Any:
-    """The rows of lanes that have begun an episode from one leaf, the others from another."""
+    """The rows of restarted lanes from one leaf, the others from another."""
     if not isinstance(fresh, Ragged):
         return np.where(over.reshape(-1, *(1 for _ in fresh.shape[1:])), fresh, kept)
     rows = [fresh[lane] if over[lane] else kept[lane] for lane in range(len(over))]

@@ -1,4 +1,4 @@
-"""Workers of games with units, which draw what is allowed and check what they see."""
+"""Workers of games with units, which draw allowed actions and check their observations."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class VectorSampler(Player):
 
 
 class Noted(VectorSampler):
-    """The same in a process of its own: what it has seen goes into a file of the folder that a variable names."""
+    """The same in a process of its own: its record is a file in the folder that an environment variable names."""
 
     schedule = "ticks"  # its workers never meet
 
@@ -100,7 +100,7 @@ class Noted(VectorSampler):
 
 
 class Leaver(Player):
-    """Returns after five ticks; from then on its seat idles."""
+    """Returns after five ticks; then its seat idles."""
 
     face = "vector"
 
@@ -111,7 +111,7 @@ class Leaver(Player):
 
 
 class BlockAnswerer(VectorSampler):
-    """Acts block by block; what a row chooses is a function of what it sees, alone."""
+    """Acts block by block; the choices of a row are a function of its observation only."""
 
     def run(self) -> None:
         env = self.env
@@ -207,7 +207,7 @@ class ItemsAnswerer(Player):
 
 
 class Wrong(Player):
-    """Gives a wrong action after some right ones, and writes down the error."""
+    """Gives a wrong action after some right ones, and records the error."""
 
     face = "vector"
 

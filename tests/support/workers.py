@@ -1,4 +1,4 @@
-"""Worker algorithms that tests put into seats. What they find out they append to `in_process.NOTES`."""
+"""Worker algorithms that tests put into seats. They append their findings to `in_process.NOTES`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from in_process import NOTES
 
 
 class Player:
-    """Keeps what it is given."""
+    """Keeps its arguments."""
 
     face: ClassVar[str | tuple[str, ...]] = "gym"
 
@@ -48,7 +48,7 @@ class CheckParallel(Player):
 
 
 class Stepper(Player):
-    """Plays a fixed action and writes down every step."""
+    """Plays a fixed action and records every step."""
 
     def __init__(self, env: Any, group: Any, *, ticks: int, action: Any = 0, name: str = "") -> None:
         super().__init__(env, group, ticks=ticks)
@@ -146,7 +146,7 @@ def same(mine: Any, theirs: Any, where: str = "result") -> None:
 
 
 class NotesLastMasks(Player):
-    """Plays what is allowed, and writes down every last observation and its action mask."""
+    """Plays allowed actions, and records every last observation and its action mask."""
 
     def run(self) -> None:
         while True:
@@ -216,7 +216,7 @@ class IgnoresBudget(Player):
 
 
 class LogsWithoutState(Player):
-    """Logs at every tick, and has nothing that could be saved."""
+    """Logs at every tick, and has no state."""
 
     face = "vector"
 
@@ -259,21 +259,21 @@ class Counts(Player):
         return lambda observations, infos: np.zeros_like(self.env.action_space.sample())
 
 
-class OnlyActs(Uniform):
-    """Can play without learning; what it learns cannot be saved."""
+class ActorWithoutState(Uniform):
+    """Has an actor but no state."""
 
     def actor(self) -> Any:
         return lambda observations, infos: np.zeros_like(self.env.action_space.sample())
 
 
-class ActsAlone(OnlyActs):
+class GymActorWithoutState(ActorWithoutState):
     """The same in the gym face."""
 
     face = "gym"
 
 
-class Wild(Player):
-    """Acts with what is no number on its third step."""
+class NanActions(Player):
+    """Acts with nan on its third step."""
 
     def run(self) -> None:
         self.env.reset()

@@ -1,4 +1,4 @@
-"""The current directory of a test: a folder with its own modules, as of a user that runs `arena` there."""
+"""The current directory of a test, with modules of a user that runs `arena` there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 @contextmanager
 def working_directory(folder: Path) -> Iterator[None]:
-    """The current directory is `folder`; the modules that it has are forgotten before and after."""
+    """Changes the current directory to `folder`; its modules are unloaded before and after."""
     names = [path.stem for path in folder.glob("*.py")]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)

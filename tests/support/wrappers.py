@@ -1,4 +1,4 @@
-"""Wrappers and games around which tests put them."""
+"""Wrappers, and games to be wrapped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workers import Player
 
 
 class Painting(gymnasium.Env[Any, Any]):
-    """Shows a picture that is drawn from the seed; ends after `length` steps; pays ten times the action."""
+    """Shows a picture drawn from the seed; ends after `length` steps; the reward is ten times the action."""
 
     def __init__(self, length: int = 7, shape: tuple[int, ...] = (6, 9, 3)) -> None:
         self.observation_space = spaces.Box(0, 255, shape, np.uint8)
@@ -34,7 +34,7 @@ class Painting(gymnasium.Env[Any, Any]):
 
 
 class Shifted(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Adds to observations and rewards, and tells the last action in the info."""
+    """Adds to observations and rewards, and puts the last action into the info."""
 
     def __init__(self, env: Any, by: float = 1.0, *, bonus: float = 0.0) -> None:
         super().__init__(env)
@@ -79,7 +79,7 @@ class Skips(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class Frames(Player):
-    """Writes down what it sees of each tick, and of the end of an episode."""
+    """Records the observations of each tick, and of the end of an episode."""
 
     face = "vector"
 
@@ -93,5 +93,5 @@ class Frames(Player):
 
 
 def nothing(env: Any) -> int:
-    """No wrapper: it makes a number."""
+    """No wrapper: returns a number."""
     return 3

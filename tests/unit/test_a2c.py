@@ -36,7 +36,7 @@ def trained(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) 
 
 
 def seen(a2c: A2C) -> Batch:
-    """What one rollout gives."""
+    """The batch of one rollout."""
     a2c.rollout.begin(*a2c.env.reset())
     play(a2c)
     return evaluate(a2c)
@@ -46,7 +46,7 @@ def seen(a2c: A2C) -> Batch:
 
 
 def random_batch(a2c: A2C, *, count: int = 50, masked: bool = False) -> Batch:
-    """Transitions with advantages and returns that nothing earned."""
+    """Transitions with random advantages and returns."""
     draw = torch.Generator().manual_seed(3)
     space = batch_space(a2c.env.single_observation_space, count)
     space.seed(4)
@@ -100,7 +100,7 @@ def test_closed_form_gradient_equals_autograd(observation_space: Any, action_spa
 
 
 @pytest.mark.slow
-def test_a_return_is_the_rewards_to_the_rollouts_end_and_the_value_there() -> None:
+def test_return_is_rewards_to_the_rollout_end_plus_bootstrap_value() -> None:
     env = ScriptedEnv(VECTOR, CHOICE, rows=2, length=99, reward=random_rewards(0))
     a2c = worker(env, gamma=0.9)
     rewards: list[Any] = []
@@ -128,7 +128,7 @@ def test_a_rollout_is_one_gradient_step_on_all_of_its_transitions() -> None:
     assert len(a2c.group.saved) == 3
 
 
-def test_advantages_are_as_they_are_unless_they_are_to_be_normalized() -> None:
+def test_advantages_are_normalized_only_if_configured() -> None:
     rates = {"learning_rate": 1.0, "max_grad_norm": None, "vf_coef": 0.0}
     plain, normalized = (
         worker(ScriptedEnv(VECTOR, CHOICE), normalize_advantage=normalized, **rates) for normalized in (False, True)
@@ -144,12 +144,12 @@ def test_advantages_are_as_they_are_unless_they_are_to_be_normalized() -> None:
 # ------------------------------------------------------------------------------------------------- state, options
 
 
-def test_a_state_of_something_else_is_refused_by_name() -> None:
+def test_foreign_state_is_refused_by_name() -> None:
     with pytest.raises(ConfigError, match="no state of A2C: it has q_values"):
         worker(ScriptedEnv(VECTOR, CHOICE)).load_state_dict({"q_values": 1})
 
 
-def test_options_of_ppo_alone_are_refused() -> None:
+def test_ppo_only_options_are_refused() -> None:
     with pytest.raises(TypeError, match="clip_range"):
         A2C.Options(clip_range=0.2)
 

@@ -34,7 +34,7 @@ def test_cancelled_calls_start_no_more_threads_than_allowed() -> None:
     asyncio.run(play())
 
 
-def test_a_thread_that_does_not_come_back_is_replaced_and_ends_later() -> None:
+def test_stuck_thread_is_replaced_and_ends_later() -> None:
     async def play() -> None:
         threads = ActorThreads(1, asyncio.get_running_loop().call_soon_threadsafe)
         may_return, before = threading.Event(), threads_named_actor()

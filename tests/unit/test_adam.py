@@ -29,7 +29,7 @@ def gradient_of(net: nn.Module, step: int) -> None:
 
 
 @pytest.mark.slow
-def test_moves_parameters_as_torchs_adam_does_with_the_same_clipping() -> None:
+def test_step_equals_torchs_adam_with_the_same_clipping() -> None:
     ours, theirs = module(), module()
     adam, oracle = Adam(ours, epsilon=1e-5), torch.optim.Adam(theirs.parameters(), eps=1e-5)
     for step in range(30):
@@ -80,13 +80,13 @@ def test_step_uses_a_gradient_set_from_outside() -> None:
         adam.zero_grad()
         gradient_of(net, 0)
         assert adam.gradient.abs().sum() > 0
-        adam.vector.grad = torch.zeros_like(adam.gradient)  # as a group may do
+        adam.vector.grad = torch.zeros_like(adam.gradient)  # as a group may set it
         adam.step(0.1)
     for left, right in zip(net.parameters(), module().parameters(), strict=True):
         assert torch.equal(left, right)
 
 
-def test_a_rate_of_zero_changes_no_bit() -> None:
+def test_zero_learning_rate_changes_no_bit() -> None:
     net = module()
     adam = Adam(net, epsilon=1e-8)
     gradient_of(net, 0)

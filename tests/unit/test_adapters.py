@@ -56,7 +56,7 @@ def batched_of(space: Space[Any], samples: list[Any]) -> Any:
 
 
 class Sundry(gymnasium.Env[Any, Any]):
-    """Every kind of space at once; tells in its info what it was given."""
+    """Every kind of space at once; the info holds its arguments."""
 
     observation_space = Dict(
         {
@@ -68,7 +68,9 @@ class Sundry(gymnasium.Env[Any, Any]):
     action_space = Dict({"push": Box(-1, 1, (2,), np.float32), "pick": Tuple((Discrete(3), MultiBinary(2)))})
 
     def __init__(self) -> None:
-        self.observation_space = copy.deepcopy(self.observation_space)  # it draws from its own, not from all lanes'
+        self.observation_space = copy.deepcopy(
+            self.observation_space
+        )  # its own, so that drawing does not affect other lanes
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
@@ -92,7 +94,7 @@ GYMNASIUM: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GYMNASIUM)
-def test_a_gymnasium_game_is_played_as_it_is_alone(name: str) -> None:
+def test_gymnasium_game_equals_the_unadapted_game(name: str) -> None:
     make, lanes = GYMNASIUM[name], 3
     env, alone = adapt(make, {}, lanes), [make() for _ in range(lanes)]
     (observed,), (acted,) = env.interface.observation_spaces, env.interface.action_spaces
@@ -147,14 +149,14 @@ def test_taxi_has_its_masks_and_its_other_infos() -> None:
     assert frame.infos[1][0] == {"prob": info["prob"]}
 
 
-def test_looking_for_masks_does_not_change_what_a_seed_gives() -> None:
+def test_mask_detection_does_not_change_the_episodes_of_a_seed() -> None:
     env = adapt(gymnasium_factory("Taxi-v4"), {}, 1)
     first = env.reset(ONE, [11]).observations[0][0]
     assert first == gymnasium.make("Taxi-v4").reset(seed=11)[0]
 
 
 class Ticking(gymnasium.Env[Any, Any]):
-    """Ends after two steps, and fails if it is stepped beyond."""
+    """Ends after two steps, and fails if it is stepped again."""
 
     observation_space, action_space = Box(0, 9, (1,), np.float32), Box(0, 1, (1,), np.float32)
 
@@ -169,7 +171,7 @@ class Ticking(gymnasium.Env[Any, Any]):
         return np.full(1, self.steps, np.float32), 1.0, self.steps == 2, False, {}
 
 
-def test_a_lane_that_is_over_is_not_stepped() -> None:
+def test_ended_lane_is_not_stepped() -> None:
     env, action = adapt(Ticking, {}, 2), [np.zeros((2, 1), np.float32)]
     assert not env.step(action).frame.active.any()  # nor before its first reset
     env.reset(np.ones(2, bool))
@@ -196,7 +198,7 @@ def test_error_of_a_game_propagates_unchanged() -> None:
         env.step([np.zeros((1, 1), np.float32)])
 
 
-def test_an_observation_that_does_not_fit_its_space_is_named() -> None:
+def test_observation_outside_its_space_is_named() -> None:
     class Wrong(Ticking):
         observation_space = Box(0, 9, (4,), np.float32)
 
@@ -205,7 +207,7 @@ def test_an_observation_that_does_not_fit_its_space_is_named() -> None:
 
 
 class OfOldGym(Ticking):
-    """As games were before Gymnasium."""
+    """A game with the interface before Gymnasium."""
 
     def step(self, action: Any) -> Any:
         observation, reward, over, _, info = super().step(action)
@@ -244,7 +246,7 @@ PARALLEL: dict[str, tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]
 
 
 @pytest.mark.parametrize("name", PARALLEL)
-def test_a_parallel_game_is_played_as_it_is_alone(name: str) -> None:
+def test_parallel_game_equals_the_unadapted_game(name: str) -> None:
     factory, make, kwargs = PARALLEL[name]
     env, alone = adapt(factory, kwargs, 2), make(**kwargs)
     assert env.interface.entities == tuple(alone.possible_agents)
@@ -275,7 +277,7 @@ def batched_random(space: Any, lanes: int, rng: np.random.Generator) -> Any:
 
 
 class Leaving(pettingzoo.ParallelEnv[str, Any, Any]):
-    """`a` terminates after one step, `b` leaves with the game after three without a word, `c` never comes."""
+    """`a` terminates after one step, `b` leaves with the game after three without flags, `c` never comes."""
 
     metadata: Mapping[str, Any] = {}
     possible_agents = ["a", "b", "c"]
@@ -346,7 +348,7 @@ def test_final_masks_hold_the_last_masks_of_ended_entities() -> None:
 
 
 def plain_loop(env: Any, choose: Callable[[Any, Any], int], seed: int) -> dict[str, float]:
-    """What every agent is paid by the loop of PettingZoo's own documentation."""
+    """The rewards of every agent in the loop of PettingZoo's documentation."""
     env.reset(seed=seed)
     returns = dict.fromkeys(env.possible_agents, 0.0)
     for agent in env.agent_iter():
@@ -382,7 +384,7 @@ AEC: dict[str, tuple[Any, Callable[[], Any]]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", AEC)
-def test_the_ticks_of_a_turn_based_game_add_up_to_pettingzoos_rewards(name: str) -> None:
+def test_turn_based_rewards_sum_to_pettingzoos(name: str) -> None:
     factory, make = AEC[name]
     env, alone = adapt(factory, {}, 1), make()
     totals = []
@@ -435,7 +437,7 @@ def test_lanes_of_a_turn_based_game_may_have_different_movers() -> None:
 
 
 class Pennies:
-    """The list interface, with as little as it asks for."""
+    """The list interface, with its required parts only."""
 
     observation_spaces = [Discrete(2), Box(0, 1, (1,), np.float32)]
     action_spaces = [Discrete(2), Discrete(3, start=2)]
@@ -478,7 +480,7 @@ def list_play(ending: str, ticks: int) -> tuple[BatchedEnv, list[Any]]:
     return env, [env.step([np.array([1]), np.array([3])]) for _ in range(ticks)]
 
 
-def test_done_of_the_list_interface_terminates_or_by_its_info_truncates() -> None:
+def test_list_interface_done_terminates_or_truncates_by_its_info() -> None:
     _, (first, second) = list_play("all", 2)
     assert not first.terminated.any()
     assert second.terminated.all()
@@ -516,7 +518,7 @@ def test_a_list_of_the_wrong_length_is_named(answer: Any, message: str, monkeypa
         env.reset(ONE)
 
 
-def test_the_extras_of_the_list_interface_are_used_where_they_are() -> None:
+def test_optional_parts_of_the_list_interface_are_used() -> None:
     env = adapt(Named, {}, 1)
     env.reset(ONE, [7])
     env.reset(ONE)
@@ -531,7 +533,7 @@ def test_the_extras_of_the_list_interface_are_used_where_they_are() -> None:
 
 @settings(max_examples=10)
 @given(seeds=st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=4), actions=st.integers(0, 2**31 - 1))
-def test_adapted_lanes_together_play_as_each_alone(seeds: list[int], actions: int) -> None:
+def test_adapted_lanes_equal_single_lanes(seeds: list[int], actions: int) -> None:
     make, lanes = gymnasium_factory("CartPole-v1"), len(seeds)
     together, alone = adapt(make, {}, lanes), [adapt(make, {}, 1) for _ in seeds]
     together.reset(np.ones(lanes, bool), seeds)
@@ -610,7 +612,7 @@ def no_game() -> int:
         (lambda: pettingzoo_factory("json"), "'json' has neither parallel_env nor env"),
     ],
 )
-def test_a_mistake_is_named_with_what_is_allowed(attempt: Callable[[], Any], message: str) -> None:
+def test_mistake_is_named_with_the_allowed_values(attempt: Callable[[], Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         attempt()
 

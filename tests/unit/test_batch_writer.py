@@ -1,4 +1,4 @@
-"""A joint step gives the same replies, whether all seats are written at once or one by one."""
+"""The replies of a joint step are the same, whether all seats are written at once or one by one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from random_spaces import scramble, spaces
 
 
 class Ends:
-    """A link without another end."""
+    """A link whose messages are kept."""
 
     def __init__(self, outbox: NDArray[np.uint8], request_bytes: int) -> None:
         self.outbox, self.inbox = outbox, np.zeros(request_bytes, np.uint8)
@@ -73,7 +73,7 @@ def random_step(rng: np.random.Generator, lanes: int, space: list[Space[Any]], m
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(spaces(), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.sampled_from([0, 2]), st.integers(0, 99))
-def test_alike_seats_get_the_same_replies_as_one_by_one(
+def test_joint_write_of_equal_seats_equals_single_writes(
     space: Space[Any], lanes: int, seats: int, held: int, mask_size: int, seed: int
 ) -> None:
     entities = [tuple(range(seat * held, (seat + 1) * held)) for seat in range(seats)]

@@ -59,7 +59,7 @@ def test_parts_of_composite_spaces_are_columns_and_masks_too(tmp_path: Path) -> 
     assert (batch["action_mask"] == masks[0]).all()
 
 
-def test_episodes_that_a_leg_has_cut_count_only_when_asked_for(tmp_path: Path) -> None:
+def test_cut_episodes_are_included_only_on_request(tmp_path: Path) -> None:
     import yaml
 
     from arena.cli.main import main
@@ -68,7 +68,7 @@ def test_episodes_that_a_leg_has_cut_count_only_when_asked_for(tmp_path: Path) -
     config = {
         "ticks": 21, "checkpoint_every": 11, "record": "samples", "loggers": [],
         "envs": {"game": {"make": "games:Countdown", "kwargs": {"length": 4}}},
-        "policies": {"a": {"algorithm": "learners:OfOneEntity"}},
+        "policies": {"a": {"algorithm": "learners:GymLearner"}},
         "matches": [{"env": "game", "seats": ["a"]}],
     }  # fmt: skip
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(config))
@@ -128,7 +128,7 @@ def episode(length: int, rng: np.random.Generator, **changes: Any) -> dict[str, 
     }  # fmt: skip
 
 
-def test_what_is_written_is_read_back_also_across_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_written_episodes_are_read_back_across_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("arena.dataset.batch.ticks_of_part", lambda *_, **__: 7)
     rng = np.random.default_rng(1)
     given = [episode(length, rng) for length in (3, 4, 1, 9, 7, 20)]
@@ -184,7 +184,7 @@ def test_wrong_episodes_are_refused_and_nothing_is_written(tmp_path: Path, chang
     assert not (tmp_path / "samples").exists()
 
 
-def test_samples_are_not_written_over_others(tmp_path: Path) -> None:
+def test_existing_samples_are_not_overwritten(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     write_samples(tmp_path, "teacher", BOX, CHOICE, [episode(3, rng)])
     with pytest.raises(ConfigError, match="holds samples already"):

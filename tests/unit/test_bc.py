@@ -104,7 +104,7 @@ def by_formula(space: Any, outputs: Any, actions: Any) -> float:
 
 
 class Board:
-    """Where a root leaves its weights for another worker to find, without a barrier."""
+    """Passes the root's weights to another worker without a barrier."""
 
     def __init__(self) -> None:
         self.published: list[Any] = []
@@ -116,9 +116,7 @@ class Board:
         return self.published[-1] if self.published else None
 
 
-def test_without_a_barrier_workers_load_the_newest_weights_of_the_root(
-    data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_barrier_workers_load_the_roots_newest_weights(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def meets(*_: Any) -> None:
         raise AssertionError("a collective")
 
@@ -213,7 +211,7 @@ def test_workers_with_shares_equal_one_worker_with_all_data(sync: str, data: Pat
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])  # the loss of what is infinite is finite, its gradient is not
-def test_data_that_are_not_finite_stop_before_the_update(value: float, data: Path, tmp_path: Path) -> None:
+def test_non_finite_data_stop_before_the_update(value: float, data: Path, tmp_path: Path) -> None:
     home = record(tmp_path / "spoilt", spaces.Box(-np.inf, np.inf, (3,), np.float32), CHOICE, rule)
     path = next(home.rglob("*.npz"))
     with np.load(path) as part:

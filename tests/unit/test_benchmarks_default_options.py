@@ -1,4 +1,4 @@
-"""The benchmark of default options: whose results stand beside whose, what is promised, what is measured again."""
+"""The benchmark of default options: compared results, claims, and repeated measurements."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def result(score: float, cpu: float, steps: int = 100_000) -> dict[str, Any]:
     return {"figures": {"return": score, CPU: cpu}, "steps": steps}
 
 
-def test_no_row_gives_an_option_to_either_side() -> None:
+def test_rows_set_no_options_on_either_side() -> None:
     for row in ROWS.values():
         (policy,) = row.policies.values()
         assert policy.keys() == {"algorithm"}
@@ -28,7 +28,7 @@ def test_no_row_gives_an_option_to_either_side() -> None:
         assert row.peer.options == {}
 
 
-def test_the_steps_are_those_of_all_lanes_and_copies() -> None:
+def test_steps_count_all_lanes_and_copies() -> None:
     data = ROWS["cartpole-ppo-4x4"].training(1)
     assert data["ticks"] == 100_000 // 16
     assert (data["matches"][0]["lanes"], data["matches"][0]["copies"]) == (4, 4)

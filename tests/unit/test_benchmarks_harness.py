@@ -1,4 +1,4 @@
-"""The arithmetic of the benchmarks: turns, medians, ratios, windows of time, who has used how much CPU."""
+"""The arithmetic of the benchmarks: turns, medians, ratios, windows of time, CPU time of processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from harness import Case, Measured, Promise, Report, Sample, Summary, Unavailabl
 
 
 def by_file(name: str) -> ModuleType:
-    """A benchmark's module whose name the tests have too."""
+    """A benchmark's module whose name is also a test module's."""
     spec = importlib.util.spec_from_file_location(f"benchmark_{name}", BENCHMARKS / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -85,13 +85,13 @@ def test_a_summary_holds_median_and_range() -> None:
     assert (summary.median, summary.low, summary.high) == (2.5, 1.0, 10.0)
 
 
-def test_ratios_are_of_one_turn_and_not_of_medians() -> None:
+def test_ratios_are_computed_within_a_turn() -> None:
     # The machine was ten times slower in the second turn: a ratio within the turn does not see it.
     ratio = measured_of(a=[2.0, 20.0, 2.0], b=[1.0, 10.0, 1.0]).ratio(("a", "t"), ("b", "t"))
     assert ratio.values == (2.0, 2.0, 2.0)
 
 
-def test_a_figure_of_many_cases_is_made_turn_by_turn() -> None:
+def test_figure_of_many_cases_is_computed_per_turn() -> None:
     measured = measured_of(ours=[4.0, 9.0], x=[2.0, 9.0], y=[8.0, 3.0])
     found = measured.each(lambda at: at("ours", "t") / min(at(name, "t") for name in "xy"), ["ours", "x", "y"])
     assert found.values == (2.0, 3.0)
@@ -148,7 +148,7 @@ def test_quick_run_has_one_turn_and_is_marked(tmp_path: Path) -> None:
     assert data["repeats"] == 1 and data["quick"] is True
 
 
-def test_the_page_of_results_is_made_of_the_files_alone(tmp_path: Path) -> None:
+def test_results_page_is_generated_from_the_files_only(tmp_path: Path) -> None:
     written(tmp_path)
     page = report.page(report.read(tmp_path))
     assert page.count("| small | t | at most 1 | 2 (2 .. 2) | **no** |") == 1
@@ -158,7 +158,7 @@ def test_the_page_of_results_is_made_of_the_files_alone(tmp_path: Path) -> None:
 # --------------------------------------------------------------------------------------------------- stretches of time
 
 
-def test_stamps_are_of_the_first_and_every_nth_count(tmp_path: Path) -> None:
+def test_stamps_hold_the_first_and_every_nth_count(tmp_path: Path) -> None:
     noted = stamps.Stamps(tmp_path, every=3)
     for _ in range(8):
         noted.add()
@@ -183,7 +183,7 @@ def test_window_is_the_time_in_which_all_processes_work() -> None:
     assert found.rate == pytest.approx(30.0)
 
 
-def test_the_first_part_of_a_window_can_be_left_out() -> None:
+def test_start_of_a_window_can_be_excluded() -> None:
     slow_start = stamps.Progress([0.0, 2.0, 10.0], [0, 0, 80])
     assert stamps.window([slow_start], skip=0.2).rate == pytest.approx(10.0)
 
@@ -193,8 +193,8 @@ def test_missing_common_window_is_an_error_with_a_remedy() -> None:
         stamps.window([stamps.Progress([0.0, 1.0], [1, 2]), stamps.Progress([2.0, 3.0], [1, 2])])
 
 
-def test_growth_is_the_slope_of_the_best_line() -> None:
-    noise = np.array([1.0, -1.0, -1.0, 1.0])  # sums to nothing, also against a line
+def test_growth_is_the_least_squares_slope() -> None:
+    noise = np.array([1.0, -1.0, -1.0, 1.0])  # its sum and its covariance with a line are 0
     points = [(float(x), 3.0 * x + 7.0 + noise[x]) for x in range(4)]
     assert memory_growth.line_through(points) == pytest.approx(3.0)
 
@@ -216,7 +216,7 @@ def test_descendants_are_children_at_all_depths_only() -> None:
     assert processes.descendants(9, table) == []
 
 
-def test_cpu_between_two_moments_is_what_was_used_between_them() -> None:
+def test_cpu_of_an_interval_is_the_cpu_used_in_it() -> None:
     usage = processes.Usage(started=0, times=[10.0, 12.0, 14.0], seconds=[1.0, 3.0, 4.0])
     assert usage.cpu(11.0, 13.0) == pytest.approx(1.5)
     assert usage.cpu(0.0, 20.0) == pytest.approx(4.0)  # what it had used when it was first seen counts too
@@ -277,7 +277,7 @@ def test_lanes_of_the_learning_game_reset_and_keep_final_observations() -> None:
     assert env.reset().shape == (8, 4)
     won = 0
     for _ in range(200):
-        moved = env.step(np.full(8, 4))  # straight to the other side
+        moved = env.step(np.full(8, 4))  # toward the other side
         over = moved.terminated
         np.testing.assert_allclose(moved.observations[over, 1], 0.9, atol=1e-6)
         np.testing.assert_array_equal(moved.observations[~over], moved.final[~over])

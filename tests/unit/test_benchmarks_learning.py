@@ -1,4 +1,4 @@
-"""The learning benchmark: what its figures are made of, how results of single rows come together, its table of rows."""
+"""The learning benchmark: its figures, the merging of results of single rows, its table of rows."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def test_a_team_sum_counts_every_entity() -> None:
     assert team_sum("p")(line(-10.0, -5.0)) == -30.0  # two entities in each seat, the return is their mean
 
 
-def test_wins_are_those_of_one_seat() -> None:
+def test_wins_count_one_seat() -> None:
     assert (wins("p", seat=0)(line(1.0, outcome="win")), wins("q", seat=0)(line(1.0, outcome="win"))) == (1.0, None)
     assert wins("p", seat=0)(line(1.0, outcome="draw")) == 0.0
 
 
-def test_a_curve_has_the_episodes_where_they_ended_and_none_that_was_cut() -> None:
+def test_curve_has_finished_episodes_at_their_end_ticks() -> None:
     last = ROW.ticks
     lines = [line(10.0, tick=1), line(20.0, tick=2), line(500.0, tick=last), line(9.0, tick=last, cut=True)]
     curve = curve_of(ROW, lines)
@@ -69,7 +69,7 @@ def test_a_curve_has_the_episodes_where_they_ended_and_none_that_was_cut() -> No
 # ------------------------------------------------------------------------------------------------------- the results
 
 
-def test_results_of_single_rows_and_seeds_come_together(tmp_path: Path) -> None:
+def test_results_of_single_rows_and_seeds_are_merged(tmp_path: Path) -> None:
     results = Results(tmp_path)
     results.add("cartpole-ppo", 1, result(400.0, 20.0, 40.0))
     results.add("acrobot-ppo", 1, result(-80.0, 9.0, 10.0))
@@ -89,7 +89,7 @@ def test_newer_result_of_a_seed_replaces_the_older(tmp_path: Path) -> None:
     data = Results(tmp_path).add("cartpole-ppo", 1, result(3.0, 4.0))
     assert data["cases"]["cartpole-ppo"]["return"]["values"] == [3.0]
     assert data["promises"][0]["holds"] is False
-    assert len(data["promises"]) == 1, "no other library was measured beside it"
+    assert len(data["promises"]) == 1, "no other library was measured for comparison"
 
 
 def test_row_that_cannot_be_measured_gives_its_reason(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_failing_seed_is_reported_and_the_others_continue(
     ]
 
 
-def test_a_row_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_row_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         learning.main(["--rows", "cartpole-pppo"])
     assert "there is no row 'cartpole-pppo'; known: cartpole-ppo" in capsys.readouterr().err
@@ -162,7 +162,7 @@ def test_a_row_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_a_row_is_a_configuration_whose_options_its_algorithms_take(name: str) -> None:
+def test_row_is_a_valid_configuration(name: str) -> None:
     row = ROWS[name]
     plan = make_plan(parse_config(row.training(1), source=name), ranks=1)
     assert sum(len(seat.entities) for seat in plan.matches[0].seats) == sum(
@@ -183,7 +183,7 @@ def test_evaluation_does_not_learn_and_plays_other_games(name: str) -> None:
     assert config.seed != parse_config(row.training(1), source=name).seed
 
 
-def test_a_mistake_in_a_row_would_be_found() -> None:
+def test_mistake_in_a_row_is_detected() -> None:
     with pytest.raises(ConfigError, match="did you mean 'n_steps'"):
         registry.decode_options(registry.algorithm("ppo"), {"n_step": 1}, path="p")
 

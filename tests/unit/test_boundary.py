@@ -1,4 +1,4 @@
-"""Where a run can go on from: the newest boundary of which everything is whole."""
+"""Boundaries, from which a run can be resumed: the newest one whose files are complete."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def line(folder: RunFolder, tick: int) -> None:
 
 
 def leg(folder: RunFolder, tick: int, *, own: bool = False) -> Path:
-    """What the end of a leg leaves: a line, the state of a policy and of a worker, and the boundary. Its file."""
+    """Writes a leg's line, the state of a policy and of a worker, and the boundary; returns the boundary's file."""
     line(folder, tick)
     home, about = folder.checkpoints_path("blue"), {"policy": "blue", "algorithm": "ppo", "ticks": tick, "update": 1}
     if own:
@@ -137,12 +137,12 @@ def test_incomplete_boundary_is_skipped_for_an_older_one(part: str, harm: Any, f
     harm(folder, folder.path / PARTS[part])
     assert newest(folder) == (30 if part != "episodes" else {halve: 20, remove: None}[harm])
     if part == "episodes" and harm is halve:
-        assert folder.episodes.stat().st_size == size // 2, "and nothing was changed by looking"
+        assert folder.episodes.stat().st_size == size // 2, "reading changes nothing"
 
 
 @pytest.mark.slow
 @given(st.binary(max_size=80))
-def test_a_file_of_anything_else_is_no_boundary(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+def test_foreign_file_is_not_a_boundary(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     folder = RunFolder.open(tmp_path_factory.mktemp("boundary") / "run")
     leg(folder, 10)
     (folder.boundaries / "000000000020.json").write_bytes(content)
@@ -163,10 +163,10 @@ def test_journals_are_cut_to_their_recorded_length(folder: RunFolder) -> None:
     line(folder, 15)
     found = boundary.newest(folder)
     assert found is not None
-    for _ in range(2):  # twice is as good as once
+    for _ in range(2):  # idempotent
         boundary.cut_journals(folder, found)
         assert folder.episodes.read_bytes() == before
-    assert not folder.metrics.exists(), "what was not there is not made"
+    assert not folder.metrics.exists(), "a missing file is not created"
 
 
 def test_resume_removes_newer_boundaries(folder: RunFolder) -> None:

@@ -94,7 +94,7 @@ WRONG: list[tuple[CallbackPlan, str]] = [
         of("Empty"),
         r"callbacks\[0\]: Empty has no method that is ever called; known: on_start, on_round",
     ),
-    (of("TakesOther"), r"callbacks\[0\]: TakesOther.on_update cannot be called with \(line\): .*'number'"),
+    (of("WrongSignature"), r"callbacks\[0\]: WrongSignature.on_update cannot be called with \(line\): .*'number'"),
     (of("RecordsAll", nam="x"), r"callbacks\[0\].options: .*'nam'; did you mean 'name'"),
     (of("Stops"), r"callbacks\[0\].options: .*missing.*'where'.* It takes: where, nth"),
     (of("Stops", were=1), r"callbacks\[0\].options: .*unexpected.*'were'; did you mean 'where'\? It takes: where, nth"),
@@ -125,7 +125,7 @@ def test_mistake_is_reported_before_the_start(
 
 
 @pytest.mark.slow
-def test_a_check_names_the_callbacks(
+def test_check_lists_the_callbacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -136,13 +136,13 @@ def test_a_check_names_the_callbacks(
     assert NOTES == []
 
 
-def test_the_methods_that_are_called_are_those_of_the_base_class() -> None:
+def test_called_methods_are_those_of_the_base_class() -> None:
     told = {name for name in vars(Callbacks) if not name.startswith("_")}
     assert {f"on_{name}" for name in told} == set(callbacks.METHODS)
     assert all(getattr(Callback, name).__doc__ for name in callbacks.METHODS)
 
 
-# ------------------------------------------------------------------------------------------------ what they are told
+# ------------------------------------------------------------------------------------------------------------- calls
 
 
 def test_callbacks_are_called_in_configuration_order() -> None:
@@ -190,7 +190,7 @@ def recorded(path: Path, told: Callbacks | None) -> RunFolder:
     folder = RunFolder.open(path / "run")
     with Recorder(folder, {0: 0, 1: 0}, callbacks=told) as recorder:
         recorder.episodes(0, 7, [episode(0, tick=5), episode(1, tick=7, return_=math.nan)])
-        assert NOTES == [], "match 1 may have earlier ones, so nothing is on record"
+        assert NOTES == [], "match 1 may have earlier ones, so nothing is recorded yet"
         recorder.episodes(1, 6, [])
         assert [line["episode"] for _, line in NOTES] == ([0] if told is not None and told.needs_episodes else [])
         recorder.episodes(1, 8, [])
@@ -222,7 +222,7 @@ def test_lines_are_decoded_only_for_callbacks_that_use_them(tmp_path: Path, monk
     assert (told.needs_episodes, told.needs_updates) == (False, True)
 
 
-def test_an_object_need_not_be_derived_from_the_base_class() -> None:
+def test_callback_needs_no_base_class() -> None:
     told = Callbacks([of("RecordsUpdates")], Stop().ask)
     told.update({"update": 4})
     told.round(0, 10)

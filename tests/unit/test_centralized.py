@@ -1,4 +1,4 @@
-"""MADDPG and MASAC: losses against autograd, who sees what, masking, groups against one worker, state, refusals."""
+"""MADDPG and MASAC: losses against autograd, inputs of networks, masking, groups, state, refusals."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def made_up(learner: Any, count: int, *, masked: bool = False, seed: int = 3) ->
 
 
 def steady(shape: Any, generator: Any) -> Tensor:
-    """Noise that is the same in every row, so that it matters not who draws how much."""
+    """Noise that is equal in every row, so that the numbers of draws do not matter."""
     return torch.linspace(-0.8, 1.1, shape[-1]).expand(tuple(shape))
 
 
@@ -109,7 +109,7 @@ def steady_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def joint_features(encoder: Any, leaves: tuple[Tensor, ...]) -> tuple[Tensor, list[Tensor]]:
-    """What critics see, entity by entity, and what each actor sees."""
+    """The inputs of critics, entity by entity, and of each actor."""
     *seen, acts = leaves
     own = [super(type(encoder), encoder).forward([leaf[:, index] for leaf in seen]) for index in range(E)]
     flags = acts.float()
@@ -118,7 +118,7 @@ def joint_features(encoder: Any, leaves: tuple[Tensor, ...]) -> tuple[Tensor, li
 
 
 def outputs_of(actors: Any, own: list[Tensor], index: int, acts: Tensor) -> Tensor:
-    """Those of one entity's actor, which sees its own observation (as it was masked) and its name."""
+    """The outputs of one entity's actor, from its own observation (as it was masked) and its index."""
     seen = own[index] * acts[:, [index]].float()
     if len(actors.members) > 1:
         return actors.members[index](seen)
@@ -126,7 +126,7 @@ def outputs_of(actors: Any, own: list[Tensor], index: int, acts: Tensor) -> Tens
 
 
 def act_softly(learner: Any, outputs: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """One entity's actions, as critics take them and torch can differentiate them, and its actor's entropy."""
+    """One entity's actions as input of critics, differentiable by torch, and its actor's entropy."""
     size = learner.actions.inputs
     noise = steady((len(outputs), size), None)
     if learner.actions.mask_size:
@@ -145,7 +145,7 @@ def mask_of(masks: Tensor | None, index: int) -> Tensor | None:
 
 
 def losses(learner: Any, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
-    """Of critics, actors and temperature, slowly, as torch can differentiate them."""
+    """The losses of critics, actors and temperature, differentiable by torch."""
     network, old, alpha = learner.network, learner.targets["critics"].module, learner.alpha
     next_actors = learner.targets["actors"].module if "actors" in learner.targets else network.actors
     acts, then_acts = batch.observations[-1].float(), batch.next_observations[-1].float()
@@ -232,7 +232,7 @@ def test_critics_see_observations_and_actions_of_all_entities(kind: Any, actions
 @pytest.mark.parametrize("shared", [True, False], ids=["shared", "own"])
 @both
 @each_space
-def test_an_actor_sees_its_own_alone(kind: Any, actions: Any, shared: bool) -> None:
+def test_actor_sees_only_its_own_observation(kind: Any, actions: Any, shared: bool) -> None:
     learner = disturbed(worker(kind, game(actions=actions), shared_actor=shared))
     leaf = torch.randn(2 * E, 3, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
@@ -367,7 +367,7 @@ def test_a_team_of_one_entity_is_refused_with_the_remedy(kind: Any) -> None:
 
 @both
 @pytest.mark.parametrize("space", [spaces.MultiDiscrete([2, 3]), spaces.Box(-np.inf, np.inf, (2,))], ids=str)
-def test_check_refuses_actions_that_are_neither_choices_nor_bounded_numbers(kind: Any, space: Any) -> None:
+def test_check_refuses_neither_discrete_nor_bounded_actions(kind: Any, space: Any) -> None:
     with pytest.raises(ConfigError):
         kind.check(VECTOR, space)
 

@@ -1,4 +1,4 @@
-"""Checkpoints: bit for bit, whole or not there, and clear about what they are not."""
+"""Checkpoints: exact round trips, atomic writes, and refusals of other files."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_loaded_arrays_can_be_written_to_and_do_not_share_memory(tmp_path: Path)
 
 
 class Point(NamedTuple):
-    """A tuple that has a class."""
+    """A named tuple."""
 
     x: int
     y: float
@@ -184,7 +184,7 @@ def put(folder: Path, *boundaries: int, late: int = 0) -> None:
 
 
 def put_own(folder: Path, boundary: int, seat: tuple[int, int] = (0, 1), state: Any = "mine") -> Path:
-    """What a worker alone has; where it lies."""
+    """Saves a worker's own state; returns its path."""
     about = {"policy": folder.name, "algorithm": "ppo", "ticks": boundary, "update": 1}
     checkpoint.save_own(folder, state, seat=seat, boundary=boundary, **about)
     return checkpoint.own_path_of(folder, boundary, seat)
@@ -247,7 +247,7 @@ def test_resume_removes_checkpoints_after_its_tick(tmp_path: Path) -> None:
         put_own(tmp_path, ticks)
     checkpoint.discard_after(tmp_path, 10)
     assert checkpoint.load(tmp_path).state == 10
-    assert own_names(tmp_path) == ["000000000010.match-0-seat-1.ckpt"], "that of 0 was forgotten before"
+    assert own_names(tmp_path) == ["000000000010.match-0-seat-1.ckpt"], "the file of boundary 0 was removed before"
 
 
 def test_more_ticks_than_fit_the_name_still_sort(tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ def test_a_kill_at_any_step_leaves_a_loadable_checkpoint(tmp_path: Path, clean: 
         assert loaded.ticks == (40 if "replace" in calls else 30)
         assert loaded.state["w"].tolist() == [loaded.ticks] * 3
         save(folder, {"w": np.full(3, 50)}, ticks=50)
-        assert sorted(path.suffix for path in folder.iterdir()) == [".ckpt"] * 4, "rests of killed saves are removed"
+        assert sorted(path.suffix for path in folder.iterdir()) == [".ckpt"] * 4, "remains of killed saves are removed"
         if finished:
             break
     assert finished
@@ -315,7 +315,7 @@ def test_full_disk_raises_and_keeps_older_files(tmp_path: Path, monkeypatch: pyt
     assert [path.name for path in tmp_path.iterdir()] == ["000000000001.ckpt"]
 
 
-def test_an_old_checkpoint_that_cannot_be_removed_does_not_fail_the_save(
+def test_undeletable_old_checkpoint_does_not_fail_the_save(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(path: Path) -> None:
@@ -331,7 +331,7 @@ def test_an_old_checkpoint_that_cannot_be_removed_does_not_fail_the_save(
     assert "an old checkpoint stays" in caplog.text
 
 
-def test_a_file_cut_at_any_byte_is_damaged_and_the_one_before_it_is_used(
+def test_truncated_file_is_damaged_and_the_previous_one_is_used(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     save(tmp_path, "old", ticks=1)
@@ -392,7 +392,7 @@ def test_malformed_header_raises_only_checkpoint_error(tmp_path: Path, header: A
         checkpoint.load(path)
 
 
-def test_a_file_of_something_else_is_not_a_checkpoint(tmp_path: Path) -> None:
+def test_foreign_file_is_not_a_checkpoint(tmp_path: Path) -> None:
     text = tmp_path / "weights.pt"
     text.write_text("hello")
     with pytest.raises(ConfigError, match=r"weights\.pt: is not a checkpoint, or is damaged"):
@@ -447,7 +447,7 @@ def test_the_structure_is_plain_json(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_states_are_read_in_several_threads_at_the_same_time() -> None:
-    """The garbage collector lets another thread run within the reading of a header, as it may at any time."""
+    """The garbage collector switches threads while a header is read, as may happen at any time."""
     content, expected = encode({"a": [np.zeros((2, size)) for size in range(20)]}), []
 
     def read() -> None:

@@ -143,7 +143,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs Python in the user's folder, with the arena at hand whether it is installed or not."""
+    """Runs Python in the user's folder, with the arena on the path, installed or not."""
     return python_into(None, *arguments)
 
 
@@ -370,7 +370,7 @@ def test_check_reports_progress_on_a_slow_game(
 
     class Slow(matrix.Matrix):
         def reset(self, *arguments: Any) -> Any:
-            assert told.wait(60), "a line is said while the game is played"
+            assert told.wait(60), "a line is printed while the game is played"
             return super().reset(*arguments)
 
     lines: list[str] = []
@@ -497,7 +497,7 @@ def test_a_checkpoint_to_load_is_opened(folder: Path, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(("action", "allowed"), [("4", True), ("5", False), ("[0]", False), ("true", False)])
-def test_the_idle_action_must_be_one_of_the_games(
+def test_idle_action_must_be_in_the_games_action_space(
     folder: Path, capsys: pytest.CaptureFixture[str], action: str, allowed: bool
 ) -> None:
     assert main(["plan", write(folder), "--set", f"envs.game.idle_action={action}"]) == (0 if allowed else 2)
@@ -549,7 +549,7 @@ def test_usage_errors_end_with_exit_2(argv: list[str], capsys: pytest.CaptureFix
 # the other commands
 
 
-def test_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_equals_the_distributions(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["--version"])
     assert caught.value.code == 0
@@ -564,7 +564,7 @@ def test_a_count_may_be_written_as_a_power_of_ten(capsys: pytest.CaptureFixture[
     assert isinstance(arguments.ticks, int)
 
 
-def test_without_a_command_all_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_command_lists_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -624,7 +624,7 @@ def test_train_and_evaluate_pass_their_arguments(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.slow
-def test_help_imports_nothing_heavy_and_planning_no_torch_by_itself(folder: Path) -> None:
+def test_help_imports_nothing_heavy_and_plan_no_torch(folder: Path) -> None:
     code = (
         "import sys; from arena.cli.main import main\n"
         "try: main(['--help'])\n"

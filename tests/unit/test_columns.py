@@ -1,4 +1,4 @@
-"""Columns: what is done with one of them is done with all."""
+"""Columns: an operation applies to all columns."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def scored(first: int, count: int, *, masks: bool = True) -> Scored:
 
 
 def rows_of(columns: Scored) -> list[int]:
-    """The numbers that `scored` has made it of; all columns are of the same rows."""
+    """The numbers of `scored` in its rows; checks that all columns are of the same rows."""
     place, lives = columns.observations
     assert place.tolist() == [[row, -row] for row in lives.tolist()]
     assert columns.scores.tolist() == [10 * row for row in lives.tolist()]
@@ -48,14 +48,14 @@ def test_rows_are_taken_split_and_joined_in_all_columns(masks: bool) -> None:
     assert (columns.masks is not None) == masks
 
 
-def test_a_part_without_masks_allows_everything_among_others() -> None:
+def test_joined_part_without_masks_allows_everything() -> None:
     joined = Scored.cat([scored(1, 2, masks=False), scored(1, 1)])
     assert joined.masks is not None
     assert joined.masks.tolist() == [[True], [True], [False]]
 
 
 @pytest.mark.parametrize("masks", [True, False])
-def test_samples_of_a_message_are_the_same_columns(masks: bool) -> None:
+def test_columns_survive_a_message(masks: bool) -> None:
     columns = scored(4, 3, masks=masks)
     back = Scored.from_samples(decode(*encode(columns.to_samples())))
     assert rows_of(back) == [4, 5, 6]
@@ -86,7 +86,7 @@ def test_places_of_a_storage_are_written_one_by_one() -> None:
     assert found.masks.tolist() == [[True], [False]], "all is allowed where there was no mask"
 
 
-def test_a_storage_goes_on_from_its_state_and_from_its_last_tick() -> None:
+def test_storage_continues_from_its_state_and_last_tick() -> None:
     storage, other = written(4), Storage(LAYOUT, 1, 4, 3)
     other.load_state_dict(decode(*encode(storage.state_dict(2))))
     (leaves, masks), (restored, restored_masks) = storage.flat(2), other.flat(2)

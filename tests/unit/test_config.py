@@ -55,7 +55,7 @@ def error_of(data: Any, *overrides: str) -> ConfigError:
 
 
 def refusal(action: Callable[[], object]) -> ConfigError | None:
-    """The configuration error that an action ends with; any other error fails the test."""
+    """The configuration error of an action; any other error fails the test."""
     try:
         action()
     except ConfigError as error:
@@ -75,7 +75,7 @@ def test_defaults_equal_the_reference() -> None:
     assert config.envs["game"].idle_action is None
 
 
-def test_round_robins_are_written_out_as_matches_of_teams() -> None:
+def test_round_robins_expand_to_matches_of_teams() -> None:
     (_, first), (path, second) = parse().entries()
     assert first.seats == (("blue", "blue"), "red", "red")
     assert path == "matches[1].round_robin"
@@ -91,7 +91,7 @@ def independent(*matches: Any, **changes: Any) -> dict[str, Any]:
 TEAMS = {"env": "game", "seats": ["blue", "blue", "red", "red"]}
 
 
-def test_each_worker_of_an_independent_policy_is_a_policy_of_its_own() -> None:
+def test_independent_workers_become_separate_policies() -> None:
     together = {"env": "game", "seats": [["blue", "blue"], ["red", "red"]], "lanes": 3}
     others = {"env": "game", "seats": [["red"] * 4], "copies": 5}
     pair = {"round_robin": {"env": "game", "policies": ["red", "blue"], "team_size": 2}}
@@ -109,7 +109,7 @@ def test_each_worker_of_an_independent_policy_is_a_policy_of_its_own() -> None:
     assert parse(yaml.load(resolved_yaml(config), source="resolved")) == config
 
 
-def test_the_only_worker_of_an_independent_policy_keeps_the_name() -> None:
+def test_single_independent_worker_keeps_the_policy_name() -> None:
     robin = {"round_robin": {"env": "game", "policies": ["blue", "red"]}}
     config = parse(independent(robin))
     assert config == parse(independent(robin), "policies.blue.independent=false")
@@ -145,12 +145,12 @@ def test_independent_needs_a_policy_that_learns_from_its_own_samples(override: s
     assert words in error.message
 
 
-def test_evaluations_with_a_seat_of_no_policy_are_refused_as_such() -> None:
+def test_evaluation_seat_without_a_policy_is_refused() -> None:
     data = independent(TEAMS, evaluation={"every": 10_000, "seats": [[], "red"]})
     assert error_of(data).path == "evaluation.seats[0]"
 
 
-def test_the_name_of_an_independent_worker_is_not_taken_by_another_policy() -> None:
+def test_independent_worker_names_are_reserved() -> None:
     data = independent(TEAMS)
     data["policies"]["blue#1"] = {"algorithm": "random"}
     assert error_of(data).path == "policies.blue#1"
@@ -176,14 +176,14 @@ def test_shipped_examples_need_the_documented_processes(name: str, processes: in
     assert make_plan(load_config(CONFIGS / f"{name}.yaml")).processes == processes
 
 
-# What comes from a stranger
+# Untrusted input
 
 
 @pytest.mark.parametrize(
     "name", ["../../x", "a;rm -rf", "-x", "", ".", "..", ".x", "a/b", "a b", "$(id)", "x\n", "\u00e9", "x" * 101]
 )
 @pytest.mark.parametrize("place", ["name", "envs", "policies"])
-def test_a_name_that_could_be_a_path_or_an_option_or_a_command_is_refused(name: str, place: str) -> None:
+def test_name_like_a_path_option_or_command_is_refused(name: str, place: str) -> None:
     data = copy.deepcopy(VALID)
     data[place] = name if place == "name" else {name: next(iter(data[place].values())), **data[place]}
     assert "cannot be used" in error_of(data).message
@@ -226,13 +226,13 @@ def test_environments_and_runs_have_no_ticks_in_their_names() -> None:
     "override",
     ["matches[0].copies=1e9", "matches[0].copies=12500", "matches[1].round_robin.team_size=1e12"],
 )
-def test_absurdly_many_roles_are_refused_before_they_are_written_out(override: str) -> None:
+def test_too_many_roles_are_refused_before_expansion(override: str) -> None:
     error = error_of(VALID, override)
     assert error.path == "matches"
     assert re.search(r"asks for \d+ roles, more than 50000", error.message)
 
 
-def test_the_roles_are_counted_as_they_are_written_out() -> None:
+def test_role_count_equals_the_expanded_roles() -> None:
     for override in (
         "seed=1",
         "matches[1].round_robin={both_sides: true, copies: 3, env: game, policies: [red, blue]}",
@@ -339,7 +339,7 @@ odd_values = st.one_of(
 @pytest.mark.slow
 @settings(max_examples=300)
 @given(place=st.sampled_from(_places(VALID)), value=odd_values, remove=st.booleans())
-def test_a_mutated_configuration_raises_nothing_but_configuration_errors(
+def test_mutated_configuration_raises_only_configuration_errors(
     place: tuple[Any, ...], value: Any, remove: bool
 ) -> None:
     data = changed(list(place), value)
@@ -353,13 +353,13 @@ def test_a_mutated_configuration_raises_nothing_but_configuration_errors(
 
 
 @given(st.text(max_size=30), st.text(max_size=10))
-def test_any_override_raises_nothing_but_configuration_errors(path: str, value: str) -> None:
+def test_any_override_raises_only_configuration_errors(path: str, value: str) -> None:
     error = refusal(lambda: parse(VALID, f"{path}={value}"))
     assert error is None or str(error).startswith(("--set", "duel.yaml"))
 
 
 @given(st.binary(max_size=60))
-def test_any_file_content_raises_nothing_but_configuration_errors(tmp_path_factory: Any, content: bytes) -> None:
+def test_any_file_content_raises_only_configuration_errors(tmp_path_factory: Any, content: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "any.yaml"
     path.write_bytes(content)
     with pytest.raises(ConfigError, match=r"any\.yaml"):
@@ -459,7 +459,7 @@ def test_a_missing_key_is_named(key: str) -> None:
     assert f"the key {key!r} is missing, and has no default" in str(error)
 
 
-def test_a_file_whose_name_cannot_name_a_run_asks_for_a_name(tmp_path: Path) -> None:
+def test_unusable_file_name_asks_for_a_run_name(tmp_path: Path) -> None:
     path = tmp_path / "my config.yaml"
     path.write_text(yaml.dump({key: value for key, value in VALID.items() if key != "name"}))
     with pytest.raises(ConfigError, match="the run's name 'my config'"):
@@ -664,7 +664,7 @@ def test_results_may_divide_or_repeat_the_boundaries(every: int) -> None:
         ("stopped_by", "no result has 'stopped_by'"),
     ],
 )
-def test_stop_rule_on_a_key_that_no_result_has_is_refused(key: str, message: str) -> None:
+def test_stop_rule_on_an_unknown_result_key_is_refused(key: str, message: str) -> None:
     error = error_of({**VALID, "stop": {key: 1}})
     assert error.path == f"stop.{key}"
     assert message in error.message
@@ -704,7 +704,7 @@ def test_stop_rules_of_independent_policies_name_their_workers() -> None:
     assert "unknown policy 'blue'; did you mean" in error_of({**data, "stop": {"policy_reward_mean/blue": 1}}).message
 
 
-def test_repeated_seats_are_written_out() -> None:
+def test_repeated_seats_are_expanded() -> None:
     data = copy.deepcopy(VALID)
     data["matches"] = [
         {"env": "game", "seats": ["blue*2", ["red*3"]], "sides": [[0, 1], [2]]},
@@ -750,7 +750,7 @@ def test_seats_repeated_wrongly_are_refused(seats: Any, place: str, found: str) 
         ("episode_reward_men", "did you mean 'episode_reward_mean'"),
     ],
 )
-def test_best_by_no_number_is_refused(metric: str, words: str) -> None:
+def test_best_by_a_non_numeric_key_is_refused(metric: str, words: str) -> None:
     error = error_of({**VALID, "best": {"metric": metric}})
     assert error.path == "best.metric"
     assert words in error.message

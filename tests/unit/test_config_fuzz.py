@@ -71,7 +71,7 @@ def ended(command: str, path: Path) -> tuple[int, str, str]:
 
 
 def flawless(code: int, out: str, err: str) -> bool:
-    """Whether a command has done its work, or refused it with one message."""
+    """Whether a command has succeeded, or ended with one message."""
     if code == 0:
         return "processes" in out and err == ""
     return code == 2 and err.startswith("arena: error: ") and "Traceback" not in err

@@ -1,4 +1,4 @@
-"""Bounded actions: the way into the game's bounds, the squashed density and its gradient, noise that remembers."""
+"""Bounded actions: scaling to the game's bounds, the squashed density and its gradient, autocorrelated noise."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_degenerate_bounds_are_refused(space: Any, message: str) -> None:
 # ------------------------------------------------------------------------------------------------- squashed Gaussians
 
 
-def test_the_density_is_that_of_torchs_transformed_normal() -> None:
+def test_density_equals_torchs_transformed_normal() -> None:
     outputs, noise = numbers(50, 6) / 2, numbers(50, 3, seed=6)
     squashed = SquashedGaussian(outputs)
     normal = distributions.Normal(outputs[:, :3], outputs[:, 3:].exp())

@@ -41,7 +41,7 @@ def test_one_player_may_be_the_nearest_of_several_targets() -> None:
     np.testing.assert_allclose(env.step([np.array([0])] * 2).rewards, [[-0.1, -0.1]])
 
 
-def test_all_targets_covered_pays_nothing_less_than_zero() -> None:
+def test_covering_all_targets_pays_zero() -> None:
     env = begun()
     env.positions[:] = env.targets[:, ::-1]
     np.testing.assert_allclose(env.step([np.array([0])] * 3).rewards, 0)
@@ -49,7 +49,7 @@ def test_all_targets_covered_pays_nothing_less_than_zero() -> None:
 
 @settings(max_examples=40)
 @given(seed=st.integers(0, 2**32 - 1), lanes=st.integers(1, 4), players=st.integers(1, 4))
-def test_lanes_together_play_as_the_formula_says_alone(seed: int, lanes: int, players: int) -> None:
+def test_batched_lanes_equal_the_formula(seed: int, lanes: int, players: int) -> None:
     env = Cover(lanes=lanes, players=players)
     env.reset(np.ones(lanes, bool), [seed + lane for lane in range(lanes)])
     rng = np.random.default_rng(seed)
@@ -79,7 +79,7 @@ def test_observation_is_own_position_targets_then_others() -> None:
     np.testing.assert_allclose(seen[0], [-0.5, 0, 1.5, 1, 0.5, -1, 1.0, 0.25])
 
 
-def test_after_max_steps_it_is_truncated_and_not_terminated() -> None:
+def test_game_is_truncated_after_max_steps() -> None:
     env = begun(max_steps=2)
     first, second = (env.step([np.array([0])] * 3) for _ in range(2))
     assert not first.truncated.any()

@@ -1,4 +1,4 @@
-"""Critics: their ways back against autograd's, with numbers and pictures for observations."""
+"""Critics: their backward pass against autograd, with vectors and images for observations."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def numbers(*shape: int, seed: int = 5) -> Tensor:
 
 
 def gradients(module: torch.nn.Module) -> list[Tensor]:
-    """Of all weights, which forget them."""
+    """The gradients of all weights, which are then reset."""
     found = [parameter.grad.clone() for parameter in module.parameters() if parameter.grad is not None]
     module.zero_grad()
     return found

@@ -61,11 +61,11 @@ def ticks(home: Path) -> list[list[int]]:
     return [part.tick.tolist() for part in match_of(home).parts()]
 
 
-def test_the_columns_hold_what_was_added(tmp_path: Path) -> None:
+def test_columns_hold_the_added_ticks(tmp_path: Path) -> None:
     played(tmp_path, 1, 5, at=4, ends=((0, 0), (1, 0)))
     (part,) = match_of(tmp_path).parts()
     assert part.lane.tolist() == [2, 3]
-    assert part.observations[0][0][:, 0, 0].tolist() == [0, 1, 2, 3, 4], "what is seen before the tick"
+    assert part.observations[0][0][:, 0, 0].tolist() == [0, 1, 2, 3, 4], "the observation before the tick"
     assert part.rewards[:, 1, 1].tolist() == [0.125, 0.25, 0.375, 0.5, 0.625]
     assert part.actions[0][0][:, 0].tolist() == [1, 2, 3, 4, 5]
     assert part.begins[:, 0].tolist() == [True, False, False, False, False]
@@ -77,7 +77,7 @@ def test_the_columns_hold_what_was_added(tmp_path: Path) -> None:
 @pytest.mark.slow
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=6), st.integers(0, 30), st.integers(1, 9))
 @settings(max_examples=25)
-def test_cut_at_a_tick_equals_never_played(legs: list[int], until: int, size: int) -> None:
+def test_truncation_at_a_tick_equals_never_played(legs: list[int], until: int, size: int) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         patch.setattr("arena.dataset.writer._MOST_TICKS", size)
         home, start = Path(name), 0
@@ -105,7 +105,7 @@ def test_missing_ticks_split_episodes(tmp_path: Path) -> None:
     assert {tuple(episode.tick) for episode in match_of(tmp_path).episodes()} == {(7, 8, 9)}
 
 
-def test_a_part_stays_small_whatever_a_tick_holds() -> None:
+def test_part_stays_small_for_ticks_of_any_size() -> None:
     columns = MANIFEST_OF_TWO.columns()
     assert ticks_of_part(columns, lanes=2, entities=2) == 4096
     image = BLUE._replace(observation_space=spaces.Box(0, 255, (84, 84, 4), np.uint8))
@@ -115,7 +115,7 @@ def test_a_part_stays_small_whatever_a_tick_holds() -> None:
 
 
 @pytest.mark.parametrize(("round", "place"), [(None, ["match-0003"]), (7, ["round-0007", "match-0003"])])
-def test_the_manifest_comes_back(round: int | None, place: list[str], tmp_path: Path) -> None:
+def test_manifest_round_trip_is_exact(round: int | None, place: list[str], tmp_path: Path) -> None:
     manifest = MANIFEST_OF_TWO._replace(round=round)
     writer = SampleWriter(tmp_path / "samples", manifest, LANES)
     writer.begin(frame(0), np.ones(2, np.bool_))
@@ -148,7 +148,7 @@ def test_another_match_under_the_same_number_is_refused(tmp_path: Path) -> None:
         ({"columns": {}}, "the columns do not fit"),
     ],
 )
-def test_a_manifest_that_was_never_written_is_refused(change: Any, words: str, tmp_path: Path) -> None:
+def test_missing_manifest_is_refused(change: Any, words: str, tmp_path: Path) -> None:
     played(tmp_path, 1, 1)
     path = folder_of(tmp_path, 3) / MANIFEST
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
@@ -158,7 +158,7 @@ def test_a_manifest_that_was_never_written_is_refused(change: Any, words: str, t
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"version": "1"}', "[" * 10_000])
-def test_a_manifest_that_is_no_manifest_is_refused(text: str, tmp_path: Path) -> None:
+def test_invalid_manifest_is_refused(text: str, tmp_path: Path) -> None:
     played(tmp_path, 1, 1)
     (folder_of(tmp_path, 3) / MANIFEST).write_text(text)
     with pytest.raises(ConfigError, match="is damaged"):
@@ -222,7 +222,7 @@ def test_actions_of_idle_rows_are_none(tmp_path: Path) -> None:
     assert ticks(tmp_path) == [[1, 2, 3]]
 
 
-def test_columns_are_found_by_their_names_whatever_their_order(tmp_path: Path) -> None:
+def test_columns_are_found_by_name_in_any_order(tmp_path: Path) -> None:
     pair = spaces.Tuple([spaces.Discrete(9), spaces.Discrete(7)])
     manifest = Manifest(0, "game", (BLUE._replace(observation_space=pair),))
     writer = SampleWriter(tmp_path, manifest, range(1))
@@ -258,7 +258,7 @@ def test_check_reads_only_the_matches_of_the_policy(tmp_path: Path) -> None:
 
 
 def refused(home: Path) -> str:
-    """Reads all that there is; the file that the arena's own error names, or the folder where all is well."""
+    """Reads everything; returns the file that the arena's error names, or the folder if there is no error."""
     try:
         for match in open_dataset(home).matches:
             list(match.parts())

@@ -1,4 +1,4 @@
-"""DDPG: losses against autograd, exploration, groups against one worker, what does not fit."""
+"""DDPG: losses against autograd, exploration, groups against one worker, refusals."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_closed_form_gradients_equal_autograd(space: Any) -> None:
     assert found_actor_loss == pytest.approx(actor_loss.item(), rel=1e-5)
 
 
-def test_a_target_is_the_reward_and_what_is_left_by_the_target_networks() -> None:
+def test_target_is_reward_plus_discounted_target_value() -> None:
     learner = disturbed(worker())
     batch = made_up(learner, 50)
     with torch.no_grad():
@@ -86,7 +86,7 @@ def test_a_target_is_the_reward_and_what_is_left_by_the_target_networks() -> Non
         assert targets[index].item() == pytest.approx(expected, abs=1e-5)
 
 
-def test_errors_are_the_priorities() -> None:
+def test_td_errors_are_the_priorities() -> None:
     learner = disturbed(worker())
     batch = made_up(learner, 20)
     _, errors = learner.backward(batch)
@@ -95,7 +95,7 @@ def test_errors_are_the_priorities() -> None:
         torch.testing.assert_close(errors, (values - learner.targets_of(batch)).abs())
 
 
-def test_targets_follow_by_tau_after_every_step() -> None:
+def test_target_networks_move_by_tau_after_every_step() -> None:
     env = ScriptedEnv(VECTOR, NUMBERS, ticks=3, reward=random_rewards(0))
     learner = worker(env, learning_starts=4, batch_size=4, training_intensity=1.0, tau=0.25)
     followed = flat_weights(learner.targets["critics"].module).astype(np.float64)
@@ -117,7 +117,7 @@ def test_targets_follow_by_tau_after_every_step() -> None:
 # -------------------------------------------------------------------------------------------------------- exploration
 
 
-def test_exploring_is_acting_with_noise_within_the_bounds() -> None:
+def test_exploration_adds_noise_within_the_bounds() -> None:
     learner = worker(ScriptedEnv(VECTOR, NUMBERS, rows=5000), noise_std=0.3)
     leaves = [torch.zeros(5000, 3)]
     with torch.no_grad():
@@ -127,7 +127,7 @@ def test_exploring_is_acting_with_noise_within_the_bounds() -> None:
 
 
 @pytest.mark.parametrize(("kind", "correlation"), [("gaussian", 0.0), ("correlated", 0.8)])
-def test_noise_is_correlated_as_the_options_say_and_new_in_each_episode(kind: str, correlation: float) -> None:
+def test_noise_has_its_correlation_and_is_reset_per_episode(kind: str, correlation: float) -> None:
     env = ScriptedEnv(VECTOR, NUMBERS, rows=1000, ticks=10, length=4)
     theta = {"noise_theta": 0.2} if kind == "correlated" else {}
     options = {"action_noise": kind, **theta, "noise_std": 0.2, "learning_starts": 0, "learning_rate": 0.0}
@@ -160,7 +160,7 @@ def test_odd_boxes_are_played_within_their_bounds(space: Any) -> None:
 @pytest.mark.parametrize(
     "space", [spaces.Discrete(3), spaces.Box(-np.inf, np.inf, (2,)), spaces.Box(0, 9, (2,), np.int64)], ids=str
 )
-def test_check_refuses_actions_without_bounds_between_numbers(space: Any) -> None:
+def test_check_refuses_other_actions_than_bounded_boxes(space: Any) -> None:
     with pytest.raises(ConfigError):
         DDPG.check(VECTOR, space)
 

@@ -47,7 +47,7 @@ def test_forbidden_choices_are_never_made() -> None:
     assert best.tolist() == [2]
 
 
-def test_values_are_explored_with_epsilon_among_what_is_allowed() -> None:
+def test_epsilon_exploration_draws_among_allowed_actions() -> None:
     decode = decoder(**{**CHOICE, "kind": "values"}, epsilon=0.3)
     found = shares(sampled(decode, [5.0, 0.0, -3.0, 9.0], masks=[1, 1, 1, 0]), 6)[2:]
     np.testing.assert_allclose(found, [0.8, 0.1, 0.1, 0.0], atol=0.015)
@@ -92,7 +92,7 @@ def test_squashed_numbers_are_scaled_to_the_bounds() -> None:
     assert alone([np.array([[-1.0], [0.25], [1.0]])]).tolist() == [[2.0], [4.5], [6.0]]
 
 
-def test_rows_have_randomness_of_their_own() -> None:
+def test_rows_are_sampled_independently() -> None:
     decode, logits = decoder(**CHOICE), np.zeros((6, 4), np.float32)
     whole = decode([logits], None, [np.random.default_rng(row) for row in range(6)])
     parts = [decode([logits[:1]], None, [np.random.default_rng(row)]) for row in range(6)]

@@ -42,13 +42,13 @@ def test_given_options_are_kept() -> None:
     assert settled(rows=1, n_steps=5000, minibatch_size=7) == (5000, 7)
 
 
-def test_a_recurrent_policy_has_room_for_a_whole_sequence_in_a_minibatch() -> None:
+def test_recurrent_minibatch_holds_a_whole_sequence() -> None:
     assert settled(rows=1, recurrent="lstm", sequence_length=100)[1] == 100
 
 
 @pytest.mark.parametrize("option", ["n_steps", "minibatch_size"])
 @pytest.mark.parametrize("value", ["atuo", 0, 1.5, None, True])
-def test_anything_but_auto_and_whole_numbers_is_refused(option: str, value: Any) -> None:
+def test_only_auto_and_whole_numbers_are_accepted(option: str, value: Any) -> None:
     with pytest.raises(
         ConfigError, match=rf"options\.{option}: found .*; expected auto, or a whole number, at least 1"
     ):
@@ -80,7 +80,7 @@ def test_the_shortest_run_learns_with_default_options(ticks: int) -> None:
 @pytest.mark.parametrize(
     ("rows", "workers", "size"), [(1, 1, 64), (16, 1, 64), (1, 4, 32), (4, 16, 16), (1000, 1, 1000)]
 )
-def test_a_minibatch_is_shared_by_the_workers_and_a_32nd_of_a_large_rollout(rows: int, workers: int, size: int) -> None:
+def test_minibatch_is_split_among_workers_and_grows_with_the_rollout(rows: int, workers: int, size: int) -> None:
     assert settled(rows=rows, workers=workers)[1] == size
 
 
@@ -99,7 +99,7 @@ def test_gradient_steps_grow_sublinearly_with_rows(algorithm: Any, rows: int, in
 
 
 @pytest.mark.parametrize(("rows", "intensity"), [(1, 16), (4, 8), (16, 4), (1000, 1)])
-def test_dqn_replays_by_the_root_of_the_rows(rows: int, intensity: int) -> None:
+def test_dqn_intensity_follows_the_root_of_the_rows(rows: int, intensity: int) -> None:
     assert replayed(DQN, rows=rows) == (intensity, 64)
 
 

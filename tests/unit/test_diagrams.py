@@ -45,7 +45,7 @@ def words(name: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_a_picture_is_what_the_code_draws_now(name: str, pictures: dict[str, Callable[[], str]]) -> None:
+def test_picture_is_up_to_date(name: str, pictures: dict[str, Callable[[], str]]) -> None:
     assert set(pictures) == set(NAMES)
     stored = (DIAGRAMS / f"{name}.svg").read_text(encoding="utf-8")
     assert pictures[name]() == stored, "run `make diagrams`"
@@ -65,7 +65,7 @@ def test_the_large_run_has_thirty_matches_and_151_processes() -> None:
     assert shown.count("30 workers") == 4
 
 
-def test_the_rounds_of_a_league_have_its_past_selves() -> None:
+def test_league_rounds_show_past_selves() -> None:
     shown = words("rounds").split("\n")
     assert [f"round {number}" in shown for number in range(5)] == [True] * 4 + [False]
     assert "@500" in shown
@@ -79,7 +79,7 @@ def test_roles_of_failed_ranks_are_rehosted() -> None:
     assert "now rank 5" not in shown
 
 
-def test_a_message_is_as_long_as_its_fields() -> None:
+def test_message_length_is_the_sum_of_its_fields() -> None:
     numbers = [int(word) for word in words("proxy").split() if word.isdigit()]
     assert 16 * (8 * 4) in numbers, "16 lanes of 8 float32: the observations of one entity"
     assert 16 * 8 in numbers, "16 lanes of an int64 action, and of a float64 reward"

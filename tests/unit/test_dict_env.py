@@ -1,4 +1,4 @@
-"""Games that speak in dictionaries: what they give and get, and what they may not do."""
+"""Games with dictionaries of agents: observations, actions and rewards, and refusals."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def acted(*numbers: int) -> list[Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GAMES)
-def test_dict_env_pays_what_its_own_loop_pays_in_a_thousand_episodes(name: str) -> None:
+def test_dict_env_rewards_equal_the_games_own_loop(name: str) -> None:
     known = own_loop(GAMES[name](), 1000)
     assert through_dictionaries(GAMES[name], 1000) == known
     assert len({tuple(returns.values()) for returns in known}) > 2
@@ -54,7 +54,7 @@ def test_dict_env_is_a_batched_env(make: Callable[[], Any]) -> None:
     check_batched_env(adapt(make, {}, 3), again=adapt(make, {}, 3))
 
 
-def test_agents_come_late_wait_and_leave() -> None:
+def test_agents_join_late_wait_and_leave() -> None:
     game, env = played(
         seen(a=1),
         (seen(b=2), {"a": 1}, {"__all__": False}, {}, {}),
@@ -74,25 +74,25 @@ def test_agents_come_late_wait_and_leave() -> None:
     third = env.step(acted(1, 2, 0))
     assert (third.truncated.tolist(), third.frame.active.tolist()) == ([[False, True, False]], [[False, False, True]])
     assert third.frame.infos is not None and third.frame.infos[0][2] == {"note": 1}
-    assert third.frame.observations[1].tolist() == [[3]], "it has seen what it saw last"
+    assert third.frame.observations[1].tolist() == [[3]], "its last observation is repeated"
     last = env.step(acted(1, 2, 0))
     assert (last.terminated.tolist(), last.truncated.tolist()) == ([[False, False, True]], [[False] * 3])
     assert game.got == [{"a": 1}, {"b": 2}, {"b": 2, "c": 0}, {"c": 0}]
 
 
-def test_end_of_all_ends_agents_that_never_came_too() -> None:
+def test_end_of_all_ends_absent_agents_too() -> None:
     _, env = played(seen(a=1), (seen(a=2), {"b": 5}, {"__all__": False}, {"__all__": True}, {}))
     env.reset(ONE)
     step = env.step(acted(0, 0, 0))
     assert (step.truncated.tolist(), step.terminated.any()) == ([[True, True, True]], False)
-    assert step.rewards.tolist() == [[0, 5, 0]], "what it earns while it is absent"
+    assert step.rewards.tolist() == [[0, 5, 0]], "the reward while it is absent"
 
 
 def test_zeros_are_seen_before_the_first_observation_of_an_episode() -> None:
     _, env = played(seen(a=1), (seen(a=2, b=7), {}, {"__all__": True}, {}))
     for _ in range(2):
         frame = env.reset(ONE)
-        assert frame.observations[1].tolist() == [[0]], "not what it saw in the episode before"
+        assert frame.observations[1].tolist() == [[0]], "not the last observation of the episode before"
         env.step(acted(0, 0, 0))
 
 
@@ -124,7 +124,7 @@ def test_mask_inside_an_observation_is_an_action_mask() -> None:
     )  # type: ignore[union-attr]
 
 
-def test_spaces_may_be_one_for_all_agents_as_in_older_games_of_rllib() -> None:
+def test_one_space_for_all_agents_is_accepted() -> None:
     class Older(Scripted):
         def __init__(self) -> None:
             super().__init__([{1: np.zeros(1, np.float32)}], ["a"])
@@ -186,7 +186,7 @@ def test_agents_without_names_or_spaces_are_refused() -> None:
         adapt(lambda: Scripted([{}], [1, "1"]), {}, 1)
 
 
-def test_pettingzoo_agent_that_comes_back_is_refused() -> None:
+def test_returning_pettingzoo_agent_is_refused() -> None:
     from games import Dropout
 
     class Returning(Dropout):

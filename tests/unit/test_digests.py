@@ -1,4 +1,4 @@
-"""Digests of episodes: what they depend on, and what they do not."""
+"""Digests of episodes: what they depend on."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_digests_do_not_depend_on_other_lanes() -> None:
     assert digests((of_lane(first), alone)).tolist() == whole[:, 2:3].tolist()
 
 
-def test_digests_are_what_they_were_when_files_were_written() -> None:
+def test_digests_equal_those_of_existing_files() -> None:
     first = Frame(
         [{"near": np.zeros((1, 3), np.float32), "far": np.array([5])}, np.ones((1, 5), np.int8)],
         np.ones((1, 2), np.bool_),
@@ -164,7 +164,7 @@ def unit_story(seed: int = 0, lanes: int = 3, ticks: int = 3) -> tuple[list[list
     return samples, actions
 
 
-def test_every_change_of_units_and_decisions_is_seen_in_its_lane_and_later() -> None:
+def test_unit_digests_differ_from_a_change_on_in_its_lane() -> None:
     samples, actions = unit_story(3)
     whole = unit_digests(samples, actions)
     tried = 0
@@ -200,13 +200,13 @@ def test_every_change_of_units_and_decisions_is_seen_in_its_lane_and_later() -> 
                 assert same[:2].all() and not same[2:, lane].any() and np.delete(same, lane, 1).all()
 
 
-def test_lanes_of_units_do_not_depend_on_each_other() -> None:
+def test_unit_digests_do_not_depend_on_other_lanes() -> None:
     samples, actions = unit_story(4)
     alone = [[row[1]] for row in samples], [[rows[1:2] for rows in of] for of in actions]
     assert unit_digests(*alone).tolist() == unit_digests(samples, actions)[:, 1:2].tolist()
 
 
-def test_digests_of_units_are_what_they_were_when_files_were_written() -> None:
+def test_unit_digests_equal_those_of_existing_files() -> None:
     rows = stack(crowd.SPACE, [crowd.SPACE.complete(HERD)] * 2)
     made = Digests(UNITS, 2, actions=RAGGED_ACTIONS)
     shown = Frame([rows], np.ones((2, 1), np.bool_), (None,))

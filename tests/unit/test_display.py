@@ -1,4 +1,4 @@
-"""The two faces of the display, and what the end of a run says. Time is a number that the test sets."""
+"""The plain and the terminal display, and the summary of a run, with simulated time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from arena.terminal.display import LiveDisplay, PlainDisplay, Rate, make_display
 
 
 class Clock:
-    """Time that passes when told to."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.seconds = 100.0
@@ -126,7 +126,7 @@ def test_a_terminal_shows_progress_and_a_row_per_policy() -> None:
     assert "red 3 -1.00 0 %" in rows
 
 
-def test_a_terminal_is_drawn_at_most_five_times_a_second_and_without_a_thread() -> None:
+def test_terminal_is_drawn_at_most_5_times_a_second_without_a_thread() -> None:
     clock, screen, board = Clock(), Screen(), Scoreboard(["blue"])
     display = LiveDisplay(screen, total_ticks=1000, colors={}, width=80, clock=clock)
     threads = set(threading.enumerate())
@@ -137,7 +137,7 @@ def test_a_terminal_is_drawn_at_most_five_times_a_second_and_without_a_thread() 
     assert 9 <= drawn <= 10
 
 
-def test_the_terminal_gets_its_cursor_back_and_the_last_state_stays() -> None:
+def test_cursor_is_restored_and_the_last_state_stays() -> None:
     clock, screen = Clock(), Screen()
     display = LiveDisplay(screen, total_ticks=10, colors={}, width=80, clock=clock)
     display.start()
@@ -151,7 +151,7 @@ def test_the_terminal_gets_its_cursor_back_and_the_last_state_stays() -> None:
 
 
 @pytest.mark.parametrize("columns", [80, 0])
-def test_a_message_is_shown_as_it_is(columns: int) -> None:
+def test_message_is_shown_unchanged(columns: int) -> None:
     screen = Screen()
     display = make_display(screen, columns=columns, total_ticks=10, colors={})
     display.start()
@@ -170,7 +170,7 @@ def test_names_with_markup_are_escaped() -> None:
     assert re.search(r"\[bold\] .* \[x\]_loss 0\.50", screen.fresh())
 
 
-def test_the_rate_is_that_of_the_last_ten_seconds() -> None:
+def test_rate_covers_the_last_ten_seconds() -> None:
     clock = Clock()
     rate = Rate(clock)
     assert rate.per_second is None
@@ -180,7 +180,7 @@ def test_the_rate_is_that_of_the_last_ten_seconds() -> None:
     assert rate.per_second == 1000.0
 
 
-def test_the_rate_of_a_resumed_run_counts_only_what_it_played_itself() -> None:
+def test_rate_of_a_resumed_run_counts_only_new_ticks() -> None:
     clock = Clock()
     rate = Rate(clock)
     rate.add(10_000)
@@ -189,7 +189,7 @@ def test_the_rate_of_a_resumed_run_counts_only_what_it_played_itself() -> None:
     assert rate.per_second == 200.0
 
 
-def test_many_calls_in_a_second_keep_the_rate_small_and_right() -> None:
+def test_rate_is_exact_and_bounded_in_memory_under_many_calls() -> None:
     clock = Clock()
     rate = Rate(clock)
     for step in range(100_000):

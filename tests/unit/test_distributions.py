@@ -1,4 +1,4 @@
-"""Distributions against torch's own, masks, and what the game is told."""
+"""Distributions against torch's own, masks, and the actions that the game gets."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def gaussian() -> Both:
 
 
 @pytest.mark.parametrize("make", [categorical, bernoulli, gaussian])
-def test_log_probabilities_and_entropies_are_those_of_torch(make: Callable[[], Both]) -> None:
+def test_log_probs_and_entropies_equal_torchs(make: Callable[[], Both]) -> None:
     both = make()
     torch.testing.assert_close(both.ours.log_prob(both.actions), both.theirs.log_prob(both.actions))
     torch.testing.assert_close(both.ours.entropy(), both.theirs.entropy())
@@ -121,7 +121,7 @@ def test_numbers_are_drawn_with_their_mean_and_deviation() -> None:
     torch.testing.assert_close(drawn.std(0), log_std.exp(), atol=0.02, rtol=0)
 
 
-def test_several_choices_are_drawn_independently_and_each_by_its_own_logits() -> None:
+def test_several_choices_are_drawn_independently_by_their_logits() -> None:
     logits = torch.tensor([[0.0, 2.0, 1.0, 0.0, -1.0]])
     drawn = MultiCategorical(logits, [2, 3]).sample(gumbel((SAMPLES, 5), seeded()))
     joint = torch.bincount(drawn[:, 0] * 3 + drawn[:, 1], minlength=6) / SAMPLES
@@ -197,7 +197,7 @@ def test_a_box_clips_for_the_game_only() -> None:
     assert head.to_env(policy.mode().numpy()).tolist() == [[1.0, 0.5]]
 
 
-def test_a_number_on_its_bound_has_the_probability_of_all_that_is_clipped_to_it() -> None:
+def test_bound_has_the_probability_of_all_values_clipped_to_it() -> None:
     low, high = np.array([-1.0, -np.inf, 0.5, -np.inf]), np.array([2.0, 1.0, 0.5, np.inf])  # the third is one number
     head = action_head(spaces.Box(low, high, dtype=np.float64))
     mean, log_std = numbers(40, 4), torch.tensor([0.3, -0.5, 0.0, 1.0])

@@ -1,4 +1,4 @@
-"""README and docs say what the code says."""
+"""README and docs agree with the code."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_every_configuration_is_valid(page: readme.Page) -> None:
 
 
 @pytest.mark.slow
-def test_every_command_parses_and_names_a_configuration_that_is_there() -> None:
+def test_every_command_parses_and_names_an_existing_configuration() -> None:
     commands = [shlex.split(command)[1:] for page in readme.PAGES.values() for command in page.commands()]
     complete = [
         words for words in commands if words[1:] and not re.match(r"-|RUN|CONFIG|COMMAND|NAME|\.\.\.", words[1])
@@ -164,7 +164,7 @@ def test_every_member_of_the_group_is_described() -> None:
     assert [name for name in members if not re.search(rf"`{name}\b", described)] == []
 
 
-def test_every_room_of_the_arena_is_in_the_architecture() -> None:
+def test_every_package_of_the_arena_is_in_the_architecture() -> None:
     shown = readme.PAGES["docs/development/architecture.md"].section("Packages")
     rooms = [path.name for path in (readme.ROOT / "arena").iterdir() if (path / "__init__.py").is_file()]
     assert [room for room in sorted(rooms) if f"`{room}`" not in shown] == []

@@ -1,4 +1,4 @@
-"""What the doctor says of a machine, from what it finds there."""
+"""Findings of `arena doctor`, from its measurements on a machine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def only(findings: Iterator[Finding]) -> Finding:
 # --- findings -----------------------------------------------------------------------------------------------------
 
 
-def test_a_finding_is_one_line_whatever_was_found() -> None:
+def test_finding_is_one_line_for_any_text() -> None:
     assert warning("disk", "3 MiB\n are free", "make room").line == "warning  disk: 3 MiB are free; make room"
     assert ok("pidfd", "works").line == "ok       pidfd: works"
 
@@ -70,7 +70,7 @@ def test_only_a_problem_makes_exit_1_on_the_console_and_as_json(
 
 
 @pytest.mark.slow
-def test_a_program_that_does_not_end_is_ended() -> None:
+def test_hanging_program_is_ended() -> None:
     answer = ask(["sh", "-c", "echo here; exec sleep 600"], seconds=3.0)
     assert (answer.code, answer.out) == (None, "here\n")
     assert ask(python("print(1 / 0)"), seconds=60.0).last_line == "ZeroDivisionError: division by zero"
@@ -82,11 +82,11 @@ def test_a_program_that_does_not_end_is_ended() -> None:
 @pytest.mark.parametrize(
     ("version", "level"), [((3, 9, 1), "problem"), ((3, 10, 0), "ok"), ((3, 13, 9), "ok"), ((3, 14, 0), "warning")]
 )
-def test_pythons_that_were_tested_are_fine(version: tuple[int, ...], level: str) -> None:
+def test_tested_python_versions_are_fine(version: tuple[int, ...], level: str) -> None:
     assert only(software.python(version)).level == level
 
 
-def test_the_packages_are_those_of_the_distribution() -> None:
+def test_checked_packages_equal_those_of_the_distribution() -> None:
     declared = re.search(r"install_requires=\[(.*?)\]", (ROOT / "setup.py").read_text(), re.S)
     assert declared is not None
     assert {
@@ -104,7 +104,7 @@ def test_versions_are_compared_as_numbers(version: str, level: str, monkeypatch:
     assert found["torch"].level == level
 
 
-def test_a_package_that_is_missing_is_a_problem_with_the_command_that_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_is_a_problem_with_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(name: str) -> str:
         raise metadata.PackageNotFoundError(name)
 
@@ -157,7 +157,7 @@ def test_this_machines_memory_is_shared_between_processes() -> None:
     assert only(memory.shared()).level is Level.OK
 
 
-def test_a_system_without_nameless_memory_is_slower_but_works(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_anonymous_memory_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(_nbytes: int) -> SharedMemory:
         raise OSError(errno.ENOSYS, "Function not implemented")
 
@@ -165,7 +165,7 @@ def test_a_system_without_nameless_memory_is_slower_but_works(monkeypatch: pytes
     assert only(memory.shared()).level is Level.WARNING
 
 
-def test_memory_that_others_may_not_open_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_other_processes_cannot_open_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "ask", lambda *_, **__: Answer(1, "", "PermissionError: [Errno 13]"))
     found = only(memory.shared())
     assert (found.level, "PermissionError" in found.found) == (Level.WARNING, True)
@@ -209,7 +209,7 @@ def test_a_system_without_handles_of_processes_is_a_warning(monkeypatch: pytest.
         ({"cpu/memory.limit_in_bytes": "7"}, "1:cpu:/\n", None),
     ],
 )
-def test_the_tightest_limit_on_the_way_up_counts(
+def test_tightest_limit_of_the_parent_groups_counts(
     tmp_path: Path, files: dict[str, str], groups: str, expected: int | None
 ) -> None:
     for name, text in files.items():
@@ -228,7 +228,7 @@ def test_the_tightest_limit_on_the_way_up_counts(
         (GIB, None, "warning", "1.0 GiB"),
     ],
 )
-def test_memory_is_what_the_group_leaves_of_it(total: int, limit: int | None, level: str, words: str) -> None:
+def test_memory_is_limited_by_the_group(total: int, limit: int | None, level: str, words: str) -> None:
     found = memory.memory_finding(total, limit)
     assert (found.level.value, found.found) == (level, words)
 
@@ -254,7 +254,7 @@ def test_run_folder_is_tested_and_left_unchanged(tmp_path: Path, monkeypatch: py
     assert storage.place() == tmp_path / "runs"
 
 
-def test_a_place_that_cannot_be_written_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_folder_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object, **__: object) -> None:
         raise OSError(errno.EROFS, "Read-only file system")
 
@@ -264,7 +264,7 @@ def test_a_place_that_cannot_be_written_is_a_problem(tmp_path: Path, monkeypatch
     assert (found.level, "Read-only file system" in found.found) == (Level.PROBLEM, True)
 
 
-def test_a_place_without_locks_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_system_without_locks_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(RunLock, "held", False)
     assert "knows no locks" in only(storage.writing()).found
@@ -284,7 +284,7 @@ def test_low_disk_space_is_a_warning(free: int, level: str) -> None:
         (1.9e9, 0.0, 90.0, "that of the files is +90.0 s apart"),
     ],
 )
-def test_a_clock_that_is_wrong_is_a_warning(wall: float, drift: float, apart: float, words: str) -> None:
+def test_wrong_clock_is_a_warning(wall: float, drift: float, apart: float, words: str) -> None:
     found = storage.clock_finding(wall, drift=drift, apart=apart)
     assert words in found.found
     assert found.level is (Level.OK if words == "agrees" else Level.WARNING)
@@ -318,13 +318,11 @@ def test_several_threads_in_each_process_are_a_warning(
         ([], "12.4", True, "warning"),
     ],
 )
-def test_a_gpu_that_torch_does_not_see_is_a_warning(
-    names: list[str], built: str | None, there: bool, level: str
-) -> None:
+def test_gpu_invisible_to_torch_is_a_warning(names: list[str], built: str | None, there: bool, level: str) -> None:
     assert torch.gpu_finding(names, built, there=there).level == level
 
 
-def test_torch_that_is_broken_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_torch_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "_asked", lambda: Answer(1, "", "ImportError: libcudart.so.12: cannot open"))
     assert "libcudart" in only(torch.torch()).found
     assert list(torch.gpu()) == []

@@ -50,7 +50,7 @@ def disturb(module: torch.nn.Module, seed: int) -> None:
 
 
 def random_batch(dqn: DQN, *, count: int = 40, masked: bool = False) -> Transitions:
-    """Transitions of a network and a target network that have come apart."""
+    """Transitions of a network and a different target network."""
     draw = torch.Generator().manual_seed(3)
     disturb(dqn.network, 1)
     disturb(dqn.targets["network"].module, 2)
@@ -152,7 +152,7 @@ def test_loss_and_errors_of_two_transitions_by_hand() -> None:
     assert dqn.network.layers[-1].bias.grad.tolist() == [-0.25, 0.25, 0, 0]
 
 
-def test_values_of_a_dueling_network_are_equation_9() -> None:
+def test_dueling_values_equal_equation_9() -> None:
     dqn = worker(ScriptedEnv(VECTOR, CHOICE), dueling=True)
     disturb(dqn.network, 5)
     leaves = [torch.randn(6, 3, generator=torch.Generator().manual_seed(0))]
@@ -256,7 +256,7 @@ def test_a_wrong_option_is_refused_with_its_name(option: str, value: Any, messag
 @pytest.mark.slow
 @pytest.mark.parametrize("prioritized", [False, True])
 def test_learns_immediate_and_delayed_rewards(prioritized: bool) -> None:
-    """What is seen says which of two actions pays; an episode has three ticks, so that values can be worked out."""
+    """The observation determines which of two actions pays; an episode has three ticks, so the values are known."""
     coin = spaces.Discrete(2)
     env = ScriptedEnv(
         coin, spaces.Discrete(2), ticks=500, length=3, cut=False, reward=lambda seen, actions: (seen == actions) * 1.0

@@ -153,7 +153,7 @@ def test_masks_appear_late_at_their_own_places() -> None:
     assert masks == [[[True] * 3, [True] * 3], [], mask]
 
 
-def test_visibility_of_some_environments_is_ones_in_the_others() -> None:
+def test_missing_visibility_defaults_to_ones() -> None:
     rows = shown(seen(), seen(features={}), seen(visible={"A": [False, True]}))
     assert rows.visible.keys() == {"A"}
     assert rows.visible["A"] == RaggedBufferBool([[[1], [1]], [], [[0], [1]]])
@@ -166,7 +166,7 @@ def test_global_mask_may_be_flat_and_its_action_left_out(mask: Any) -> None:
     assert rows.features["__global__"] == RaggedBufferF32([[[0.5]]] * 3)
 
 
-def test_select_masks_are_kept_and_actors_that_can_select_none_are_none() -> None:
+def test_select_masks_are_kept_and_actors_without_choice_left_out() -> None:
     mask = [[1, 0], [0, 0], [0, 1]]
     game = Told(seen(actions={"shoot": AIM(actee_types=["A"], mask=mask)}), seen())
     env = ListEnv([game])
@@ -179,7 +179,7 @@ def test_select_masks_are_kept_and_actors_that_can_select_none_are_none() -> Non
     assert game.got[0]["shoot"] == SelectEntityAction([("A", 0), ("B", 0)], [("A", 0), ("A", 1)])
 
 
-def test_actor_without_actees_is_no_actor() -> None:
+def test_actor_without_actees_is_left_out() -> None:
     rows = shown(seen(actions={"aim": AIM(actor_types=["B"], actee_types=["C"])}))
     assert rows.action_masks["aim"].actors.lengths.tolist() == [0]
 
@@ -258,7 +258,7 @@ def test_wrong_observations_are_faults_of_the_game_in_a_run(case: str) -> None:
     assert (caught.value.entity, caught.value.lane) == ("player", 1)
 
 
-def test_only_a_game_that_keeps_the_render_of_the_package_draws_nothing() -> None:
+def test_game_without_a_render_of_its_own_draws_nothing() -> None:
     def render(self: Any) -> None:
         pytest.fail("the class says enough: nothing is drawn to find out")
 
@@ -425,7 +425,7 @@ def test_metrics_are_in_the_infos() -> None:
     assert env.step([{}]).frame.infos == [[{"metrics": {"height": 3.0}}]]
 
 
-def test_lanes_that_go_on_keep_what_they_were_shown_over_a_reset() -> None:
+def test_reset_of_some_lanes_keeps_the_others_observations() -> None:
     act = {"pick": PICK(actor_types=["B"])}
     games = [Told(seen(), seen(done=True), seen(), seen()), Told(seen(), seen(actions=act), seen())]
     made = iter(games)
@@ -457,7 +457,7 @@ def test_wrappers_of_fixed_shapes_are_refused_by_name(wrapper: Any) -> None:
         adapt_environment("minesweeper", {}, 1, [(name, given)])
 
 
-def test_ids_are_those_of_the_space_whatever_the_order_of_the_game() -> None:
+def test_ids_follow_the_order_of_the_space() -> None:
     game = Told(
         seen(features={"B": [[5]], "A": [[1, 2], [3, 4]]}, ids={"B": ["b"], "A": ["x", "y"]}, actions={"pick": PICK()}),
         seen(),
@@ -475,7 +475,7 @@ def test_ragged_buffers_are_made_from_nested_lists() -> None:
 
 
 @pytest.mark.slow
-def test_check_entity_env_passes_a_right_game_and_finds_a_wrong_one() -> None:
+def test_check_entity_env_accepts_valid_and_rejects_wrong_games() -> None:
     check_entity_env("envs.unit_tasks:Count", ticks=50)
     with pytest.raises(ContractBroken, match=r"is no arena\.entity_env\.Environment"):
         check_entity_env(dict)

@@ -1,4 +1,4 @@
-"""The account of a match against a plain sum over what was played."""
+"""The episode records of a match against plain sums over its ticks."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def test_return_of_a_seat_is_bit_equal_for_any_number_of_ends() -> None:
 
 
 def cut_tick(episodes: EpisodeTracker, last: Step) -> tuple[Step, list[EpisodeRecord]]:
-    """What the seats are told of a leg's last tick, and what is recorded of it."""
+    """The messages to the seats in a leg's last tick, and its records."""
     told = episodes.cut(last)
     over, ends = episodes.tick(told)
     assert ends
@@ -238,7 +238,7 @@ def test_end_of_a_leg_truncates_and_gives_no_outcome() -> None:
     assert told.truncated.all()
     assert [(r.cut, r.terminated, r.truncated, r.length, r.tick) for r in records] == [(True, False, True, 2, 9)] * 2
     assert [[seat.return_ for seat in record.seats] for record in records] == [[2.0, -2.0], [2.0, -2.0]]
-    assert [seat.outcome for record in records for seat in record.seats] == [None] * 4, "two-sided, but not decided"
+    assert [seat.outcome for record in records for seat in record.seats] == [None] * 4, "two-sided, but undecided"
 
 
 def test_outcome_of_a_cut_episode_is_ignored() -> None:
@@ -258,7 +258,7 @@ def test_lanes_that_end_by_themselves_on_the_last_tick_are_not_cut() -> None:
     assert [record.seats[0].outcome for record in records] == ["win", None, None]
 
 
-def test_a_truncation_of_the_game_itself_is_no_cut() -> None:
+def test_truncation_by_the_game_is_not_a_cut() -> None:
     episodes = account()
     told, (record,) = cut_tick(episodes, step([[1, -1]], [[0, 0]], [[1, 1]]))
     assert told.truncated.all()
@@ -299,7 +299,7 @@ def test_lengths_of_a_lanes_episodes_sum_to_the_ticks(seed: int, lanes: int, tic
 # Metrics
 
 
-def test_seat_has_the_mean_metrics_of_its_entities_that_have_stated_some() -> None:
+def test_seat_metrics_are_the_mean_of_its_entities_with_metrics() -> None:
     episodes = account(seats=((0, 1, 2), (3,)))
     first = [[{"metrics": {"hits": 2, "shots": np.int64(5)}}, {"metrics": {"hits": 9}}, {}, {}]]
     episodes.tick(step([[0, 0, 0, 0]], [[1, 0, 0, 0]], infos=first))
@@ -312,7 +312,7 @@ def test_seat_has_the_mean_metrics_of_its_entities_that_have_stated_some() -> No
 
 
 @pytest.mark.parametrize("said", ["text", 3, {"a b": 1}, {"1st": 1}, {"x": "1"}, {"x": [1]}, {3: 1}, {}, {"x": np.nan}])
-def test_anything_else_under_metrics_is_taken_as_not_said(said: Any) -> None:
+def test_invalid_metrics_are_ignored(said: Any) -> None:
     episodes = account()
     episodes.tick(step([[0, 0]], [[1, 1]], infos=[[{"metrics": said}, {"metrics": {"x": True}}]]))
     assert [seat.metrics for seat in finish_one(episodes, 0, 1).seats] == [None, {"x": 1.0}]
@@ -342,7 +342,7 @@ def test_seat_whose_entities_never_act_has_no_return_and_no_outcome() -> None:
     first, second = episodes.finish(everywhere, 2)
     assert [repr(seat.return_) for seat in first.seats] == ["2.0", "nan", "nan"]
     assert [seat.outcome for seat in first.seats] == [None] * 3
-    assert [seat.return_ for seat in second.seats] == [2, 0, -2], "one acted, and one has earned something"
+    assert [seat.return_ for seat in second.seats] == [2, 0, -2], "the second has acted, the third has a reward"
     assert '"return":null,"outcome":null' in msgspec.json.encode(episode_line(first)).decode()
     episodes.begin(frame([1, 1, 1, 1], [1, 1, 1, 1]), everywhere)
     tick([[0] * 4] * 2, [[0] * 4] * 2, over=1)

@@ -1,4 +1,4 @@
-"""NStepBuilder: n-step transitions by hand, and of random games in turns against a slow record of each row's life."""
+"""NStepBuilder: n-step transitions by hand, and of random games in turns against a slow reference."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NUMBER = spaces.Box(-1000, 1000, (1,), np.float64)
 
 
 class Transition(NamedTuple):
-    """What a transition is, with what is seen in place of where it lies."""
+    """A transition with its observations in place of their indices."""
 
     observation: float
     action: int
@@ -40,7 +40,7 @@ def experience(rows: int, *, n_step: int = 1, gamma: float = 0.5, mask_size: int
 
 
 def transitions(fragment: NStepBatch) -> list[Transition]:
-    """Those of a fragment that begins with the first sight."""
+    """The transitions of a fragment that begins with the first observation."""
     assert fragment.first == 0
     seen = fragment.sights.observations[0].squeeze(1)
     columns = seen[fragment.starts], *fragment[3:6], seen[fragment.followings]
@@ -69,7 +69,7 @@ def tick(
 
 
 def chain(ends: str, n_step: int) -> list[Transition]:
-    """One row that sees 0, 1, 2 and acts there, is paid 1, 2, 4 and then ends; its last observation is 9."""
+    """One row that observes 0, 1, 2 and acts, earns 1, 2, 4 and then ends; its last observation is 9."""
     lived = experience(1, n_step=n_step)
     lived.begin(column(0), {})
     tick(lived, [10], column(1), [1], "-", {})
@@ -89,7 +89,7 @@ def test_truncated_chain_bootstraps_from_its_last_observation() -> None:
     assert sorted(chain("c", 9)) == [(0, 10, 3, 0.125, 9), (1, 11, 4, 0.25, 9), (2, 12, 4, 0.5, 9)]
 
 
-def test_a_transition_is_known_as_soon_as_the_next_observation_is() -> None:
+def test_transition_is_complete_at_the_next_observation() -> None:
     lived = experience(1)
     lived.begin(column(0), {})
     tick(lived, [10], column(1), [1], "-", {})
@@ -97,7 +97,7 @@ def test_a_transition_is_known_as_soon_as_the_next_observation_is() -> None:
 
 
 def test_in_turns_the_rewards_between_two_moves_belong_to_the_first() -> None:
-    """Row 0 moves, row 1 moves, row 0 wins: the loser's last move is answered without another one of its own."""
+    """Row 0 moves, row 1 moves, row 0 wins: the loser's last move gets its reward without another move."""
     lived = experience(2, gamma=0.5)
     turn = [{"active": np.array([True, False])}, {"active": np.array([False, True])}]
     lived.begin(column(0, 100), turn[0])
@@ -159,7 +159,7 @@ def test_final_mask_of_the_game_is_used() -> None:
 
 
 class Life:
-    """One row's life as a list of moments; what its transitions are is worked out afterwards."""
+    """The moments of one row, from which its transitions are computed afterwards."""
 
     def __init__(self) -> None:
         self.moves: list[tuple[float, int]] = []  # since the episode began
@@ -184,7 +184,7 @@ class Life:
 
 
 def play(seed: int, rows: int, n_step: int, ticks: int = 40) -> tuple[NStepBuilder, list[Transition]]:
-    """A game in which everything happens at random; its experience, and what it should hold."""
+    """A random game; its experience, and the expected transitions."""
     rng, gamma = np.random.default_rng(seed), 0.5
     lived, lives = experience(rows, n_step=n_step, gamma=gamma), [Life() for _ in range(rows)]
     observations, active = column(*range(rows)), rng.random(rows) < 0.7

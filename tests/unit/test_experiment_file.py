@@ -1,4 +1,4 @@
-"""Experiment files: which trials come of one, in which order, under which names; and the mistakes that are refused."""
+"""Experiment files: their trials, in order and with names; and refused mistakes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_grids_are_multiplied_in_the_order_of_the_file_then_seeds() -> None:
         assert (options["learning_rate"], options["gamma"], config.seed) == (*trial.params.values(), trial.seed)
 
 
-def test_forms_may_stand_inside_of_the_run_and_of_a_mapping_that_is_set() -> None:
+def test_forms_are_allowed_in_the_run_and_in_set_mappings() -> None:
     run = {**RUN, "ticks": {"grid_search": [10, 20]}, "policies": {"red": {"algorithm": "random"}}}
     blue = {"algorithm": "ppo", "options": {"gamma": {"grid_search": [0.9, 0.8]}, "hidden_sizes": {"literal": [8, 8]}}}
     plan = planned(run=run, set={"policies.blue": blue})
@@ -47,12 +47,12 @@ def test_forms_may_stand_inside_of_the_run_and_of_a_mapping_that_is_set() -> Non
     assert plan.trials.config_of("", plan.known[0].params).policies["blue"].options["hidden_sizes"] == [8, 8]
 
 
-def test_what_is_set_replaces_what_varied_in_the_run() -> None:
+def test_set_replaces_forms_of_the_run() -> None:
     plan = planned(run={**RUN, "ticks": {"grid_search": [10, 20]}}, set={"ticks": 30})
     assert [(trial.params, plan.trials.config_of("", trial.params).ticks) for trial in plan.known] == [({}, 30)]
 
 
-def test_forms_in_the_file_of_a_run_are_its_own_values(tmp_path: Path) -> None:
+def test_forms_in_a_run_file_are_plain_values(tmp_path: Path) -> None:
     red = {"algorithm": "fakes:Passive", "options": {"how": {"choice": [1]}}}
     path = tmp_path / "run.yaml"
     path.write_text(yaml.safe_dump({**RUN, "policies": {**RUN["policies"], "red": red}}))
@@ -76,7 +76,7 @@ def test_variants_come_in_order_each_with_its_own_set() -> None:
     assert plan.trials.tag(plan.known[0]) == "ppo,learning_rate=1,seed=7"
 
 
-def test_the_command_line_is_over_the_set_of_the_file_and_of_its_variants() -> None:
+def test_command_line_overrides_set_of_file_and_variants() -> None:
     data = {"run": RUN, "set": {"ticks": 20}, "variants": {"a": {"set": {"ticks": 30, GAMMA: 0.1}}}}
     file = parse_experiment(data, overrides=["ticks=40", f"{RATE}={{grid_search: [1, 2]}}"], repeat=3)
     plan = plan_experiment(file)
@@ -93,7 +93,7 @@ def test_the_command_line_is_over_the_set_of_the_file_and_of_its_variants() -> N
         (["policies.a.options.hidden_sizes[0]"], ["hidden_sizes.0"]),
     ],
 )
-def test_labels_have_as_many_parts_as_tell_keys_apart(paths: list[str], short: list[str]) -> None:
+def test_labels_are_as_short_as_distinct_keys_allow(paths: list[str], short: list[str]) -> None:
     assert [*labels(paths).values()] == short
 
 
@@ -104,7 +104,7 @@ def test_names_of_folders_keep_safe_characters_and_are_short() -> None:
     assert len(tags[1]) == 100
 
 
-def test_digests_tell_runs_apart_but_not_by_name_or_stop() -> None:
+def test_digests_differ_by_run_but_not_by_name_or_stop() -> None:
     plan = planned(set={GAMMA: {"grid_search": [0.9, 0.8]}}, repeat=2)
     assert len({trial.digest for trial in plan.known}) == 4
     one = plan.trials.config_of("", {GAMMA: 0.9}, name="one")
@@ -224,7 +224,7 @@ def test_files_of_runs_and_of_experiments_name_the_other_command(tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_algorithms_are_tried_with_every_value_without_torch_in_this_process() -> None:
+def test_every_value_is_tried_without_torch_in_this_process() -> None:
     import subprocess
     import sys
 
@@ -261,16 +261,14 @@ def hanging_config(make: str, monkeypatch: pytest.MonkeyPatch, **kwargs: Any) ->
 
 
 @pytest.mark.slow
-def test_check_of_a_game_that_hangs_ends_and_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_of_a_hanging_game_ends_and_names_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
     config = hanging_config("Hangs", monkeypatch, way="among_threads", where="make")
     where = r"cannot be tried \(exit 1\)\nTimeout \(0:00:05\)!\nThread .*\n.* in sleep\n.* in among_threads\n"
     with checking(limit=1.0) as first_mistake, pytest.raises(ConfigError, match=where):
         first_mistake([config])
 
 
-def test_check_ends_what_a_game_has_started_and_does_not_wait_for_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_check_ends_processes_of_a_game_without_waiting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     config = hanging_config("LeavesProcess", monkeypatch, folder=str(tmp_path))
     with checking() as first_mistake:
         assert first_mistake([config]) is None
@@ -278,7 +276,7 @@ def test_check_ends_what_a_game_has_started_and_does_not_wait_for_it(
     assert not (tmp_path / "ended").exists()
 
 
-def test_trials_keep_the_checkpoints_of_their_best_result_by_the_metric() -> None:
+def test_trials_keep_their_best_checkpoints_by_the_metric() -> None:
     plan = planned(metric={"name": "policy_reward_mean/blue", "mode": "min"})
     best = plan.trials.config_of("", {}).best
     assert best is not None and (best.metric, best.mode) == ("policy_reward_mean/blue", "min")

@@ -1,4 +1,4 @@
-"""The folder of an experiment: which processes may be at work in it together, and what is on record of its trials."""
+"""The folder of an experiment: concurrent processes in it, and the records of its trials."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def plan() -> ExperimentPlan:
     return plan_experiment(parse_experiment({"name": "sweep", "run": RUN, "repeat": 3}))
 
 
-def test_trials_alone_share_a_folder_and_keep_the_driver_of_all_from_it(plan: ExperimentPlan, tmp_path: Path) -> None:
+def test_single_trials_share_a_folder_and_lock_out_the_driver(plan: ExperimentPlan, tmp_path: Path) -> None:
     folder = ExperimentFolder(tmp_path / "e")
     with opened(plan, folder, resume=False, only=0), opened(plan, folder, resume=False, only=2):
         refuse(plan, folder, "another process runs this trial", only=2)
@@ -49,11 +49,11 @@ def refuse(plan: ExperimentPlan, folder: ExperimentFolder, words: str, *, only: 
         pytest.fail("it was opened")
 
 
-def test_trial_alone_is_let_into_a_folder_that_another_one_begins(plan: ExperimentPlan, tmp_path: Path) -> None:
+def test_single_trial_may_join_a_folder_that_is_being_created(plan: ExperimentPlan, tmp_path: Path) -> None:
     folder, other = ExperimentFolder(tmp_path / "e"), ExperimentFolder(tmp_path / "e")
 
     class Late(ExperimentFolder):
-        """Looks at the folder when the other process has begun it, a moment ago."""
+        """Checks the folder just after the other process has begun it."""
 
         @property
         def is_unbegun(self) -> bool:
@@ -64,7 +64,7 @@ def test_trial_alone_is_let_into_a_folder_that_another_one_begins(plan: Experime
         assert folder.config.is_file()
 
 
-def test_experiment_goes_on_while_a_trial_alone_is_played(tmp_path: Path) -> None:
+def test_experiment_is_running_while_a_single_trial_is_played(tmp_path: Path) -> None:
     folder = ExperimentFolder(write_experiment(tmp_path / "e", {"run": RUN, "repeat": 2}, lambda *_: 0.0, results=1))
     path = folder.state_path(1)
     write_state(path, [StateLine(now(), State.RUNNING)])
@@ -77,8 +77,8 @@ def test_experiment_goes_on_while_a_trial_alone_is_played(tmp_path: Path) -> Non
         assert not folder.is_going_on, "it is over"
 
 
-def test_seconds_of_a_trial_are_those_that_drivers_have_seen(tmp_path: Path) -> None:
-    """Three days pass between the death of a driver and the next one, which finds that the trial has ended."""
+def test_trial_seconds_exclude_time_without_a_driver(tmp_path: Path) -> None:
+    """Three days pass between the death of a driver and the start of the next, which finds the trial ended."""
     changes = [(0, State.RUNNING, None), (10, State.PENDING, 9.5), (15, State.RUNNING, None), (40, State.PAUSED, 25.0)]
     changes += [(50, State.RUNNING, None), (259_200, State.TERMINATED, None)]
     begun = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -91,7 +91,7 @@ def test_seconds_of_a_trial_are_those_that_drivers_have_seen(tmp_path: Path) -> 
     assert record is not None and record.seconds == 9.5 + 25
 
 
-def test_another_experiment_is_not_begun_in_a_folder(plan: ExperimentPlan, tmp_path: Path) -> None:
+def test_folder_of_another_experiment_is_refused(plan: ExperimentPlan, tmp_path: Path) -> None:
     folder = ExperimentFolder(tmp_path / "e")
     another = plan_experiment(parse_experiment({"name": "another", "run": RUN, "repeat": 3}))
     with opened(plan, folder, resume=False, only=0):
@@ -100,7 +100,7 @@ def test_another_experiment_is_not_begun_in_a_folder(plan: ExperimentPlan, tmp_p
     assert folder.read_config().name == "sweep"
 
 
-def test_driver_that_fails_leaves_no_process_of_a_trial(plan: ExperimentPlan, tmp_path: Path) -> None:
+def test_failing_driver_leaves_no_process_of_a_trial(plan: ExperimentPlan, tmp_path: Path) -> None:
     class Broken(PlainExperimentDisplay):
         """Fails as soon as a trial has started."""
 
@@ -111,7 +111,7 @@ def test_driver_that_fails_leaves_no_process_of_a_trial(plan: ExperimentPlan, tm
     with opened(plan, folder, resume=False), pytest.raises(RuntimeError, match="started on here"):
         Driver(plan, folder, Slots([Host("here", 1)]), broken).run()
     (started,) = [record.last.pid for record in folder.read() if record.state is State.RUNNING]
-    assert not Path(f"/proc/{started}").exists(), "it was killed, and its end was taken"
+    assert not Path(f"/proc/{started}").exists(), "it was killed and reaped"
 
 
 def test_trials_of_variants_get_processes_by_their_own_roles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +140,7 @@ def test_trials_of_variants_get_processes_by_their_own_roles(tmp_path: Path, mon
     assert started == [("0000", "--ranks=4"), ("0001", "--ranks=8"), ("0002", "--ranks=7")]
 
 
-def test_watching_tells_at_once_how_far_an_experiment_is(tmp_path: Path) -> None:
+def test_watching_shows_the_progress_at_once(tmp_path: Path) -> None:
     path = write_experiment(tmp_path / "e", {"run": RUN, "repeat": 3}, lambda *_: 0.0, results=1, errors=False)
     driver, shown = RunLock.take(path), io.StringIO()
     watch_experiment(path, shown, wait=lambda _: driver.release())
@@ -170,8 +170,8 @@ def test_experiment_without_a_trial_is_not_watched_for_long(tmp_path: Path) -> N
     assert sum(waits) == 5.0
 
 
-def test_watching_forgets_trials_that_are_no_longer_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(display, "LINE_EVERY", 0.0)  # a line at every look
+def test_watching_drops_trials_that_are_no_longer_requested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(display, "LINE_EVERY", 0.0)  # a line at every check
     path = write_experiment(tmp_path / "e", {"run": RUN, "repeat": 3}, lambda *_: 0.0, results=1, errors=False)
     folder, shown = ExperimentFolder(path), io.StringIO()
     driver = RunLock.take(path)

@@ -32,7 +32,7 @@ def rows(values: Sequence[Sequence[float | None]]) -> list[TrialRow]:
     ]
 
 
-def test_combinations_are_ranked_by_their_means_with_intervals_of_student() -> None:
+def test_combinations_are_ranked_by_mean_with_student_intervals() -> None:
     values = [[1.0, 2.0, 3.0], [4.0, 6.0, 5.0], [2.0, 2.5, 2.0]]
     for mode, order in (("max", [1, 2, 0]), ("min", [0, 2, 1])):
         found = rank(rows(values), MetricConfig(mode=mode)).combinations
@@ -69,7 +69,7 @@ def test_trials_in_error_or_without_a_value_are_left_out() -> None:
     assert found.best == 0
 
 
-def test_one_seed_says_nothing_of_who_is_as_good() -> None:
+def test_single_seed_gives_no_comparison() -> None:
     found = rank(rows([[1.0], [2.0]]), METRIC)
     assert [each.as_good for each in found.combinations] == [True, None]
     assert [each.half for each in found.combinations] == [None, None]
@@ -81,7 +81,7 @@ def test_the_best_trial_is_of_the_best_combination() -> None:
     assert found.best == 3, "not the one with the highest value of all"
 
 
-def test_trials_no_longer_asked_for_do_not_count() -> None:
+def test_trials_no_longer_requested_do_not_count() -> None:
     import msgspec
 
     held = rows([[9.0, 9.0], [1.0, 2.0]])

@@ -72,17 +72,17 @@ def test_no_more_trials_run_at_once_than_allowed() -> None:
 
 
 @pytest.mark.parametrize("code", [1, -9, 139])
-def test_a_trial_that_fails_is_tried_again_then_it_is_in_error(code: int) -> None:
+def test_failed_trial_is_retried_then_in_error(code: int) -> None:
     machine = scheduler(1, retries=1)
     add(machine, 2)
     found = machine.handle(Ended(0, code), 1.0)
     assert notes(found) == [(0, State.PENDING), (0, State.RUNNING)]
     assert [done.attempt for done in found if isinstance(done, Start)] == [2]
     found = machine.handle(Ended(0, code), 2.0)
-    assert notes(found)[0] == (0, State.ERROR) and starts(found) == [1], "the others go on"
+    assert notes(found)[0] == (0, State.ERROR) and starts(found) == [1], "the others continue"
 
 
-def test_a_mistake_is_not_tried_again() -> None:
+def test_configuration_mistake_is_not_retried() -> None:
     machine = scheduler(1, retries=5)
     add(machine, 1)
     assert notes(machine.handle(Ended(0, 2), 1.0)) == [(0, State.ERROR)]
@@ -107,7 +107,7 @@ def test_a_request_to_end_is_passed_on_once_and_leaves_trials_paused() -> None:
     assert machine.is_over
 
 
-def test_a_trial_that_does_not_save_in_time_is_killed_and_goes_on_later() -> None:
+def test_trial_that_saves_too_late_is_killed_and_continued_later() -> None:
     machine = scheduler(1)
     add(machine, 1)
     machine.handle(EndWanted(), 10.0)
@@ -133,7 +133,7 @@ def test_a_pruned_trial_is_asked_to_save_and_frees_its_slot() -> None:
     assert notes(found)[0] == (0, State.PRUNED) and starts(found) == [1]
 
 
-def test_a_trial_that_another_user_has_asked_to_end_goes_on() -> None:
+def test_trial_ended_by_another_user_is_continued() -> None:
     machine = scheduler(1)
     add(machine, 1)
     found = machine.handle(Ended(0, 0, saved=True), 1.0)
@@ -141,7 +141,7 @@ def test_a_trial_that_another_user_has_asked_to_end_goes_on() -> None:
     assert [done.attempt for done in found if isinstance(done, Start)] == [1], "that was no failure"
 
 
-def test_an_experiment_that_is_resumed_starts_what_is_not_over() -> None:
+def test_resumed_experiment_starts_unfinished_trials() -> None:
     machine = scheduler(4)
     states = [State.TERMINATED, State.PAUSED, State.ERROR, State.PRUNED, State.PENDING]
     found = [done for trial, state in enumerate(states) for done in machine.handle(Added(trial, 1, state), 0.0)]
@@ -149,8 +149,8 @@ def test_an_experiment_that_is_resumed_starts_what_is_not_over() -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_any_course_of_events_keeps_slots_states_and_attempts_right(seed: int) -> None:
-    """A simulated machine: trials end, fail, are pruned and asked at random; an oracle counts what they hold."""
+def test_random_events_keep_slots_states_and_attempts_consistent(seed: int) -> None:
+    """A simulated machine: trials end, fail, are pruned and asked to end at random; an oracle counts their slots."""
     rng = random.Random(seed)
     hosts = [Host(name, rng.randint(1, 4)) for name in "abc"[: rng.randint(1, 3)]]
     total, retries = sum(host.slots for host in hosts), rng.randint(0, 2)
@@ -187,7 +187,7 @@ def test_any_course_of_events_keeps_slots_states_and_attempts_right(seed: int) -
                     held[trial] = instruction
                     assert sum(host.slots for host in instruction.place.hosts) == sizes[trial]
                 case Note(trial, state):
-                    assert not states.get(trial, State.PENDING).is_over, "nothing follows the end of a trial"
+                    assert not states.get(trial, State.PENDING).is_over, "a trial that is over stays over"
                     states[trial] = state
                 case Ask(trial):
                     assert trial in held and trial not in asked

@@ -23,7 +23,7 @@ SPACE = (
 
 
 def value_of(params: Any) -> float:
-    """What a simulated trial reaches: best at a rate of 0.01 and a size of 6."""
+    """The result of a simulated trial: best at a rate of 0.01 and a size of 6."""
     return -((math.log10(params["rate"]) + 2) ** 2) - 0.1 * (params["size"] - 6) ** 2 - (params["kind"] is None)
 
 
@@ -63,7 +63,7 @@ def test_grids_multiply_random_draws_and_seeds_come_last() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tpe", "qmc"])
-def test_the_same_search_suggests_the_same_also_when_it_is_taken_up_again(kind: str) -> None:
+def test_search_is_deterministic_across_a_resume(kind: str) -> None:
     options: dict[str, Any] = {"n_startup_trials": 4} if kind == "tpe" else {}
     search = Search(kind, 12, options)
     whole = searched(search, 12)
@@ -75,7 +75,7 @@ def test_the_same_search_suggests_the_same_also_when_it_is_taken_up_again(kind: 
 
 
 @pytest.mark.slow
-def test_a_suggestion_is_that_of_a_study_that_optuna_has_led_itself() -> None:
+def test_suggestion_equals_that_of_optunas_own_loop() -> None:
     import optuna
     from numpy.random import SeedSequence
 
@@ -112,7 +112,7 @@ def test_a_model_based_search_finds_better_values_than_chance() -> None:
     assert tpe[2] > drawn[len(drawn) * 3 // 4], "its last suggestion is among the best quarter of random ones"
 
 
-def test_failed_and_running_trials_are_told_without_a_value() -> None:
+def test_failed_and_running_trials_have_no_value() -> None:
     told = [
         Told({"rate": 0.01, "size": 3, "kind": "a"}, "complete", 1.0),
         Told({"rate": 0.02, "size": 4, "kind": [1, 2]}, "fail", None),
@@ -128,7 +128,7 @@ def test_failed_and_running_trials_are_told_without_a_value() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["median", "percentile", "successive_halving", "hyperband", "threshold"])
-def test_pruning_asks_what_optuna_would_and_does_so_after_a_resume(name: str) -> None:
+def test_pruning_equals_optunas_across_a_resume(name: str) -> None:
     options: dict[str, Any] = {
         "median": {"n_startup_trials": 2, "n_warmup_steps": 1},
         "percentile": {"percentile": 30.0, "n_startup_trials": 2},
@@ -151,14 +151,14 @@ def test_pruning_asks_what_optuna_would_and_does_so_after_a_resume(name: str) ->
     whole = played(Pruning({name: options}, "max"))
     assert len(whole) == 7 and min(whole) < 8, "some are pruned"
     resumed = Pruning({name: options}, "max")
-    for trial in range(4):  # as the records tell it
+    for trial in range(4):  # as from the records
         resumed.report(trial, curves[trial][: whole[trial]])
         ended = whole[trial] < 8
         resumed.end(trial, None if ended else curves[trial][-1][1], pruned=ended)
     assert played(resumed, 4) == whole[4:]
 
 
-def test_median_pruning_is_the_rule_of_its_name() -> None:
+def test_median_pruning_compares_with_the_median() -> None:
     pruning = Pruning({"median": {"n_startup_trials": 2}}, "max")
     for trial, value in enumerate((1.0, 3.0)):
         assert not pruning.report(trial, [(1, value)])

@@ -56,7 +56,7 @@ def test_decoded_outputs_are_the_greedy_actions_of_the_actor(name: str, actions:
 
 
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
-def test_memory_goes_in_and_comes_out(kind: str) -> None:
+def test_memory_is_an_input_and_an_output(kind: str) -> None:
     algorithm = algorithm_of("ppo", "mlp", "choice", recurrent=kind, hidden_size=8)
     exported, actor = algorithm.exported(), algorithm.actor(greedy=True)
     run, decode = eager(exported), decoder_of(exported)
@@ -69,7 +69,7 @@ def test_memory_goes_in_and_comes_out(kind: str) -> None:
     assert np.abs(memory).max() > 0.05
 
 
-def test_an_exported_network_does_not_follow_what_is_learned_later() -> None:
+def test_exported_network_is_unchanged_by_later_learning() -> None:
     algorithm = algorithm_of("ppo", "mlp", "choice")
     exported, inputs = algorithm.exported(), [observations_of("mlp", 3)]
     before = eager(exported)(inputs)[0]
@@ -149,7 +149,7 @@ def test_compiled_module_gives_the_outputs_of_the_module() -> None:
 
 
 @pytest.mark.long
-def test_eight_bits_are_close_to_the_network() -> None:
+def test_int8_outputs_are_close_to_the_network() -> None:
     exported = algorithm_of("dqn", "image", "choice").exported()
     content = onnx_of(exported).content
     assert content is not None

@@ -18,7 +18,7 @@ from arena.game.spaces import flatten
 
 
 @given(random_spaces.spaces(), st.integers(0, 2**16))
-def test_a_sample_comes_back_as_it_was(space: Space[Any], seed: int) -> None:
+def test_sample_round_trip_is_exact(space: Space[Any], seed: int) -> None:
     space.seed(seed)
     sample, codec = space.sample(), Codec(space)
     packed = codec.pack(sample, "it", "bad_observation")
@@ -43,7 +43,7 @@ def test_a_bool_is_one_byte_of_0_or_1(data: bytes) -> None:
 
 
 @given(st.lists(st.binary(min_size=1, max_size=40), max_size=8), st.lists(st.integers(1, 30), max_size=40))
-def test_frames_come_out_of_a_stream_that_is_cut_anywhere(bodies: list[bytes], cuts: list[int]) -> None:
+def test_frames_are_decoded_from_a_stream_cut_anywhere(bodies: list[bytes], cuts: list[int]) -> None:
     stream = b"".join(struct.pack("<I", len(body)) + body for body in bodies)
     reader, found, at = FrameReader(40), [], 0
     for cut in [*cuts, len(stream)]:
@@ -54,7 +54,7 @@ def test_frames_come_out_of_a_stream_that_is_cut_anywhere(bodies: list[bytes], c
 
 
 @pytest.mark.parametrize(("size", "code"), [(0, "bad_frame"), (41, "too_large")])
-def test_a_length_that_is_not_allowed_is_refused_before_the_body_comes(size: int, code: str) -> None:
+def test_forbidden_length_is_refused_before_the_body(size: int, code: str) -> None:
     reader = FrameReader(40)
     with pytest.raises(ExternalError) as raised:
         list(reader.feed(struct.pack("<I", size)))

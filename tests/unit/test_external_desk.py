@@ -31,7 +31,7 @@ def test_a_freed_slot_goes_to_the_game_that_has_waited_longest() -> None:
     assert table.counts.refused == 0, "waiting is no refusal"
 
 
-def test_requests_of_a_game_that_may_not_begin_are_of_an_unknown_game() -> None:
+def test_refused_game_is_unknown_to_later_requests() -> None:
     desk, table = Desk(INTERFACE), Slots(INTERFACE, 1)
     table.most = 0
     game, codes = DeskGame("game", (0,)), []
@@ -57,7 +57,7 @@ def test_an_info_is_copied() -> None:
     assert tick.step.frame.infos == [[{"outcome": "win"}]]
 
 
-def test_an_info_that_is_paid_goes_with_the_next_observation() -> None:
+def test_info_of_a_reward_arrives_with_the_next_observation() -> None:
     desk, table = Desk(INTERFACE), Slots(INTERFACE, 1)
     game, codes = DeskGame("game", (0,)), []
     desk.begin(game, accept)
@@ -75,7 +75,7 @@ def test_an_info_that_is_paid_goes_with_the_next_observation() -> None:
     assert tick is not None and tick.step.frame.infos == [[{"speed": 5}]]
 
 
-def test_requests_that_belong_together_are_told_in_one_poll() -> None:
+def test_joint_requests_are_delivered_in_one_poll() -> None:
     desk, table = Desk(INTERFACE), Slots(INTERFACE, 1)
     game = DeskGame("game", (0,))
     with desk.together():

@@ -1,4 +1,4 @@
-"""Games over HTTP, row by row of the contract, by connections that know nothing but bytes."""
+"""Games over HTTP, row by row of the contract, over raw connections."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def actor(name: str, slots: int = 2, rules: TickRules | None = None, **options: 
 
 @pytest.fixture(scope="module", autouse=True)
 def _short_naps() -> Iterator[None]:
-    """uvicorn looks every 0.1 s whether it is to end, and waits as long for its connections: 0.2 s for each test."""
+    """uvicorn checks every 0.1 s for its end, and waits as long for its connections: 0.2 s for each test."""
 
     async def sleep(_: float) -> None:
         await asyncio.sleep(0.005)
@@ -140,7 +140,7 @@ def test_both_spellings_of_headers_mean_the_same(spelling: str, wire: HttpWire) 
     assert wire.step("tick", "a", SEEN).status == 200
 
 
-def test_end_that_was_taken_is_answered_although_the_server_closes() -> None:
+def test_accepted_end_is_answered_while_the_server_closes() -> None:
     with actor("Echo") as playing, HttpWire(playing.games.address) as wire:
         games, gate = playing.games, threading.Event()
         wire.step("start")
@@ -179,7 +179,7 @@ MIB = bytes(range(256)) * 4096
 
 @pytest.mark.parametrize("data", [b"", b"x", MIB], ids=["empty", "small", "1 MiB"])
 @pytest.mark.parametrize("how", ["keep-alive", "new", "chunked", "1.0", "expect", "pipelined", "in pieces"])
-def test_bodies_arrive_however_they_are_sent(how: str, data: bytes) -> None:
+def test_bodies_arrive_in_every_encoding(how: str, data: bytes) -> None:
     with actor("Echo") as playing, HttpWire(playing.games.address) as wire:
         wire.step("start")
         if how == "chunked":
@@ -211,7 +211,7 @@ def test_bodies_arrive_however_they_are_sent(how: str, data: bytes) -> None:
                     assert other.at_end()
 
 
-def test_answers_of_actors_are_sent_as_they_are() -> None:
+def test_actor_replies_are_sent_unchanged() -> None:
     with actor("Balancer") as playing, HttpWire(playing.games.address) as wire:
         wire.step("start")
         for word, body in (("none", b""), ("text", "ü".encode()), ("array", b"a"), ("view", b"v")):
@@ -258,7 +258,7 @@ def test_token_is_needed_where_there_is_one(tmp_path: Path) -> None:
             assert wire.read().status == status
 
 
-def test_pages_beside_the_steps(playing: Playing, wire: HttpWire) -> None:
+def test_pages_for_operators_are_served(playing: Playing, wire: HttpWire) -> None:
     wire.step("start")
     wire.step("tick", data=SEEN)
     bodies = {}
@@ -293,7 +293,7 @@ def test_games_begin_when_the_run_has_begun() -> None:
 # --- games ----------------------------------------------------------------------------------------------------------
 
 
-def test_names_slots_and_ends(playing: Playing, wire: HttpWire) -> None:
+def test_starts_are_refused_by_name_and_slot_until_an_end(playing: Playing, wire: HttpWire) -> None:
     assert wire.step("start", "a").status == 200
     assert (wire.step("start", "a").status, wire.step("start", "a").error) == (409, "already_started")
     assert wire.step("start", "b").status == 200
@@ -361,7 +361,7 @@ def test_requests_of_one_game_are_served_one_at_a_time_and_in_order() -> None:
             wire.socket.close()
 
 
-def test_a_game_has_a_queue() -> None:
+def test_queue_of_a_game_is_limited() -> None:
     with actor("Slow", queue=2) as playing:
         wires = [HttpWire(playing.games.address) for _ in range(6)]
         wires[0].step("start")
@@ -373,12 +373,12 @@ def test_a_game_has_a_queue() -> None:
             wire.socket.close()
 
 
-def test_ticks_behind_a_start_wait_for_it_and_behind_an_end_are_refused(wire: HttpWire) -> None:
+def test_ticks_after_a_start_wait_and_after_an_end_are_refused(wire: HttpWire) -> None:
     wire.send(request("start", "a") + request("tick", "a", SEEN) + request("end", "a") + request("tick", "a", SEEN))
     assert [wire.read().status for _ in range(4)] == [200, 200, 200, 404]
 
 
-def test_a_tick_whose_client_has_hung_up_is_finished() -> None:
+def test_tick_of_a_disconnected_client_is_finished() -> None:
     with actor("Slow") as playing:
         with HttpWire(playing.games.address) as wire:
             wire.step("start")
@@ -387,7 +387,7 @@ def test_a_tick_whose_client_has_hung_up_is_finished() -> None:
             assert wire.step("tick", data=b"next").body == b"next"
 
 
-def test_half_a_request_leaves_the_game_as_it_was(playing: Playing, wire: HttpWire) -> None:
+def test_incomplete_request_does_not_change_the_game(playing: Playing, wire: HttpWire) -> None:
     wire.step("start")
     with HttpWire(playing.games.address) as other:
         other.send(request("tick", "g", SEEN)[:-4])
@@ -523,11 +523,11 @@ def test_an_actor_that_fails_loses_its_game(said: bytes, code: str, own: tuple[P
     assert wire.step("start").status == 200
 
 
-def test_an_actor_that_cannot_be_made_is_no_game(own: tuple[Playing, HttpWire]) -> None:
+def test_failing_actor_constructor_starts_no_game(own: tuple[Playing, HttpWire]) -> None:
     _, wire = own
     assert wire.step("start", "h", b"raise").error == "actor_error"
     assert wire.step("start", "h").status == 200
-    assert wire.step("end", "h", b"raise").error == "actor_error"  # over all the same
+    assert wire.step("end", "h", b"raise").error == "actor_error"  # the game is over nevertheless
     assert wire.step("start", "h").status == 200
 
 
@@ -555,7 +555,7 @@ def test_requests_without_a_game_are_answered_and_not_recorded() -> None:
 
 
 @pytest.mark.slow
-def test_requests_without_a_game_do_not_share_their_fate() -> None:
+def test_requests_without_a_game_fail_independently() -> None:
     rules = TickRules(max_delay_s=0.0, answer_s=1.0)
     with actor("Balancer", rules=rules) as playing:
         wires = [HttpWire(playing.games.address) for _ in range(4)]
@@ -572,7 +572,7 @@ def test_requests_without_a_game_do_not_share_their_fate() -> None:
 
 
 @pytest.mark.slow
-def test_a_request_that_waited_is_told_that_the_game_has_timed_out() -> None:
+def test_waiting_request_learns_that_its_game_timed_out() -> None:
     rules = TickRules(max_delay_s=0.0, answer_s=0.6)
     with actor("Balancer", rules=rules) as playing, HttpWire(playing.games.address) as wire:
         wire.step("start")
@@ -612,7 +612,7 @@ def test_a_request_that_waited_is_told_that_the_game_has_timed_out() -> None:
         (b'{"entities": {"rival": {"observation": [1, 2]}}}', "unknown_entity"),
     ],
 )
-def test_bodies_of_json_that_are_wrong_change_nothing(data: bytes, code: str, playing: Playing, wire: HttpWire) -> None:
+def test_wrong_json_bodies_change_nothing(data: bytes, code: str, playing: Playing, wire: HttpWire) -> None:
     wire.step("start")
     reply = wire.step("tick", data=data)
     assert (reply.status, reply.error) == (400, code)
@@ -632,7 +632,7 @@ def test_bodies_of_json_that_are_wrong_change_nothing(data: bytes, code: str, pl
         ("end", b'{"outcome": "won"}', "outcome: 'won'; expected win, loss or draw"),
     ],
 )
-def test_bodies_of_json_that_are_wrong_are_named(kind: str, data: bytes, detail: str, wire: HttpWire) -> None:
+def test_wrong_json_bodies_are_named(kind: str, data: bytes, detail: str, wire: HttpWire) -> None:
     wire.step("start")
     reply = wire.step(kind, data=data)
     assert reply.status == 400 and detail in json.loads(reply.body)["detail"]
@@ -671,7 +671,7 @@ def raw(reward: float, *numbers: float, mask: bytes = b"") -> bytes:
     return struct.pack(f"<d{len(numbers)}f", reward, *numbers) + mask
 
 
-def test_raw_bytes(wire: HttpWire) -> None:
+def test_raw_bodies_are_decoded_or_refused(wire: HttpWire) -> None:
     with server("raw") as playing, HttpWire(playing.games.address) as wire:
         wire.step("start")
         assert wire.step("tick", data=raw(0, 1, 2, mask=b"\1\1\1")).body == struct.pack("<q", 2)
@@ -714,12 +714,12 @@ def test_raw_bytes(wire: HttpWire) -> None:
         ({"entities": ONE, "token_file": "nowhere"}, "cannot be read"),
     ],
 )
-def test_wrong_arguments(options: dict[str, Any], message: str) -> None:
+def test_wrong_arguments_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         HttpGames(**options)
 
 
-def test_a_port_that_is_taken() -> None:
+def test_occupied_port_is_a_configuration_error() -> None:
     one, other = HttpGames(port=0, entities=ONE), None
     one.open(1, lambda: None)
     try:
@@ -802,7 +802,7 @@ def test_mutated_requests_get_errors_and_nothing_else(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [100, pytest.param(1_000, marks=pytest.mark.long)])
-def test_clients_that_vanish_leave_nothing(count: int) -> None:
+def test_vanished_clients_leave_nothing(count: int) -> None:
     with server() as playing:
         with HttpWire(playing.games.address) as wire:
             wire.step("start")
@@ -814,7 +814,7 @@ def test_clients_that_vanish_leave_nothing(count: int) -> None:
         playing.until(lambda: (threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))) <= before)
 
 
-def test_spaces_of_dicts_with_missing_and_unknown_leaves() -> None:
+def test_missing_and_unknown_leaves_are_named() -> None:
     space = Dict(a=Box(-1, 1, (1,), np.float32), b=Discrete(2))
     interface = Interface(("hero",), (space,), (Discrete(2),), (0,))
     with server(entities=entities_of(interface)) as playing, HttpWire(playing.games.address) as wire:

@@ -56,7 +56,7 @@ def test_a_game_from_its_first_observation_to_its_end(env: QueuedEnv, playing: P
 
 
 def merged(env: QueuedEnv, count: int, env_id: Any = "a") -> dict[str, Any]:
-    """The actions of so many agents, which may come in one or several ticks."""
+    """The actions of several agents, which may arrive in one tick or in several."""
     actions: dict[str, Any] = {}
     while len(actions) < count:
         actions.update(env.hear(env_id))
@@ -86,7 +86,7 @@ def test_given_actions_are_not_sent(env: QueuedEnv, playing: Playing) -> None:
     assert playing.table.counts.given == 1
 
 
-def test_games_go_on_with_the_observations_of_try_reset() -> None:
+def test_games_continue_with_the_observations_of_try_reset() -> None:
     env = QueuedEnv(TWO, resets={"hero": seen(5)})
     with Playing(PolledGames(env), 1, actions=(1, 2)) as playing:
         env.show("g", observations={"hero": seen(1)})
@@ -97,7 +97,7 @@ def test_games_go_on_with_the_observations_of_try_reset() -> None:
         assert env.was_reset == ["g"] * 4
 
 
-def test_many_games_of_one_poll(env: QueuedEnv, playing: Playing) -> None:
+def test_one_poll_brings_many_games(env: QueuedEnv, playing: Playing) -> None:
     for env_id in (0, ("b", 1)):
         env.show(env_id, observations={"hero": seen(1)})
     assert env.hear(0) == env.hear(("b", 1)) == {"hero": 1}
@@ -107,7 +107,7 @@ def test_many_games_of_one_poll(env: QueuedEnv, playing: Playing) -> None:
     assert {game.name for game in playing.finished} == {"0", "('b', 1)"}
 
 
-def test_a_game_that_is_given_up_is_reset() -> None:
+def test_abandoned_game_is_reset() -> None:
     env = QueuedEnv(TWO)
     with Playing(PolledGames(env), 1, TickRules(idle_s=0.05)):
         env.show(observations={"hero": seen(1)})
@@ -130,7 +130,7 @@ def test_a_game_that_is_given_up_is_reset() -> None:
         ({"observations": {"hero": seen(1)}, "given": {"hero": 9}}, "bad_action"),
     ],
 )
-def test_what_the_table_refuses_is_a_failure_of_the_environment(parts: dict[str, Any], message: str) -> None:
+def test_refused_request_is_a_failure_of_the_environment(parts: dict[str, Any], message: str) -> None:
     env = QueuedEnv(TWO)
     with Playing(PolledGames(env), 1) as playing:
         env.show(**parts)
@@ -139,7 +139,7 @@ def test_what_the_table_refuses_is_a_failure_of_the_environment(parts: dict[str,
         assert isinstance(playing.error, GameError)
 
 
-def test_what_poll_raises_is_a_failure_of_the_environment() -> None:
+def test_error_in_poll_is_a_failure_of_the_environment() -> None:
     env = QueuedEnv(TWO)
     with Playing(PolledGames(env), 1) as playing:
         env.results.put(ZeroDivisionError("in the game"))
@@ -153,7 +153,7 @@ def test_an_environment_without_spaces_is_named() -> None:
         PolledGames(QueuedEnv(Interface((), (), (), ())))
 
 
-def test_games_are_told_the_end_of_the_run() -> None:
+def test_games_are_notified_of_the_end_of_the_run() -> None:
     env = QueuedEnv(TWO)
     with Playing(PolledGames(env), 1, TickRules(max_delay_s=60.0)) as playing:
         env.show(observations={"hero": seen(1)})
@@ -164,7 +164,7 @@ def test_games_are_told_the_end_of_the_run() -> None:
 
 
 class Racing(QueuedEnv):
-    """Shows something of the old game while it is reset."""
+    """Polls return data of the old game while it is reset."""
 
     def try_reset(self, env_id: Any) -> dict[str, Any] | None:
         self.show(env_id, observations={"hero": seen(9)})
@@ -174,7 +174,7 @@ class Racing(QueuedEnv):
         return {"hero": seen(1)}
 
 
-def test_what_a_poll_brings_while_a_game_is_reset_begins_no_second_game() -> None:
+def test_poll_during_a_reset_starts_no_second_game() -> None:
     env = Racing(TWO)
     with Playing(PolledGames(env), 2, TickRules(idle_s=0.05)) as playing:
         env.show(observations={"hero": seen(1)})
@@ -198,7 +198,7 @@ def test_an_environment_that_is_ahead_of_the_ticks_is_not_polled() -> None:
 
 
 class SlowReset(QueuedEnv):
-    """The reset of `a` takes until `b` was given up and begun anew."""
+    """The reset of `a` lasts until `b` was abandoned and begun anew."""
 
     def __init__(self) -> None:
         super().__init__(TWO)
@@ -210,7 +210,7 @@ class SlowReset(QueuedEnv):
         return {"hero": seen(1)}
 
 
-def test_what_was_polled_before_a_game_was_given_up_is_not_put_into_the_next_one() -> None:
+def test_stale_poll_results_do_not_enter_the_next_game() -> None:
     env = SlowReset()
     with Playing(PolledGames(env), 2, TickRules(idle_s=0.1)) as playing:
         for env_id in "ab":

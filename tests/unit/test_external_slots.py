@@ -1,4 +1,4 @@
-"""The table of external games: what it refuses, what a tick shows, when a tick is formed and a game is given up."""
+"""The table of external games: refusals, the content of ticks, when ticks are formed, and when games are dropped."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def code_of(call: Any, *arguments: Any, **rest: Any) -> str:
     return raised.value.code
 
 
-# --- what is refused ------------------------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------------------------
 
 
 def test_a_game_holds_a_slot_until_all_its_entities_have_ended() -> None:
@@ -76,7 +76,7 @@ def test_full_table_refuses_games_and_takes_the_wanted_or_lowest_slot() -> None:
     assert table.begin("e", after=1) == 0
 
 
-def test_entities_that_take_no_part_and_unknown_ones_are_refused() -> None:
+def test_absent_and_unknown_entities_are_refused() -> None:
     table = Slots(TWO, 1)
     assert code_of(table.begin, "a", (2,)) == code_of(table.begin, "a", ()) == "unknown_entity"
     assert table.free == 1
@@ -87,7 +87,7 @@ def test_entities_that_take_no_part_and_unknown_ones_are_refused() -> None:
         assert code_of(table.ask, wrong, 1, seen(1, 1)) == "unknown_game"
 
 
-def test_an_entity_asks_once_until_it_is_answered_and_not_after_its_end() -> None:
+def test_entity_may_not_ask_twice_or_after_its_end() -> None:
     table = Slots(TWO, 1)
     table.begin("a")
     table.ask(0, 0, seen(1, 1))
@@ -133,7 +133,7 @@ def test_leaves_of_nested_observations_are_named() -> None:
 
 
 @pytest.mark.parametrize("sample", [4, -1])
-def test_choices_out_of_range_are_no_observations(sample: int) -> None:
+def test_out_of_range_choices_in_observations_are_refused(sample: int) -> None:
     table = Slots(Interface(("hero",), (Discrete(4),), (Discrete(2),), (0,)), 2)
     table.begin("a")
     assert code_of(table.ask, 0, 0, sample) == "bad_observation"
@@ -200,7 +200,7 @@ def test_rows_are_refused_together() -> None:
         table.ask_rows(np.array([0, 0]), 0, np.zeros((2, 2), np.float32), rewards=rewards)
 
 
-def test_rows_are_as_single_requests() -> None:
+def test_rows_equal_single_requests() -> None:
     clock = Clock()
     one, other = (Slots(ONE, 3, clock=clock) for _ in range(2))
     shown, rewards = np.arange(6, dtype=np.float32).reshape(3, 2), np.array([1.0, 2.0, 3.0])
@@ -227,10 +227,10 @@ def test_rows_are_as_single_requests() -> None:
     assert one.counts == other.counts
 
 
-# --- what a tick shows ----------------------------------------------------------------------------------------------
+# --- content of a tick ----------------------------------------------------------------------------------------------
 
 
-def test_a_row_with_its_answer_is_inactive_and_shows_what_it_saw_last() -> None:
+def test_answered_row_is_inactive_and_shows_its_last_observation() -> None:
     table = Slots(ONE, 2)
     table.begin("a")
     table.ask(0, 0, seen(7))
@@ -241,7 +241,7 @@ def test_a_row_with_its_answer_is_inactive_and_shows_what_it_saw_last() -> None:
     assert step.rewards.tolist() == [[2.5], [0]]
 
 
-def test_rewards_between_two_ticks_add_up_and_those_before_the_first_action_count_for_the_return_alone() -> None:
+def test_rewards_between_ticks_sum_and_early_ones_only_count_in_return() -> None:
     table = Slots(ONE, 1)
     table.begin("a")
     table.pay(0, 0, 10.0)
@@ -258,7 +258,7 @@ def test_rewards_between_two_ticks_add_up_and_those_before_the_first_action_coun
     assert game.returns.tolist() == [85.0] and game.lengths.tolist() == [1]
 
 
-def test_an_end_takes_the_place_of_a_request_that_no_tick_has_taken() -> None:
+def test_end_replaces_a_pending_request() -> None:
     table = Slots(ONE, 1)
     table.begin("a")
     table.ask(0, 0, seen(1))
@@ -295,7 +295,7 @@ def test_the_next_game_begins_in_the_tick_that_ends_the_last_one() -> None:
     assert tick.over.all() and [game.name for game in tick.finished] == ["a"]
     assert tick.step.frame.observations[0].tolist() == [[2, 2]] and tick.step.rewards.tolist() == [[1.0]]
     assert tick.begun.observations[0].tolist() == [[3, 3]] and tick.begun.active.all()
-    assert not tick.step.frame.outside.void.any(), "that is of the next game's, which has no transition yet"
+    assert not tick.step.frame.outside.void.any(), "the flag of the next game, which has no transition yet"
     table.end(0, 0, seen(4))
     (game,) = played(table).finished
     assert game.returns.tolist() == [100.0]
@@ -326,7 +326,7 @@ def test_absent_entities_end_with_their_game() -> None:
     assert step.frame.outside.absent.tolist() == [[True, False]] and not step.frame.observations[0].any()
 
 
-def test_an_absent_entity_does_not_show_what_the_next_game_shows() -> None:
+def test_absent_entity_does_not_show_the_next_games_observation() -> None:
     table = Slots(TWO, 1)
     table.begin("a", (1,))
     table.ask(0, 1, seen(5, 1))
@@ -382,7 +382,7 @@ def test_given_actions_are_shown_recorded_and_not_answered() -> None:
     assert played(table).finished[0].lengths.tolist() == [1]
 
 
-def test_a_reward_paid_for_a_given_action_that_is_not_shown_yet_comes_with_the_tick_after_it() -> None:
+def test_reward_of_an_unshown_given_action_comes_one_tick_later() -> None:
     table = Slots(ONE, 1)
     table.begin("a")
     table.ask(0, 0, seen(1), given=2)
@@ -391,7 +391,7 @@ def test_a_reward_paid_for_a_given_action_that_is_not_shown_yet_comes_with_the_t
     assert played(table).step.rewards.tolist() == [[3.0]]
 
 
-def test_what_was_paid_for_a_lost_given_action_is_not_paid_to_the_next_game() -> None:
+def test_reward_of_a_lost_given_action_skips_the_next_game() -> None:
     table = Slots(ONE, 1)
     table.begin("a")
     table.ask(0, 0, seen(1), given=2)
@@ -405,7 +405,7 @@ def test_what_was_paid_for_a_lost_given_action_is_not_paid_to_the_next_game() ->
     assert not played(table).step.rewards.any()
 
 
-def test_void_is_said_of_a_transition_alone() -> None:
+def test_only_transitions_are_void() -> None:
     table = Slots(ONE, 1)
     table.begin("a")
     table.ask(0, 0, seen(1), void=True)
@@ -429,7 +429,7 @@ def test_all_transitions_of_a_game_without_training_are_void() -> None:
     assert tick.step.frame.outside.void.all() and not tick.finished[0].training
 
 
-def test_a_lost_game_is_truncated_and_what_was_under_way_is_void() -> None:
+def test_lost_game_is_truncated_and_its_open_transition_is_void() -> None:
     table = Slots(TWO, 1)
     table.begin("a")
     for entity in (0, 1):
@@ -469,7 +469,7 @@ def test_a_free_slot_shows_zeros() -> None:
     assert not (step.rewards.any() or step.terminated.any() or step.truncated.any() or tick.over.any())
 
 
-def test_who_waits_at_the_end_of_a_leg_is_in_the_first_tick_of_the_next_one() -> None:
+def test_game_waiting_at_leg_end_is_in_the_next_legs_first_tick() -> None:
     table = Slots(ONE, 3)
     for name in "abc":
         table.begin(name)
@@ -486,7 +486,7 @@ def test_who_waits_at_the_end_of_a_leg_is_in_the_first_tick_of_the_next_one() ->
     tick = table.form(at_once=True)
     assert tick is not None and tick.begun.active.tolist() == [[True], [True], [False]]
     assert tick.begun.observations[0][0].tolist() == [5, 5]
-    assert not tick.step.rewards.any(), "it was paid for an action of the leg before"
+    assert not tick.step.rewards.any(), "a reward of an action of the leg before"
     answers = table.answers(actions(table))
     assert answers.slots.tolist() == [0, 1]
     table.end(1, 0)
@@ -494,7 +494,7 @@ def test_who_waits_at_the_end_of_a_leg_is_in_the_first_tick_of_the_next_one() ->
     assert (game.returns.tolist(), game.lengths.tolist()) == ([4.0], [2])
 
 
-def test_an_info_of_who_waits_at_the_end_of_a_leg_is_shown_in_the_next_one() -> None:
+def test_info_of_a_game_waiting_at_leg_end_is_shown_in_the_next() -> None:
     table = Slots(ONE, 2)
     for name in "ab":
         table.begin(name)
@@ -537,7 +537,7 @@ def test_a_tick_is_formed_when_all_games_ask() -> None:
     assert table.form() is not None
 
 
-def test_a_tick_is_formed_after_the_delay_since_the_first_thing_to_tell() -> None:
+def test_tick_is_formed_a_delay_after_the_first_request() -> None:
     table, clock = timed(max_delay_s=1.0)
     for name in "ab":
         table.begin(name)
@@ -550,7 +550,7 @@ def test_a_tick_is_formed_after_the_delay_since_the_first_thing_to_tell() -> Non
     assert tick is not None and tick.over.tolist() == [False, True, False]
 
 
-def test_min_asking_games_are_waited_for() -> None:
+def test_min_asking_games_are_awaited() -> None:
     table, clock = timed(max_delay_s=9.0, min_asking=2)
     table.begin("a")
     table.ask(0, 0, seen(1))
@@ -568,7 +568,7 @@ def test_min_asking_games_are_waited_for() -> None:
     assert table.form() is not None
 
 
-def test_a_game_that_thinks_is_not_waited_for_beyond_the_delay() -> None:
+def test_slow_game_is_not_awaited_beyond_the_delay() -> None:
     table, _ = timed(max_delay_s=0.0)
     for name in "ab":
         table.begin(name)
@@ -576,7 +576,7 @@ def test_a_game_that_thinks_is_not_waited_for_beyond_the_delay() -> None:
     assert table.form() is not None
 
 
-def test_nothing_is_formed_of_payments_alone() -> None:
+def test_rewards_alone_form_no_tick() -> None:
     table, clock = timed(max_delay_s=0.0)
     table.begin("a")
     table.pay(0, 0, 1.0)
@@ -584,7 +584,7 @@ def test_nothing_is_formed_of_payments_alone() -> None:
     assert table.form() is None
 
 
-def test_an_empty_tick_is_formed_after_idle_tick_s_and_at_the_end_of_a_leg() -> None:
+def test_empty_tick_is_formed_after_idle_tick_s_and_at_leg_end() -> None:
     table, clock = timed(idle_tick_s=2.0)
     assert table.form() is None and table.seconds() == 2.0
     clock.now += 2.0
@@ -595,7 +595,7 @@ def test_an_empty_tick_is_formed_after_idle_tick_s_and_at_the_end_of_a_leg() -> 
     assert (table.counts.ticks, table.counts.empty_ticks) == (2, 2)
 
 
-def test_the_slots_that_ask_are_counted_not_their_rows() -> None:
+def test_asking_slots_are_counted_instead_of_rows() -> None:
     table = Slots(TWO, 2)
     for name in "ab":
         table.begin(name)
@@ -605,7 +605,7 @@ def test_the_slots_that_ask_are_counted_not_their_rows() -> None:
     assert (table.counts.asks, table.counts.asking) == (3, 2)
     table.ask(0, 1, seen(2, 1))
     table.form()
-    table.cut()  # what it shows is told again in the next leg
+    table.cut()  # its content is shown again in the next leg
     assert (table.counts.asks, table.counts.asking) == (3, 2)
 
 
@@ -626,7 +626,7 @@ def test_a_silent_game_expires_and_one_without_an_answer_times_out() -> None:
     assert table.overdue() == [(1, "timeout")]
 
 
-def test_a_game_is_silent_since_its_answer() -> None:
+def test_silence_of_a_game_starts_at_its_answer() -> None:
     table, clock = timed(idle_s=10.0)
     table.begin("a")
     clock.now += 9.0
@@ -660,7 +660,7 @@ def test_time_in_a_pause_does_not_count() -> None:
     assert table.overdue() == [(0, "timeout"), (1, "expired")]
 
 
-def test_closed_loops_have_no_limits_of_time() -> None:
+def test_closed_loops_have_no_time_limits() -> None:
     clock = Clock()
     table = Slots(ONE, 1, TickRules(idle_s=1.0, answer_s=1.0), no_limits=True, clock=clock)
     table.begin("a")
@@ -706,7 +706,7 @@ NUMBERS = st.integers(1, 99).map(float)
 
 
 class TableMachine(RuleBasedStateMachine):
-    """Everything that a connection may say, in any order, against dictionaries."""
+    """All calls of a connection, in any order, against dictionaries."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -718,7 +718,7 @@ class TableMachine(RuleBasedStateMachine):
         self.begun = self.ended = self.lost = 0
 
     def expect(self, code: str, call: Any, *arguments: Any, **rest: Any) -> bool:
-        """Calls the table; returns whether it is to do it."""
+        """Calls the table; returns whether the call is expected to succeed."""
         if not code:
             call(*arguments, **rest)
             return True
@@ -934,7 +934,7 @@ test_any_order_of_calls = pytest.mark.slow(TableMachine.TestCase)
         ({"info": "win"}, "bad_body"),
     ],
 )
-def test_what_is_no_number_array_or_dict_is_refused_and_changes_nothing(told: dict[str, Any], code: str) -> None:
+def test_values_of_other_types_are_refused_and_change_nothing(told: dict[str, Any], code: str) -> None:
     interface = Interface(("hero",), (Box(-1.0, 1.0, (2,), np.float32),), (Discrete(2),), (2,))
     table = Slots(interface, 1)
     slot = table.begin("game")

@@ -45,7 +45,7 @@ def served(interface: Interface = ONE, **options: Any) -> SocketGames:
 
 
 class Wire:
-    """A client that knows nothing but bytes and MessagePack."""
+    """A client of raw bytes and MessagePack."""
 
     def __init__(self, address: str, hello: bool = True, token: str | None = None) -> None:
         host, _, port = address.rpartition(":")
@@ -295,7 +295,7 @@ BREAKING: dict[str, tuple[str, bytes]] = {
 
 
 @pytest.mark.parametrize("case", BREAKING)
-def test_a_frame_that_is_none_closes_its_connection_alone(case: str, playing: Playing, wire: Wire) -> None:
+def test_invalid_frame_closes_only_its_connection(case: str, playing: Playing, wire: Wire) -> None:
     code, body = BREAKING[case]
     wire.start()
     other = Wire(playing.games.address)
@@ -310,7 +310,7 @@ def test_a_frame_that_is_none_closes_its_connection_alone(case: str, playing: Pl
 
 
 @pytest.mark.parametrize(("size", "code"), [(0, "bad_frame"), (2**26 + 1, "too_large"), (2**32 - 1, "too_large")])
-def test_a_length_that_is_not_allowed_closes_the_connection(size: int, code: str, wire: Wire) -> None:
+def test_forbidden_length_closes_the_connection(size: int, code: str, wire: Wire) -> None:
     wire.socket.sendall(struct.pack("<I", size))
     assert wire.hear()[:3] == ["error", None, code]
     assert wire.hear() is None
@@ -339,7 +339,7 @@ def test_the_first_frame_is_hello(first: Any, playing: Playing) -> None:
     wire.close()
 
 
-def test_a_token_is_asked_for(tmp_path: Path) -> None:
+def test_token_is_required(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("secret\n")
     file.chmod(0o600)
@@ -356,7 +356,7 @@ def test_a_token_is_asked_for(tmp_path: Path) -> None:
             assert client.start_episode("a") == "a"
 
 
-def test_a_token_that_others_can_read_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_token_readable_by_others_causes_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "token"
     file.write_text("secret")
     file.chmod(0o644)
@@ -367,7 +367,7 @@ def test_a_token_that_others_can_read_is_warned_of(tmp_path: Path, caplog: pytes
 # --- clients that come and go ---------------------------------------------------------------------------------------
 
 
-def test_a_connection_that_closes_loses_its_games_and_what_it_said_before_counts(playing: Playing, wire: Wire) -> None:
+def test_requests_before_a_close_count_and_open_games_are_lost(playing: Playing, wire: Wire) -> None:
     other = Wire(playing.games.address)
     wire.start("a")
     other.start("b")
@@ -382,7 +382,7 @@ def test_a_connection_that_closes_loses_its_games_and_what_it_said_before_counts
 
 
 @pytest.mark.slow
-def test_clients_that_vanish_leave_nothing_behind(playing: Playing) -> None:
+def test_vanished_clients_leave_nothing_behind(playing: Playing) -> None:
     def counted() -> tuple[int, int]:
         return len(os.listdir("/proc/self/fd")), threading.active_count()
 
@@ -405,7 +405,7 @@ def test_too_many_connections_are_refused(playing: Playing) -> None:
         wire.close()
 
 
-def test_a_game_that_is_silent_is_dropped() -> None:
+def test_silent_game_is_dropped() -> None:
     with Playing(served(), 1, TickRules(idle_s=0.05)) as playing:
         wire = Wire(playing.games.address)
         wire.start()
@@ -415,7 +415,7 @@ def test_a_game_that_is_silent_is_dropped() -> None:
         wire.close()
 
 
-def test_a_request_without_an_answer_is_dropped() -> None:
+def test_unanswered_request_is_dropped() -> None:
     rules = TickRules(max_delay_s=60.0, min_asking=2, answer_s=0.05)
     with Playing(served(), 2, rules) as playing:
         wire = Wire(playing.games.address)
@@ -432,7 +432,7 @@ def test_a_request_without_an_answer_is_dropped() -> None:
 
 
 @pytest.mark.slow
-def test_who_sends_faster_than_the_environment_takes_is_not_read_from() -> None:
+def test_client_that_sends_too_fast_is_throttled() -> None:
     name = "a" * 256
     with Playing(served(max_body=1024), 1) as playing:
         wire = Wire(playing.games.address)
@@ -466,9 +466,9 @@ def test_mutated_frames_do_no_harm(playing: Playing) -> None:
             body[rng.randrange(len(body))] = rng.randrange(256)
         try:
             wire.send(bytes(body[: rng.randrange(1, len(body) + 1)] if number % 4 == 0 else body))
-            wire.say("ping", 10_000 + number)  # its answer comes after everything that answers the frame
+            wire.say("ping", 10_000 + number)  # its answer comes after all answers to the frame
         except (BrokenPipeError, ConnectionResetError):
-            pass  # closed after the frame, which `hear` says as well
+            pass  # closed after the frame, as `hear` also reports
         while (heard := wire.hear()) not in (None, ["pong", 10_000 + number]):
             answers[heard[0]] += 1
         if heard is None:
@@ -485,7 +485,7 @@ def test_mutated_frames_do_no_harm(playing: Playing) -> None:
 # --- addresses and configurations -----------------------------------------------------------------------------------
 
 
-def test_an_address_that_is_taken_is_a_configuration_error(tmp_path: Path) -> None:
+def test_occupied_address_is_a_configuration_error(tmp_path: Path) -> None:
     with Playing(served(), 1) as playing, pytest.raises(ConfigError, match="cannot listen at 127"):
         served(address=playing.games.address).open(1, lambda: None)
     path = f"unix:{tmp_path / 'games'}"
@@ -653,7 +653,7 @@ def test_an_end_that_is_refused_lets_the_episode_go_on() -> None:
         client.end_episode(episode, np.int64(3))
 
 
-def test_a_game_that_is_dropped_before_its_request_is_sent_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_learns_of_a_drop_before_its_request_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     with Playing(served(), 1) as playing, PolicyClient(playing.games.address, timeout_s=0.5) as client:
         episode = client.start_episode()
         ask = client._ask
@@ -673,7 +673,7 @@ def test_a_game_that_is_dropped_before_its_request_is_sent_is_told_so(monkeypatc
 
 
 @pytest.mark.slow
-def test_silence_before_a_request_is_no_silence_of_the_server() -> None:
+def test_time_before_a_request_is_not_server_silence() -> None:
     with Playing(served(), 1) as playing, PolicyClient(playing.games.address, timeout_s=0.5) as client:
         episode = client.start_episode()
         time.sleep(1.2)
@@ -689,7 +689,7 @@ def test_silence_before_a_request_is_no_silence_of_the_server() -> None:
         client.end_episode(episode)
 
 
-def test_a_client_between_episodes_is_told_the_end_of_the_run() -> None:
+def test_client_between_episodes_learns_of_the_end_of_the_run() -> None:
     with Playing(served(), 1) as playing:
         client = PolicyClient(playing.games.address)
     with pytest.raises(ExternalClosed, match="over"):
@@ -697,7 +697,7 @@ def test_a_client_between_episodes_is_told_the_end_of_the_run() -> None:
     client.close()
 
 
-def test_a_client_is_told_that_no_episode_may_begin_and_plays_on() -> None:
+def test_client_is_refused_new_episodes_and_finishes_its_own() -> None:
     with Playing(served(), 2) as playing, PolicyClient(playing.games.address) as client:
         client.start_episode("a")
         playing.table.most = 1
@@ -725,7 +725,7 @@ def test_an_unknown_outcome_is_refused_and_the_game_goes_on(playing: Playing) ->
     assert playing.account().outcomes == {0: "loss"}
 
 
-def test_a_client_at_a_server_of_http_is_told_so() -> None:
+def test_client_at_an_http_server_gets_a_clear_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def answer() -> None:
@@ -741,7 +741,7 @@ def test_a_client_at_a_server_of_http_is_told_so() -> None:
         thread.join()
 
 
-def test_a_client_that_is_one_too_many_is_told_so(tmp_path: Path) -> None:
+def test_surplus_client_gets_a_clear_error(tmp_path: Path) -> None:
     with Playing(served(address=f"unix:{tmp_path}/s"), 1) as playing:
         clients = [PolicyClient(playing.games.address) for _ in range(4)]
         with pytest.raises(ExternalError, match="there are 4 connections already"):
@@ -769,9 +769,7 @@ def test_each_entity_ends_with_its_own_info() -> None:
         assert playing.account().outcomes == {0: "win", 1: "loss"}
 
 
-def test_a_client_is_accepted_when_there_are_descriptors_again(
-    playing: Playing, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_client_is_accepted_once_descriptors_are_free(playing: Playing, monkeypatch: pytest.MonkeyPatch) -> None:
     accept, tries = socket.socket.accept, []
 
     def accept_at_third(listener: socket.socket) -> Any:
@@ -787,7 +785,7 @@ def test_a_client_is_accepted_when_there_are_descriptors_again(
     wire.close()
 
 
-def test_games_that_are_made_anew_are_played_at_once() -> None:
+def test_recreated_games_are_played_at_once() -> None:
     match = MatchPlan(0, 0, 0, "live", "socket", {}, 1, (SeatPlan(0, "blue", ("hero",)),))
     connection = Connection(served, match, seed=0)
     try:

@@ -1,4 +1,4 @@
-"""The file of faults: both kinds in one file, their sums and their words."""
+"""The file of faults: both kinds of lines, their sums and their descriptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`arena watch`: what it shows of a run that goes on, from the run's files alone."""
+"""`arena watch`: its view of a running run, from the run's files only."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def followed(folder: RunFolder) -> FollowedRun:
     return FollowedRun(folder)
 
 
-def test_a_journal_is_read_on_from_its_last_whole_line(tmp_path: Path) -> None:
+def test_journal_is_read_on_after_its_last_complete_line(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     journal = FollowedJournal(path)
     assert journal.fresh(iter) == []
@@ -106,14 +106,14 @@ def test_rounds_and_faults_are_printed_as_they_occur(folder: RunFolder) -> None:
     ]
 
 
-def test_ticks_are_those_of_all_matches_of_all_rounds(folder: RunFolder) -> None:
+def test_ticks_count_all_matches_of_all_rounds(folder: RunFolder) -> None:
     rounds, episodes = (path.read_text().splitlines(keepends=True) for path in (folder.rounds, folder.episodes))
     for path in (folder.metrics, *folder.boundaries.iterdir()):
         path.unlink()
     folder.rounds.write_text(rounds[0])
     folder.episodes.write_text("".join(line for line in episodes if json.loads(line)["round"] == 0))
     run = followed(folder)
-    assert (run.done, run.total) == (0, None), "nothing is known before the first look"
+    assert (run.done, run.total) == (0, None), "nothing is known before the first check"
     run.look()
     assert (run.done, run.total) == (run.ticks, 3000), "one match"
     (folder.boundaries / "000000001000.json").write_text("{}\n")
@@ -126,7 +126,7 @@ def test_only_the_newest_earlier_round_is_printed(folder: RunFolder) -> None:
     assert [words[:7] for words in followed(folder).look() if words.startswith("round")] == ["round 2"]
 
 
-def test_policies_that_play_in_evaluations_alone_are_not_listed(folder: RunFolder) -> None:
+def test_evaluation_only_policies_are_not_listed(folder: RunFolder) -> None:
     folder.config.write_text(
         folder.config.read_text().replace("\npolicies:", "\npolicies:\n  yardstick: {algorithm: random}", 1)
     )
@@ -148,9 +148,7 @@ def test_replanned_rounds_are_printed_again(folder: RunFolder) -> None:
     assert told(run, planned[0], fewer) == ["round 1"]
 
 
-def test_a_run_that_is_starting_is_waited_for(
-    folder: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_starting_run_is_awaited(folder: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = tmp_path / "starting"
     steps = [
         lambda: RunFolder.open(place, given=True),
@@ -167,7 +165,7 @@ def test_a_run_that_is_starting_is_waited_for(
     assert f"run folder: {place}" in capsys.readouterr().out
 
 
-def test_a_run_that_never_begins_is_not_waited_for_any_longer(tmp_path: Path) -> None:
+def test_run_that_never_starts_is_given_up(tmp_path: Path) -> None:
     waits: list[float] = []
     with pytest.raises(ConfigError, match=r"not a run folder: it does not exist; .* \(nothing has begun in 60 s\)"):
         await_start(tmp_path / "run", wait=waits.append)
@@ -186,7 +184,7 @@ def test_ctrl_c_ends_watching_quietly(
     assert capsys.readouterr() == ("", "")
 
 
-def test_ctrl_c_leaves_the_terminal_as_it_was(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_restores_the_terminal(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     stopped: list[bool] = []
 
     def wait(_: float) -> None:
@@ -198,7 +196,7 @@ def test_ctrl_c_leaves_the_terminal_as_it_was(folder: RunFolder, monkeypatch: py
     assert stopped == [True]
 
 
-def test_another_folder_is_no_run_and_not_waited_for(tmp_path: Path) -> None:
+def test_folder_without_a_run_is_not_awaited(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     with pytest.raises(ConfigError, match=r"not a run folder: config\.yaml is missing"):
         await_start(tmp_path, wait=lambda _: pytest.fail("it waits"))
@@ -236,7 +234,7 @@ def test_end_of_the_run_is_printed(
 
 @pytest.mark.parametrize(("looks", "waits"), [([True, False, True, False], 7), ([False], 4)])
 def test_briefly_free_lock_does_not_end_following(folder: RunFolder, looks: list[bool], waits: int) -> None:
-    """As while a run is repaired whose root has died, or taken up again; after five checks the run counts as ended."""
+    """As during a repair after the root's death, or a resume; after five checks the run counts as ended."""
     folder.config.write_text(folder.config.read_text().replace("ticks: 1000", "ticks: 2000"))
     waited: list[float] = []
     answers = iter(looks)

@@ -119,7 +119,7 @@ def test_average_gradients_equals_one_worker_on_all_samples(sizes: tuple[int, ..
 
 
 def averaged_somewhere(members: Sequence[int]) -> set[bytes]:
-    """What five members with fixed gradients hold after averaging them; they may run in any processes."""
+    """The averages of five members with fixed gradients, in any processes."""
 
     def work(group: Group) -> bytes:
         module = network()
@@ -232,7 +232,7 @@ def test_different_numbers_of_parameters_are_an_error_at_every_member() -> None:
     assert all("different numbers of (scalars, gradient values): [(0, 2), (0, 3)]" in text for text in said)
 
 
-# --- the ways that gradients go -----------------------------------------------------------------------------------
+# --- transports of gradients ------------------------------------------------------------------------------------------
 
 
 class OnNode:
@@ -335,7 +335,7 @@ def check_formula(nodes: Sequence[int], sizes: Sequence[int], stays: Sequence[in
         found = []
         for turn, size in enumerate(sizes[: stays[group.rank]]):
             found.append(average_of(group, turn, size))
-            assert group.moments(np.arange(group.rank)).max_count >= group.rank  # something small in between
+            assert group.moments(np.arange(group.rank)).max_count >= group.rank  # a small collective in between
         return found
 
     for seen in somewhere(work, nodes):
@@ -495,7 +495,7 @@ PARTS = st.lists(arrays_of.arrays(np.float64, st.integers(0, 6), elements=FINITE
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(PARTS, st.sampled_from([0.0, 1e6]))
-def test_moments_are_those_of_all_values_in_one_array(parts: list[np.ndarray[Any, Any]], offset: float) -> None:
+def test_moments_equal_those_of_the_joined_values(parts: list[np.ndarray[Any, Any]], offset: float) -> None:
     pooled = np.concatenate(parts) + offset
     for found in together(lambda group: group.moments(parts[group.rank] + offset), range(len(parts))):
         assert found.count == pooled.size
@@ -507,7 +507,7 @@ def test_moments_are_those_of_all_values_in_one_array(parts: list[np.ndarray[Any
         assert found.max_count == max(map(len, parts))
 
 
-def test_moments_of_several_arrays_are_those_of_each_by_name() -> None:
+def test_moments_of_several_arrays_come_back_by_name() -> None:
     def work(group: Group) -> bool:
         zeta, alpha = np.arange(group.rank + 1.0), np.full(2, group.rank)
         named = {"zeta": zeta, "alpha": alpha} if group.rank else {"alpha": alpha, "zeta": zeta}  # in any order
@@ -530,7 +530,7 @@ def test_moments_under_different_names_are_an_error_at_every_member() -> None:
 
 @settings(max_examples=30)
 @given(st.lists(st.tuples(FINITE, st.floats(0.1, 10)), min_size=1, max_size=4))
-def test_means_and_maxima_are_those_of_all_members(parts: list[tuple[float, float]]) -> None:
+def test_means_and_maxima_cover_all_members(parts: list[tuple[float, float]]) -> None:
     values, weights = (np.array(column) for column in zip(*parts, strict=True))
 
     def work(group: Group) -> tuple[float, float, float]:
@@ -604,7 +604,7 @@ def test_check_equal_names_members_that_differ_in_one_bit() -> None:
 
 @settings(max_examples=25)
 @given(st.lists(st.integers(0, 4), min_size=2, max_size=4))
-def test_a_member_that_has_left_is_not_waited_for(rounds: list[int]) -> None:
+def test_departed_member_is_not_awaited(rounds: list[int]) -> None:
     """Member i takes part in `rounds[i]` collectives and leaves: the root, rank 0, may leave at any time too."""
 
     def work(group: Group) -> list[float]:
@@ -648,7 +648,7 @@ def test_a_team_pools_its_own_samples_in_the_order_of_its_seats(numbers_first: b
         assert (whole_group, mean) == ([0, 1, 2, 3, 4], 1.0)
 
 
-def test_a_team_pools_when_others_have_left_the_root_too() -> None:
+def test_team_pools_after_others_and_the_root_have_left() -> None:
     def work(group: Group) -> Any:
         return None if group.rank in (0, 2) else group.pool_team(group.rank)
 
@@ -676,7 +676,7 @@ def test_without_a_plan_of_teams_each_worker_is_one() -> None:
     assert seen == [(((0,), (1,), (2,)), (rank,), [rank]) for rank in range(3)]
 
 
-def test_a_member_that_has_left_takes_part_in_nothing() -> None:
+def test_departed_member_takes_part_in_nothing() -> None:
     def work(group: Group) -> str:
         group.leave()
         group.leave()  # a second call does nothing
@@ -718,7 +718,7 @@ def test_different_collectives_are_an_error_that_names_them(first: str, second: 
     assert said == [expected] * 3
 
 
-def test_different_collectives_are_an_error_also_when_the_root_has_left() -> None:
+def test_different_collectives_are_an_error_after_the_root_has_left() -> None:
     def work(group: Group) -> None:
         if group.is_root:
             group.leave()

@@ -1,4 +1,4 @@
-"""A checkpoint from a stranger is read or refused: it runs no code, writes nothing, takes no more than its bytes."""
+"""Untrusted checkpoints are read or refused: they run no code, write nothing, allocate no excess."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GIBIBYTE = 2**30
 
 
 class Bomb:
-    """What a pickle of it does when it is opened."""
+    """Its pickle runs code when it is opened."""
 
     def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
         return os.system, ("touch exploded",)
@@ -48,7 +48,7 @@ def claiming(shape: tuple[int, ...], descr: str = "<f8", content: bytes = b"") -
 
 
 def written(path: Path, state: Any, arrays: Sequence[bytes], *, sealed: bool = True, **zip_settings: Any) -> Path:
-    """A checkpoint file of whatever, with a digest that is right."""
+    """A checkpoint file of any content, with a valid digest."""
     members = [("checkpoint.json", json.dumps({**HEADER, "state": state}).encode())]
     members += [(f"arrays/{number}.npy", array) for number, array in enumerate(arrays)]
     if sealed:
@@ -61,7 +61,7 @@ def written(path: Path, state: Any, arrays: Sequence[bytes], *, sealed: bool = T
 
 @contextmanager
 def little_memory() -> Iterator[None]:
-    """While this lasts the process cannot grow by more than a GiB."""
+    """In the block the process cannot grow by more than a GiB."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + GIBIBYTE, hard))
@@ -72,7 +72,7 @@ def little_memory() -> Iterator[None]:
 
 
 def refused(path: Path) -> str:
-    """What is said of a hostile file; that it is, that nothing was run or written, and nothing large was made."""
+    """The error of a hostile file; checks that nothing was run or written, and nothing large allocated."""
     before = sorted(path.parent.rglob("*"))
     os.chdir(path.parent)
     with little_memory(), pytest.raises(ConfigError) as caught:
@@ -86,7 +86,7 @@ def _here_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_a_file_that_is_written_by_hand_as_it_should_be_is_read(tmp_path: Path) -> None:
+def test_valid_handwritten_file_is_read(tmp_path: Path) -> None:
     path = written(tmp_path / "x.ckpt", [{"array": 0}, {"scalar": 1}], [npy(np.arange(3)), npy(np.float32(2))])
     first, second = checkpoint.load(path).state
     assert first.tolist() == [0, 1, 2]
@@ -94,7 +94,7 @@ def test_a_file_that_is_written_by_hand_as_it_should_be_is_read(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_a_pickle_in_the_place_of_the_file_or_of_an_array_is_never_opened(tmp_path: Path, protocol: int) -> None:
+def test_pickle_in_place_of_file_or_array_is_never_opened(tmp_path: Path, protocol: int) -> None:
     code = pickle.dumps(Bomb(), protocol)
     (tmp_path / "x.ckpt").write_bytes(code)
     refused(tmp_path / "x.ckpt")
@@ -120,7 +120,7 @@ def test_path_traversal_is_refused(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_a_member_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+def test_duplicate_member_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "x.ckpt", {"array": 0}, [npy(np.zeros(2))])
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("arrays/0.npy", npy(np.ones(2)))
@@ -192,11 +192,11 @@ def test_array_larger_than_its_bytes_is_refused_early(tmp_path: Path, content: b
     ],
     ids=repr,
 )
-def test_a_structure_that_the_arena_does_not_write_is_refused(tmp_path: Path, state: Any) -> None:
+def test_unknown_structure_is_refused(tmp_path: Path, state: Any) -> None:
     assert "is not a checkpoint" in refused(written(tmp_path / "x.ckpt", state, [npy(np.zeros(10**5))]))
 
 
-def test_a_structure_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:
+def test_too_deep_structure_is_refused(tmp_path: Path) -> None:
     depth = 100 * sys.getrecursionlimit()
     header = json.dumps({**HEADER, "state": 0}).replace('"state": 0', f'"state": {"[" * depth}{"]" * depth}').encode()
     members = [("checkpoint.json", header)]

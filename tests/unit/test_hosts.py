@@ -23,7 +23,7 @@ def slurm(nodes: str, tasks: str) -> tuple[Host, ...]:
         ("r[1-2]n[1-2].site", "1(x4)", [("r1n1.site", 1), ("r1n2.site", 1), ("r2n1.site", 1), ("r2n2.site", 1)]),
     ],
 )
-def test_slurms_short_forms_are_written_out(nodes: str, tasks: str, expected: list[tuple[str, int]]) -> None:
+def test_slurm_host_lists_are_expanded(nodes: str, tasks: str, expected: list[tuple[str, int]]) -> None:
     assert list(slurm(nodes, tasks)) == expected
 
 

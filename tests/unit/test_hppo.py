@@ -42,7 +42,7 @@ def trained(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) 
 
 
 def played(hppo: HPPO) -> HPPO:
-    """After one rollout, which is not learned from yet."""
+    """A worker after one rollout, before learning."""
     hppo.rollout.begin(*hppo.env.reset())
     play(hppo)
     return hppo
@@ -54,7 +54,7 @@ def disturbed(hppo: HPPO) -> HPPO:
     return hppo
 
 
-# --------------------------------------------------------------------------------------------------- which option it is
+# -------------------------------------------------------------------------------------------------------------- options
 
 
 def test_an_option_lasts_for_its_ticks_or_until_its_episode_ends() -> None:
@@ -83,7 +83,7 @@ def test_option_continues_in_the_next_rollout() -> None:
     assert np.flatnonzero(hppo.rollout.decides[:, 0]).tolist() == [2, 6]
 
 
-# -------------------------------------------------------------------------------------------------- what it was worth
+# ----------------------------------------------------------------------------------------------------- option returns
 
 
 @pytest.mark.parametrize("cut", [True, False])
@@ -111,7 +111,7 @@ def test_option_return_is_discounted_by_its_duration(cut: bool) -> None:
 
 
 def valued(hppo: HPPO, value: float) -> HPPO:
-    """The manager finds everything worth the same."""
+    """Sets all values of the manager to the same number."""
     with torch.no_grad():
         for weight in hppo.network.manager.critic.parameters():
             weight.zero_()
@@ -120,7 +120,7 @@ def valued(hppo: HPPO, value: float) -> HPPO:
 
 
 def returns_of(hppo: HPPO) -> dict[int, float]:
-    """Of the first row's options that are over, by the number of the own action with which they began."""
+    """The returns of the first row's finished options, by the index of their first own action."""
     made = evaluate(hppo).decisions.view(-1, ROWS, 5)[:, 0]
     return {t: float(made[t, 4]) for t in range(len(made)) if made[t, 0]}
 
@@ -129,8 +129,8 @@ ONES = {"reward": lambda observations, actions: np.ones(len(actions))}
 BY_HAND = {"gamma": 0.5, "hidden_sizes": (8,), "n_steps": 12, "option_ticks": 4}
 
 
-def test_the_options_of_a_chain_that_pays_1_by_hand() -> None:
-    """Episodes of 6, gamma 1/2, all is worth 16: 1 + 1/2 + 1/4 + 1/8 + 16/16, and 1 + 1/2 + 16/4 where one is cut."""
+def test_option_returns_of_a_chain_by_hand() -> None:
+    """Episodes of 6, gamma 1/2, all values 16: 1 + 1/2 + 1/4 + 1/8 + 16/16, and 1 + 1/2 + 16/4 where one is cut."""
     cut = played(valued(worker(game(**ONES), **BY_HAND, gae_lambda=0.0), 16.0))
     assert returns_of(cut) == pytest.approx({0: 2.875, 4: 5.5, 6: 2.875, 10: 5.5})
     over = played(valued(worker(game(**ONES, cut=False), **BY_HAND, gae_lambda=0.0), 16.0))
@@ -148,15 +148,15 @@ def test_with_lambda_1_option_return_is_the_discounted_sum() -> None:
     assert found == pytest.approx({t: float(worker_alone[t]) for t in sums}, abs=1e-5), "both levels mean the same"
 
 
-def test_a_row_that_waits_discounts_its_options_by_its_own_actions() -> None:
-    """It acts on every other tick: 2 + 2/2 in an option of 2, and 1/4 of 16 after it; 2 + 1/2 where an end comes."""
+def test_waiting_row_discounts_options_by_its_own_actions() -> None:
+    """It acts on every other tick: 2 + 2/2 in an option of 2, and 1/4 of 16 after it; 2 + 1/2 before an end."""
     alternating = {**ONES, "active": lambda tick: np.full(ROWS, tick % 2 == 0)}
     hppo = worker(game(**alternating, length=7), **{**BY_HAND, "option_ticks": 2}, gae_lambda=0.0)
     assert returns_of(played(valued(hppo, 16.0))) == pytest.approx({0: 7.0, 2: 6.5, 4: 7.0})
 
 
 def test_option_cut_by_a_leg_keeps_its_duration() -> None:
-    """The leg ends after 6 ticks, which cut all episodes; the rest of the rollout is played in the next one."""
+    """The leg ends after 6 ticks, which cuts all episodes; the rest of the rollout is played in the next leg."""
     first = valued(worker(game(**ONES, ticks=6), **BY_HAND, gae_lambda=0.0), 16.0)
     with pytest.raises(BudgetReached):
         played(first)
@@ -230,8 +230,8 @@ def test_a_minibatch_without_a_decision_moves_the_worker_alone() -> None:
     assert any(weight.grad.any() for weight in hppo.network.actor.parameters())
 
 
-def test_the_managers_divergence_is_the_mean_over_all_workers_decisions() -> None:
-    """Two workers of different sizes, who decide unequally often."""
+def test_managers_divergence_is_the_mean_over_all_decisions() -> None:
+    """Two workers with different numbers of rows and of decisions."""
 
     def work(group: ThreadGroup) -> tuple[float, float, float]:
         ticks = None if group.rank == 0 else lambda tick: np.full(3, tick % 2 == 0)
@@ -281,7 +281,7 @@ def test_rollout_without_completed_decisions_has_no_divergence() -> None:
 # -------------------------------------------------------------------------------------------------------------- state
 
 
-def test_a_part_of_a_rollout_is_kept_with_its_options() -> None:
+def test_partial_rollout_is_kept_with_its_options() -> None:
     parted = trained(game(ticks=18))
     own = decode(*encode(parted.worker_state_dict()))
     fresh = worker()
@@ -329,7 +329,7 @@ def test_wrong_options_are_refused() -> None:
 
 @pytest.mark.slow
 def test_learns_options_and_actions() -> None:
-    """One who sees its own row can play it; the manager has nothing to add, and must not be in the way."""
+    """The worker's observation suffices; the manager has nothing to add, and must not hinder learning."""
 
     def matching(observations: Any, actions: Any) -> Any:
         return (observations == actions).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Importance sampling: equal policies give the mean return, others the value that is known."""
+"""Importance sampling: equal policies give the mean return, others the known value."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def episode(actions: Any, rewards: Any, *, before: float = 0.0, **fields: Any) -
 
 
 def always(probabilities: NDArray[np.float64]) -> Callable[..., Any]:
-    """A policy that does not look."""
+    """A policy that ignores its observation."""
     with np.errstate(divide="ignore"):
         logs = np.log(probabilities)
     return lambda observations, actions, masks: logs[actions]
@@ -96,7 +96,7 @@ def test_the_formulas_by_hand() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("play", "value"), [(bandit, 0.1 * 1 + 0.2 * 2 + 0.7 * 3), (chain, 4 * (0.2 + 2 * 0.7))])
-def test_on_games_of_known_value_the_estimates_are_unbiased(play: Callable[..., Any], value: float) -> None:
+def test_estimates_are_unbiased_in_games_of_known_value(play: Callable[..., Any], value: float) -> None:
     found = [of_target(play(seed, 50)) for seed in range(100)]
     for name in ("ordinary", "per_decision"):
         values = np.array([getattr(each, name).value for each in found])
@@ -106,7 +106,7 @@ def test_on_games_of_known_value_the_estimates_are_unbiased(play: Callable[..., 
 
 
 @pytest.mark.slow
-def test_a_standard_error_is_how_far_estimates_lie_apart() -> None:
+def test_standard_error_is_the_deviation_of_estimates() -> None:
     found = [of_target(bandit(seed, 100)) for seed in range(150)]
     for name in ("ordinary", "per_decision", "weighted"):
         values = [getattr(each, name).value for each in found]
@@ -144,7 +144,7 @@ def test_long_episodes_do_not_overflow_the_weighted_estimate() -> None:
 
 
 def weighing(log_weight: float) -> Callable[..., Any]:
-    """A policy whose actions are so much likelier than those of one with 0."""
+    """A policy with this log-weight for action 2, and 0 for the others."""
     return lambda observations, actions, masks: np.where(actions == 2, log_weight, 0.0)
 
 

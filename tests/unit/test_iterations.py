@@ -1,4 +1,4 @@
-"""The machine of results: the same lines, however the messages of matches and policies come."""
+"""Results per iteration: the same lines in any order of the messages of matches and policies."""
 
 from __future__ import annotations
 
@@ -116,14 +116,14 @@ def test_match_that_has_ended_early_holds_up_no_result() -> None:
     assert not list(found.known()), "the leg may have been cut short at tick 12"
 
 
-def test_episodes_that_are_cut_are_in_no_number() -> None:
+def test_cut_episodes_are_in_no_metric() -> None:
     found = machine(10, 5)
     found.episodes([episode(3, value=2.0), episode(10, value=99.0, cut=True)])
     line = found.take(10)
     assert (line["episodes_total"], line["episode_reward_max"]) == (1, 2.0 * 2 - 2.0)
 
 
-def test_value_that_is_not_finite_is_in_no_number() -> None:
+def test_nan_is_in_no_metric_and_an_overflowing_mean_is_infinite() -> None:
     found = machine(10, 5)
     found.episodes([episode(3, value=float("nan")), episode(4, value=1e308), episode(5, value=1e308)])
     line = found.take(10)
@@ -157,7 +157,7 @@ def test_sampler_perf_leaves_out_learning_and_waiting_for_the_group() -> None:
 
 @pytest.mark.parametrize("scale", [1.0, 1e300])
 @given(st.lists(st.lists(st.floats(-9, 9), min_size=1, max_size=9), min_size=1, max_size=3), st.integers(1, 300))
-def test_spread_of_many_numbers_is_that_of_all_at_once(scale: float, parts: list[list[float]], times: int) -> None:
+def test_spread_of_parts_equals_that_of_all_values(scale: float, parts: list[list[float]], times: int) -> None:
     spreads, numbers = [], []
     for part in parts:
         spreads.append(Spread())
@@ -170,7 +170,7 @@ def test_spread_of_many_numbers_is_that_of_all_at_once(scale: float, parts: list
     assert spreads[0].ends("")["_max"] == first.max()
 
 
-def test_spread_holds_a_few_of_many_numbers() -> None:
+def test_spread_is_bounded_in_memory() -> None:
     spread, chance = Spread(), random.Random(0)
     tracemalloc.start()
     for _ in range(100_000):

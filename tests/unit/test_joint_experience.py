@@ -1,4 +1,4 @@
-"""Joint experience: what lanes of several entities become, by hand, and of one entity against `NStepBuilder`."""
+"""Joint experience: transitions of lanes with several entities by hand, and with one against `NStepBuilder`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MIXED = spaces.Dict(
 
 
 class Transition(NamedTuple):
-    """A joint transition, with what is seen in place of where it lies; a list has an item per entity."""
+    """A joint transition with observations in place of indices; a list has an item per entity."""
 
     seen: list[float]
     acts: list[int]
@@ -48,7 +48,7 @@ def experience(lanes: int, entities: int, *, n_step: int = 1, mask_size: int = 0
 
 
 def transitions(fragment: NStepBatch) -> list[Transition]:
-    """Those of a fragment that begins with the first sight."""
+    """The transitions of a fragment that begins with the first observation."""
     assert fragment.first == 0
     seen, acts = fragment.sights.observations[0].squeeze(-1), fragment.sights.observations[1]
     columns = seen[fragment.starts], acts[fragment.starts], *fragment[3:6], seen[fragment.followings]
@@ -61,7 +61,7 @@ def column(*values: float) -> Any:
 
 
 def tick(lived: Any, actions: list[int], seen: Any, rewards: list[float], ends: str, **infos: Any) -> None:
-    """One tick; `ends` has a letter per row: t terminated, c cut, - neither; `last` what ended rows saw last."""
+    """One tick; `ends` has a letter per row: t terminated, c cut, - neither; `last`: last observations."""
     terminated = np.array([letter == "t" for letter in ends])
     truncated = np.array([letter == "c" for letter in ends])
     if "last" in infos:
@@ -151,7 +151,7 @@ def test_in_turns_a_joint_transition_ends_with_the_next_action() -> None:
     ]
 
 
-def test_masks_stand_side_by_side_and_last_ones_are_those_of_the_last_info() -> None:
+def test_masks_are_joined_and_final_ones_come_from_the_last_info() -> None:
     lived = experience(1, 2, mask_size=2)
     mask = np.array([[1, 0], [0, 1]], np.int8)
     lived.begin(column(0, 1), {"action_mask": mask})
@@ -170,7 +170,7 @@ def test_masks_stand_side_by_side_and_last_ones_are_those_of_the_last_info() -> 
 
 
 @pytest.mark.parametrize("n_step", [1, 3])
-def test_joint_experience_of_one_entity_is_plain(n_step: int) -> None:
+def test_joint_experience_of_one_entity_equals_the_plain_builder(n_step: int) -> None:
     draw = np.random.default_rng(n_step)
     given = {"action_shape": (), "action_dtype": torch.int64, "mask_size": 0, "rows": 4, "n_step": n_step, "gamma": 0.5}
     plain, joint = NStepBuilder(NUMBER, **given), JointNStepBuilder(NUMBER, entities=1, **given)
@@ -193,7 +193,7 @@ def test_joint_experience_of_one_entity_is_plain(n_step: int) -> None:
         assert torch.equal(mine, theirs.squeeze(1))
 
 
-def test_all_kinds_of_observations_lie_side_by_side_and_survive_being_stored() -> None:
+def test_observations_of_all_kinds_are_joined_and_stored_exactly() -> None:
     lived = JointNStepBuilder(
         *(MIXED,), entities=3, action_shape=(2,), action_dtype=torch.float32, mask_size=0, rows=6, n_step=1, gamma=0.9
     )

@@ -56,7 +56,7 @@ def test_numpy_scalars_are_written_as_numbers(path: Path) -> None:
     assert path.read_text() == '{"a":0.5,"b":3,"c":true}\n'
 
 
-def test_brackets_without_end_are_damage(path: Path) -> None:
+def test_unclosed_brackets_are_damage(path: Path) -> None:
     path.write_text('{"tick": 1}\n{"tock": ' + "[" * 20_000 + "\n")
     for reading in (iter(JournalReader(path)), JournalReader(path).lines(Line)):
         next(reading)
@@ -93,7 +93,7 @@ def test_nothing_is_in_the_file_before_flush(path: Path) -> None:
     journal.close()
 
 
-def test_a_file_cut_at_any_byte_reads_as_its_whole_lines_and_can_be_continued(path: Path) -> None:
+def test_file_cut_anywhere_reads_whole_lines_and_can_be_continued(path: Path) -> None:
     lines: list[dict[str, Any]] = [{"tick": 1, "x": "a"}, {"tick": 22, "x": "bb"}, {"tick": 333}]
     write(path, *lines)
     content = path.read_bytes()
@@ -135,7 +135,7 @@ def test_a_missing_file_is_named(path: Path) -> None:
         list(JournalReader(path))
 
 
-def test_structs_are_read_up_to_a_position_from_which_reading_goes_on(path: Path) -> None:
+def test_struct_reading_returns_the_position_to_continue_from(path: Path) -> None:
     path.write_bytes(b'{"tick": 1}\n{"tick":6}\n{"ti')
     journal = JournalReader(path)
     assert list(journal.lines(Line)) == [Line(1), Line(6)]
@@ -166,4 +166,4 @@ def test_sync_writes_and_calls_fsync(path: Path, monkeypatch: pytest.MonkeyPatch
         with monkeypatch.context() as patch:
             patch.setattr(os, "fsync", lambda _: synced.append(path.read_bytes()))
             journal.sync()
-    assert synced == [b'{"tick":1}\n'], "the disk is asked when everything was handed over"
+    assert synced == [b'{"tick":1}\n'], "fsync follows the write of everything"

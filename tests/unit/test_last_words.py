@@ -1,4 +1,4 @@
-"""Who watches from outside counts only the time in which the watched process could run, and ends with it."""
+"""The external watcher counts only time in which the watched process could run, and ends with it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def in_a_game():
 
 
 def watched(program: str, hangup: str = "SIG_DFL") -> tuple[subprocess.Popen[str], int]:
-    """A process that is watched, and the number of the one that watches; with a handler of SIGHUP, as `nohup` sets."""
+    """A watched process, and the pid of its watcher; with a handler of SIGHUP, as `nohup` sets."""
     command = [sys.executable, "-c", WATCHED.replace("hangup", f"signal.{hangup}") + program]
     child = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert child.stdout is not None
@@ -81,7 +81,7 @@ def test_ends_if_sighup_is_ignored() -> None:
 @pytest.mark.parametrize("held", ["", "subprocess.Popen(['sleep', '5'], pass_fds=[judge.stdin.fileno()])\n"])
 @pytest.mark.parametrize("way", ["os._exit(3)", "os.kill(os.getpid(), 9)"])
 def test_ends_silently_with_its_process(held: str, way: str) -> None:
-    """Even if a child of that one keeps the pipe."""
+    """Even if a child of the watched process keeps the pipe open."""
     child, judge = watched(f"{held}{way}")
     _, err = child.communicate()
     assert child.returncode in (3, -9)

@@ -31,7 +31,7 @@ def test_error_propagates_and_streams_are_restored(monkeypatch: pytest.MonkeyPat
 
 
 def test_unbuffered_stream_stays_unbuffered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with PYTHONUNBUFFERED: what was said last before a crash is read."""
+    """As with PYTHONUNBUFFERED: the last output before a crash is read."""
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     with os.fdopen(reading, "rb"), io.TextIOWrapper(os.fdopen(writing, "wb", 0), write_through=True) as unbuffered:

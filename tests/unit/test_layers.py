@@ -125,11 +125,11 @@ def room(module: str) -> str:
 
 
 def really(module: str) -> list[Import]:
-    """What is imported of the three packages when the program runs."""
+    """The imports among the three packages at run time."""
     return [found for found in imports(module) if not found.for_types and within(found.name, PACKAGES)]
 
 
-def test_the_rules_see_the_whole_tree_and_all_ways_to_import() -> None:
+def test_rules_cover_the_whole_tree_and_all_forms_of_import() -> None:
     assert {"arena", "arena.seat.layout", "envs.adapters", "policies.ppo"} <= modules().keys()
     source = (
         "import a.b\nfrom c import d as e\nfrom . import errors\nfrom arena.game import spaces\n"
@@ -146,7 +146,7 @@ def test_the_rules_see_the_whole_tree_and_all_ways_to_import() -> None:
 
 
 @pytest.mark.slow
-def test_mpi_is_known_in_one_module() -> None:
+def test_mpi_is_imported_in_one_module() -> None:
     assert {found.split(",")[0] for found in offences(inside=PACKAGES, of="mpi4py")} == {MPI_MODULE}
 
 
@@ -167,7 +167,7 @@ def test_environments_and_algorithms_do_not_know_each_other(package: str, other:
 
 
 @pytest.mark.parametrize(("package", "allowed"), [("envs", OPEN_TO_GAMES), ("policies", OPEN_TO_ALGORITHMS)])
-def test_games_and_algorithms_import_only_what_is_open_to_them(package: str, allowed: set[str]) -> None:
+def test_games_and_algorithms_import_only_allowed_packages(package: str, allowed: set[str]) -> None:
     used = {
         f"{module}, line {found.line}: {found.name}"
         for module in modules()
@@ -189,7 +189,7 @@ def test_a_pure_module_does_no_io(name: str) -> None:
     assert not found & {"os", "io", "socket", "subprocess", "threading", "pathlib", "logging", "time", "random"}
 
 
-def test_packages_import_from_lower_floors_alone() -> None:
+def test_packages_import_only_from_lower_layers() -> None:
     floor = {package: number for number, packages in enumerate(FLOORS) for package in packages.split()}
     assert {room(module) for module in modules() if within(module, "arena")} - {""} == floor.keys()
     wrong = {
@@ -202,7 +202,7 @@ def test_packages_import_from_lower_floors_alone() -> None:
     assert wrong == set()
 
 
-def test_no_package_is_crowded() -> None:
+def test_no_package_has_too_many_modules() -> None:
     sizes: dict[str, int] = {}
     for module, path in modules().items():
         if path.name != "__init__.py":
@@ -257,7 +257,7 @@ def heavy_after(*names: str) -> set[str]:
 
 
 @pytest.mark.slow
-def test_the_command_line_and_all_roles_are_imported_without_anything_heavy() -> None:
+def test_command_line_and_roles_import_nothing_heavy() -> None:
     roles = {
         module for module in modules() if within(module, (*(f"arena.{name}" for name in PLAYING), "arena.group.group"))
     }
@@ -265,6 +265,6 @@ def test_the_command_line_and_all_roles_are_imported_without_anything_heavy() ->
 
 
 @pytest.mark.slow
-def test_the_games_and_their_adapters_are_imported_without_torch_and_mpi() -> None:
+def test_games_and_adapters_import_neither_torch_nor_mpi() -> None:
     games = [module for module in modules() if within(module, "envs")]
     assert not heavy_after(*games) & {"torch", "mpi4py", "rich", "stable_baselines3"}

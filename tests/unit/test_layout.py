@@ -1,4 +1,4 @@
-"""The bytes of the step path: both ends read what the other wrote, and nothing of other seats."""
+"""The bytes of the step path: each end reads what the other wrote, and no data of other seats."""
 
 from __future__ import annotations
 
@@ -366,7 +366,7 @@ def test_last_masks_are_kept_apart_from_current_ones() -> None:
     assert [masks.tolist() for masks in port.reply.mask_rows] == [[everything] * LANES] * 2
 
 
-def test_a_last_mask_is_not_shown_where_the_frame_has_no_mask_of_now() -> None:
+def test_final_mask_is_hidden_without_a_current_mask() -> None:
     port = port_of((1, 3))
     everywhere, nowhere = np.ones((LANES, 4), np.bool_), np.zeros((LANES, 4), np.bool_)
     port.write_begin(marked_frame((1, 1, 1, 1)), everywhere[:, 0])
@@ -378,7 +378,7 @@ def test_a_last_mask_is_not_shown_where_the_frame_has_no_mask_of_now() -> None:
     assert [masks.tolist() for _, masks in port.reply.final_masks()] == [[[0, 1]] * LANES] * 2
 
 
-def test_infos_of_an_episode_that_ended_are_apart_from_those_of_the_next() -> None:
+def test_infos_of_an_ended_episode_are_apart_from_the_next_ones() -> None:
     port = port_of((1, 3))
     ended = np.zeros((LANES, 4), np.bool_)
     ended[0, :], ended[1, 3] = True, True

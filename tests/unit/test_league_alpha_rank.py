@@ -74,7 +74,7 @@ def test_limit_equals_the_paper_at_large_alpha(players: int, data: st.DataObject
 
 
 @pytest.mark.slow
-def test_the_uncertainty_of_the_payoffs_is_that_of_the_rank() -> None:
+def test_payoff_uncertainty_carries_over_to_the_rank() -> None:
     ahead = np.random.default_rng(1).normal(0.1, 0.1, size=1000)  # of the first player over the second one
     samples = np.array([[[0.5, 0.5 + lead], [0.5 - lead, 0.5]] for lead in ahead])
     found = alpha_rank_with_uncertainty(samples)
@@ -89,6 +89,6 @@ def test_a_population_of_one_has_no_mutants() -> None:
 
 
 @pytest.mark.parametrize("payoffs", [[[0, 1], [1, 0]], [[0, 1, 2], [1, 0, 2]], [[0, np.nan], [0, 0]]])
-def test_a_game_whose_sides_do_not_share_one_sum_is_refused(payoffs: Any) -> None:
+def test_game_without_a_constant_sum_is_refused(payoffs: Any) -> None:
     with pytest.raises(ValueError, match="expected a"):
         alpha_rank(payoffs)

@@ -321,12 +321,12 @@ def test_sides_that_change_are_refused_for_a_learner_that_has_both(rule: Any) ->
     assert (error.path, "has both sides" in error.message) == ("matches[0].matchmaking.both_sides", True)
 
 
-def test_weights_of_opponents_are_refused_for_a_learner_that_meets_itself_alone() -> None:
+def test_opponent_weights_are_refused_for_a_learner_in_self_play() -> None:
     alone = entry("matchmaking", policies=["a"], rule={"fictitious": {"self": 1, "weighting": "linear"}})
     assert refused(alone).path == "matches[0].matchmaking.rule.fictitious.weighting"
 
 
-def test_opponents_are_refused_for_the_only_main_agent_that_meets_itself_alone() -> None:
+def test_opponents_are_refused_for_the_only_main_agent_in_self_play() -> None:
     alone = entry("matchmaking", policies=["a"], against=["random"], rule={"exploiters": {"main": ["a"], "self": 1}})
     assert refused(alone).path == "matches[0].matchmaking.against"
 
@@ -392,7 +392,7 @@ def test_an_order_of_a_single_player_is_refused() -> None:
     assert (error.path, "found one player, 'a'" in error.message) == ("league.decided", True)
 
 
-def test_a_gate_whose_games_would_all_be_from_one_side_is_refused() -> None:
+def test_gate_with_games_from_one_side_only_is_refused() -> None:
     alone = entry("matchmaking", policies=["a"], rule={"past_selves": {"self": 1}}, copies=2)
     gate = {"snapshots": {"gate": {"elo": 100}}}
     error = refused(alone, rounds=3, ticks=10**6, league=gate)
@@ -494,7 +494,7 @@ def test_perturbation_may_have_factor_1() -> None:
     assert league(ROUND_ROBIN, **evolving([0.8, 1.25], a=2, b=8)).league is not None
 
 
-def test_a_whole_number_that_has_no_room_between_its_bounds_is_refused() -> None:
+def test_whole_number_without_room_between_its_bounds_is_refused() -> None:
     error = refused(ROUND_ROBIN, **evolving({"factors": [2], "at_least": 4.2, "at_most": 4.8}, a=4, b=4))
     assert (error.path, "no whole number" in error.message) == ("league.evolution.perturb.n", True)
 

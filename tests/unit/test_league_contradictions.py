@@ -1,4 +1,4 @@
-"""Pairs whose own games contradict an order: those of circles do, those of transitive leagues do not for long."""
+"""Pairs whose own games contradict an order: games of cycles do, games of transitive leagues do not for long."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def with_a_player_of_chance(first: int, second: int) -> np.ndarray:
 
 
 class Played:
-    """A whole tournament, what is said of it looked at after every batch."""
+    """A whole tournament, whose statements are collected after every batch."""
 
     def __init__(self, players: int, chances: Chances, seed: int, *, lanes: int, games: int, elo: float = 20) -> None:
         names, rng = [f"p{number}" for number in range(players)], np.random.default_rng(seed)
@@ -206,7 +206,7 @@ def test_misfit_with_the_right_sign_leaves_the_order_decided() -> None:
     assert decided(results, "abc")
 
 
-def test_the_sides_that_a_pair_had_are_no_contradiction() -> None:
+def test_side_advantage_of_a_pair_is_no_contradiction() -> None:
     """The second player of a pair scores more, as it alone has had the side that is better."""
     results = Results()
     for first, second, wins in (("a", "b", 80), ("b", "a", 72), ("b", "c", 80), ("c", "b", 72), ("c", "a", 68)):

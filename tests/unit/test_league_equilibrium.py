@@ -126,7 +126,7 @@ def test_no_player_gains_by_deviating(payoffs: Floats) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_value_of_a_random_game_is_that_of_the_column_players_own_program(seed: int) -> None:
+def test_value_equals_that_of_the_column_players_linear_program(seed: int) -> None:
     payoffs = np.random.default_rng(seed).normal(size=(12, 9)) * 10.0 ** (3 * seed - 6)
     unit = np.abs(payoffs).max()
     # The least u with (A y)_i <= u in every row; shifted to be positive, y / u and 1 / u make it a sum to maximize.
@@ -152,14 +152,14 @@ def test_equilibria_are_the_same_in_other_units(payoffs: Floats, unit: float, sh
     ("strategy", "loses"),
     [([1, 0, 0], 1), ([1 / 3, 1 / 3, 1 / 3], 0), ([0.5, 0.5, 0], 0.5), ([0.4, 0.3, 0.3], 0.1)],
 )
-def test_a_strategy_of_rock_paper_scissors_loses_what_its_best_answer_wins(strategy: Any, loses: float) -> None:
+def test_exploitability_is_what_the_best_answer_wins(strategy: Any, loses: float) -> None:
     assert exploitability(ROCK_PAPER_SCISSORS, strategy) == pytest.approx(loses, abs=1e-6)
     as_scores = (ROCK_PAPER_SCISSORS + 1) / 2
     assert exploitability(as_scores, strategy) == pytest.approx(loses / 2, abs=1e-6)
 
 
 @pytest.mark.slow
-def test_the_uncertainty_of_the_payoffs_is_that_of_the_exploitability() -> None:
+def test_payoff_uncertainty_carries_over_to_exploitability() -> None:
     draws = np.random.default_rng(1).uniform(0.6, 1, size=4000)  # what paper gets of rock
     samples = np.stack([ROCK_PAPER_SCISSORS * draw for draw in draws])
     found = exploitability_with_uncertainty(samples, [1, 0, 0])
@@ -167,7 +167,7 @@ def test_the_uncertainty_of_the_payoffs_is_that_of_the_exploitability() -> None:
     np.testing.assert_allclose(value_with_uncertainty(samples + 3), [3, 3, 3], **EXACT)
 
 
-def test_payoffs_that_are_known_leave_no_interval() -> None:
+def test_known_payoffs_give_no_interval() -> None:
     found = exploitability_with_uncertainty(np.stack([UNEVEN_PENNIES] * 5), [1, 0])
     np.testing.assert_allclose(found, [4 / 3] * 3, **EXACT)
 

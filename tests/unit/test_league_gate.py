@@ -1,4 +1,4 @@
-"""The gate of a league that is run: which of the games in its folder it looks at."""
+"""The gate of a running league: which of the games in its folder count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generators say who meets whom, in the first round and in later ones."""
+"""Generators: the pairings of the first round and of later ones."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_mixtures_are_all_pairs_of_different_teams_that_can_be_formed() -> None:
 
 @pytest.mark.slow
 @given(policies=st.integers(2, 5), team_size=st.integers(1, 3), both_sides=st.booleans(), copies=st.integers(1, 3))
-def test_mixtures_are_counted_as_they_are_written_out(
+def test_mixture_count_equals_the_expanded_mixtures(
     policies: int, team_size: int, both_sides: bool, copies: int
 ) -> None:
     keys = {"team_size": team_size, "both_sides": both_sides, "copies": copies}
@@ -169,7 +169,7 @@ def test_league_continues_while_other_matches_are_played() -> None:
 @pytest.mark.slow
 @given(st.permutations("abcdefgh"), st.integers(3, 8))
 @settings(max_examples=40)  # the first one imports networkx
-def test_a_swiss_tournament_has_no_second_meeting_while_that_can_be(order: list[str], size: int) -> None:
+def test_swiss_pairs_do_not_meet_twice_if_avoidable(order: list[str], size: int) -> None:
     config = league(entry("swiss", policies=order[:size]), rounds=max(2, size // 2))
     met = Counter(frozenset(pair) for made in played(config).rounds for pair in pairs(made))
     assert set(met.values()) == {1}
@@ -215,7 +215,7 @@ def test_swiss_points_count_all_rounds_for_any_window() -> None:
     assert all(abs(points[one] - points[other]) <= 1 for one, other in found)
 
 
-def test_games_of_two_players_beside_their_pairing_bring_no_points() -> None:
+def test_games_outside_the_pairing_score_no_points() -> None:
     order = list("abcd")
     beside = {"env": "game", "seats": ["a", "b"]}
     config = league(beside, entry("knockout", policies=order, lanes=2), rounds=2)
@@ -228,7 +228,7 @@ def test_games_of_two_players_beside_their_pairing_bring_no_points() -> None:
 
 
 @pytest.mark.parametrize("size", [3, 5, 7])
-def test_byes_of_a_swiss_tournament_go_round(size: int) -> None:
+def test_swiss_byes_rotate(size: int) -> None:
     found = played(league(entry("swiss", policies=list("abcdefgh"[:size])), rounds=size))
     resting = [names[0] for made in found.rounds for names in made.pairings["matches[0].swiss"] if len(names) == 1]
     assert sorted(resting) == list("abcdefgh"[:size])
@@ -295,7 +295,7 @@ def test_no_later_round_has_more_roles_than_the_first(entries: list[Any], rules:
 @pytest.mark.slow
 @given(st.lists(GENERATORS, min_size=1, max_size=3), LEAGUES)
 @settings(max_examples=20)
-def test_a_league_played_again_is_the_same_and_its_rounds_can_be_written_down(entries: list[Any], rules: Any) -> None:
+def test_replayed_league_is_the_same_and_its_rounds_serialize(entries: list[Any], rules: Any) -> None:
     config = league(*entries, league=of_use(entries, rules), rounds=4)
     rounds = played(config).rounds
     assert played(config).rounds == rounds

@@ -130,7 +130,7 @@ def test_self_play_without_past_selves() -> None:
     ],
     ids=["others", "both", "who-learns", "itself"],
 )
-def test_in_the_first_round_past_selves_are_those_of_others_that_do_not_learn(
+def test_in_round_1_past_selves_are_other_frozen_policies(
     share: float, against: list[str], expected: dict[str, int]
 ) -> None:
     rule = {"past_selves": {"self": share}}
@@ -279,7 +279,7 @@ def test_by_spread_the_newest_and_the_extremes_stay(strengths: list[int], keep: 
     assert not {snapshots[-1], snapshots[np.argmin(strengths)], snapshots[np.argmax(strengths)]} & set(gone)
 
 
-def test_by_spread_the_one_between_the_closest_neighbors_leaves() -> None:
+def test_by_spread_the_snapshot_between_closest_neighbors_leaves() -> None:
     strengths = {"a@100": 50, "a@200": 60, "a@300": 75, "a@400": 90}  # of 100 games against the same
     results = results_of(**{f"{name}_zero": (wins, 0, 100 - wins) for name, wins in strengths.items()})
     assert leaving(SnapshotsConfig(keep=3, keep_by="spread"), list(strengths), results) == ["a@200"]

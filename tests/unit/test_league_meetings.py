@@ -20,7 +20,7 @@ def games(**scores: tuple[int, int, int]) -> Results:
     return found
 
 
-def test_games_count_less_the_older_they_are() -> None:
+def test_older_games_count_less() -> None:
     found = timeline(games(a_s=(8, 0, 0)), games(a_s=(0, 4, 0)), games(a_s=(0, 0, 2)), learners="a")
     rate = meetings(found).rates["a"]
     assert rate in RATES
@@ -34,7 +34,7 @@ def test_games_of_players_that_never_change_count_in_full() -> None:
     assert meetings(found).spans(["s", "a"])[0] is None
 
 
-def test_policies_that_change_forget_and_those_that_do_not_remember() -> None:
+def test_old_games_fade_for_learners_but_not_for_frozen_policies() -> None:
     circle = [(38, 0, 2), (2, 0, 38)] * 6
     changing = timeline(*(games(a_s=one) for one in circle), learners="a")
     steady = timeline(*([games(a_s=(20, 0, 20), a_t=(30, 0, 10), a_u=(10, 0, 30))] * 12), learners="a")
@@ -52,7 +52,7 @@ def test_copy_has_the_games_of_its_source_and_a_reset_policy_none() -> None:
     assert meetings(reset).counts_of("b", ["s"])[0].tolist() == [0, 0, 0]
 
 
-def test_spans_say_from_which_ticks_games_are() -> None:
+def test_spans_give_the_ticks_of_the_games() -> None:
     parts = [games(a_s=(38, 0, 2) if number % 2 else (2, 0, 38)) for number in range(12)]
     found = meetings(timeline(*parts, learners="a"))
     span = found.spans(["a"])[0]

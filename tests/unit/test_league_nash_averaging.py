@@ -115,7 +115,7 @@ def certify(payoffs: Floats) -> None:
 @pytest.mark.slow
 @settings(max_examples=100)
 @given(st.integers(1, 8), st.data())
-def test_no_equilibrium_of_a_game_full_of_ties_has_a_larger_entropy(players: int, data: st.DataObject) -> None:
+def test_entropy_is_maximal_in_games_full_of_ties(players: int, data: st.DataObject) -> None:
     count = players * (players - 1) // 2
     results = data.draw(st.lists(st.sampled_from([-1.0, 0.0, 1.0, 0.5]), min_size=count, max_size=count))
     payoffs = np.zeros((players, players))
@@ -125,7 +125,7 @@ def test_no_equilibrium_of_a_game_full_of_ties_has_a_larger_entropy(players: int
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
-def test_no_equilibrium_of_a_game_of_low_rank_or_with_copies_has_a_larger_entropy(seed: int) -> None:
+def test_entropy_is_maximal_in_games_of_low_rank_or_with_copies(seed: int) -> None:
     rng = np.random.default_rng(seed)
     one, other = rng.normal(size=(2, 8 + 4 * seed))
     certify(np.outer(one, other) - np.outer(other, one))
@@ -136,7 +136,7 @@ def test_no_equilibrium_of_a_game_of_low_rank_or_with_copies_has_a_larger_entrop
 
 
 @pytest.mark.slow
-def test_the_uncertainty_of_the_payoffs_is_that_of_the_mixture_and_the_skill() -> None:
+def test_payoff_uncertainty_carries_over_to_mixture_and_skill() -> None:
     ahead = np.random.default_rng(1).normal(0.1, 0.1, size=200)  # of the first player over the second one
     samples = np.array([[[0.5, 0.5 + lead], [0.5 - lead, 0.5]] for lead in ahead])
     found = nash_average_with_uncertainty(samples)
@@ -150,13 +150,13 @@ def test_the_uncertainty_of_the_payoffs_is_that_of_the_mixture_and_the_skill() -
     np.testing.assert_allclose(found.skill.low[1], np.quantile(np.minimum(0.5, 0.5 - ahead), 0.025))
 
 
-def test_payoffs_that_are_known_leave_no_interval() -> None:
+def test_known_payoffs_give_no_interval() -> None:
     found = nash_average_with_uncertainty(np.stack([ROCK_PAPER_SCISSORS] * 3))
     np.testing.assert_allclose(found.strategy, np.full((3, 3), 1 / 3), **EXACT)
     np.testing.assert_allclose(found.skill, np.zeros((3, 3)), **EXACT)
 
 
 @pytest.mark.parametrize("payoffs", [[[0, 1], [1, 0]], [[0, 1, 2], [1, 0, 2]], [[0, 1], [-2, 0]], [[0.1, 1], [-1, 0]]])
-def test_a_game_whose_sides_do_not_share_one_sum_is_refused(payoffs: Any) -> None:
+def test_game_without_a_constant_sum_is_refused(payoffs: Any) -> None:
     with pytest.raises(ValueError, match=r"\[i, j\] \+ \[j, i\] is the same everywhere"):
         nash_average(payoffs)

@@ -110,7 +110,7 @@ def test_winner_from_the_worse_side_is_rarely_found_equal() -> None:
     assert 0 < wrong <= count * 0.05 + 3 * (count * 0.05 * 0.95) ** 0.5
 
 
-def test_games_of_other_teams_than_the_two_alone_do_not_make_them_equal() -> None:
+def test_games_of_larger_teams_do_not_make_players_equal() -> None:
     results = Results()
     results.add_score(("a", "c"), ("b", "c"), Score(draws=500))
     assert not any(Standings(results, "ab", elo=20).equal)
@@ -130,11 +130,11 @@ def test_one_player_is_in_order() -> None:
     assert decided(Results(), "")
 
 
-def test_an_order_without_games_is_as_likely_wrong_as_right_everywhere() -> None:
+def test_order_without_games_is_a_coin_flip_everywhere() -> None:
     assert Standings(Results(), "abcd").wrong == pytest.approx(1.5)
 
 
-def test_one_pair_that_is_open_keeps_the_order_open() -> None:
+def test_one_undecided_pair_keeps_the_order_undecided() -> None:
     assert not decided(table(**CLEAR, bc=(20, 0, 20)), "abc", elo=50)
     assert decided(table(**CLEAR, bc=(40, 0, 10)), "abc", elo=50)
 
@@ -154,7 +154,7 @@ def test_many_games_of_a_pair_reduce_uncertainty() -> None:
     assert often.wrong < once.wrong
 
 
-def test_a_pair_can_be_asked_for_with_one_player_in_it() -> None:
+def test_pair_can_be_requested_with_a_given_player() -> None:
     results = table(ab=(90, 0, 10), ac=(92, 0, 8), bc=(12, 0, 10))
     assert Standings(results, "abc", elo=50).next_pair() == ("b", "c")
     assert "a" in Standings(results, "abc", elo=50).next_pair(of="a")
@@ -167,7 +167,7 @@ def test_games_of_other_players_are_used() -> None:
     assert over.wrong < direct.wrong
 
 
-def test_the_pair_that_is_open_is_played() -> None:
+def test_undecided_pair_is_played() -> None:
     results = table(ab=(90, 0, 10), ac=(92, 0, 8), bc=(12, 0, 10))
     assert set(most_informative(results, "abc", count=5, elo=50)) == {("b", "c")}
 

@@ -51,7 +51,7 @@ def test_games_count_where_a_player_alone_fills_its_side(results: Results) -> No
     assert payoff(results, ["a", "b", "c"]).games.tolist() == [[0, 20, 0], [20, 0, 9], [0, 9, 0]]
 
 
-def test_players_stand_in_the_order_asked_for(results: Results) -> None:
+def test_players_keep_the_requested_order(results: Results) -> None:
     found = payoff(results, ["c", "a", "b"])
     assert found.players == ("c", "a", "b")
     assert found.games[0].tolist() == [0, 0, 9]

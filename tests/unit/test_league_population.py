@@ -134,7 +134,7 @@ def test_a_whole_number_stays_whole_positive_and_within_its_bounds(
     assert found >= 1 or value < 1
 
 
-def test_by_rating_the_weakest_takes_over() -> None:
+def test_by_rating_the_weakest_becomes_a_copy() -> None:
     config = evolving(by="rating")
     results = Results()
     for weaker, better in ("ab", "bc", "cd", "ad"):
@@ -143,7 +143,7 @@ def test_by_rating_the_weakest_takes_over() -> None:
     assert {policy: fork.source for policy, fork in made.forks.items()} == {"a": "d"}
 
 
-def test_policies_take_over_within_their_algorithm_alone() -> None:
+def test_copies_stay_within_their_algorithm() -> None:
     config = league(
         entry("round_robin", policies=list("abcd")),
         policies={name: {"algorithm": "ppo" if name in "ab" else "a2c"} for name in "abcd"},
@@ -198,7 +198,7 @@ def test_whole_numbers_stay_whole_and_bounds_hold(value: float, rule: PerturbCon
     assert type(found) is type(expected)
 
 
-def test_a_share_of_a_population_is_not_rounded_down_by_its_representation() -> None:
+def test_share_is_not_reduced_by_float_rounding() -> None:
     scores = {f"p{place:03d}": float(place) for place in range(100)}
     rule, options = EvolutionConfig(share=0.29), {name: {} for name in scores}  # 0.29 x 100 is 28.999999999999996
     assert len(forks(rule, [[*scores]], scores, options, np.random.default_rng(0))) == 29

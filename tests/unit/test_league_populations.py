@@ -125,14 +125,14 @@ def test_every_rule_draws_from_the_other_population(rule: str) -> None:
             assert second <= {"c", "d"}
 
 
-def test_self_is_the_share_of_the_other_population_as_it_is() -> None:
+def test_self_share_meets_the_current_other_population() -> None:
     made = hunt(rule={"past_selves": {"self": 0.5}}, copies=8).matches[0].matchmaking  # type: ignore[index, union-attr]
     field = OpponentPool(Results(), {"c": ["c@100"], "d": ["d@100", "d@200"]}, frozenset("abcd"))
     found = draw(made, field, np.random.default_rng(0))["a"]
     assert sum("@" not in name for name in found) == 4
 
 
-def test_populations_are_told_apart_by_sides_that_differ() -> None:
+def test_populations_are_recognized_by_different_sides() -> None:
     assert apart(hunt()) == Sides(("a", "b"), ("c", "d"))
     assert apart(hunt(sides=None)) == Sides(("a", "b"), ("c", "d")), "`versus` says so"
     assert apart(league(entry("gauntlet", policies=["a"], against=["b"], sides=[2, 1]))) == Sides(("a",), ("b",))
@@ -205,7 +205,7 @@ def test_intervals_within_a_population_hold_the_truth() -> None:
     assert np.mean(widths) < 120, "the gap, which no game within a population tells, makes no interval wider"
 
 
-def test_players_that_nothing_connects_have_two_tables_of_their_own() -> None:
+def test_unconnected_populations_have_separate_tables() -> None:
     sides = Sides(("a", "b", "c"), ("x", "y", "z"))
     results = Results()
     for one, other, wins in (("a", "x", 6), ("a", "y", 6), ("b", "y", 8), ("c", "z", 6)):
@@ -238,7 +238,7 @@ def test_players_that_nothing_connects_have_two_tables_of_their_own() -> None:
     ]
 
 
-def test_tournament_of_which_little_was_played_compares_only_who_has_met() -> None:
+def test_short_tournament_compares_only_players_that_have_met() -> None:
     sides, rule = Sides(("a", "b"), ("c", "d")), Rule(100, 0.05, 20.0)
     results = Results()
     for one, other in (("a", "c"), ("b", "d")):

@@ -48,7 +48,7 @@ def test_interval_of_two_players_is_of_a_log_odds_ratio() -> None:
     assert (found.high - found.value, found.value - found.low) == pytest.approx((reach, reach), rel=1e-4)
 
 
-def test_without_draws_it_is_the_fixed_point_of_bradley_and_terry() -> None:
+def test_without_draws_ratings_are_the_bradley_terry_fixed_point() -> None:
     wins = np.array([[0, 7, 5, 9], [3, 0, 2, 5], [4, 4, 0, 6], [1, 2, 4, 0]], float)
     strength = np.ones(4)
     for _ in range(2000):  # Zermelo 1929: strength = wins / sum over others of games / (strength + other's)
@@ -106,9 +106,7 @@ UNEVEN = table(  # strong players decide their games, weak ones draw
 
 
 @pytest.mark.parametrize("most", [0, 500])
-def test_slope_and_curvature_are_those_of_the_value_where_draws_weigh_less(
-    most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gradient_and_hessian_match_the_value_with_weighted_draws(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the value is that of Davidson's model and of Bradley's and Terry's by their weights, dense and sparse."""
     monkeypatch.setattr(maximum, "_DENSE", most)
     games = davidson.games_of(UNEVEN, "abcd")
@@ -132,7 +130,7 @@ def test_slope_and_curvature_are_those_of_the_value_where_draws_weigh_less(
     assert curvature == pytest.approx(np.array([(up[1] - down[1]) / 2e-5 for up, down in beside]), rel=1e-6, abs=1e-6)
 
 
-def test_draws_hardly_move_strengths_where_one_nu_does_not_explain_them() -> None:
+def test_draws_hardly_move_strengths_if_nu_fits_badly() -> None:
     """They are as far apart as decided games alone say."""
     found = fit(UNEVEN)
     decided = fit(table(**{"".join(a + b): (score.wins, 0, score.losses) for (a, b), score in UNEVEN.pairs().items()}))
@@ -147,7 +145,7 @@ def test_without_draws_or_with_one_decided_game_ratings_are_finite() -> None:
 
 @pytest.mark.parametrize("at_once", [1, 10, 2**20])
 @pytest.mark.parametrize("nu", [0.0, 0.7])
-def test_the_likelihood_is_that_of_the_chances_of_all_games(
+def test_likelihood_is_the_product_of_the_chances_of_all_games(
     nu: float, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(davidson, "_AT_ONCE", at_once)
@@ -208,14 +206,14 @@ def test_cost_of_the_likelihood_grows_with_met_pairs() -> None:
     assert peak < 64e6, "a chance of each end of each pair for each of 1000 strengths alone is 72 MB"
 
 
-def test_the_mean_is_zero_and_the_order_falls() -> None:
+def test_ratings_have_mean_zero_and_descending_order() -> None:
     found = fit(FOUR)
     assert sum(found.of(name).elo for name in found.players) == pytest.approx(0, abs=1e-6)
     assert sorted(found.players, key=lambda name: -found.of(name).elo) == list(found.order()) == ["a", "c", "b", "d"]
     assert [found.of(name).games for name in "abcd"] == [32, 36, 34, 34]
 
 
-def test_a_game_counts_once_for_a_player_whatever_seats_it_had() -> None:
+def test_game_counts_once_per_player_with_several_seats() -> None:
     results = Results()
     results.add_score(("a", "c", "c"), ("b", "b"), Score(draws=4))
     results.add_score(("a",), ("b",), Score(wins=2, losses=3))
@@ -230,7 +228,7 @@ def test_differences_of_a_pair_mirror_each_other() -> None:
     assert found.difference("a", "a") == (0, 0, 0)
 
 
-def test_a_team_is_as_strong_as_its_members_are_in_the_mean() -> None:
+def test_team_strength_is_the_mean_of_its_members() -> None:
     alone, doubled, mixed = table(ab=(30, 20, 10)), Results(), Results()
     doubled.add_score(("a", "a"), ("b", "b"), Score(30, 20, 10))
     mixed.add_score(("a", "c"), ("b", "c"), Score(30, 20, 10))
@@ -256,7 +254,7 @@ def test_mixed_teams_identify_their_members() -> None:
 # --- where there is no most likely strength -------------------------------------------------------------------------
 
 
-def test_teams_that_differ_in_size_alone_are_equally_strong_to_the_bit() -> None:
+def test_teams_that_differ_only_in_size_are_bit_equal_in_strength() -> None:
     results = Results()
     for size in range(2, 50):  # 1/6 taken six times is not 1
         results.add_score(("a",) * size, ("a",), Score(wins=3, losses=1))

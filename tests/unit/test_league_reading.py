@@ -211,7 +211,7 @@ def test_omitted_copies_have_the_sides_of_their_original(folder: RunFolder) -> N
     assert (read(folder).results.games, read(folder).unrated) == (3, 3)
 
 
-def test_the_sides_are_those_of_the_round(folder: RunFolder) -> None:
+def test_sides_follow_the_round(folder: RunFolder) -> None:
     write_rounds(folder, {}, {"matches": [{"match": 0, "sides": []}]})
     write_episodes(folder, *(episode("ab", "win", round=number) for number in range(2)))
     assert (read(folder).results.games, read(folder).unrated) == (1, 1)
@@ -228,7 +228,7 @@ def test_returns_are_those_of_one_round(folder: RunFolder) -> None:
     assert so_far(folder, 1).returns == {"a": [0.0, pytest.approx(2 / 3), 1.0], "b": [1.0, 0.0]}
 
 
-def test_a_return_that_is_not_finite_is_none(folder: RunFolder) -> None:
+def test_non_finite_return_is_none(folder: RunFolder) -> None:
     line = episode("ab", "win")
     line["seats"][0]["return"] = None
     write_episodes(folder, line)
@@ -259,7 +259,7 @@ def zero_sum(*, round: int) -> dict[str, Any]:
     return found
 
 
-def test_games_so_far_are_those_of_the_whole_file(folder: RunFolder) -> None:
+def test_incremental_reading_equals_reading_the_whole_file(folder: RunFolder) -> None:
     """In the third round the game shows that it is not zero-sum: then none of its games has a winner."""
     write_rounds(folder, {}, {}, {})
     lines = [zero_sum(round=0), zero_sum(round=0), zero_sum(round=1), episode("ab", None, round=2, tick=209)]
@@ -274,7 +274,7 @@ def test_games_so_far_are_those_of_the_whole_file(folder: RunFolder) -> None:
         assert counting(games.read(number)) == counting(timeline), "the same again"
 
 
-def test_each_game_is_read_once_however_many_rounds_follow(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_game_is_read_once_over_many_rounds(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = Counter[type]()
 
     class Counting(JournalReader):

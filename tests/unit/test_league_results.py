@@ -35,7 +35,7 @@ def test_pairs_come_in_sorted_order_and_players_too() -> None:
     assert results.players == ("a", "b", "c")
 
 
-def test_games_between_two_players_are_those_in_which_each_alone_fills_a_side() -> None:
+def test_games_between_two_players_exclude_mixed_teams() -> None:
     results = Results()
     results.add(("a",), ("b",), "win", count=2)
     results.add(("b", "b"), ("a", "a"), "win", count=3)

@@ -1,4 +1,4 @@
-"""From one round of a league to the next: what policies start with, the files of that, and what is removed."""
+"""From one round of a league to the next: initial states of policies, their files, and removed files."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def at(run: Run, number: int) -> Run:
 
 
 def changed(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
-    """Lets all rounds to come have these, whatever the league would say."""
+    """Replaces fields of all later rounds."""
     made = next_round.next_round
 
     def changed_round(*given: Any) -> Round:
@@ -95,7 +95,7 @@ def held(path: Path) -> Any:
     return checkpoint.load(path).state
 
 
-# ------------------------------------------------------------------------------------------------- who begins with what
+# ------------------------------------------------------------------------------------------------------- initial states
 
 
 def test_policies_continue_with_weights_and_counters(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_reset_policy_loads_the_configured_checkpoint(tmp_path: Path, monkeypatc
     assert held(run.leg.restore["two"]) == {"of": "first"}
 
 
-# ---------------------------------------------------------------------------------------------- what a worker alone has
+# ------------------------------------------------------------------------------------------------ own states of workers
 
 
 def own_of(run: Run, policy: str) -> dict[tuple[int, int], str]:
@@ -136,7 +136,7 @@ def own_of(run: Run, policy: str) -> dict[tuple[int, int], str]:
 
 
 def planned_as(monkeypatch: pytest.MonkeyPatch, *matches: dict[str, Any]) -> None:
-    """Lets all rounds to come have these matches."""
+    """Replaces the matches of all later rounds."""
     made = parse_config(config(*matches), source="test")
     changed(monkeypatch, matches=tuple(match for _, match in made.entries()), places=())
 
@@ -214,7 +214,7 @@ def test_snapshots_are_removed_when_no_replayable_round_has_them(tmp_path: Path)
 # ---------------------------------------------------------------------------------------------------------- tournaments
 
 
-def test_points_of_a_swiss_tournament_are_of_all_rounds_whatever_the_window(tmp_path: Path) -> None:
+def test_swiss_points_ignore_the_window(tmp_path: Path) -> None:
     names = ("a", "b", "c", "d")
     data = config({"swiss": {"env": "game", "policies": names}}, policies=names, league={"window": 1})
     run = begun(tmp_path / "run", data)
@@ -231,7 +231,7 @@ def test_points_of_a_swiss_tournament_are_of_all_rounds_whatever_the_window(tmp_
 
 
 def ended(run: Run, match: int, winners: str) -> dict[str, Any]:
-    """A game which the one of the winners has won."""
+    """A game won by the player among the winners."""
     seats = [
         {
             "policy": seat.policy,
@@ -246,23 +246,21 @@ def ended(run: Run, match: int, winners: str) -> dict[str, Any]:
     return {**place, "terminated": True, "truncated": False, "seats": seats}
 
 
-# --------------------------------------------------------------------------------------------------- the end, and again
+# ------------------------------------------------------------------------------------------------ the end, and resuming
 
 
-def test_after_the_last_round_there_is_none(tmp_path: Path) -> None:
+def test_last_round_has_no_successor(tmp_path: Path) -> None:
     run = at(begun(tmp_path / "run", config(DUEL, count=2)), 1)
     assert rounds.next_round(played(run), ProcessState()) is None
 
 
-def test_nothing_is_read_of_the_games_when_the_last_round_is_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_games_are_not_read_after_the_last_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = played(at(begun(tmp_path / "run", config(DUEL, count=2)), 1))
     monkeypatch.setattr(rounds, "read", lambda *_, **__: pytest.fail("the games were read"))
     assert rounds.next_round(run, ProcessState()) is None
 
 
-def test_a_round_that_is_planned_again_is_the_same(tmp_path: Path) -> None:
+def test_replanned_round_is_the_same(tmp_path: Path) -> None:
     run = at(begun(tmp_path / "run", past_selves()), 4)
     before = run.folder.rounds.read_bytes()
     once = following(run)
@@ -321,7 +319,7 @@ def _doubled(lines: list[str]) -> list[str]:
         (None, "is damaged: it is missing, though the run has come to tick 201"),
     ],
 )
-def test_a_league_whose_rounds_are_not_all_there_is_refused(change: Any, words: str, tmp_path: Path) -> None:
+def test_league_with_missing_rounds_is_refused(change: Any, words: str, tmp_path: Path) -> None:
     run = at(begun(tmp_path / "run", config(DUEL)), 2)
     boundary.save(run.folder, Boundary(tick=2 * TICKS + 1))
     known = rounds.config_of(run)
@@ -334,7 +332,7 @@ def test_a_league_whose_rounds_are_not_all_there_is_refused(change: Any, words: 
         records.read_played(run.folder, known)
 
 
-def test_a_league_keeps_to_the_processes_that_it_has(tmp_path: Path) -> None:
+def test_league_keeps_its_number_of_processes(tmp_path: Path) -> None:
     run = following(begun(tmp_path / "run", config(DUEL, {**DUEL, "copies": 2}), ranks=3))
     assert run.plan.processes == 3
     assert run.plan.idle_ranks == ()

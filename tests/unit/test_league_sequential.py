@@ -64,17 +64,17 @@ def test_small_differences_need_many_games_and_large_ones_few(elo: float) -> Non
     assert 2 < games < 200
 
 
-def test_the_ratio_is_that_of_the_likelihoods() -> None:
+def test_ratio_is_the_likelihood_ratio() -> None:
     won = 1 / (1 + 10 ** (-100 / 400))
     expected = math.log(won**8 * (1 - won) ** 3 / 0.5**11)
     assert GATE.state(Score(8, 5, 3)).llr == pytest.approx(expected)
 
 
-def test_draws_do_not_move_it() -> None:
+def test_draws_do_not_change_the_ratio() -> None:
     assert GATE.state(Score(8, 500, 3)) == GATE.state(Score(8, 0, 3))
 
 
-def test_before_any_game_it_is_open() -> None:
+def test_verdict_is_open_before_any_game() -> None:
     assert GATE.state(Score()) == State(Verdict.OPEN, 0.0)
 
 

@@ -149,7 +149,7 @@ def test_league_without_games_has_no_rows() -> None:
     assert league_table(timeline(Results()), {"a": 9}, league(PAIR)).tables == []
 
 
-def test_players_that_nothing_connects_have_tables_of_their_own() -> None:
+def test_unconnected_players_have_separate_tables() -> None:
     results = met(a_b=10, b_c=10, d_e=4)
     found = tables(fit(results), results)
     assert [{row.player for row in rows} for rows in found] == [{"a", "b", "c"}, {"d", "e"}]

@@ -1,4 +1,4 @@
-"""Leagues of known strengths, simulated: what is said about them holds. Large ones: benchmarks/league_statistics.py.
+"""Simulated leagues of known strengths: the statements about them hold. Large ones: benchmarks/league_statistics.py.
 
 The seeds are fixed. How far a share may lie from what is promised is the error of so many trials, three deviations of
 the binomial distribution; intervals of one league are not independent, so there a league is the trial, and the

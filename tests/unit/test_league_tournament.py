@@ -49,7 +49,7 @@ def test_every_pair_of_a_batch_plays_both_sides_of_every_setting_alike() -> None
     assert {name for pair in duels for name in pair} == {"a", "b", "c"}
 
 
-def test_the_budget_is_never_exceeded_and_used_as_far_as_whole_meetings_go() -> None:
+def test_budget_is_used_in_whole_meetings_and_never_exceeded() -> None:
     results, played, rng = Results(), 0, np.random.default_rng(0)
     rule = Rule(games=301, error=1e-9, elo=1)
     while (batch := next_batch([DUEL], ["a", "b", "c"], results, rule, played=played)) is not None:
@@ -58,7 +58,7 @@ def test_the_budget_is_never_exceeded_and_used_as_far_as_whole_meetings_go() -> 
     assert played == 296  # 37 meetings of 8 games
 
 
-def test_batches_grow_with_what_was_played() -> None:
+def test_batches_grow_with_the_played_games() -> None:
     small = next_batch([DUEL], ["a", "b"], Results(), RULE, played=0)
     large = next_batch([DUEL], ["a", "b"], Results(), RULE, played=800)
     assert small is not None
@@ -100,9 +100,7 @@ def test_table_marks_undecided_neighbors() -> None:
     ("probabilities", "listed"),
     [((0.21, 0.07, 0.01, 0.04), "ABD"), ((0.4, 0.5, 0.1, 0.0), "ABC"), ((0.01, 0.31, 0.01, 0.01), "B")],
 )
-def test_the_neighbors_that_are_open_are_together_more_than_the_error(
-    probabilities: tuple[float, ...], listed: str
-) -> None:
+def test_open_neighbors_sum_to_more_than_the_error(probabilities: tuple[float, ...], listed: str) -> None:
     doubts = [Doubt(name, name.lower(), found, equal=False) for name, found in zip("ABCD", probabilities, strict=True)]
     undecided = Table([], doubts, error=0.3, prior=False)
     assert "".join(doubt.upper for doubt in undecided.open) == listed

@@ -81,7 +81,7 @@ def test_prior_connects_players_that_have_not_met() -> None:
 
 
 def test_prior_of_a_policy_that_learns_is_about_its_beginning() -> None:
-    """Ten rounds against a player that never changes, who is 300 Elo better than it and then as good."""
+    """Ten rounds against a constant player, which is 300 Elo better at first and equal at the end."""
     lost, even = games(a_s=(15, 0, 85)), games(a_s=(50, 0, 50))
     made = replace(timeline(*[lost] * 3, *[even] * 7, learners="a"), prior={"a": -150.0, "s": 150.0})
     first, end = (fit(made, at=at).elo for at in (1, None))
@@ -153,7 +153,7 @@ def test_movement_is_estimated_from_the_games(deviation: float) -> None:
 
 
 @pytest.mark.slow
-def test_policies_that_slow_down_are_known_to() -> None:
+def test_slowing_policies_are_recognized() -> None:
     """A rise of 500 Elo that is nearly over after a third of the run; and a walk of as large steps all the time."""
     rng, found = np.random.default_rng(8), dict[str, list[float]]()
     for kind, movements in (("rise", 500 * -np.diff(np.exp(-np.arange(31) / 4))), ("walk", np.full(30, 60.0))):
@@ -167,7 +167,7 @@ def test_policies_that_slow_down_are_known_to() -> None:
 
 
 @pytest.mark.parametrize("deviation", [10.0, 80.0])
-def test_policy_of_few_games_is_taken_to_move_as_the_others_do(deviation: float) -> None:
+def test_policy_with_few_games_is_assumed_to_move_like_others(deviation: float) -> None:
     rng, found = np.random.default_rng(9), []
     for _ in range(2):
         elo = np.cumsum(rng.normal(0, deviation, (20, 4)), axis=0)
@@ -183,7 +183,7 @@ def test_policy_of_few_games_is_taken_to_move_as_the_others_do(deviation: float)
     assert deviation * 0.5 < np.median(found) < deviation * 2
 
 
-def test_what_is_not_known_of_movements_widens_intervals() -> None:
+def test_uncertain_movements_widen_intervals() -> None:
     """The second part of the covariance is that of strengths found with other movements, to first order."""
     found = timeline(*(games(a_s=one) for one in [(12, 0, 8), (15, 0, 5), (9, 0, 11), (17, 0, 3)]), learners="a")
     made = estimate(found)
@@ -220,7 +220,7 @@ def pairings(deviation: float, rng: np.random.Generator) -> Timeline:
 
 
 @pytest.mark.parametrize(("deviation", "least", "most"), [(0.0, 0.0, 0.003), (200.0, 0.15, 0.3)])
-def test_games_of_a_meeting_are_alike_as_far_as_results_say_so(deviation: float, least: float, most: float) -> None:
+def test_similarity_of_a_meetings_games_is_estimated_from_results(deviation: float, least: float, most: float) -> None:
     """Of equal players wins have the variance p (1 - p) = 1/4, and so many Elo add that of p itself, 0.057, to it."""
     assert least <= estimate(pairings(deviation, np.random.default_rng(3))).likeness.wins <= most
 
@@ -245,7 +245,7 @@ def test_meeting_of_many_games_counts_little_more_than_one_of_few() -> None:
     assert alike.counts.sum(axis=1) == pytest.approx([40 / 40.5, 4 / 4.5])
 
 
-def test_likeness_of_draws_leaves_wins_their_weight() -> None:
+def test_similarity_of_draws_leaves_wins_their_weight() -> None:
     """`a` wins 15, draws 20 and loses 5 games of one side."""
     made = whole_history.history(timeline(games(a_b=(15, 20, 5)), learners="a"), (), (), coarse=False)
     found = made.meetings.weighted(made.games, whole_history.Likeness(0.1, 0.5))
@@ -276,7 +276,7 @@ def races(rng: np.random.Generator, *, nu: float | None = None) -> Timeline:
 
 
 @pytest.mark.parametrize("learners", ["", "e"])
-def test_distances_are_true_where_weak_players_draw_and_strong_ones_decide(learners: str) -> None:
+def test_distances_are_true_if_only_weak_players_draw(learners: str) -> None:
     """Of a tournament and of a league; if draws weigh as much as wins, distances are 12 % too long in both."""
     rng, gaps, held = np.random.default_rng(5), [], []
     for _ in range(4):
@@ -290,16 +290,14 @@ def test_distances_are_true_where_weak_players_draw_and_strong_ones_decide(learn
 
 
 @pytest.mark.parametrize(("nu", "least", "most"), [(None, 0.1, 1.0), (0.5, 0.0, 0.003)])
-def test_draws_are_alike_where_they_are_not_as_usual_as_one_nu_says(
-    nu: float | None, least: float, most: float
-) -> None:
+def test_draws_are_correlated_if_nu_fits_badly(nu: float | None, least: float, most: float) -> None:
     found = races(np.random.default_rng(6), nu=nu)
     assert least <= estimate(found).likeness.draws <= most
     of_tournament = maximum.most_likely(davidson.games_of(found.results, "abcde")).likeness
     assert least <= of_tournament <= most
 
 
-def test_prior_says_nothing_of_draws() -> None:
+def test_prior_does_not_affect_draws() -> None:
     """Two thirds of few games are drawn; if believed games were games without draws, nu would be below 2."""
     played = {f"{one}_{other}": (1, 4, 1) for one, other in itertools.combinations("abcde", 2)}
     made = estimate(replace(timeline(games(**played), learners="e"), prior=dict.fromkeys("abcde", 0.0)))
@@ -336,7 +334,7 @@ def test_copy_begins_where_its_source_is() -> None:
     assert estimate(found, rated.players).history.nodes["b"] != 0
 
 
-def test_reset_policy_begins_a_curve_that_its_old_games_say_nothing_of() -> None:
+def test_reset_policy_starts_a_curve_without_its_old_games() -> None:
     old, new = games(a_s=(19, 0, 1)), games(a_s=(8, 0, 12))
     found = timeline(*[old] * 4, *[new] * 4, learners="a")
     again = Timeline(found.periods, TICKS, frozenset("a"), {"a": [Beginning(400, None)]})
@@ -371,7 +369,7 @@ def test_merged_rounds_change_ratings_little() -> None:
 
 
 @pytest.mark.slow
-def test_intervals_hold_where_those_of_one_strength_for_all_rounds_do_not() -> None:
+def test_intervals_hold_where_those_of_constant_strength_fail() -> None:
     rng = np.random.default_rng(6)
     held, before = [], []
     for _ in range(40):
@@ -383,7 +381,7 @@ def test_intervals_hold_where_those_of_one_strength_for_all_rounds_do_not() -> N
     assert np.mean(before) <= 0.75
 
 
-def test_players_that_have_all_begun_anew_have_no_ratings() -> None:
+def test_players_have_no_ratings_if_all_were_reset() -> None:
     played = timeline(games(a_b=(6, 2, 4)), learners="ab").begun((), {}, "ab")
     assert fit(played).players == fit(played, coarse=True).players == ()
     assert not LeagueView(1, ("a", "b"), ("a", "b"), results=played.results, timeline=played).ratings

@@ -1,4 +1,4 @@
-"""What a process of a run loads before it plays: what its role needs, and nothing else."""
+"""The modules that a process loads before play: only those that its role needs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def loaded_after(program: str, cwd: Path = ROOT) -> set[str]:
     ("role", "other", "adapter"),
     [("worker", "environment", "policies.random"), ("environment", "worker", "envs.adapters")],
 )
-def test_a_rank_loads_its_own_role_and_not_what_rank_0_alone_needs(role: str, other: str, adapter: str) -> None:
+def test_rank_loads_only_the_modules_of_its_role(role: str, other: str, adapter: str) -> None:
     loaded = loaded_after(
         f"import arena.cli.main, arena.cli.train, arena.launch.rank, arena.roles.{role}.{role}, {adapter}",
     )

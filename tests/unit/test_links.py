@@ -266,9 +266,7 @@ def test_open_links_uses_mpi_if_shared_memory_cannot_be_mapped(
 
 
 @pytest.mark.parametrize(("heaps", "nbytes"), [(False, 8192), (True, 8192 + 2 * 2**28)])
-def test_a_seat_that_cannot_map_its_link_says_what_to_do(
-    heaps: bool, nbytes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unmappable_link_names_the_remedy(heaps: bool, nbytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     transport = LocalTransport()
     links = opened(transport, heaps=heaps)
     if heaps:

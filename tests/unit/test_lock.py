@@ -1,4 +1,4 @@
-"""A run folder has one writer: who comes second is told by whom it is held, and a death gives it free."""
+"""The lock of a run folder: a second process learns the holder, and the holder's death frees the folder."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ def test_is_locked_has_no_side_effects(tmp_path: Path) -> None:
     assert is_left(tmp_path)
     refuse_held(tmp_path)
     assert (tmp_path / "lock").read_bytes() == before
-    assert is_left(tmp_path), "that it was killed is still to be seen"
+    assert is_left(tmp_path), "the folder still shows the kill"
 
 
-def test_a_forked_child_that_outlives_its_parent_does_not_keep_the_lock(tmp_path: Path) -> None:
+def test_forked_child_does_not_keep_the_lock(tmp_path: Path) -> None:
     lock = RunLock.take(tmp_path)
     ready, done = os.pipe(), os.pipe()
     child = os.fork()

@@ -1,4 +1,4 @@
-"""MAPPO: what the critic sees by hand, actors alone, the gradient against autograd, groups, refusals."""
+"""MAPPO: the critic's input by hand, actors' own inputs, the gradient against autograd, groups, refusals."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def trained(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) 
 
 
 def played(mappo: MAPPO) -> MAPPO:
-    """After one rollout, which is not learned from yet."""
+    """A worker after one rollout, before learning."""
     mappo.rollout.begin(*mappo.env.reset())
     play(mappo)
     return mappo
 
 
 def seen_by_critic(mappo: MAPPO, leaves: Any) -> Any:
-    """What the critic sees of rows, [N, E * (3 + 1) + E]."""
+    """The critic's input of rows, [N, E * (3 + 1) + E]."""
     return mappo.network.encoder.parted(mappo.network.encoder(leaves)).critic.numpy()
 
 

@@ -20,13 +20,13 @@ def begun(lanes: int = 1, **options: Any) -> Matrix:
 
 
 def paid(game: str, *joint: tuple[int, int]) -> tuple[list[float], Any]:
-    """What both get in all, and the last step."""
+    """The returns of both players, and the last step."""
     env = begun(game=game)
     steps = [env.step([np.array([first]), np.array([second])]) for first, second in joint]
     return sum(step.rewards[0] for step in steps).tolist(), steps[-1]
 
 
-def test_prisoners_are_better_off_defecting_whatever_the_other_does() -> None:
+def test_defection_dominates_in_the_prisoners_dilemma() -> None:
     pays = GAMES["prisoners_dilemma"].table[0]
     assert (pays[1, :, 0] > pays[0, :, 0]).all()
     assert (pays[:, 1, 1] > pays[:, 0, 1]).all()
@@ -53,7 +53,7 @@ def test_both_pure_pairs_are_equilibria_of_the_stag_hunt() -> None:
     assert (pays[0, 0] > pays[1, 1]).all()
 
 
-def test_the_optimum_of_the_two_step_game_is_8_and_the_safe_side_pays_7() -> None:
+def test_two_step_game_has_the_optimum_8_and_a_safe_side_of_7() -> None:
     returns = {
         (first, *second): paid("two_step", (first, other), second)[0]
         for first, other in itertools.product((0, 1), repeat=2)
@@ -124,7 +124,7 @@ def test_matrix_games_keep_the_contract(options: dict[str, Any]) -> None:
     check_batched_env(Matrix(lanes=3, **options), ticks=30)
 
 
-def test_the_picture_changes_with_the_choice_and_any_number_can_be_drawn() -> None:
+def test_picture_shows_the_choice_for_payoffs_of_any_size() -> None:
     env = begun(payoffs=[[1e6, -0.125], [1e-9, 0]])
     before = env.render()
     env.step([np.array([1]), np.array([0])])

@@ -57,7 +57,7 @@ def test_minesweeper_shows_the_worked_example_to_the_last_index() -> None:
     assert step.terminated[:, 0].tolist() == [False, True, False]
 
 
-def test_what_a_move_masks_is_what_it_would_do() -> None:
+def test_move_masks_match_the_effect_of_moves() -> None:
     for label, cell in ((RIGHT, [2, 1]), (LEFT, [0, 1]), (UP, [1, 2]), (DOWN, [1, 0])):
         env, _ = begun(board([(0, 0)], [(1, 1)]))
         assert units(played(env, [[label]]))[1] == [cell]

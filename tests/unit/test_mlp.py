@@ -1,4 +1,4 @@
-"""The perceptron's own way forward and back, against autograd's."""
+"""The perceptron's own forward and backward pass, against autograd."""
 
 from __future__ import annotations
 

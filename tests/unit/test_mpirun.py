@@ -1,4 +1,4 @@
-"""How MPI is started: the launcher, its flags, what is passed on of its words, and its exit status."""
+"""How MPI is started: the launcher, its flags, its forwarded output, and its exit status."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ def test_other_paragraphs_of_the_launcher_stay_with_their_frames() -> None:
     assert passed([*NO_SLOTS, *EXITED]) == "".join(NO_SLOTS)
 
 
-def test_banner_is_removed_behind_a_text_whose_end_of_line_comes_later() -> None:
+def test_banner_after_an_unfinished_line_is_removed() -> None:
     unended = OURS[0].rstrip("\n")
     assert passed([unended + ABORTED[0], *ABORTED[1:], "\n", OURS[1]]) == OURS[0] + "\n" + OURS[1]
 
 
-def test_a_frame_that_is_never_closed_is_passed_on() -> None:
+def test_unclosed_frame_is_forwarded() -> None:
     assert passed(NO_SLOTS[:-1]) == "".join(NO_SLOTS[:-1])
 
 
@@ -121,7 +121,7 @@ def test_open_mpi_flags_allow_root_and_oversubscription(tmp_path: Path, monkeypa
     assert settings["SOMETHING"] == "kept"
 
 
-def test_inside_of_an_allocation_the_hosts_are_slurms_and_cores_are_not_shared(
+def test_in_an_allocation_hosts_are_slurms_and_cores_not_shared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
@@ -134,7 +134,7 @@ def test_inside_of_an_allocation_the_hosts_are_slurms_and_cores_are_not_shared(
 
 
 @pytest.mark.parametrize(("says", "flags"), [("mpirun (Open MPI) 5.0.11", ["--host", "b:2,c:2"]), ("HYDRA", [])])
-def test_hosts_that_are_named_are_given_to_the_launcher(
+def test_named_hosts_are_passed_to_the_launcher(
     says: str, flags: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLURM_JOB_NODELIST", "a,b,c")
@@ -160,7 +160,7 @@ def test_mpich_needs_no_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(("told", "expected"), [(None, "1"), ("4", "4")])
-def test_each_process_computes_with_one_thread_unless_the_user_says_otherwise(
+def test_processes_use_one_thread_unless_the_user_sets_more(
     told: str | None, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
@@ -169,14 +169,14 @@ def test_each_process_computes_with_one_thread_unless_the_user_says_otherwise(
     assert mpirun.command(str(launcher(tmp_path)), 2, ["x"])[1]["OMP_NUM_THREADS"] == expected
 
 
-def test_the_launcher_beside_this_python_comes_before_the_one_on_the_path(lonely: Path) -> None:
+def test_launcher_beside_python_precedes_the_one_on_the_path(lonely: Path) -> None:
     system = launcher(lonely / "system")
     assert mpirun.find_launcher() == str(system)
     own = launcher(lonely / "venv")
     assert mpirun.find_launcher() == str(own)
 
 
-def test_mpiexec_will_do_where_there_is_no_mpirun(lonely: Path) -> None:
+def test_mpiexec_is_used_without_mpirun(lonely: Path) -> None:
     only = launcher(lonely / "system", "mpiexec")
     assert mpirun.find_launcher() == str(only)
 
@@ -201,14 +201,12 @@ def test_launched_process_is_detected(name: str, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(("does", "status"), [("exit 0", 0), ("exit 2", 2), ("exit 3", 1), ("kill -9 $$", 1)])
-def test_an_exit_status_of_the_arenas_is_ours_and_any_other_is_a_failure(does: str, status: int, lonely: Path) -> None:
+def test_arena_exit_status_is_kept_and_any_other_is_a_failure(does: str, status: int, lonely: Path) -> None:
     launcher(lonely / "system", does=f"PATH=/bin:/usr/bin\n{does}")
     assert mpirun.run(2, ["program"]) == status
 
 
-def test_the_launcher_is_given_the_program_and_the_width_of_the_terminal(
-    lonely: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_launcher_gets_the_program_and_the_terminal_width(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     launcher(lonely / "system", does=f'printf "%s " "$@" $ARENA_TERMINAL > {lonely}/seen')
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     assert mpirun.run(2, ["program", "argument"]) == 0
@@ -263,7 +261,7 @@ def test_launcher_that_never_starts_is_reported(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().err.startswith("arena: MPI's launcher has failed 3 times: The PMIx server's listener ")
 
 
-def test_a_launcher_that_could_not_start_has_failed_and_was_not_killed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_launcher_start_is_not_reported_as_killed(capsys: pytest.CaptureFixture[str]) -> None:
     assert mpirun._told(213, [], mpirun._Heard()) == 1
     assert capsys.readouterr().err == ""
 
@@ -314,7 +312,7 @@ def test_failures_are_not_reported_twice(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().err == ""
 
 
-def test_a_launcher_that_could_not_start_is_started_again(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_launcher_start_is_retried(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = lonely / "starts"
     fails = 'echo "The PMIx server\'s listener thread failed to start. We cannot" >&2; exit 213'
     launcher(lonely / "system", does=f'echo x >> {seen}; if [ "$(/usr/bin/wc -l < {seen})" -lt 2 ]; then {fails}; fi')
@@ -358,7 +356,7 @@ def test_launcher_blocked_on_output_is_not_hanging(lonely: Path, monkeypatch: py
     is_read, looks = mpirun._is_read, itertools.count(1)
 
     def read_late() -> bool:
-        """As it is; there is a reader at last when one that hangs would have been ended long ago."""
+        """As it is; the reader comes when a hanging launcher would have been ended already."""
         found = is_read()
         if next(looks) == 60:
             monkeypatch.setattr(mpirun, "_STUCK_SECONDS", 60.0)
@@ -387,7 +385,7 @@ def test_signal_is_handled_during_the_wait_for_the_launcher(lonely: Path) -> Non
 
 
 @pytest.mark.parametrize(("sent", "status"), [((signal.SIGUSR1,), 0), ((signal.SIGUSR1, signal.SIGTERM), 143)])
-def test_signals_while_the_processes_start_neither_kill_them_nor_are_lost(
+def test_signals_during_the_start_are_neither_fatal_nor_lost(
     sent: tuple[signal.Signals, ...], status: int, lonely: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ready, joining = lonely / "ready", lonely / "joining"
@@ -415,7 +413,7 @@ def test_signals_while_the_processes_start_neither_kill_them_nor_are_lost(
 
 
 def until_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What a child of a launcher runs, so that it does not end before it was noticed."""
+    """The code of a launcher's child, so that it does not end before it was noticed."""
     has_children = mpirun._has_children
 
     def seen(pid: int) -> bool:
@@ -486,7 +484,7 @@ LEAVES = 'PATH=/bin:/usr/bin\ntouch "$OMPI_MCA_btl_sm_backing_directory/sm_segme
 
 
 @pytest.mark.parametrize("ends", ["exit 0", "exit 3", "kill -9 $$"])
-def test_a_jobs_shared_memory_is_removed_however_it_ends(
+def test_shared_memory_of_a_job_is_removed_after_any_end(
     ends: str, lonely: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path / "memory"

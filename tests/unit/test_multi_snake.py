@@ -111,13 +111,13 @@ def test_food_of_another_color_ends_the_game() -> None:
     assert len(cells(step, "Food")) == 2
 
 
-def test_there_is_no_food_while_there_is_no_free_cell() -> None:
+def test_no_food_appears_without_a_free_cell() -> None:
     env, _ = begun([[(0, 0), (0, 1), (1, 1)]], [(1, 0)], size=2, max_length=5)
     step = played(env, DOWN)
     assert (cells(step, "Food"), ended(step)) == ([], (False, False))
 
 
-def test_time_is_truncation() -> None:
+def test_time_limit_truncates() -> None:
     env, _ = begun([[(0, 0)]], [(4, 4)], max_steps=2)
     assert ended(played(env, RIGHT)) == (False, False)
     assert ended(played(env, RIGHT)) == (False, True)

@@ -51,7 +51,7 @@ def seen(space: spaces.Space[Any]) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("space", SPACES, ids=str)
-def test_every_layout_of_observations_gives_an_action_and_a_value_per_row(space: spaces.Space[Any]) -> None:
+def test_every_layout_gives_an_action_and_a_value_per_row(space: spaces.Space[Any]) -> None:
     net, leaves = network(space), seen(space)
     policy, values = net.policy_and_value(leaves)
     assert values.shape == policy.entropy().shape == (ROWS,)
@@ -129,7 +129,7 @@ def test_hidden_layers_are_orthogonal_with_gain_root_two() -> None:
     torch.testing.assert_close(weight @ weight.T, 2 * torch.eye(8), atol=1e-5, rtol=0)
 
 
-def test_the_first_policy_is_nearly_uniform() -> None:
+def test_initial_policy_is_nearly_uniform() -> None:
     entropies = network(VECTOR).policy(seen(VECTOR)).entropy()
     torch.testing.assert_close(entropies, torch.full((ROWS,), np.log(4.0), dtype=torch.float32), atol=1e-3, rtol=0)
 

@@ -44,7 +44,7 @@ def close(found: Statistics, values: np.ndarray[Any, Any]) -> None:
 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=6), st.integers(0, 2**32 - 1))
-def test_merged_statistics_are_those_of_all_the_arrays(sizes: list[int], seed: int) -> None:
+def test_merged_statistics_equal_those_of_joined_arrays(sizes: list[int], seed: int) -> None:
     draw = np.random.default_rng(seed)
     parts = [100 + draw.normal(size=(size, 2, 3)) * 10 ** draw.uniform(-1, 2) for size in sizes]
     merged = Statistics.none((2, 3))
@@ -125,7 +125,7 @@ def test_numbers_are_standardized_and_other_leaves_kept() -> None:
         np.testing.assert_allclose(found[place], (exact - exact.mean(0)) / exact.std(0), rtol=1e-3, atol=1e-3)
 
 
-def test_rows_that_did_not_act_count_nothing() -> None:
+def test_inactive_rows_are_not_counted() -> None:
     normalizer, seen = ObservationNormalizer(MIXED), leaves(40)
     rows = np.arange(40) % 3 == 0
     chosen = [leaf[torch.from_numpy(rows)] for leaf in seen]
@@ -204,7 +204,7 @@ def test_running_returns_equal_the_definition_across_calls() -> None:
     np.testing.assert_allclose(normalizer(rewards), np.clip(rewards / expected.std(), -10, 10), rtol=1e-6)
 
 
-def test_in_turns_a_return_is_looked_at_when_its_transition_is_complete() -> None:
+def test_in_turns_returns_are_counted_at_complete_transitions() -> None:
     # The row acts on ticks 1, 3 and 6; its first episode ends on tick 4, while it waits, the second goes on.
     active = np.array([0, 1, 0, 1, 0, 0, 1, 0, 1], np.bool_)[:, None]
     rewards = np.array([9.0, 1.0, 2.0, 3.0, 4.0, 9.0, 5.0, 6.0])[:, None]
@@ -281,7 +281,7 @@ def rollout_of(worker: PPO) -> Any:
     return evaluate(worker)
 
 
-def test_the_network_sees_the_same_numbers_while_it_acts_and_while_it_learns() -> None:
+def test_acting_and_learning_use_the_same_normalization() -> None:
     seen: list[torch.Tensor] = []
     worker = trained(solo_group())
     act = worker.network.act
@@ -322,7 +322,7 @@ def test_all_workers_end_with_the_statistics_of_all_rollouts(sync: str, algorith
     assert held[0]["rewards"]["size"] == 3 * 32 * 4
 
 
-def test_values_are_learned_on_the_scale_of_the_returns_deviation() -> None:
+def test_values_are_scaled_by_the_deviation_of_returns() -> None:
     plain, scaled = (trained(solo_group(), normalize_rewards=on) for on in (False, True))
     for worker in (plain, scaled):
         worker.env.tick = 0

@@ -1,4 +1,4 @@
-"""The base of what learns from a replay: how much is replayed, groups against one worker, state, refusals."""
+"""The base of off-policy algorithms: training intensity, groups against one worker, state, refusals."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def env_of(group: ThreadGroup, **more: Any) -> ScriptedEnv:
     return ScriptedEnv(VECTOR, CHOICE, **given)
 
 
-# ----------------------------------------------------------------------------------------------- how much is replayed
+# ------------------------------------------------------------------------------------------------- training intensity
 
 
 @pytest.mark.slow
@@ -104,7 +104,7 @@ def test_actions_are_random_until_the_group_has_collected_enough() -> None:
 
 
 @pytest.mark.slow
-def test_the_replay_of_the_group_is_as_large_at_any_number_of_workers() -> None:
+def test_replay_size_of_the_group_is_independent_of_workers() -> None:
     def work(group: ThreadGroup) -> Any:
         dqn = trained(env_of(group, rows=2, ticks=200), group, buffer_size=90)
         return len(dqn.group_learner.replay.fragment().sights.observations[0])
@@ -229,10 +229,10 @@ def test_a_learning_rate_of_zero_changes_no_bit() -> None:
     assert np.array_equal(flat_weights(trained(env, learning_rate=0).network), flat_weights(worker(env).network))
 
 
-# --------------------------------------------------------------------------------------------- what is told and saved
+# ----------------------------------------------------------------------------------------------- logs and checkpoints
 
 
-def test_lines_are_logged_and_states_offered_once_per_some_ticks() -> None:
+def test_logs_and_states_follow_their_interval() -> None:
     dqn = trained(ScriptedEnv(VECTOR, CHOICE, ticks=41, reward=random_rewards(0)), train_every=4, log_every=10)
     group = dqn.group
     assert len(group.logged) == len(group.saved) == group.called.count("check_equal") == 4  # at ticks 12, 20, 32, 40
@@ -250,7 +250,7 @@ def test_counts_are_logged_before_learning_starts() -> None:
 
 
 def test_lost_replay_is_refilled_before_learning() -> None:
-    """As after a death: what the workers alone had is gone."""
+    """As after a failure: the workers' own states are lost."""
     stored = trained(ScriptedEnv(VECTOR, CHOICE, ticks=20)).state_dict()
     fresh = worker(ScriptedEnv(VECTOR, CHOICE, ticks=10), learning_starts=24)
     fresh.load_state_dict(stored)

@@ -13,7 +13,7 @@ from arena.records.metrics import EpisodeRecord
 
 
 class Told(NamedTuple):
-    """What a match says at once."""
+    """One report of a match."""
 
     match: int
     tick: int
@@ -31,7 +31,7 @@ def place(record: EpisodeRecord) -> tuple[int, int, int]:
 
 @st.composite
 def stories(draw: st.DrawFn, end: int = 12) -> list[Told]:
-    """A leg of some matches of two lanes, told in any interleaving. One may end early, and be silent from then on."""
+    """A leg of some matches of two lanes, reported in any interleaving. One may end early and report no more."""
     told: list[list[Told]] = []
     for match in range(draw(st.integers(1, 4))):
         stop = draw(st.integers(1, end))

@@ -1,4 +1,4 @@
-"""Who won: what the game says, else what two-sided zero-sum returns show."""
+"""Winners: the outcome stated by the game, else by two-sided zero-sum returns."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_name_is_for_one_thing_alone() -> None:
         arena.register_callback("three", 3)  # type: ignore[arg-type]
 
 
-def test_module_that_cannot_be_imported_is_told_with_its_own_error(tmp_path: Path) -> None:
+def test_unimportable_module_is_reported_with_its_own_error(tmp_path: Path) -> None:
     for imports, words in [
         (["no_such_module"], r"imports\[0\]: 'no_such_module': there is no module 'no_such_module'"),
         (

@@ -1,4 +1,4 @@
-"""What a user may put into the built-in algorithms: encoders, further losses, losses of their own, gradients."""
+"""A user's parts in built-in algorithms: encoders, further losses, own losses, changed gradients."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_algorithms_by_their_loss_have_the_weights_of_the_built_in_ones(built_in
     assert {"loss", *by_loss.measured} < {*second.group.logged[-1]}
 
 
-def test_a_loss_that_measures_other_things_than_it_says_is_refused() -> None:
+def test_loss_with_other_metrics_than_declared_is_refused() -> None:
     class Wrong(A2CByLoss):
         measured = ("policy_loss", "other")
 
@@ -153,7 +153,7 @@ def test_algorithms_with_other_networks_refuse_an_encoder() -> None:
 
 @pytest.mark.parametrize("kind", [PPO, A2C, DQN, BehaviorCloning])
 def test_a_further_loss_adds_its_gradient(kind: Any, tmp_path: Path) -> None:
-    """That of the squared length of all weights is known: 2 * by * weights, on top of the algorithm's own."""
+    """The gradient of the squared length of all weights is known: 2 * by * weights, on top of the algorithm's own."""
     options = small(kind, tmp_path)
     extra = {"class": "own_parts:Decay", "options": {"by": 0.25}}
     gradients: dict[bool, list[torch.Tensor]] = {True: [], False: []}
@@ -182,7 +182,7 @@ def test_further_losses_of_workers_are_averaged(tmp_path: Path) -> None:
     assert np.array_equal(first, second)
 
 
-def test_a_further_loss_that_measures_other_things_than_it_says_is_refused() -> None:
+def test_further_loss_with_other_metrics_than_declared_is_refused() -> None:
     with pytest.raises(ValueError, match=r"Forgetful has measured \[\]; its `measured` says \['length'\]"):
         played(PPO, **PPO_OPTIONS, extra_loss="own_parts:Forgetful")
     with pytest.raises(ConfigError, match="cannot be made") as caught:
@@ -237,7 +237,7 @@ def test_workers_explore_to_different_degrees() -> None:
         *((SAC, name) for name in ("explore", "update", "backward")),
     ],
 )
-def test_what_a_subclass_overrides_is_called(kind: Any, name: str) -> None:
+def test_overridden_methods_of_a_subclass_are_called(kind: Any, name: str) -> None:
     calls: list[str] = []
     original = getattr(kind, name)
 

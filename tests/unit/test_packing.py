@@ -65,7 +65,7 @@ def packed(draw: st.DrawFn) -> tuple[Config, int]:
 
 @pytest.mark.slow
 @given(packed())
-def test_every_role_is_on_one_rank_the_root_on_rank_0_and_no_rank_is_idle(given: tuple[Config, int]) -> None:
+def test_every_role_has_one_rank_and_no_rank_is_idle(given: tuple[Config, int]) -> None:
     config, ranks = given
     plan = make_plan(config, ranks=ranks)
     hosted = [role for roles in plan.ranks for role in roles]
@@ -92,7 +92,7 @@ def test_role_order_does_not_depend_on_ranks(given: tuple[Config, int]) -> None:
 
 @pytest.mark.slow
 @given(packed())
-def test_the_heaviest_rank_has_its_share_and_at_most_one_role_more_or_a_quarter(given: tuple[Config, int]) -> None:
+def test_heaviest_rank_exceeds_its_share_by_a_role_or_a_quarter(given: tuple[Config, int]) -> None:
     config, ranks = given
     plan = make_plan(config, ranks=ranks)
     loads = [sum(load_of(plan, role) for role in roles) for roles in plan.ranks]
@@ -134,7 +134,7 @@ def test_partition_is_optimal(weights: list[int], parts: int) -> None:
         assert max(sum(weights[start:stop]) for start, stop in pieces) == best
 
 
-def test_whole_matches_stay_together_where_that_costs_little_balance() -> None:
+def test_matches_stay_together_if_that_costs_little_balance() -> None:
     plan = make_plan(config_of((["random"] * 4, 30)), ranks=3)
     assert [len(roles) for roles in plan.ranks] == [51, 50, 50]
     assert [sorted({role.match for role in roles if role.match is not None}) for roles in plan.ranks] == [
@@ -150,7 +150,7 @@ def test_copies_spread_evenly() -> None:
     assert sorted(matches) == [4, 4, 4, 4, 4, 5, 5]
 
 
-def test_a_match_is_cut_where_there_are_more_ranks_than_matches() -> None:
+def test_match_is_split_if_ranks_outnumber_matches() -> None:
     plan = make_plan(config_of((["learner"] * 4, 1)), ranks=3)
     assert [[role.seat for role in roles] for roles in plan.ranks] == [[None, None], [0, 1], [2, 3]]
 
@@ -175,7 +175,7 @@ def test_no_rank_at_all_is_refused(ranks: int) -> None:
         make_plan(config_of((["random"], 1)), ranks=ranks)
 
 
-def test_scale_repeats_nothing_where_the_ranks_are_too_few() -> None:
+def test_scale_repeats_nothing_with_too_few_ranks() -> None:
     config = config_of((["random"], 2), scale=True)
     assert len(make_plan(config, ranks=3).matches) == 2
     assert len(make_plan(config, ranks=9).matches) == 4

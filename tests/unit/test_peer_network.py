@@ -28,7 +28,7 @@ ROWS = 40
 
 
 def network() -> UnitActorCritic:
-    """One whose weights are all far from those that it begins with."""
+    """A network with all weights far from the initial ones."""
     made = UnitActorCritic(SPACE, UnitHead(SPACE.action_space), Transformer(), torch.Generator().manual_seed(0))
     draw = torch.Generator().manual_seed(1)
     with torch.no_grad():

@@ -80,7 +80,7 @@ def test_the_four_policy_round_robin_in_five_copies_is_151_processes() -> None:
 
 @pytest.mark.slow
 @given(n=st.integers(2, 6), size=st.integers(1, 3), copies=st.integers(1, 3), both=st.booleans())
-def test_a_round_robin_counts_as_the_formula_says(n: int, size: int, copies: int, both: bool) -> None:
+def test_round_robin_size_equals_the_formula(n: int, size: int, copies: int, both: bool) -> None:
     names = [f"p{number}" for number in range(n)]
     robin = {"env": "duel", "policies": names, "team_size": size, "copies": copies, "both_sides": both}
     plan = make_plan(config_of({"round_robin": robin}, policies=" ".join(names)))
@@ -155,7 +155,7 @@ def test_one_rank_hosts_everything() -> None:
     assert len(plan.ranks[0]) == 1 + 3 * 3
 
 
-def test_an_absurd_number_of_copies_is_refused_before_the_memory_is_full() -> None:
+def test_too_many_copies_are_refused_before_memory_is_full() -> None:
     with pytest.raises(ConfigError, match="copies"):
         make_plan(config_of(match_of("blue", "red", copies=10**9)))
 
@@ -175,7 +175,7 @@ def test_a_plan_survives_pickling() -> None:
     assert again.rank_of(Role(RoleKind.WORKER, 1, 1)) == 6
 
 
-def test_a_leg_has_by_default_ten_thousand_ticks_whatever_the_run_has() -> None:
+def test_default_leg_has_10000_ticks() -> None:
     for ticks in (3, 10**6):
         assert make_plan(config_of(match_of("blue"), ticks=ticks)).checkpoint_every == 10_000
     assert make_plan(config_of(match_of("blue"), checkpoint_every=7)).checkpoint_every == 7
@@ -183,7 +183,7 @@ def test_a_leg_has_by_default_ten_thousand_ticks_whatever_the_run_has() -> None:
 
 @pytest.mark.slow
 @given(st.integers(1, 50))
-def test_the_blocks_of_a_match_are_all_its_lanes_in_order_in_nearly_equal_parts(lanes: int) -> None:
+def test_blocks_split_the_lanes_in_order_and_nearly_equally(lanes: int) -> None:
     for pipeline in range(1, min(lanes, 2) + 1):
         (match,) = make_plan(config_of(match_of("blue", "red", lanes=lanes, pipeline=pipeline))).matches
         assert [lane for block in match.blocks for lane in block] == list(range(lanes))
@@ -192,7 +192,7 @@ def test_the_blocks_of_a_match_are_all_its_lanes_in_order_in_nearly_equal_parts(
         assert max(sizes) - min(sizes) <= 1
 
 
-def test_a_round_robin_hands_its_pipeline_to_every_match() -> None:
+def test_round_robin_passes_its_pipeline_to_every_match() -> None:
     entry = {"round_robin": {"env": "duel", "policies": ["blue", "red"], "lanes": 2, "pipeline": 2}}
     assert {match.pipeline for match in make_plan(config_of(entry)).matches} == {2}
 

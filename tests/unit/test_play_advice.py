@@ -1,4 +1,4 @@
-"""What a policy thinks of a player's choices: its own probabilities, decision by decision."""
+"""Advice of a policy on a player's choices: its probabilities, decision by decision."""
 
 from __future__ import annotations
 

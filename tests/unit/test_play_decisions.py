@@ -48,7 +48,7 @@ def test_units_are_listed_by_index_and_hidden_ones_are_not() -> None:
     assert described(SPACE, SEEN) == ["globals: step=3", "0 Mine: x=0, y=2", "2 Robot: x=1, y=1", "3 Orbital Cannon"]
 
 
-def test_questions_list_only_allowed_choices_in_the_order_of_actions_and_actors() -> None:
+def test_questions_list_allowed_choices_in_order() -> None:
     assert [decision.question() for decision in asked()] == [
         "Move of 2 Robot: 0 +x, 1 -x, 3 -y, 4 Defuse Mines",
         "Fire Orbital Cannon of 3 Orbital Cannon at: 0 Mine, 2 Robot",

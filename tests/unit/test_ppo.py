@@ -48,7 +48,7 @@ def trained(env: ScriptedEnv, group: ThreadGroup | None = None, **options: Any) 
 
 
 def seen(ppo: PPO) -> Batch:
-    """What one rollout gives."""
+    """The batch of one rollout."""
     ppo.rollout.begin(*ppo.env.reset())
     play(ppo)
     return evaluate(ppo)
@@ -172,7 +172,7 @@ def test_truncated_episode_bootstraps_from_its_last_observation(cut: bool) -> No
         torch.testing.assert_close(batch.returns.view(7, 2)[t], expected)
 
 
-def test_stored_log_probabilities_are_those_of_the_actions_played() -> None:
+def test_stored_log_probs_belong_to_the_played_actions() -> None:
     ppo = worker(ScriptedEnv(VECTOR, CHOICE))
     batch = seen(ppo)
     played = np.concatenate(ppo.env.actions)
@@ -480,7 +480,7 @@ def test_learns_to_act_on_observations(space: Any, reward: Any, at_least: float)
     assert np.mean(rewards) >= at_least
 
 
-def test_a_device_that_the_machine_does_not_have_is_refused_with_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_device_is_refused_with_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     PPO.check_options({"device": "auto"})
     with pytest.raises(ConfigError, match=r"options\.device: got 'cuda', .* torch finds no CUDA device"):
@@ -493,7 +493,7 @@ def test_a_device_that_the_machine_does_not_have_is_refused_with_the_options(mon
 
 
 @pytest.mark.parametrize("space", ACTIONS[:3], ids=lambda space: type(space).__name__)
-def test_log_prob_judges_actions_of_the_game_as_the_rollout_does(space: Any) -> None:
+def test_log_prob_of_game_actions_equals_that_of_the_rollout(space: Any) -> None:
     masks = None if not isinstance(space, spaces.Discrete) else lambda tick: np.array([[1, 1, 0]] * 4, np.int8)
     ppo = worker(ScriptedEnv(VECTOR, space, masks=masks))
     batch = seen(ppo)
@@ -504,7 +504,7 @@ def test_log_prob_judges_actions_of_the_game_as_the_rollout_does(space: Any) -> 
     assert found == pytest.approx(batch.log_probs.double().numpy(), abs=1e-6)
 
 
-def test_the_probabilities_of_all_actions_that_the_game_can_get_add_up_to_one() -> None:
+def test_probabilities_of_all_game_actions_sum_to_one() -> None:
     """What the actor says is clipped to the Box: its bounds are likely, and their weights make means unbiased."""
     space = spaces.Box(np.array([-0.3]), np.array([1.0]), dtype=np.float64)
     ppo, other = (worker(ScriptedEnv(VECTOR, space), log_std_init=value) for value in (0.0, 0.5))

@@ -40,14 +40,12 @@ def found(plan: Plan) -> Probe:
         (None, 64, 1 + 2),  # the game, then both workers at once
     ],
 )
-def test_the_busiest_process_or_the_cores_or_the_game_itself_decide(
-    ranks: int | None, cores: int, milliseconds: float
-) -> None:
+def test_speed_is_bounded_by_busiest_process_cores_or_game(ranks: int | None, cores: int, milliseconds: float) -> None:
     plan = plan_of(ranks)
     assert predict(plan, found(plan), cores=cores).ticks_per_second == pytest.approx(4 / (milliseconds / 1000))
 
 
-def test_memory_is_that_of_what_each_process_hosts() -> None:
+def test_predicted_memory_is_the_sum_of_hosted_roles() -> None:
     assert predict(plan_of(1), found(plan_of(1)), cores=2).memory == (20 + 4 + 3 * 1 + 100,)
     apart = plan_of(None, copies=1)  # root, environment, learner, random worker
     assert predict(apart, found(apart), cores=2).memory == (20, 24, 120, 20)

@@ -54,7 +54,7 @@ def test_spares_come_on_top_of_the_cores(cores: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("wanted", "number"), [("one_per_role", None), (4, 4), (1, 1)])
-def test_the_key_decides_and_the_option_comes_before_it(wanted: Any, number: int | None, cores: Any) -> None:
+def test_option_overrides_the_key(wanted: Any, number: int | None, cores: Any) -> None:
     cores(3)
     assert process_count(config_of(ranks=wanted), None, {}).number == number
     assert process_count(config_of(ranks=5), wanted, {}).number == number

@@ -57,7 +57,7 @@ def test_time_between_ticks_with_an_update_is_learning() -> None:
     }
 
 
-def test_weights_that_are_broadcast_at_the_start_are_no_learning() -> None:
+def test_initial_broadcast_is_not_learning() -> None:
     stopwatch, clock = watch()
     clock.seconds += 1
     stopwatch.count_update()

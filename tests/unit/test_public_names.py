@@ -1,4 +1,4 @@
-"""What users import: these names, from these modules, and nothing that a rename takes away unseen."""
+"""The public names and their modules, pinned so that a rename cannot remove one unnoticed."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_a_row_of_another_shape_is_refused() -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (0,), (2, 2)])
-def test_selected_rows_are_those_of_a_list(shape: tuple[int, ...]) -> None:
+def test_row_selection_equals_that_of_a_list(shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(1)
     rows = random_rows(rng, 20, shape)
     ragged = Ragged.of(rows, np.int64, shape)

@@ -1,4 +1,4 @@
-"""Messages with ragged leaves: both ends read what the other wrote, to the bit, and nothing of other seats."""
+"""Messages with ragged leaves: each end reads what the other wrote, to the bit, and no data of other seats."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def same(space: Space[Any], one: Any, other: Any) -> bool:
     [[MIXED], [MIXED] * 3, [MIXED, FLAT], [Box(0, 1, (2,), np.float32), MIXED], [FLAT, FLAT]],
     ids=["one", "three alike", "two kinds", "fixed beside ragged", "whole spaces"],
 )
-def test_a_seat_shows_what_the_game_gave_to_the_bit(sights: list[Space[Any]]) -> None:
+def test_seat_receives_the_observations_of_the_game_exactly(sights: list[Space[Any]]) -> None:
     rng = np.random.default_rng(1)
     for number, space in enumerate(sights):
         space.seed(number)
@@ -199,7 +199,7 @@ def words(data: bytes) -> set[int]:
     return set(np.frombuffer(data[: len(data) // 4 * 4], np.uint32).tolist())
 
 
-def test_messages_hold_every_feature_of_their_own_seat_and_no_byte_of_another() -> None:
+def test_messages_hold_all_features_of_their_own_seat_only() -> None:
     game = crowd.Crowd(4, players=2, most=50)
     seats = [Seat(4, (entity,), [crowd.SPACE] * 2, [crowd.SPACE.action_space] * 2) for entity in range(2)]
     rng = np.random.default_rng(0)
@@ -247,7 +247,7 @@ def test_messages_hold_every_feature_of_their_own_seat_and_no_byte_of_another() 
         assert not features[1 - entity] & sent, "a feature of another seat was sent"
 
 
-def test_rows_that_do_not_act_are_shown_without_actors_and_idle_as_asked() -> None:
+def test_inactive_rows_have_no_actors_and_idle_as_configured() -> None:
     seat = Seat(2, (0,), [crowd.SPACE], [crowd.SPACE.action_space])
     rng = np.random.default_rng(4)
     samples = [crowd.observation(rng, 6, mark=1.0, tick=0) for _ in range(2)]
@@ -307,7 +307,7 @@ def test_a_heap_holds_rows_that_are_no_contiguous_arrays() -> None:
     assert column[0].tolist() == [[0.0], [2.0, 4.0]]
 
 
-def test_fixed_seats_have_no_heap_and_the_headers_of_before() -> None:
+def test_fixed_seats_have_no_heap_and_unchanged_headers() -> None:
     plain, units = (
         Seat(2, (0,), [space], [Discrete(2)]).server.reply for space in (Box(0, 1, (2,), np.float32), crowd.SPACE)
     )
@@ -330,7 +330,7 @@ def test_a_game_may_give_a_subclass_of_ragged() -> None:
     assert {row: last.tolist() for row, last in seat.client.final_observations().items()} == {0: [0.5], 1: [0.25, 1.0]}
 
 
-def test_actions_without_memory_say_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_allocation_for_actions_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     seat = Seat(2, (0,), [FLAT], [FLAT])
 
     def no_memory(nbytes: int) -> Any:
@@ -341,7 +341,7 @@ def test_actions_without_memory_say_what_to_do(monkeypatch: pytest.MonkeyPatch) 
         seat.client._post_heap()
 
 
-def test_a_shared_heap_takes_the_exact_size_where_twice_as_much_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shared_heap_takes_the_exact_size_if_doubling_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     memory, allocate, room = reserved(1), os.posix_fallocate, whole_pages(2**17 + 1)
 
     def little(descriptor: int, start: int, nbytes: int) -> None:

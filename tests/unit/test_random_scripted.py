@@ -87,7 +87,7 @@ def test_random_plays_actions_of_every_space(space: Any) -> None:
 
 
 @pytest.mark.parametrize("space", SPACES, ids=str)
-def test_random_repeats_itself_with_the_same_seed_only(space: Any) -> None:
+def test_random_play_is_equal_for_equal_seeds_only(space: Any) -> None:
     one, same, other = (played(Random, ScriptedEnv(SEEN, space, ticks=20), seed=seed).actions for seed in (0, 0, 1))
     assert all_equal(one, same)
     assert not all_equal(one, other)
@@ -95,7 +95,7 @@ def test_random_repeats_itself_with_the_same_seed_only(space: Any) -> None:
 
 @pytest.mark.parametrize("space", [spaces.Discrete(4, start=3), spaces.MultiDiscrete([4, 4], start=[3, 3])], ids=str)
 @pytest.mark.parametrize("masked", [False, True])
-def test_random_is_uniform_over_what_is_allowed(space: Any, masked: bool) -> None:
+def test_random_is_uniform_over_allowed_actions(space: Any, masked: bool) -> None:
     length = 4 if isinstance(space, spaces.Discrete) else 8
     masks = np.tile(np.array([1, 0, 1, 1], np.int8), (500, length // 4))
     env = ScriptedEnv(SEEN, space, rows=500, ticks=40, masks=(lambda tick: masks) if masked else None)
@@ -337,7 +337,7 @@ def test_play_resets_a_parallel_game_without_agents() -> None:
         (spaces.MultiBinary((2, 2)), np.zeros((2, 2, 2)), None, [1 / 16, 1 / 16]),
     ],
 )
-def test_the_probability_of_a_random_action_is_one_among_those_allowed(
+def test_random_action_has_probability_1_over_the_allowed_count(
     space: Any, actions: Any, masks: Any, expected: Any
 ) -> None:
     allowed = None if masks is None else np.array(masks, np.int8)

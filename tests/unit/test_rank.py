@@ -1,4 +1,4 @@
-"""One rank's part in a run: what it has made is closed when it fails."""
+"""One rank of a run: its resources are closed when it fails."""
 
 from __future__ import annotations
 

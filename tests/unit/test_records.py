@@ -75,7 +75,7 @@ def test_an_episode_line_has_exactly_the_keys_of_the_contract(folder: RunFolder)
     }
 
 
-def test_an_update_line_has_the_fixed_keys_first_and_then_what_was_logged(folder: RunFolder) -> None:
+def test_update_line_has_the_fixed_keys_before_the_logged_ones(folder: RunFolder) -> None:
     with Recorder(folder, {3: 0}) as recorder:
         recorder.update(UPDATE)
     assert list(json.loads(folder.metrics.read_text()).items()) == [
@@ -125,7 +125,7 @@ def test_ended_match_holds_back_no_line(folder: RunFolder) -> None:
         assert len(list(JournalReader(folder.episodes))) == 1
 
 
-def test_a_return_that_is_no_number_is_null_in_the_file_and_nan_when_read(folder: RunFolder) -> None:
+def test_nan_return_is_null_in_the_file_and_nan_when_read(folder: RunFolder) -> None:
     with Recorder(folder, {3: 0}) as recorder:
         recorder.episodes(3, 50, [EPISODE._replace(seats=(SeatRecord("blue", (0,), math.nan),))])
     (line,) = JournalReader(folder.episodes).lines(EpisodeLine)

@@ -54,7 +54,7 @@ def trained(env: ScriptedEnv, kind: str, group: ThreadGroup | None = None, **opt
 
 
 def seen(ppo: PPO) -> Batch:
-    """What one rollout gives."""
+    """The batch of one rollout."""
     ppo.rollout.begin(*ppo.env.reset())
     play(ppo)
     return evaluate(ppo)
@@ -116,11 +116,11 @@ def test_initial_weights_are_seeded_and_forget_bias_is_positive(kind: str) -> No
     assert one.layer.bias.tolist() == [[0] * 4 + [1] * 4 + [0] * 8 if kind == "lstm" else [0] * 12] * 2
 
 
-# ------------------------------------------------------------------------------------------------------- the chopping
+# ---------------------------------------------------------------------------------------------------------- sequences
 
 
 @given(seed=st.integers(0, 10**6), ticks=st.integers(1, 12), rows=st.integers(1, 4), length=st.integers(1, 6))
-def test_every_complete_transition_is_in_one_sequence_of_its_row_and_episode(
+def test_each_transition_is_in_one_sequence_of_its_row_and_episode(
     kind: str, seed: int, ticks: int, rows: int, length: int
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -146,7 +146,7 @@ def test_every_complete_transition_is_in_one_sequence_of_its_row_and_episode(
 
 
 @pytest.mark.parametrize("active", [None, taking_turns])
-def test_recomputed_memory_is_the_recorded_one_while_the_weights_are_the_same(kind: str, active: Any) -> None:
+def test_recomputed_memory_equals_the_recorded_one(kind: str, active: Any) -> None:
     env = ScriptedEnv(VECTOR, CHOICE, length=7, active=active)
     ppo = worker(env, kind, n_steps=23, sequence_length=16)
     with torch.no_grad():
@@ -231,7 +231,7 @@ def test_gradient_of_a_sequence_does_not_depend_on_the_batch(kind: str) -> None:
 
 
 def memory_of(ppo: PPO) -> Tensor:
-    """What the rows remembered before every tick, and after the last, [T+1, B, memory_size]."""
+    """The memory of the rows before every tick, and after the last, [T+1, B, memory_size]."""
     return torch.stack([ppo.rollout.leaves(t)[-1] for t in range(ppo.rollout.ticks + 1)])
 
 

@@ -1,4 +1,4 @@
-"""The options of algorithms are told as their sources have them."""
+"""Shown options of algorithms equal those in their sources."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_configuration_page_has_every_key_once(capsys: pytest.CaptureFixture[str
     assert "| `ranks` | `auto` or `one_per_role` or integer >= 1 | `auto` |" in top
 
 
-def test_every_generator_and_every_rule_is_listed_and_each_of_its_keys_described(
+def test_generators_and_rules_are_listed_with_described_keys(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["list"]) == 0
@@ -59,7 +59,7 @@ def test_every_generator_and_every_rule_is_listed_and_each_of_its_keys_described
         assert [option for option in found if not option.words] == []
 
 
-def test_a_rule_is_shown_with_its_defaults_and_those_of_mappings_in_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rule_is_shown_with_its_nested_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "exploiters"]) == 0
     rows = {words[0]: words[1] for words in map(str.split, capsys.readouterr().out.splitlines()[1:])}
     assert (rows["main"], rows["self"], rows["reset.after"]) == ("required", "0.35", "20")
@@ -76,7 +76,7 @@ def test_every_option_is_described(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", UNUSED)
-def test_options_that_are_inherited_and_refused_are_not_shown(name: str) -> None:
+def test_refused_inherited_options_are_not_shown(name: str) -> None:
     shown = {option.name for option in reference.options_of(name)}
     assert shown.isdisjoint(UNUSED[name])
     for option, value in (("recurrent", "lstm"), ("encoder", "own_parts:Net"), ("extra_loss", "own_parts:Decay")):
@@ -117,14 +117,14 @@ def test_keywords_of_a_user_algorithm_are_shown(tmp_path: Path, monkeypatch: pyt
     assert reference.lines("open_worker:Open")[1:] == ["  rate  0.5", "  ...        takes any other name as well"]
 
 
-def test_an_algorithm_redeclares_what_it_has_another_default_for() -> None:
+def test_algorithm_redeclares_options_with_another_default() -> None:
     ppo, a2c = ({option.name: option for option in reference.options_of(name)} for name in ("ppo", "a2c"))
     assert (ppo["n_steps"].default, a2c["n_steps"].default) == ("auto", "5")
     assert ppo["learning_rate"].default == "3e-4"
     assert ppo["target_kl"].default == "null"
 
 
-def test_the_command_shows_the_options_of_those_that_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_shows_the_options_of_the_named_entries(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "ppo", "scripted"]) == 0
     said = capsys.readouterr().out
     assert "clip_range " in said
@@ -144,7 +144,7 @@ def test_names_ignore_case(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("section", "kind"), [("envs", "environments"), ("policies", "algorithms"), ("matches", "generators")]
 )
-def test_a_section_of_the_configuration_stands_for_what_it_is_made_of(section: str, kind: str) -> None:
+def test_configuration_section_shows_its_parts(section: str, kind: str) -> None:
     assert reference.named([section]) == reference.named([kind])
 
 

@@ -75,7 +75,7 @@ def test_a_users_own_class_is_found_by_module_and_name(folder: Path) -> None:
         ("pettingzoo:.tag_v3", "'.tag_v3' is not the name of a PettingZoo game"),
     ],
 )
-def test_an_environment_that_is_not_there_is_a_configuration_error(name: str, message: str) -> None:
+def test_missing_environment_is_a_configuration_error(name: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         registry.environment_factory(name)
     assert message in str(caught.value)
@@ -89,7 +89,7 @@ def test_an_environment_that_is_not_there_is_a_configuration_error(name: str, me
         ("collections:OrderedDict", "has no `face` and no run(): a worker is a class with"),
     ],
 )
-def test_an_algorithm_that_is_none_is_a_configuration_error(name: str, message: str) -> None:
+def test_invalid_algorithm_is_a_configuration_error(name: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         registry.algorithm(name)
     assert message in str(caught.value)
@@ -138,7 +138,7 @@ class Keywords:
 
 
 class Anything:
-    """An algorithm that takes what comes."""
+    """An algorithm that takes any keywords."""
 
     def __init__(self, env: Any, group: Any, *, ticks: int, **options: Any) -> None: ...
 
@@ -274,7 +274,7 @@ def test_missing_schedule_counts_as_episodes(said: dict[str, str], schedule: str
     assert registry.schedule_of(worker_saying(**said)) == schedule
 
 
-def test_a_schedule_that_is_none_is_refused_with_the_nearest_one(folder: Path) -> None:
+def test_unknown_schedule_is_refused_with_the_nearest_one(folder: Path) -> None:
     write(
         folder,
         "mine.py",

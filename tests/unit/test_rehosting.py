@@ -1,4 +1,4 @@
-"""Who takes over the roles of the dead: every role once, the living keep theirs, spares first, torch to torch."""
+"""Rehosting of roles after a failure: every role once, survivors keep theirs, spares first, torch to torch."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ for _ in range(60):
 
 
 def continue_after_looks(patch: pytest.MonkeyPatch, pid: int, looks: int = 20) -> None:
-    """Continues a stopped process when `peek` has looked at it this many times: no clock decides."""
+    """Continues a stopped process after this number of checks by `peek`, independent of time."""
     remaining, sleep = iter(range(looks)), time.sleep
 
     def look_again(seconds: float) -> None:

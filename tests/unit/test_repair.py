@@ -1,4 +1,4 @@
-"""Repair: the survivors of a death go back to the newest boundary of the run folder."""
+"""Repair: the survivors of a process failure return to the newest boundary of the run folder."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def run_of(path: Path, **leg: Any) -> Run:
 
 
 class Survivor:
-    """A team of the one process that lives; it was the last rank."""
+    """A team of a single survivor, which was the last rank."""
 
     def __init__(self, rank: int = 0) -> None:
         self.rank = rank
@@ -141,7 +141,7 @@ def test_failures_before_a_resume_are_not_counted(tmp_path: Path) -> None:
     assert list(log_repairs(resumed)) == [], "they are on record"
 
 
-def test_an_evaluation_ends_when_its_run_is_asked_to() -> None:
+def test_evaluation_ends_on_a_stop_request() -> None:
     memory = ProcessState()
     aside = memory.for_evaluation()
     aside.begun = True
@@ -228,7 +228,7 @@ def test_run_without_state_is_not_called_resumable(tmp_path: Path, capsys: pytes
 
 
 class First:
-    """The team of a first process that is never told of a death."""
+    """The team of rank 0, without any failure."""
 
     rank, size, tolerant, patience = 0, 6, False, 0.0
 
@@ -249,7 +249,7 @@ class First:
 
 
 class Interrupted(Rank0Base):
-    """Is asked to end while it thinks about what is played first."""
+    """Is asked to end while it determines the first stage."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

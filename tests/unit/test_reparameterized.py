@@ -34,7 +34,7 @@ def a_mask() -> Tensor:
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
-def test_the_gradient_of_a_choice_is_that_of_its_relaxation(
+def test_gradient_of_a_choice_equals_that_of_its_relaxation(
     temperature: float, masked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noise = numbers(ROWS, CHOICES, seed=5)
@@ -88,7 +88,7 @@ def test_gradient_of_noisy_numbers_equals_autograd(monkeypatch: pytest.MonkeyPat
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 
 
-def test_the_gradient_of_plain_numbers_is_that_of_tanh() -> None:
+def test_gradient_of_plain_numbers_equals_that_of_tanh() -> None:
     outputs, by_inputs = numbers(ROWS, 3).requires_grad_(), numbers(ROWS, 3, seed=3)
     expected = torch.autograd.grad((outputs.tanh() * by_inputs).sum(), outputs)[0]
     drawn = TanhActions(BOX).sample(outputs, None, generator())

@@ -1,4 +1,4 @@
-"""Games that were all alike are noticed, and those that chance has made alike are not."""
+"""Identical games are detected, and games that are equal by chance are not."""
 
 from __future__ import annotations
 

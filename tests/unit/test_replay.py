@@ -1,4 +1,4 @@
-"""Replay: what is drawn against what was put in, how often, and how heavy; rings that write over their oldest."""
+"""Replay: drawn against stored transitions, frequencies and weights; rings that overwrite their oldest."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def stream(seed: int = 0) -> torch.Generator:
 
 
 def walk(ticks: int, *, first: int = 0, begin: float = 0.0, length: int = 7, mask_size: int = 0) -> NStepBatch:
-    """A row that sees `begin`, `begin` + 1, ... and is paid what it sees; every `length` ticks it is cut at -1."""
+    """A row that sees `begin`, `begin` + 1, ... and earns its observation; every `length` ticks it is cut at -1."""
     lived = NStepBuilder(
         NUMBER, action_shape=(), action_dtype=torch.int64, mask_size=mask_size, rows=1, n_step=1, gamma=0.5
     )
@@ -54,7 +54,7 @@ def check(batch: Transitions) -> None:
     assert (batch.discounts == 0.5).all()
 
 
-# ---------------------------------------------------------------------------------------------------- what is drawn
+# ------------------------------------------------------------------------------------------------ drawn transitions
 
 
 @pytest.mark.parametrize("alpha", [None, 0.6])
@@ -79,7 +79,7 @@ def test_nothing_is_drawn_from_an_empty_replay() -> None:
 
 
 def test_single_valid_transition_is_found() -> None:
-    """Rows that wait for their second move: one transition in fifty sights."""
+    """Rows that wait for their second move: one transition in fifty observations."""
     memory = replay()
     fragment = walk(49)
     one = [part[:1] for part in fragment[2:]]
@@ -89,7 +89,7 @@ def test_single_valid_transition_is_found() -> None:
 
 @pytest.mark.parametrize("workers", RINGS)
 @pytest.mark.parametrize("pieces", [1, 4])
-def test_a_full_ring_writes_over_its_oldest(workers: int, pieces: int) -> None:
+def test_full_ring_overwrites_its_oldest(workers: int, pieces: int) -> None:
     memory = replay(30 * workers, workers=workers)
     whole = walk(100, length=999)
     for part in range(pieces):
@@ -101,7 +101,7 @@ def test_a_full_ring_writes_over_its_oldest(workers: int, pieces: int) -> None:
 
 
 def _part(whole: NStepBatch, index: int, pieces: int) -> NStepBatch:
-    """The n-th part of a fragment, as it would have been cut off while it came."""
+    """The n-th part of a fragment, as if the fragment had arrived in parts."""
     sights = whole.sights.size
     low, high = whole.first + sights * index // pieces, whole.first + sights * (index + 1) // pieces
     mine = (whole.followings >= low) & (whole.followings < high)
@@ -152,7 +152,7 @@ def test_actions_before_the_first_mask_are_allowed() -> None:
     assert not batch.masks[~early][:, 1:].any()
 
 
-# ------------------------------------------------------------------------------------------- how often, and how heavy
+# -------------------------------------------------------------------------------------------- frequencies and weights
 
 
 def chi_square(memory: Replay, probabilities: Any, *, draws: int = 40_000, batch: int = 50) -> float:
@@ -185,14 +185,14 @@ def prioritized(alpha: float = 0.6) -> tuple[Replay, Any]:
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
-def test_prioritized_replay_draws_in_proportion_to_the_power_of_the_error(alpha: float) -> None:
+def test_prioritized_draws_follow_the_power_of_the_error(alpha: float) -> None:
     memory, errors = prioritized(alpha)
     probabilities = errors**alpha / (errors**alpha).sum()
     assert chi_square(memory, np.maximum(probabilities, 1e-12)) < 58.3  # 99.9 % with 29; strata only lower it
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.4, 1.0])
-def test_weights_are_those_of_the_paper_over_the_largest_of_the_replay(beta: float) -> None:
+def test_weights_are_the_papers_over_the_largest_of_the_replay(beta: float) -> None:
     memory, errors = prioritized()
     probabilities = errors**0.6 / (errors**0.6).sum()
     weights = (30 * probabilities) ** -beta
@@ -208,7 +208,7 @@ def test_the_weights_of_uniform_replay_are_ones() -> None:
     assert memory.sample(10, stream(), beta=0.4).weights.tolist() == [1.0] * 10
 
 
-def test_a_minibatch_has_one_transition_of_each_part_of_the_sum() -> None:
+def test_minibatch_is_stratified_over_the_sum() -> None:
     memory, errors = prioritized(1.0)
     ends = errors.cumsum() / errors.sum()
     indices = memory.sample(10, stream()).indices.numpy()
@@ -269,7 +269,7 @@ def test_a_stored_replay_draws_the_same_to_the_bit(alpha: float | None, workers:
             each.update_priorities(mine.indices, torch.linspace(0, again, 64))
 
 
-def test_only_what_is_filled_is_stored() -> None:
+def test_only_filled_places_are_stored() -> None:
     memory = replay(100_000, alpha=0.6)
     memory.extend(walk(10))
     assert sum(len(part) for part in encode(memory.state_dict())[1]) < 5000

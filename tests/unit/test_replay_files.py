@@ -48,14 +48,14 @@ def frame(number: int) -> Frame:
 
 
 def actions(number: int) -> list[Any]:
-    """What is done on a tick: legal, and different from tick to tick."""
+    """The actions of a tick: legal, and different from tick to tick."""
     rng = np.random.default_rng(number)
     box = rng.uniform(-1, 1, (2, 2)).astype(np.float32)
     one = {"move": rng.integers(-1, 3, 2), "both": (rng.integers(0, 2, (2, 3), np.int8), box)}
     return [one, np.stack([rng.integers(5, 8, 2), rng.integers(-7, 293, 2)], axis=1)]
 
 
-class Pen:
+class Writer:
     """Writes a leg of the match: episodes of both lanes that last `length` ticks."""
 
     def __init__(self, home: Path, *, start: int = 0, length: int = 4, first: int = 0) -> None:
@@ -74,7 +74,7 @@ class Pen:
             anew=anew,
         )
 
-    def play(self, ticks: int) -> Pen:
+    def play(self, ticks: int) -> Writer:
         for _ in range(ticks):
             self.tick += 1
             no_ends = np.zeros((2, 2), np.bool_)
@@ -84,7 +84,7 @@ class Pen:
                 self.begin()
         return self
 
-    def close(self) -> Pen:
+    def close(self) -> Writer:
         self.writer.close()
         return self
 
@@ -110,7 +110,7 @@ def expected(ticks: int, length: int = 4) -> list[tuple[int, int, int, int]]:
 
 
 def test_actions_round_trip_is_bit_exact(tmp_path: Path) -> None:
-    Pen(tmp_path).play(600).close()
+    Writer(tmp_path).play(600).close()
     (recording,) = recordings(tmp_path)
     assert (recording.start, recording.ticks, recording.lanes) == (0, 600, LANES)
     columns = OF_TWO.columns()
@@ -124,9 +124,9 @@ def test_actions_round_trip_is_bit_exact(tmp_path: Path) -> None:
 
 
 def test_manifest_and_starts_round_trip_is_exact(tmp_path: Path) -> None:
-    pen = Pen(tmp_path).play(2)
-    pen.begin((0, 1), seeds=[None, np.int64(8)], options={"level": [1, "x"], "deep": {"a": 1.5}})
-    pen.play(1).close()
+    writer = Writer(tmp_path).play(2)
+    writer.begin((0, 1), seeds=[None, np.int64(8)], options={"level": [1, "x"], "deep": {"a": 1.5}})
+    writer.play(1).close()
     assert match_of(tmp_path).manifest == OF_TWO
     first, reset = recordings(tmp_path)[0].begins
     assert (first.tick, first.lanes, first.seeds, first.options, first.anew) == (0, [0, 1], [11, 12], None, True)
@@ -138,35 +138,35 @@ def test_manifest_and_starts_round_trip_is_exact(tmp_path: Path) -> None:
     "options", [{"place": np.zeros(2)}, {"call": print}, {"pair": (1, 2)}, {"huge": 2**70}], ids=str
 )
 def test_options_that_cannot_be_stored_are_reported(options: Any, tmp_path: Path) -> None:
-    pen = Pen(tmp_path).play(1)
-    pen.begin((1, 0), options=options)
-    pen.play(1).close()
+    writer = Writer(tmp_path).play(1)
+    writer.begin((1, 0), options=options)
+    writer.play(1).close()
     reset = recordings(tmp_path)[0].begins[1]
     assert reset.options is None
     assert str(next(iter(options))) in reset.lost
 
 
 def test_repeated_episode_number_replaces_the_episode(tmp_path: Path) -> None:
-    pen = Pen(tmp_path, length=10).play(3)
-    pen.begin((0, 1))
-    pen.play(10).close()
+    writer = Writer(tmp_path, length=10).play(3)
+    writer.begin((0, 1))
+    writer.play(10).close()
     assert places(tmp_path) == [(2, 0, 0, 10), (3, 0, 3, 10)]
 
 
-def test_the_episode_that_is_not_over_is_none(tmp_path: Path) -> None:
-    Pen(tmp_path).play(11).close()
+def test_unfinished_episode_is_not_listed(tmp_path: Path) -> None:
+    Writer(tmp_path).play(11).close()
     assert places(tmp_path) == expected(11)
 
 
 @pytest.mark.slow
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(0, 30), st.integers(1, 5))
 @settings(max_examples=40)
-def test_cut_at_a_tick_equals_never_played(legs: list[int], until: int, size: int) -> None:
+def test_truncation_at_a_tick_equals_never_played(legs: list[int], until: int, size: int) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         patch.setattr("arena.replay.writer._MOST_TICKS", size)
         home, start = Path(name), 0
         for leg in legs:
-            Pen(home, start=start, length=1000).play(leg).close()
+            Writer(home, start=start, length=1000).play(leg).close()
             start += leg
         whole = [chunk for path in files_in(folder(home)) for chunk in chunks_in(path)]
         discard_after(folder(home), until)
@@ -180,8 +180,8 @@ def test_cut_at_a_tick_equals_never_played(legs: list[int], until: int, size: in
 
 
 def test_files_that_are_not_cut_are_not_written_again(tmp_path: Path) -> None:
-    Pen(tmp_path).play(5).close()
-    Pen(tmp_path, start=5).play(5).close()
+    Writer(tmp_path).play(5).close()
+    Writer(tmp_path, start=5).play(5).close()
     before = [path.stat().st_ino for path in files_in(folder(tmp_path))]
     discard_after(folder(tmp_path), 10)
     assert [path.stat().st_ino for path in files_in(folder(tmp_path))] == before
@@ -194,7 +194,7 @@ def test_files_that_are_not_cut_are_not_written_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("left", [0, 1, 5, 11, 12, 13, 40])
 def test_partial_last_chunk_is_skipped(left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("arena.replay.writer._MOST_TICKS", 8)
-    Pen(tmp_path).play(24).close()
+    Writer(tmp_path).play(24).close()
     (path,) = files_in(folder(tmp_path))
     sizes = [len(framed(chunk)) for chunk in chunks_in(path)]
     path.write_bytes(path.read_bytes()[: sum(sizes[:2]) + left])
@@ -203,7 +203,7 @@ def test_partial_last_chunk_is_skipped(left: int, tmp_path: Path, monkeypatch: p
 
 
 def test_file_with_only_a_header_has_no_recording(tmp_path: Path) -> None:
-    Pen(tmp_path).play(4).close()
+    Writer(tmp_path).play(4).close()
     (path,) = files_in(folder(tmp_path))
     path.write_bytes(path.read_bytes()[:7])
     assert recordings(tmp_path) == ()
@@ -211,12 +211,12 @@ def test_file_with_only_a_header_has_no_recording(tmp_path: Path) -> None:
 
 def test_a_disk_that_is_full_leaves_whole_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("arena.replay.writer._MOST_TICKS", 8)
-    pen = Pen(tmp_path)
+    writer = Writer(tmp_path)
     with full_above(2500), pytest.raises(WriteError, match=r"\.replay cannot be written"):
-        pen.play(1000)
+        writer.play(1000)
     (recording,) = recordings(tmp_path)
     assert 8 < recording.ticks < 1000
-    pen.close()
+    writer.close()
     assert recordings(tmp_path)[0].ticks == recording.ticks + 8, "there is room again: the chunk follows"
 
 
@@ -238,20 +238,20 @@ def test_missing_replays_name_the_remedy(tmp_path: Path) -> None:
     ],
 )
 def test_missing_replay_lists_existing_ones(ask: Any, words: str, tmp_path: Path) -> None:
-    Pen(tmp_path).play(12).close()
+    Writer(tmp_path).play(12).close()
     with pytest.raises(ConfigError, match=words):
         ask(read_replays(tmp_path))
 
 
 def test_another_match_under_the_same_number_is_refused(tmp_path: Path) -> None:
-    Pen(tmp_path).play(1).close()
+    Writer(tmp_path).play(1).close()
     other = OF_TWO._replace(make="games:Other")
     with pytest.raises(ConfigError, match="holds replays of another match"):
         ReplayWriter(tmp_path / "replays", other, GAME, lanes=LANES, start=1)
 
 
-def test_another_match_may_take_the_place_of_one_that_is_played_again(tmp_path: Path) -> None:
-    Pen(tmp_path).play(1).close()
+def test_discarded_match_may_be_replaced_by_another(tmp_path: Path) -> None:
+    Writer(tmp_path).play(1).close()
     other = OF_TWO._replace(env="other")
     writer = ReplayWriter(tmp_path / "replays", other, GAME, lanes=LANES, start=0)
     discard_after(folder(tmp_path), 0)  # what a resumed run does, once all processes are ready
@@ -277,8 +277,8 @@ def test_another_match_may_take_the_place_of_one_that_is_played_again(tmp_path: 
         ({"unknown": 3}, "is damaged"),
     ],
 )
-def test_a_manifest_that_was_never_written_is_refused(change: Any, words: str, tmp_path: Path) -> None:
-    Pen(tmp_path).play(1).close()
+def test_missing_manifest_is_refused(change: Any, words: str, tmp_path: Path) -> None:
+    Writer(tmp_path).play(1).close()
     path = folder(tmp_path) / MANIFEST
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(ConfigError, match=words) as caught:
@@ -287,8 +287,8 @@ def test_a_manifest_that_was_never_written_is_refused(change: Any, words: str, t
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", "[" * 10_000])
-def test_a_manifest_that_is_no_manifest_is_refused(text: str, tmp_path: Path) -> None:
-    Pen(tmp_path).play(1).close()
+def test_invalid_manifest_is_refused(text: str, tmp_path: Path) -> None:
+    Writer(tmp_path).play(1).close()
     (folder(tmp_path) / MANIFEST).write_text(text)
     with pytest.raises(ConfigError, match="is damaged"):
         read_replays(tmp_path)
@@ -296,7 +296,7 @@ def test_a_manifest_that_is_no_manifest_is_refused(text: str, tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_changed_byte_is_detected(tmp_path: Path) -> None:
-    Pen(tmp_path).play(9).close()
+    Writer(tmp_path).play(9).close()
     (path,) = files_in(folder(tmp_path))
     data = path.read_bytes()
     for at in range(len(data)):
@@ -323,7 +323,7 @@ def bad_begins(chunk: Chunk) -> Iterator[Any]:
 
 
 def test_invalid_chunks_are_refused(tmp_path: Path) -> None:
-    Pen(tmp_path, length=100).play(9).close()
+    Writer(tmp_path, length=100).play(9).close()
     (path,) = files_in(folder(tmp_path))
     (chunk,) = chunks_in(path)
     wrong = [
@@ -344,9 +344,9 @@ def test_invalid_chunks_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"\xc1", msgspec.msgpack.encode([1, 2]), bytes(2**20)], ids=len)
-def test_a_body_that_is_no_chunk_is_refused(body: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undecodable_body_is_refused(body: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(format, "_MOST_BYTES", 2**10)
-    Pen(tmp_path).play(1).close()
+    Writer(tmp_path).play(1).close()
     (path,) = files_in(folder(tmp_path))
     packed = zlib.compress(body)
     checked = len(packed).to_bytes(4, "little") + zlib.crc32(packed).to_bytes(4, "little")
@@ -355,8 +355,8 @@ def test_a_body_that_is_no_chunk_is_refused(body: bytes, tmp_path: Path, monkeyp
         _ = recordings(tmp_path)
 
 
-def test_names_that_are_no_files_of_replays_are_left_alone(tmp_path: Path) -> None:
-    Pen(tmp_path).play(4).close()
+def test_foreign_files_are_left_alone(tmp_path: Path) -> None:
+    Writer(tmp_path).play(4).close()
     for name in ("notes.replay", "0x1.lane-1.replay", "000000000000.lane-0002.replay.part"):
         (folder(tmp_path) / name).write_bytes(b"mine")
     discard_after(folder(tmp_path), 0)

@@ -1,4 +1,4 @@
-"""Training intensity: what is replayed keeps to what is collected, exactly, at any number of workers."""
+"""Training intensity: replayed follow collected transitions exactly, for any number of workers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_replayed_count_is_within_a_minibatch_of_the_due_count(
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
-def test_workers_share_what_is_due(workers: int) -> None:
+def test_workers_share_the_due_transitions(workers: int) -> None:
     account, steps = ReplayRatio(8.0, starts=100), 0
     for block in range(1, 601):
         collected = 2 * workers
@@ -65,7 +65,7 @@ def test_nothing_is_due_without_transitions() -> None:
 
 
 @pytest.mark.parametrize("rate", [1.0, 64.0])
-def test_another_rate_holds_for_what_is_collected_from_then_on(rate: float) -> None:
+def test_changed_ratio_applies_to_later_transitions(rate: float) -> None:
     before, after = ReplayRatio(16.0, starts=0), ReplayRatio(rate, starts=0)
     before.due_steps(10_000, held=10_000, minibatch=16)
     after.load_state_dict(before.state_dict())

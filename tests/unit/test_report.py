@@ -68,7 +68,7 @@ def _few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def own(league: RunFolder, tmp_path: Path) -> RunFolder:
-    """A copy that a test may spoil."""
+    """A copy that a test may change."""
     return RunFolder(Path(shutil.copytree(league.path, tmp_path / "run")))
 
 
@@ -95,7 +95,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_the_summary_counts_what_the_journals_hold(league: RunFolder, told: Any) -> None:
+def test_summary_equals_counts_of_the_journals(league: RunFolder, told: Any) -> None:
     told, episodes, updates = told["summary"], lines(league.episodes), lines(league.metrics)
     assert told["episodes"] == sum(not line.get("cut") for line in episodes)
     assert told["cut"] == sum(line.get("cut", False) for line in episodes)
@@ -126,7 +126,7 @@ def test_killed_run_differs_from_an_ended_one(own: RunFolder, ticks: int, lock: 
 
 
 @pytest.mark.slow
-def test_the_seconds_of_a_run_that_was_resumed_are_those_of_all_its_starts(own: RunFolder) -> None:
+def test_seconds_of_a_resumed_run_include_all_its_starts(own: RunFolder) -> None:
     began = own.config.stat().st_mtime
     os.utime(own.episodes, (began, began + 9))
     os.utime(own.metrics, (began, began + 8))
@@ -147,7 +147,7 @@ def test_games_without_winners_have_no_results(own: RunFolder) -> None:
 
 
 @pytest.mark.slow
-def test_the_results_of_a_policy_are_those_of_its_seats(league: RunFolder, told: Any) -> None:
+def test_results_of_a_policy_sum_over_its_seats(league: RunFolder, told: Any) -> None:
     counts: Counter[tuple[str, str]] = Counter()
     for line in lines(league.episodes):
         counts.update((seat["policy"], seat["outcome"]) for seat in line["seats"] if not line.get("cut"))
@@ -177,7 +177,7 @@ def test_the_standings_count_the_games_of_the_results(league: RunFolder, told: A
 
 
 def test_a_page_has_no_wins_of_a_game_that_is_not_zero_sum(own: RunFolder) -> None:
-    """Also in evaluations that were written before that was seen."""
+    """Also in evaluations recorded before the game was found to be general-sum."""
     assert any(line["wins"] is not None for line in numbers(own)["evaluations"])
     *others, last = lines(own.episodes)
     for seat in last["seats"]:
@@ -226,10 +226,8 @@ def test_page_compares_two_populations_only_where_games_connect_them(own: RunFol
 
 
 @pytest.mark.slow
-def test_policies_that_have_all_begun_anew_have_no_standings(
-    own: RunFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Of the newest round only a game is on record that does not count."""
+def test_policies_have_no_standings_if_all_were_reset(own: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    """The only recorded game of the newest round does not count."""
     own.config.write_text(own.config.read_text().replace("algorithm: random", "algorithm: ppo"))
     *before, newest = lines(own.rounds)
     newest |= {"resets": ["p0", "p1"], "forks": {"p2": {"from": "p0", "options": {}}}}
@@ -293,14 +291,14 @@ def test_page_shows_whether_a_leagues_order_is_decided(own: RunFolder) -> None:
 
 
 @pytest.mark.slow
-def test_the_batch_that_a_tournament_is_playing_does_not_count_in_its_standings(own: RunFolder) -> None:
+def test_unfinished_tournament_batch_is_not_in_the_standings(own: RunFolder) -> None:
     tournament_file.write(own, Terms(greedy=True, error=0.05, elo=20))
     assert numbers(own)["standings"]["games"] == read(own, last=2).results.games
     (own.boundaries / "000000003000.json").rename(own.boundaries / "000000002000.json")
     assert numbers(own)["standings"]["games"] == read(own, last=1).results.games
 
 
-def test_the_payoffs_are_those_of_the_pairs(league: RunFolder, told: Any) -> None:
+def test_payoffs_equal_the_scores_of_the_pairs(league: RunFolder, told: Any) -> None:
     results, matrix = read(league).results, told["standings"]["matrix"]
     for i, row in enumerate(matrix["players"]):
         for j, column in enumerate(matrix["players"]):
@@ -329,15 +327,13 @@ def test_band_covers_ten_matches_or_the_middle_of_more(matches: int, low: float,
 @pytest.mark.parametrize(
     ("numbers", "matches", "parts"), [(0, 1, 1), (50, 1, 7), (400, 1, 20), (400, 4, 12), (400, 40, 8), (10**6, 1, 80)]
 )
-def test_a_curve_has_the_more_parts_the_more_numbers_and_the_fewer_matches(
-    numbers: int, matches: int, parts: int
-) -> None:
+def test_curve_has_more_parts_for_more_values_and_fewer_matches(numbers: int, matches: int, parts: int) -> None:
     edges = edges_for(100, numbers=numbers, matches=matches)
     assert len(edges) == parts + 1
     assert (edges[0], edges[-1]) == (0, 100)
 
 
-def test_a_curve_of_nothing_is_empty() -> None:
+def test_curve_without_values_is_empty() -> None:
     nothing = np.empty(0, np.int64)
     assert curve(nothing, np.empty(0), matches=nothing, edges=edges_for(0, numbers=0)).ticks == []
 
@@ -388,7 +384,7 @@ def test_lineage_has_every_snapshot_fork_reset_and_gate(league: RunFolder, told:
 
 
 @pytest.mark.slow
-def test_every_number_of_the_page_leads_to_the_same_number_in_its_data(text: str) -> None:
+def test_every_number_of_the_page_equals_its_data(text: str) -> None:
     data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text)[1])  # type: ignore[index]
     found = re.findall(
         r'<data class="number" data-path="([^"]+)" data-form="(\w+)" value="([^"]+)">([^<]+)</data>', text
@@ -422,7 +418,7 @@ def test_plotly_knows_every_property_of_every_figure(league: RunFolder) -> None:
         go.Figure(figure)  # raises for one that it does not know
 
 
-def test_a_value_that_never_changes_stands_at_its_own_height(own: RunFolder) -> None:
+def test_constant_value_is_drawn_at_its_height(own: RunFolder) -> None:
     own.metrics.write_text("".join(json.dumps({**line, "rate": 0.01}) + "\n" for line in lines(own.metrics)))
     files = read_run(own.path)
     data = page_data(files)
@@ -430,7 +426,7 @@ def test_a_value_that_never_changes_stands_at_its_own_height(own: RunFolder) -> 
     assert axis["range"] == pytest.approx([0.005, 0.015])
 
 
-def test_lengths_that_are_all_the_same_are_one_bar_among_whole_numbers(own: RunFolder) -> None:
+def test_equal_lengths_are_one_bar_among_whole_numbers(own: RunFolder) -> None:
     own.episodes.write_text("".join(json.dumps({**line, "length": 1}) + "\n" for line in lines(own.episodes)))
     files = read_run(own.path)
     axis = figures(page_data(files), Colors(files.config))["lengths-0"]["layout"]["xaxis"]
@@ -452,12 +448,12 @@ def test_value_rounded_to_zero_has_no_sign(form: str, value: float, shown: str) 
     assert FORMS[form](value) == shown
 
 
-def test_every_chart_that_the_page_asks_for_is_there(text: str) -> None:
+def test_every_chart_of_the_page_exists(text: str) -> None:
     charts = json.loads(re.search(r'<script type="application/json" id="charts">(.*?)</script>', text)[1])  # type: ignore[index]
     assert sorted(re.findall(r'data-chart="([^"]+)"', text)) == sorted(charts)
 
 
-def test_every_role_of_the_plan_stands_in_the_picture_with_its_rank(league: RunFolder) -> None:
+def test_every_role_is_in_the_picture_with_its_rank(league: RunFolder) -> None:
     plan = json.loads(league.plan.read_text())
     for card in numbers(league)["plan"]["cards"]:
         ranks = [rank["rank"] for rank in plan["ranks"] for role in rank["roles"] if role["match"] == card["match"]]
@@ -465,7 +461,7 @@ def test_every_role_of_the_plan_stands_in_the_picture_with_its_rank(league: RunF
         assert drawn == [str(rank) for rank in ranks]  # the environment, then its workers in the order of the seats
 
 
-def test_the_time_of_a_rank_is_that_of_its_roles(league: RunFolder, told: Any) -> None:
+def test_time_of_a_rank_sums_over_its_roles(league: RunFolder, told: Any) -> None:
     roles = json.loads((league.path / "profile.json").read_text())["roles"]
     for row in told["time"]["ranks"]:
         hosted = [role for role in roles if role["rank"] == int(row["name"])]
@@ -486,7 +482,7 @@ def test_policies_with_equal_colors_are_distinguishable(own: RunFolder) -> None:
     assert len({color.lower() for color in colors.values()}) == 3
 
 
-def test_checkpoints_that_are_policies_of_a_tournament_have_colors_of_their_own() -> None:
+def test_tournament_checkpoints_have_their_own_colors() -> None:
     players = {
         name: {"algorithm": "ppo", "frozen": True, "load": "runs/old", "color": "#1f77b4"}
         for name in ("blue@0", "blue@1000", "blue@2000")
@@ -511,7 +507,7 @@ def test_fixed_episode_counts_have_no_length_curve(own: RunFolder) -> None:
 
 
 def words(text: str, section: str) -> str:
-    """What a section of the page says."""
+    """The text of a section of the page."""
     found = text[(start := text.index(f'<section id="{section}">')) : text.index("</section>", start)]
     return " ".join(re.sub(r"<[^>]+>", " ", found).split())
 
@@ -555,7 +551,7 @@ def test_evaluation_only_policy_is_labeled(own: RunFolder) -> None:
     assert page(read_run(own.path)).count("in evaluations alone") == 1
 
 
-def test_nothing_in_the_page_names_an_address_to_load_from(text: str) -> None:
+def test_page_loads_nothing_from_other_addresses(text: str) -> None:
     text = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
     assert re.findall(r'(?:src|href)="(?!#|data:)[^"]*"', text) == []
     assert "url(" not in text
@@ -672,7 +668,7 @@ def planned(*, match: int = 0, role: Any = None) -> str:
         ("config.yaml", "name: x\nticks: 5\nnews: 1\n", "unknown key 'news'"),
     ],
 )
-def test_a_damaged_folder_ends_with_exit_2_and_the_reason(
+def test_damaged_folder_exits_with_2_and_the_reason(
     own: RunFolder, capsys: pytest.CaptureFixture[str], file: str, content: str, said: str
 ) -> None:
     (own.path / file).write_text(content)
@@ -730,7 +726,7 @@ def test_line_of_an_unknown_match_exits_with_2(
     assert f"{file}: the run folder is damaged, or of another version of the arena: 'p9' is" in capsys.readouterr().err
 
 
-def test_an_episode_that_is_there_twice_ends_with_exit_2(own: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_duplicate_episode_exits_with_2(own: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     whole = lines(own.episodes)
     own.episodes.write_text("".join(json.dumps(line) + "\n" for line in [*whole, whole[7], whole[5]]))
     assert main(["report", str(own.path)]) == 2
@@ -739,7 +735,7 @@ def test_an_episode_that_is_there_twice_ends_with_exit_2(own: RunFolder, capsys:
 
 
 @pytest.mark.parametrize("file", ["episodes.jsonl", "metrics.jsonl"])
-def test_a_journal_that_is_shorter_than_at_the_newest_boundary_ends_with_exit_2(
+def test_journal_shorter_than_at_its_boundary_exits_with_2(
     own: RunFolder, capsys: pytest.CaptureFixture[str], file: str
 ) -> None:
     boundary.save(own, Boundary(tick=4000, journals=boundary.journal_bytes(own)))
@@ -754,7 +750,7 @@ def test_a_journal_that_is_shorter_than_at_the_newest_boundary_ends_with_exit_2(
 
 
 @pytest.mark.parametrize("file", ["config.yaml", "plan.json", "episodes.jsonl", "rounds.jsonl"])
-def test_a_run_that_has_played_and_lacks_a_file_ends_with_exit_2(
+def test_missing_file_of_a_played_run_exits_with_2(
     own: RunFolder, capsys: pytest.CaptureFixture[str], file: str
 ) -> None:
     (own.path / file).unlink()
@@ -775,7 +771,7 @@ def test_folder_without_a_run_exits_with_2(tmp_path: Path, capsys: pytest.Captur
 
 def test_page_uses_the_terms_of_metrics_and_gates(own: RunFolder) -> None:
     text = page(read_run(own.path))
-    assert "<dt>updates logged</dt>" in text, "of those who learn from a replay one tells of many gradient steps"
+    assert "<dt>updates logged</dt>" in text, "a line of an off-policy learner covers many gradient steps"
     assert all(f"</b>{words}</li>" in text for words in ("gate passed", "gate not passed", "gate undecided"))
     assert "<td>gate passed</td>" in text
 
@@ -796,7 +792,7 @@ def test_command_writes_the_page_to_the_run_folder_or_a_given_path(
         ("no/page.html", "there is no folder"),
         (".", "is a folder; name a file"),
         ("x" * 300, "cannot be written: File name too long"),
-        ("x" * 254, "cannot be written: File name too long"),  # beside which there is no room for its next version
+        ("x" * 254, "cannot be written: File name too long"),  # too long for the name of its temporary file
         ("fifo", "is no file that can be replaced; name a file"),
     ],
 )
@@ -825,7 +821,7 @@ def test_full_disk_exits_with_1(own: RunFolder, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.slow
-def test_many_episodes_make_no_larger_page(own: RunFolder, tmp_path: Path) -> None:
+def test_page_size_does_not_grow_with_episodes(own: RunFolder, tmp_path: Path) -> None:
     many = write_league(tmp_path / "many", League(policies=3, episodes=9_000, rounds=3))
     sizes = [write_report(folder.path, tmp_path / "page.html").stat().st_size for folder in (own, many)]
     assert sizes[1] - sizes[0] < 100_000

@@ -1,4 +1,4 @@
-"""The page of a run that goes on, over HTTP on this machine."""
+"""The live page of a run, over HTTP on this machine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> RunFolder:
 
 
 class Maker:
-    """Makes pages that are told apart by their numbers."""
+    """Makes numbered pages."""
 
     def __init__(self) -> None:
         self.made = 0
@@ -72,7 +72,7 @@ def test_page_is_rebuilt_only_after_changes(server: ThreadingHTTPServer, folder:
     assert get(server, "/") == "page 2"
 
 
-def test_a_page_that_took_long_is_not_made_again_at_once(folder: RunFolder) -> None:
+def test_slow_page_is_not_rebuilt_at_once(folder: RunFolder) -> None:
     now = 100.0
 
     def make(path: Path, replays: int, version: str) -> str:
@@ -147,7 +147,7 @@ def test_damaged_folder_is_reported_and_the_server_continues(server: ThreadingHT
 
 
 @pytest.mark.slow
-def test_a_port_that_is_taken_is_exit_2(
+def test_occupied_port_exits_with_2(
     server: ThreadingHTTPServer, folder: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["report", str(folder.path), "--serve", str(server.server_port)]) == 2

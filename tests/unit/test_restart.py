@@ -121,7 +121,7 @@ def test_a_new_game_with_another_interface_is_refused() -> None:
         guarded(Game("step"), Game(n=3), limit=RestartLimit()).new_game()
 
 
-def test_so_many_restarts_are_allowed_within_a_window_and_no_more() -> None:
+def test_restarts_within_a_window_are_limited() -> None:
     now = 0.0
     limit = RestartLimit(clock=lambda: now)
     assert [limit.allows() for _ in range(MOST_RESTARTS + 2)] == [True] * MOST_RESTARTS + [False] * 2

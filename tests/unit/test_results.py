@@ -74,7 +74,7 @@ def test_cut_episodes_are_not_counted(records: list[EpisodeRecord], data: st.Dat
     [(SeatRecord("red", (0,), 0.0),), (SeatRecord("blue", (0, 1), 0.0),), (SeatRecord("blue", (0,), 0.0),) * 2, ()],
     ids=["policy", "entities", "more", "none"],
 )
-def test_games_in_which_others_take_part_count_for_those(other: tuple[SeatRecord, ...]) -> None:
+def test_results_count_for_every_policy_of_an_episode(other: tuple[SeatRecord, ...]) -> None:
     one = EpisodeRecord(0, 0, "game", 0, 0, 1, 10, True, False, (SeatRecord("blue", (0,), 2.0, "win"),))
     two = one._replace(seats=other, episode=1, length=7)
     for episodes in ([one, two, one], [two, one, two]):

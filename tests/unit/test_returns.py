@@ -104,12 +104,12 @@ def test_only_truncation_bootstraps() -> None:
     assert truncated.returns[0, 0] == 1.0 + 0.5 * 10.0
 
 
-def test_terminated_wins_where_an_episode_is_also_truncated() -> None:
+def test_terminated_takes_precedence_over_truncated() -> None:
     both = advantages_of(chain([1], terminated=[1], truncated=[1], final_values=[10.0]), gamma=0.5, gae_lambda=0.9)
     assert both.returns[0, 0] == 1.0
 
 
-def test_nothing_flows_from_an_episode_into_the_one_before() -> None:
+def test_advantages_do_not_cross_episode_ends() -> None:
     first = {"values": [1.0, 2.0, 3.0, 4.0], "truncated": [0, 1, 0, 0], "final_values": [0.0, 6.0, 0.0, 0.0]}
     one = advantages_of(chain([1, 1, 1, 1], **first), gamma=0.9, gae_lambda=0.9)
     other = advantages_of(chain([1, 1, -50, 8], **first, last_value=77.0), gamma=0.9, gae_lambda=0.9)
@@ -132,7 +132,7 @@ def test_an_end_during_the_others_turn_completes_the_last_action() -> None:
     assert found.returns[0, 0] == -1
 
 
-def test_an_action_that_still_waits_is_left_out_and_seen_from_the_one_before() -> None:
+def test_pending_action_is_left_out_and_bootstraps_the_previous() -> None:
     seen = chain([1, 2, 4], active=[1, 1, 0], values=[0.0, 8.0, 0.0], last_active=False, last_value=99.0)
     found = advantages_of(seen, gamma=0.5, gae_lambda=0.9)
     np.testing.assert_array_equal(found.valid[:, 0], [True, False, False])

@@ -1,4 +1,4 @@
-"""A rollout keeps what was seen, also when the environment uses its arrays again."""
+"""Rollouts: copies of observations, final values, joined and divided batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def observed(number: float) -> dict[str, Any]:
 
 
 def filled(ticks: int = 3) -> Rollout:
-    """Two rows; what is seen on tick t is t, through one buffer that is written over each time."""
+    """Two rows; the observation of tick t is t, in one buffer that is overwritten each time."""
     rollout = Rollout(SPACE, HEAD, ticks=ticks, rows=2)
     shown, active = observed(0), np.array([True, True])
     rollout.begin(shown, {"active": active})
@@ -41,7 +41,7 @@ def filled(ticks: int = 3) -> Rollout:
     return rollout
 
 
-def test_keeps_copies_of_what_the_environment_shows() -> None:
+def test_rollout_copies_observations() -> None:
     rollout = filled()
     for t in range(4):
         numbers, choices = rollout.leaves(t)
@@ -52,7 +52,7 @@ def test_keeps_copies_of_what_the_environment_shows() -> None:
     assert (numbers.shape, choices.shape, masks, actions.tolist()) == ((6, 2), (6,), None, [0, 0, 1, 0, 2, 0])
 
 
-def test_gives_final_values_to_the_episodes_that_were_cut() -> None:
+def test_cut_episodes_get_final_values() -> None:
     rollout = filled()
     numbers, choices = rollout.final_leaves()
     assert (numbers.tolist(), choices.tolist()) == ([[70.0, 70.0]], [7])
@@ -65,7 +65,7 @@ def test_gives_final_values_to_the_episodes_that_were_cut() -> None:
     assert seen.rewards.tolist() == [[0, 0], [1, -1], [2, -2]]
 
 
-def test_the_next_rollout_begins_with_what_was_seen_last() -> None:
+def test_next_rollout_starts_with_the_last_observation() -> None:
     rollout = filled()
     rollout.advance()
     assert (rollout.leaves(0)[0] == 3).all()
@@ -164,7 +164,7 @@ def batch(count: int, *, masks: bool = True) -> Batch:
     return Batch((numbers[:, None], numbers.to(torch.uint8)), mask, numbers.long(), *([numbers] * 4))
 
 
-def test_parts_of_a_batch_are_alike_in_size_and_lose_nothing() -> None:
+def test_parts_of_a_batch_are_nearly_equal_and_complete() -> None:
     for count, parts in ((10, 3), (2, 5), (0, 2), (8, 4)):
         cut = batch(count).parts(parts)
         sizes = [part.size for part in cut]

@@ -1,4 +1,4 @@
-"""The seeds of a run and the words for its roles."""
+"""The seeds of a run and the descriptions of its roles."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_lanes_copies_seats_and_policies_have_seeds_of_their_own() -> None:
     assert len(set(all_seeds(run))) == 14 + 12 + 2
 
 
-def test_a_match_has_the_seeds_that_it_has_without_the_others() -> None:
+def test_seeds_of_a_match_do_not_depend_on_the_others() -> None:
     alone, among = run_of(DUEL), run_of({**DUEL, "copies": 3}, {**MIRROR, "copies": 2})
     assert environment_seeds(alone).items() <= environment_seeds(among).items()
     assert worker_seeds(alone).items() <= worker_seeds(among).items()
@@ -66,7 +66,7 @@ def test_run_seed_determines_all_seeds() -> None:
     assert not set(all_seeds(run_of(DUEL))) & set(all_seeds(run_of(DUEL, seed=8)))
 
 
-def test_every_leg_has_new_streams_and_keeps_the_seed_of_the_initial_weights() -> None:
+def test_legs_have_new_streams_and_one_seed_of_initial_weights() -> None:
     runs = [run_of(DUEL, MIRROR, start=tick) for tick in (0, 3, 4)]
     seeds = [seed for run in runs for seed in (*environment_seeds(run).values(), *worker_seeds(run).values())]
     assert len(set(seeds)) == len(seeds)
@@ -77,7 +77,7 @@ def test_seeds_fit_in_32_bits() -> None:
     assert all(0 <= seed < 2**32 for tick in (0, 3) for seed in all_seeds(run_of(DUEL, start=tick)))
 
 
-def test_a_roles_address_is_its_place_among_all_roles_and_equals_its_rank() -> None:
+def test_role_address_is_its_index_and_equals_its_rank() -> None:
     run = run_of(DUEL, MIRROR)
     assert [run.address(role) for role in run.roles] == list(range(7))
     assert [run.plan.rank_of(role) for role in run.roles] == list(range(7))
@@ -98,9 +98,9 @@ def test_roles_have_descriptions() -> None:
     assert run.describe(Role(RoleKind.WORKER, 1, 1)) == "worker of policy 'red' in seat 1 of match 1"
 
 
-def test_a_run_travels_to_other_processes_unchanged() -> None:
+def test_run_is_sent_to_other_processes_unchanged() -> None:
     run = run_of(DUEL, start=4)
-    assert run.address(run.roles[-1])  # what is computed on first use does not hinder
+    assert run.address(run.roles[-1])  # cached properties do not prevent pickling
     copy = pickle.loads(pickle.dumps(run))
     assert copy == run
     assert all_seeds(copy) == all_seeds(run)

@@ -1,4 +1,4 @@
-"""The run folder: its tree, its rights, and who may have it."""
+"""The run folder: its tree, its permissions, and exclusive use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def mode(path: Path) -> int:
 
 
 def started(path: Path) -> RunFolder:
-    """A run that has come as far as its first file."""
+    """A run that has written its first file."""
     folder = RunFolder.open(path)
     folder.write_config("name: x\n")
     return folder
@@ -40,7 +40,7 @@ def test_a_new_run_gets_a_private_tree(tmp_path: Path) -> None:
     assert json.loads(folder.plan.read_text()) == {"name": "x", "processes": 6, "matches": [], "ranks": []}
 
 
-def test_paths_in_the_folder_are_those_of_the_contract() -> None:
+def test_paths_in_the_folder_follow_the_contract() -> None:
     folder = RunFolder(Path("runs/x"))
     paths = (folder.episodes, folder.metrics, folder.log_path(3), folder.checkpoints_path("blue"), folder.report)
     assert [str(path) for path in paths] == [
@@ -57,7 +57,7 @@ def test_runs_of_one_name_get_folders_of_their_own(tmp_path: Path) -> None:
     assert names == ["x", "x-2", "x-3"]
 
 
-def test_two_runs_that_start_at_once_never_share_a_folder(tmp_path: Path) -> None:
+def test_simultaneous_starts_get_different_folders(tmp_path: Path) -> None:
     assert RunFolder.open(tmp_path / "x").path != RunFolder.open(tmp_path / "x").path
 
 
@@ -67,14 +67,14 @@ def test_a_named_folder_with_files_is_refused_with_the_remedy(tmp_path: Path) ->
         RunFolder.open(tmp_path / "x", given=True)
 
 
-def test_a_named_folder_that_is_empty_or_not_there_is_used(tmp_path: Path) -> None:
+def test_empty_or_missing_named_folder_is_used(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert RunFolder.open(tmp_path / "empty", given=True).path == tmp_path / "empty"
     assert RunFolder.open(tmp_path / "a" / "b", given=True).path == tmp_path / "a" / "b"
 
 
 def unbegun(path: Path, *boundaries: str) -> RunFolder:
-    """What a run leaves that was killed before its configuration was written."""
+    """The folder of a run that was killed before its configuration was written."""
     folder = RunFolder.open(path)
     folder.boundaries.mkdir()
     for name in boundaries:
@@ -92,7 +92,7 @@ def test_remains_of_a_killed_start_are_reused_or_removed(tmp_path: Path, left: s
     assert not folder.path.exists()
 
 
-def test_a_named_folder_with_a_boundary_of_a_run_that_was_played_is_refused(tmp_path: Path) -> None:
+def test_named_folder_of_a_played_run_is_refused(tmp_path: Path) -> None:
     folder = unbegun(tmp_path / "x", "000000000000.json", "000000000040.json")
     with pytest.raises(ConfigError, match="holds files already"):
         RunFolder.open(folder.path, given=True)

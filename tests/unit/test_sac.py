@@ -47,7 +47,7 @@ def disturbed(learner: SAC, *, log_alpha: float = -1.0) -> SAC:
 
 
 def steady(shape: Any, generator: Any) -> Tensor:
-    """Noise that is the same in every row, so that it matters not who draws how much."""
+    """Noise that is equal in every row, so that the numbers of draws do not matter."""
     return torch.linspace(-0.8, 1.1, shape[-1]).expand(tuple(shape))
 
 
@@ -55,7 +55,7 @@ def steady(shape: Any, generator: Any) -> Tensor:
 
 
 def losses_of_numbers(learner: SAC, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
-    """Of critics, actor and temperature: equations (5), (7) and (18) as torch can differentiate them."""
+    """The losses of critics, actor and temperature: equations (5), (7) and (18), differentiable by torch."""
     network, log_alpha = learner.network, learner.network.temperature.log_alpha  # type: ignore[union-attr]
     alpha, critics = log_alpha.exp().detach(), learner.targets["critics"].module
     noise = steady((batch.size, 2), None)
@@ -130,7 +130,7 @@ def test_closed_form_gradients_equal_autograd(case: str, space: Any, monkeypatch
     assert figures["actor_loss"] == pytest.approx(actor_loss.item(), rel=1e-4)
 
 
-def test_errors_are_the_priorities() -> None:
+def test_td_errors_are_the_priorities() -> None:
     learner = disturbed(worker(ScriptedEnv(VECTOR, CHOICE)))
     batch = made_up(learner, 20)
     _, errors = learner.backward(batch)
@@ -190,7 +190,7 @@ def test_fixed_temperature_has_no_optimizer() -> None:
     assert set(learner.optimizers) == {"critics", "actor"}
 
 
-def test_uniform_choice_has_the_most_entropy_that_can_be_wanted() -> None:
+def test_entropy_of_the_uniform_choice_bounds_the_target() -> None:
     learner = worker(ScriptedEnv(VECTOR, CHOICE))
     with torch.no_grad():
         for weight in learner.network.actor.parameters():
@@ -222,7 +222,7 @@ def test_plays_and_learns_with_its_kinds_of_spaces(space: Any, action_space: Any
 
 
 @pytest.mark.parametrize("space", [spaces.MultiDiscrete([2, 3]), spaces.Box(-np.inf, np.inf, (2,))], ids=str)
-def test_check_refuses_actions_that_are_neither_choices_nor_bounded_numbers(space: Any) -> None:
+def test_check_refuses_neither_discrete_nor_bounded_actions(space: Any) -> None:
     with pytest.raises(ConfigError):
         SAC.check(VECTOR, space)
 

@@ -49,7 +49,7 @@ class Trap:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_library_opens_what_was_packed(name: str, tmp_path: Path) -> None:
+def test_library_opens_the_packed_archive(name: str, tmp_path: Path) -> None:
     packed = model(name)
     packed.num_timesteps = 77
     (tmp_path / "model.zip").write_bytes(pack(packed))

@@ -1,4 +1,4 @@
-"""Algorithms of Stable-Baselines3 as members: alone as without the arena, in groups as one on all data, state exact."""
+"""Algorithms of Stable-Baselines3 as members: equality with the library and with one worker, exact state."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def weights(member: Any) -> Any:
     return flat_weights(member.model.policy)
 
 
-# ----------------------------------------------------------------------------------------- as the library, and as one
+# ------------------------------------------------------------------------------ equality with the library, and groups
 
 
 @pytest.mark.slow
@@ -122,7 +122,7 @@ def random_rollout(rng: np.random.Generator, rows: int) -> dict[str, Any]:
 )
 @pytest.mark.filterwarnings("ignore:You have specified a mini-batch size of 999")
 def test_workers_on_one_full_batch_equal_one_worker(name: str, more: Any) -> None:
-    """With a limit of the gradient's length that is felt: it holds for the group's mean."""
+    """With an active limit of the gradient's norm, which applies to the group's mean."""
     options = {"max_grad_norm": 0.2, **more}
     parts = [random_rollout(np.random.default_rng(seed), 4) for seed in range(2)]
 
@@ -231,7 +231,7 @@ def test_policy_trained_beyond_the_run_has_ended_schedules() -> None:
 
 
 @pytest.mark.parametrize(("every", "lines"), [(1, 9), (8, 4), (100, 1)])
-def test_lines_of_the_metrics_are_so_many_ticks_apart(every: int, lines: int) -> None:
+def test_metrics_lines_follow_the_interval(every: int, lines: int) -> None:
     group = solo_group()
     member = played(worker("DQN", env_for("DQN"), group, log_every=every))
     assert len(group.logged) == len(group.saved) == lines
@@ -274,8 +274,8 @@ def test_stored_state_is_fully_restored(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_the_state_is_what_the_next_leg_depends_on(name: str) -> None:
-    """All that the library keeps: two workers that have only the state in common do the same from there."""
+def test_next_leg_depends_only_on_the_state(name: str) -> None:
+    """All that the library keeps: two workers with the same state continue alike."""
     member = played(worker(name, env_for(name, ticks=29)))
     ends = [played(again(name, member, env=env_for(name, ticks=30, seed=5))).state_dict() for _ in range(2)]
     assert all_equal(*ends)
@@ -307,7 +307,7 @@ def test_rollout_split_by_a_leg_is_learned_from(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OFF_POLICY)
-def test_a_replay_and_the_ticks_since_the_last_update_are_the_workers_own(name: str) -> None:
+def test_replay_and_ticks_since_the_update_are_worker_state(name: str) -> None:
     member = played(worker(name, env_for(name, ticks=32), buffer_size=80))  # 20 ticks: it has begun to forget
     own = member.worker_state_dict()
     assert own["buffer"]["full"]
@@ -380,7 +380,7 @@ def test_actor_uses_current_weights_without_side_effects(name: str) -> None:
     assert all_equal(before, member.state_dict())
 
 
-def test_an_actor_acts_where_rows_are_out_of_the_game_and_refuses_masks() -> None:
+def test_actor_accepts_inactive_rows_and_refuses_masks() -> None:
     member = worker("PPO", env_for("PPO"))
     observations, _ = member.env.reset()
     act = member.actor(greedy=True)
@@ -504,7 +504,7 @@ def test_samples_cannot_be_pooled() -> None:
 
 
 @pytest.mark.slow
-def test_sizes_equal_what_a_run_does() -> None:
+def test_sizes_equal_the_counts_of_a_run() -> None:
     sizes = {name: registry.algorithm(f"sb3:{name}").sizes for name in NAMES}
     assert sizes["PPO"]({"n_steps": 64, "batch_size": 100, "n_epochs": 3}, rows=8, ticks=1000, workers=4) == {
         "samples per update": 2048,

@@ -116,7 +116,7 @@ def test_unsupported_library_features_are_refused_before_play(told: Any, message
         play(ScriptedEnv(VECTOR, CHOICE, **told), ticks=0)
 
 
-def test_an_entity_that_ends_before_the_others_is_refused_when_it_does() -> None:
+def test_entity_that_ends_early_is_refused_at_its_end() -> None:
     env = ScriptedEnv(VECTOR, CHOICE, active=lambda tick: np.arange(4) * (tick == 2) < 3)
     with pytest.raises(ConfigError, match="an entity can end before the others"):
         play(env, ticks=9)

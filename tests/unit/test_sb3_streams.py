@@ -1,4 +1,4 @@
-"""The global random streams are a worker's own while it has its turn, and the process's again when it has not."""
+"""Global random streams: a worker's own during its turn, the process's otherwise."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_random_streams_of_others_are_unaffected() -> None:
         return found
 
     alone = others()
-    assert others(GlobalStreams(1))[::2] != alone, "what is drawn while the worker waits is drawn from theirs"
+    assert others(GlobalStreams(1))[::2] != alone, "draws while the worker waits come from the others' streams"
     np.random.seed(3)
     torch.manual_seed(3)
     expected = [draw() for _ in range(6)]

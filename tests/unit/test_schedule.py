@@ -1,4 +1,4 @@
-"""The proof before the start agrees with a search through everything that games and algorithms may do."""
+"""The proof before the start agrees with an exhaustive search over games and algorithms."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def plan_of(*matches: str, ticks: int = 10, **policies: Mapping[str, object]) ->
         ("A",),  # one worker never waits
         ("A", "A", "A"),  # each match a game for one
         ("Ab", "Ac", "Ad"),  # no pair meets twice
-        ("AB", "BC", "CD"),  # a row, no circle
+        ("AB", "BC", "CD"),  # a path, no cycle
         ("aa", "aa"),  # ticks alone
         ("ab", "bc", "ca", "abc"),
-        ("abC", "abD", "CE"),  # a circle of ticks, episodes hang on it
-        ("Cab", "Cde", "ab", "de"),  # episodes between two circles of ticks
+        ("abC", "abD", "CE"),  # a cycle of ticks with a branch of episodes
+        ("Cab", "Cde", "ab", "de"),  # episodes between two cycles of ticks
     ],
 )
 def test_no_deadlock_without_a_cycle_through_episodes(matches: tuple[str, ...]) -> None:
@@ -69,14 +69,14 @@ def test_no_deadlock_without_a_cycle_through_episodes(matches: tuple[str, ...]) 
         (("ab", "ab", "aC", "bC"), 3),
     ],
 )
-def test_a_circle_through_episodes_is_found_and_is_a_shortest_one(matches: tuple[str, ...], length: int) -> None:
+def test_shortest_cycle_through_episodes_is_found(matches: tuple[str, ...], length: int) -> None:
     circle = find_circle(league(*matches))
     assert circle is not None
     assert len(circle) == length
 
 
 @pytest.mark.parametrize("matches", [("AA",), ("AB", "AB"), ("Ab", "Ab"), ("Ab", "bc", "cd", "dA")])
-def test_a_circle_needs_the_ticks_to_close(matches: tuple[str, ...]) -> None:
+def test_cycle_needs_enough_ticks_to_close(matches: tuple[str, ...]) -> None:
     needed = needed_ticks(find_circle(league(*matches)) or ())
     assert find_circle(league(*matches, ticks=needed)) is not None
     assert find_circle(league(*matches, ticks=needed - 1)) is None
@@ -86,7 +86,7 @@ DETOUR = ("Ab", "bc", "cA", "Dg", "gh", "hD", "Ae", "eD", "Df", "fA")
 """From A back to A by b and c are fewer steps than by e, D and f, but more ticks in a row; likewise from D."""
 
 
-def test_a_longer_circle_is_found_where_the_shortest_ones_have_no_time_to_close() -> None:
+def test_longer_cycle_is_found_if_shorter_ones_lack_ticks() -> None:
     assert len(find_circle(league(*DETOUR, ticks=4)) or ()) == 3
     circle = find_circle(league(*DETOUR, ticks=3)) or ()
     assert {wait.policy for wait in circle} == {"A", "e", "D", "f"}
@@ -108,7 +108,7 @@ def leagues(draw: st.DrawFn) -> League:
 @pytest.mark.slow
 @settings(max_examples=300)
 @given(leagues())
-def test_the_criterion_agrees_with_a_search_through_all_games_and_cadences(held: League) -> None:
+def test_criterion_equals_an_exhaustive_search(held: League) -> None:
     circle = find_circle(held)
     event("deadlock" if circle else "none")
     assert (circle is not None) == can_deadlock(held)
@@ -136,7 +136,7 @@ def can_deadlock(held: League) -> bool:
 
 
 def search(held: League, cadences: Mapping[str, tuple[int, ...]]) -> bool:
-    """Breadth of all states: by match its tick, and which workers stand at a meeting."""
+    """Breadth-first search of all states: the tick of each match, and the workers that wait for a synchronization."""
     begin = (dict.fromkeys(held.matches, 0), frozenset[Worker]())
     seen, todo = set(), [begin]
     while todo:
@@ -157,7 +157,7 @@ def search(held: League, cadences: Mapping[str, tuple[int, ...]]) -> bool:
 
 
 def comers(held: League, match: int, tick: int, cadences: Mapping[str, tuple[int, ...]]) -> Iterator[frozenset[Worker]]:
-    """Who may come to a meeting when a match has played a tick."""
+    """The workers that may synchronize after a tick of a match."""
     workers = held.matches[match]
     sure = {worker for worker in workers if tick in cadences.get(held.policy_of[worker], ())}
     free = [worker for worker in workers if held.policy_of[worker] in held.episodic]
@@ -166,7 +166,7 @@ def comers(held: League, match: int, tick: int, cadences: Mapping[str, tuple[int
 
 
 def settled(held: League, ticks: Mapping[int, int], waiting: frozenset[Worker]) -> frozenset[Worker]:
-    """Who still waits, when meetings to which all have come are over and those that are done have left."""
+    """The workers that still wait, once complete synchronizations are over and finished workers have left."""
     for workers in held.groups.values():
         if all(worker in waiting or ticks[worker[0]] == held.ticks for worker in workers):
             waiting -= frozenset(workers)
@@ -216,7 +216,7 @@ def test_cycle_is_described_by_its_waits_with_a_remedy() -> None:
 
 
 @pytest.mark.slow
-def test_a_league_of_a_thousand_matches_is_decided_by_looking_at_each_line_once() -> None:
+def test_thousand_matches_are_decided_in_one_pass() -> None:
     row = [chr(0x4E00 + number) + chr(0x4E01 + number) for number in range(1000)]  # neither large nor small letters
     groups = {
         name: tuple((m, seats.index(name)) for m, seats in enumerate(row) if name in seats)

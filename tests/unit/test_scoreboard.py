@@ -123,7 +123,7 @@ def test_first_and_last_do_not_depend_on_arrival_order(seed: int) -> None:
     board, heard = Scoreboard(), Scoreboard()
     for message in messages:
         board.add(results_of(message))
-    late = np.arange(len(messages)) + rng.uniform(0, 900, len(messages))  # a match is heard of long after the others
+    late = np.arange(len(messages)) + rng.uniform(0, 900, len(messages))  # one match reports long after the others
     for place in np.argsort(late):
         heard.add(results_of(messages[place]))
     whole = [message[0].seats[0].return_ for message in messages]
@@ -133,7 +133,7 @@ def test_first_and_last_do_not_depend_on_arrival_order(seed: int) -> None:
     assert summary_lines(board, "run") == summary_lines(heard, "run")
 
 
-def test_the_places_of_decided_games_are_theirs() -> None:
+def test_decided_games_keep_their_places() -> None:
     ends: list[Outcome | None] = ["win", None, "loss"]
     rows = [
         EpisodeRecord(0, 1, "game", 2, 0, tick, 10, True, False, (seat("blue", 0, end),))
@@ -150,7 +150,7 @@ def test_nan_return_is_shown() -> None:
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=150))
-def test_the_deviation_is_that_of_the_sample(numbers: list[float]) -> None:
+def test_deviation_is_the_sample_deviation(numbers: list[float]) -> None:
     series = Series()
     series.extend(places(len(numbers)), numbers)
     assert series.deviation == pytest.approx(statistics.stdev(numbers), rel=1e-6, abs=1e-3)
@@ -182,7 +182,7 @@ def in_game(
     return EpisodeRecord(0, 0, env, 0, tick, tick, 10, True, False, seats, settled=settled)
 
 
-def test_only_general_sum_games_are_taken_back() -> None:
+def test_winners_are_removed_for_general_sum_games_only() -> None:
     board = Scoreboard("ab")
     sure = in_game("general", 3, (5.0, 3.0), "win", "loss", settled=True)
     assert (

@@ -40,7 +40,7 @@ def sides(made: Config) -> Sides:
 
 
 def played(entry: KnockoutConfig | SwissConfig, rounds: int) -> tuple[set[str], set[str]]:
-    """Who is on which side in a tournament that is played with all results that there can be."""
+    """The sides of the players in a tournament, over all possible results."""
     first: set[str] = set()
     second: set[str] = set()
     left = [[pairings.opening(entry)]]
@@ -60,7 +60,7 @@ def played(entry: KnockoutConfig | SwissConfig, rounds: int) -> tuple[set[str], 
 
 
 @pytest.mark.parametrize("players", range(2, 11))
-def test_the_sides_of_a_knockout_are_those_of_all_its_results(players: int) -> None:
+def test_knockout_sides_cover_all_possible_results(players: int) -> None:
     names = tuple(f"p{number}" for number in range(players))
     entry = KnockoutConfig(env="g", policies=names)
     found = sides(config({"knockout": {"policies": list(names)}}))

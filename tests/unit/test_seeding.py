@@ -1,4 +1,4 @@
-"""Random streams are stable, distinct, and independent of what else is in the run."""
+"""Random streams are stable, distinct, and independent of other parts of the run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from arena.plan.seeding import environment_seed, policy_seed, worker_seed
 
 
-def test_seeds_are_the_ones_that_earlier_versions_drew() -> None:
+def test_seeds_equal_those_of_earlier_versions() -> None:
     assert environment_seed(7, entry=0, copy=0, lane=0) == 4150711411
     assert environment_seed(7, entry=3, copy=2, lane=1) == 822793632
     assert worker_seed(7, policy="blue", entry=0, copy=0, seat=1) == 2811166876

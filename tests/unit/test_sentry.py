@@ -1,4 +1,4 @@
-"""The sentry ends the root's process when a role there does not come back, and leaves it alone otherwise."""
+"""The sentry ends the root's process if a role in it hangs, and not otherwise."""
 
 from __future__ import annotations
 

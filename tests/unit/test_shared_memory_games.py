@@ -37,7 +37,7 @@ def games(kind: str = "plays", **kwargs: Any) -> SharedMemoryGames:
 
 
 class Table:
-    """A table of slots beside the lives that fill it, and the story that it was told."""
+    """A table of slots, the lives that fill it, and the recorded calls."""
 
     def __init__(self, slots: int, *, unseen: int = 1000, split: dict[str, int] | None = None) -> None:
         groups = (WALKER, CHOOSER)
@@ -84,7 +84,7 @@ def test_lives_become_games() -> None:
     assert (counts.lives, counts.never_asked, counts.max_step_without_done, counts.first_rewards) == (3, 1, 1, 1)
 
 
-def test_random_stories_agree_with_a_second_bookkeeping() -> None:
+def test_random_lives_equal_a_second_computation() -> None:
     rng = np.random.default_rng(3)
     table, living, expected = Table(40), {}, []
     found: list[tuple[str, int, float, bool]] = []
@@ -144,7 +144,7 @@ def test_an_agent_that_has_a_row_keeps_its_slot() -> None:
         table.tell(walker=walkers((9, 0.0, ""), (1, 0.0, ""), (2, 0.0, "")))
 
 
-def test_ended_rows_get_zeros_and_rows_without_a_policy_what_is_allowed() -> None:
+def test_ended_rows_get_zeros_and_unplayed_rows_allowed_actions() -> None:
     table = Table(3)
     masks = np.array([[True, False, True, False], [True, False, True, False]])
     flags = np.array([False, True]), np.zeros(2, bool)
@@ -155,7 +155,7 @@ def test_ended_rows_get_zeros_and_rows_without_a_policy_what_is_allowed() -> Non
     assert table.lives.actions(table.asked, None, set())["chooser"].tolist() == [[1, 1], [0, 0]]
 
 
-def test_numbers_that_are_not_finite_are_named() -> None:
+def test_non_finite_numbers_are_named() -> None:
     table = Table(3)
     with pytest.raises(LayoutError, match=r"byte 3: walker\.observation 0: found nan"):
         table.tell(walker=walkers((1, 0.0, ""), (2, float("nan"), "")))
@@ -235,7 +235,7 @@ def test_interface_is_learned_from_the_program() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("then", "start_s"), [("exit 7", 60.0), ("exec sleep 600", 1.0)])
-def test_a_program_that_does_not_answer_is_a_mistake_of_the_configuration(then: str, start_s: float) -> None:
+def test_silent_program_is_a_configuration_error(then: str, start_s: float) -> None:
     made = games(command=["sh", "-c", f"echo a line of output; {then}"], start_s=start_s, close_s=0.1)
     made.open(5, lambda: None)
     with pytest.raises(ConfigError, match=r"simulator 0 \(pid \d+\) .*\n  \| a line of output"):

@@ -51,7 +51,7 @@ def test_golden_files_decode_and_encode_to_the_byte(name: str, turn: bool, comma
     assert encode(image) == data
 
 
-def test_sizes_and_offsets_are_those_of_the_specification() -> None:
+def test_sizes_and_offsets_equal_the_specification() -> None:
     assert (WALKER.nbytes, CHOOSER.nbytes) == (243, 183)
     walker, chooser = WALKER.offsets(54), CHOOSER.offsets(297)
     assert [walker[field] for field in ("n", "observation 0", "observation 1", "reward", "done")] == [
@@ -187,7 +187,7 @@ def test_two_groups_of_one_name_are_refused() -> None:
         decode(file_of(twice))
 
 
-def test_an_id_that_lives_comes_once() -> None:
+def test_living_id_appears_once() -> None:
     data = file_of(groups(n=(3, 0)))
     at = places(groups())
     first = data[at["walker.id"] : at["walker.id"] + 4]

@@ -1,4 +1,4 @@
-"""Links between a driver and simulators in programs of their own: what is exchanged, what fails, and what is left."""
+"""Links between a driver and simulators in programs of their own: exchanged data, failures, and remaining files."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_a_program_that_fails_is_named(kind: str, kind_of_error: type[LinkError]
 
 
 @pytest.mark.parametrize("size", [0, 5, 9, 15, 60, 100, 155, 200, 300, 400, 440])
-def test_a_file_that_is_cut_is_an_error(size: int, tmp_path: Path) -> None:
+def test_truncated_file_is_an_error(size: int, tmp_path: Path) -> None:
     with driver("cuts", tmp_path, str(size), step_s=0.5, close_s=0.2) as link:
         with pytest.raises((LayoutError, PeerSilent)) as caught:
             link.reset()
@@ -164,7 +164,7 @@ def test_a_file_that_is_cut_is_an_error(size: int, tmp_path: Path) -> None:
 
 
 class ModelDriver:
-    """The other side of a `Simulator`: it knows every byte of the file, and shares no code with the codec."""
+    """The other side of a `Simulator`: models every byte of the file, without sharing code with the codec."""
 
     def __init__(self, first: Path, groups: list[Group]) -> None:
         self._path, self._groups = first, groups
@@ -283,7 +283,7 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("block", [0, *(pytest.param(block, marks=pytest.mark.long) for block in range(1, 40))])
-def test_a_file_that_is_cut_at_any_moment_is_an_error_and_no_signal(block: int, foreign: Path, tmp_path: Path) -> None:
+def test_file_truncated_at_any_moment_is_an_error_and_no_signal(block: int, foreign: Path, tmp_path: Path) -> None:
     drawn = random.Random(block)
     for _ in range(25):
         with Driver([str(foreign), "--books", "/dev/null"], folder=tmp_path) as driver:
@@ -349,7 +349,7 @@ def test_leftovers_of_dead_drivers_are_removed(tmp_path: Path) -> None:
             assert living.path.exists()
 
 
-def test_a_program_by_hand_finds_the_file_and_two_drivers_do_not_share_it(
+def test_manual_program_finds_its_file_and_drivers_do_not_share_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -377,7 +377,7 @@ def test_a_program_by_hand_finds_the_file_and_two_drivers_do_not_share_it(
         for _ in range(10):
             link.give()
             link.await_rows()
-        assert link.received() == [(ECHO, b"olleh")], "once, and not what was sent"
+        assert link.received() == [(ECHO, b"olleh")], "once, and not the sent message"
     assert program.wait(10) == 0
     assert not list((tmp_path / "ml-agents").iterdir())
 

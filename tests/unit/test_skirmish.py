@@ -1,4 +1,4 @@
-"""Skirmish: its rules played out by hand, what each side sees, and a script that plays it."""
+"""Skirmish: its rules by hand, observations of each side, and a scripted policy."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_attacks_and_moves_count_at_once() -> None:
     assert not step.terminated.any()
 
 
-def test_points_that_are_not_there_are_not_taken() -> None:
+def test_attack_takes_no_more_than_the_remaining_health() -> None:
     env, _ = begun([(2, 2, 3), (3, 3, 3)], [(3, 2, 1), (7, 5, 1)], damage_reward=0.5)
     step = env.step([choices([], [0, 0]), choices([STAY], [0])])
     assert step.rewards.tolist() == [[0.0, 0.0]]  # one point each: red had only one left, though two attack it

@@ -1,4 +1,4 @@
-"""The batch file for SLURM: what sbatch reads of it, and what bash does with it, from start to start until the end."""
+"""The batch file for SLURM: its directives, and its execution by bash through all requeues."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ exit {code}
 
 
 class Cluster:
-    """A folder with stand-ins for what a batch file calls; a job in it is one bash, as under SLURM."""
+    """A folder with stand-ins for the commands of a batch file; a job in it is one bash, as under SLURM."""
 
     def __init__(self, home: Path, *, last: int = 2, code: int = 0, scontrol: int = 0) -> None:
         self.home = home
@@ -100,7 +100,7 @@ def home(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_run_is_requeued_at_each_signal_resumed_at_each_start_and_ends(home: Path) -> None:
+def test_run_is_requeued_at_signals_resumed_at_starts_and_ends(home: Path) -> None:
     cluster = Cluster(home)
     batch = cluster.batch("train", "x.yaml")
     assert cluster.signaled(batch, signal.SIGUSR1).code == 0
@@ -108,14 +108,14 @@ def test_a_run_is_requeued_at_each_signal_resumed_at_each_start_and_ends(home: P
     assert cluster.signaled(batch, signal.SIGUSR1, restarts=1).code == 0
     assert cluster.requeued() == ["requeue 4711"] * 2
     assert finish(cluster.start(batch, restarts=2)).code == 0
-    assert cluster.requeued() == ["requeue 4711"] * 2, "a run that is done goes into no queue"
+    assert cluster.requeued() == ["requeue 4711"] * 2, "a finished run is not requeued"
     common = ["train", "x.yaml", "--run-dir=runs/duel-4711"]
     assert [entry["argv"] for entry in cluster.started()] == [common, [*common, "--resume"], [*common, "--resume"]]
     assert [entry["again"] for entry in cluster.started()] == [False] * 3, "the mark of the last start is gone"
     assert {entry["cwd"] for entry in cluster.started()} == {str(home)}
 
 
-def test_a_run_that_fails_ends_the_job_with_its_code_and_without_the_queue(home: Path) -> None:
+def test_failed_run_ends_the_job_with_its_code_without_requeue(home: Path) -> None:
     cluster = Cluster(home, last=0, code=3)
     assert finish(cluster.start(cluster.batch("train"))).code == 3
     assert cluster.requeued() == []
@@ -273,7 +273,7 @@ def slurm(folder: Path, *arguments: str) -> str:
         (["--ranks-per-node", "3", "--nodes", "2"], 2, 6),
     ],
 )
-def test_tasks_are_those_of_the_plan(tmp_path: Path, arguments: Sequence[str], nodes: int, tasks: int) -> None:
+def test_task_count_equals_the_plan(tmp_path: Path, arguments: Sequence[str], nodes: int, tasks: int) -> None:
     text = slurm(tmp_path, *arguments)
     assert {f"nodes={nodes}", f"ntasks={tasks}"} < {*directives(text)}
     assert f"--ranks={tasks}" in text
@@ -299,7 +299,7 @@ def test_the_file_is_private_replaces_an_older_one_and_nothing_else(tmp_path: Pa
         (".", "--output: '.' is a folder; name a file"),
     ],
 )
-def test_a_place_where_no_file_can_be_is_named(
+def test_unwritable_path_is_named(
     tmp_path: Path, place: str, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -319,7 +319,7 @@ def test_full_disk_is_reported(
     assert capsys.readouterr().err.startswith("arena: error: x.sbatch cannot be written: File too large")
 
 
-def test_the_file_goes_to_the_console_where_that_is_asked_for(
+def test_file_is_printed_on_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -425,7 +425,7 @@ def test_an_array_of_a_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "--array: goes with an experiment, a file with the key `run`" in capsys.readouterr().err
 
 
-def test_a_task_of_an_array_is_requeued_by_its_own_mark_and_takes_its_trial_up_itself(home: Path) -> None:
+def test_array_task_is_requeued_and_resumes_its_own_trial(home: Path) -> None:
     cluster = Cluster(home)
     job = Job("duel", nodes=1, tasks=1, seconds=3600, array="0-5%2")
     path = home / "job.sbatch"

@@ -1,4 +1,4 @@
-"""Spaces as JSON and back: any space that can be recorded, and nothing that could not have been written."""
+"""Spaces as JSON and back: any space that can be recorded; malformed JSON is refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ UNITS: dict[str, Any] = {
 }
 
 
-def test_spaces_of_units_are_written_with_everything_that_tells_them_apart() -> None:
+def test_unit_spaces_are_written_with_all_their_attributes() -> None:
     actions = {"Move": Choice(["+x", "-x"]), "Fire": Select(), "End": GlobalChoice(["yes"], masked=False)}
     space = UnitSpace({"Mine": ["x", "y"], "Ant": []}, ["step"], actions, hidden=["Ant"])
     assert space_to_json(space) == {"units": UNITS}
@@ -55,7 +55,7 @@ def test_space_round_trip_keeps_its_leaves(space: Any) -> None:
     assert leaves_of(found) == leaves_of(space)
 
 
-def test_bounds_come_back_to_the_bit_and_equal_ones_are_one_number() -> None:
+def test_bounds_are_exact_and_equal_ones_are_one_number() -> None:
     low = np.array([-np.inf, np.float32(0.1), -3e38], np.float32)
     found = space_from_json(json.loads(json.dumps(space_to_json(spaces.Box(low, np.inf, (3,), np.float32)))))
     assert isinstance(found, spaces.Box)

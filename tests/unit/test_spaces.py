@@ -107,7 +107,7 @@ def test_the_no_op_is_in_the_space(space: Space[Any]) -> None:
 
 @QUICK
 @given(discretes(), st.data())
-def test_the_no_op_of_a_discrete_space_is_the_first_that_the_mask_allows(space: Discrete, data: st.DataObject) -> None:
+def test_no_op_of_a_discrete_space_is_the_first_allowed_choice(space: Discrete, data: st.DataObject) -> None:
     mask = np.array(data.draw(st.lists(st.integers(0, 1), min_size=int(space.n), max_size=int(space.n))), np.int8)
     allowed = [int(space.start) + choice for choice in range(int(space.n)) if mask[choice]]
     assert int(no_op(space, mask)) == (allowed[0] if allowed else int(space.start))

@@ -1,4 +1,4 @@
-"""What `train` refuses when an algorithm is made in its seat, `plan` and `check` refuse: they make one, unplayed."""
+"""`plan` and `check` refuse what `train` refuses at an algorithm's construction: they build a trial instance."""
 
 from __future__ import annotations
 
@@ -74,7 +74,9 @@ def told() -> StubGroup:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["maddpg", "masac"])
-def test_a_team_that_would_learn_nothing(algorithm: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_team_that_would_learn_nothing_is_refused(
+    algorithm: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     config = configuration(algorithm, {}, TEAMS, ["blue", "blue", "red", "red"], ticks=300, lanes=1)
     assert "learning_starts: " in refused(tmp_path, capsys, config)
     config["matches"].append({**config["matches"][0], "lanes": 2})  # no common number of rows
@@ -90,7 +92,7 @@ IDLE = [  # what the game's spaces leave without effect, or make impossible
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("algorithm", "options", "game", "words"), IDLE, ids=str)
-def test_options_that_the_spaces_do_not_allow(
+def test_options_that_the_spaces_do_not_allow_are_refused(
     algorithm: str,
     options: dict[str, Any],
     game: dict[str, Any],
@@ -105,39 +107,39 @@ def test_options_that_the_spaces_do_not_allow(
 
 
 @pytest.mark.slow
-def test_samples_of_another_library(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_samples_sync_of_another_library_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = configuration("sb3:PPO", {"n_steps": 16}, DUEL, ["blue", "red"], ticks=300, lanes=1, sync="samples")
     assert "policies.blue.sync: got 'samples'" in refused(tmp_path, capsys, config)
 
 
 @pytest.mark.slow
-def test_one_transition_that_is_to_be_normalized(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_normalizing_a_single_transition_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = configuration("sb3:PPO", {"n_steps": 1}, DUEL, ["blue", "red"], ticks=300, lanes=1)
     assert "policies.blue.options.n_steps: got 1 in a seat of one row" in refused(tmp_path, capsys, config)
 
 
 @pytest.mark.slow
-def test_data_of_another_game(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_of_another_game_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record(tmp_path / "data", Box(-1, 1, (3,), np.float32), CHOICE, lambda seen: np.zeros(len(seen), np.int64))
     config = configuration("bc", {"data": "data"}, DUEL, ["blue", "red"], ticks=300, lanes=2)
     assert "policies.blue.options.data: data has samples of blue, but not with" in refused(tmp_path, capsys, config)
 
 
 @pytest.mark.slow
-def test_invalid_idle_action(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_idle_action_is_refused_by_all_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = configuration("scripted", {"action": 7}, CHOICES, ["blue", "red"], ticks=300, lanes=2)
     assert "policies.blue.options.action: got 7, which is no action of Discrete(2)" in refused(tmp_path, capsys, config)
 
 
 @pytest.mark.slow
-def test_invalid_idle_action_of_one_entity(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_idle_action_of_one_entity_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     game = {"make": "touchdown", "kwargs": {"red_actions": "continuous"}}
     config = configuration("scripted", {"action": 1}, game, [["blue", "blue"]], ticks=300, lanes=1)
     assert "got 1, which is no action of Box" in refused(tmp_path, capsys, config)
 
 
 @pytest.mark.slow
-def test_ignored_masks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ignored_masks_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     game = {"make": "test_stand_ins:masked"}
     config = configuration("sb3:DQN", {}, game, ["blue", "red"], ticks=9000, lanes=1)
     assert "policies.blue: this game has action masks" in refused(tmp_path, capsys, config)
@@ -171,7 +173,7 @@ LOADED = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("algorithm", "learned", "given", "words"), LOADED, ids=str)
-def test_weights_that_do_not_fit(
+def test_weights_that_do_not_fit_are_refused(
     algorithm: str,
     learned: dict[str, Any],
     given: dict[str, Any],
@@ -188,7 +190,7 @@ def test_weights_that_do_not_fit(
 
 
 @pytest.mark.slow
-def test_weights_for_other_observations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_weights_for_other_observations_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     load = kept(tmp_path, "ppo", Box(-1, 1, (7,), np.float32))
     config = configuration("ppo", {}, DUEL, ["blue", "red"], ticks=9000, lanes=1, load=load)
     said = refused(tmp_path, capsys, config)
@@ -197,7 +199,7 @@ def test_weights_for_other_observations(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.slow
-def test_weights_that_fit_are_taken_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_weights_that_fit_are_accepted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     load = kept(tmp_path, "sac", hidden_sizes=[8])
     config = configuration("sac", {"hidden_sizes": [8]}, DUEL, ["blue", "red"], ticks=90000, lanes=3, load=load)
     (tmp_path / "match.yaml").write_text(yaml.dump(config))

@@ -1,4 +1,4 @@
-"""The sum tree: sums and draws against slow ones, whatever was changed before."""
+"""The sum tree: sums and draws against slow ones, after any changes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def filled(size: int, seed: int = 0) -> tuple[SumTree, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
-def test_total_and_least_are_those_of_all_numbers(size: int) -> None:
+def test_total_and_minimum_cover_all_numbers(size: int) -> None:
     tree, values = filled(size)
     assert tree.total == pytest.approx(values.sum(), rel=1e-12)
     assert tree.least == values[values > 0].min()

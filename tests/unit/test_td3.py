@@ -22,7 +22,7 @@ SMALL = {"hidden_sizes": (16, 16), "batch_size": 16, "training_intensity": 16.0,
 
 
 def worker(env: ScriptedEnv | None = None, **options: Any) -> TD3:
-    """One whose targets are no copies."""
+    """A worker whose target networks differ from its networks."""
     env = env or ScriptedEnv(VECTOR, NUMBERS, reward=random_rewards(0))
     learner = TD3(env, solo_group(), ticks=env.ticks, **{**SMALL, **options})
     disturb(learner.network, *(target.module for target in learner.targets.values()))
@@ -77,7 +77,7 @@ def test_noise_is_added_to_target_actions(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("delay", [1, 2, 3])
-def test_the_actor_moves_every_so_many_steps_of_the_critics(delay: int) -> None:
+def test_actor_is_updated_at_its_interval(delay: int) -> None:
     learner = worker(ScriptedEnv(VECTOR, NUMBERS, rows=1, ticks=16, reward=random_rewards(0)), policy_delay=delay)
     moves: list[tuple[bool, bool]] = []
     step = learner.update

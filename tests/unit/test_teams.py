@@ -42,9 +42,9 @@ each_sync = pytest.mark.parametrize("sync", ["gradients", "samples"])
 
 
 class Uneven(ScriptedEnv):
-    """A game of lanes of three entities, who leave it one by one: each lane plays episodes of a length of its own.
+    """A game of lanes of three entities, which leave one by one; each lane has its own episode length.
 
-    What comes is the same whatever is done, and is known in advance from the seed.
+    Observations and rewards do not depend on actions; they follow from the seed.
 
     Args:
         space: what an entity sees.
@@ -93,7 +93,7 @@ class Uneven(ScriptedEnv):
         return 2 + lane + 2 * entity
 
     def _in_game(self, tick: int) -> np.ndarray[Any, Any]:
-        """Who acts after so many ticks, [L * E]."""
+        """The rows that act after so many ticks, [L * E]."""
         since = tick % self.leg if self.leg else tick
         return np.array(
             [since % self._length(lane, E - 1) < self._length(lane, e) for lane in range(L) for e in range(E)]
@@ -140,7 +140,7 @@ def one_of(group: ThreadGroup) -> range:
 
 
 def acted(done: list[list[Any]]) -> list[Any]:
-    """The actions of all ticks of a seat that has done what its entities' workers have done."""
+    """The actions of all ticks of a seat, joined from those of its entities' workers."""
     return [np.stack(parts, 1).reshape(-1, *parts[0].shape[1:]) for parts in zip(*done, strict=True)]
 
 
@@ -149,7 +149,7 @@ def acted(done: list[list[Any]]) -> list[Any]:
 
 @pytest.fixture
 def steady_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Noise that is the same in every row, so that it matters not who draws how much."""
+    """Noise that is equal in every row, so that the numbers of draws do not matter."""
 
     def steady(shape: Any, generator: Any) -> Tensor:
         return torch.linspace(-0.8, 1.1, shape[-1]).expand(tuple(shape))
@@ -165,7 +165,7 @@ def run(learner: Any) -> Any:
 
 
 def like(learner: Any, actions: list[Any]) -> Any:
-    """The learner, who does what others have done."""
+    """The learner, which plays the recorded actions of others."""
     told = iter(actions)
 
     def choose(*_: Any) -> Tensor:
@@ -177,7 +177,7 @@ def like(learner: Any, actions: list[Any]) -> Any:
 
 
 def noting(learner: Any) -> list[Any]:
-    """The actions that it takes from now on, as learned from."""
+    """The actions of the learner from now on, as stored for learning."""
     taken: list[Any] = []
     to_env = learner.actions.to_env
 
@@ -227,7 +227,7 @@ def test_team_of_workers_equals_one_seat(
 
 @pytest.mark.slow
 @each_sync
-def test_several_teams_learn_from_as_many_joint_transitions_as_several_seats(sync: str) -> None:
+def test_teams_learn_from_as_many_joint_transitions_as_seats(sync: str) -> None:
     def work(seated: bool) -> Callable[[ThreadGroup], Any]:
         def body(group: ThreadGroup) -> Any:
             places = range(E) if seated else one_of(group)
@@ -400,14 +400,14 @@ def test_actor_in_its_own_worker_equals_the_seats(kind: Any, shared: bool) -> No
         assert learner.own == range(place, place + 1)
 
 
-def test_the_places_of_a_seat_are_all_and_those_of_a_worker_its_own() -> None:
+def test_seat_has_all_places_and_a_worker_its_own() -> None:
     assert places_of(Uneven(), solo_group()) == (3, range(3))
     alone = ThreadGroup.__new__(ThreadGroup)
     alone.rank, alone.team = 7, (2, 7, 9)
     assert places_of(Uneven(places=range(1)), alone) == (3, range(1, 2))  # type: ignore[arg-type]
 
 
-# ----------------------------------------------------------------------------------------------- what a plan says of it
+# ------------------------------------------------------------------------------------------------------ teams in a plan
 
 
 def plan_of(*matches: Any, algorithm: str = "maddpg", **policy: Any) -> Plan:
@@ -455,7 +455,7 @@ def test_the_workers_of_single_entities_of_a_match_are_a_team(matches: Any, team
 
 
 @both
-def test_the_sizes_are_those_of_joint_transitions_however_a_team_is_seated(kind: Any) -> None:
+def test_sizes_count_joint_transitions_in_any_seating(kind: Any) -> None:
     def sizes(*seats: Any) -> dict[str, int]:
         plan = plan_of(*({"seats": list(match), "copies": 2, "lanes": 4} for match in seats))
         learners = learners_of(kind, plan, plan.policies["p"])
@@ -472,14 +472,14 @@ def test_the_sizes_are_those_of_joint_transitions_however_a_team_is_seated(kind:
     }
 
 
-def test_others_count_each_worker_with_its_rows() -> None:
+def test_other_algorithms_count_the_rows_of_each_worker() -> None:
     plan = plan_of({"seats": [["p", "p"], "q", "q"], "lanes": 4}, {"seats": ["p", "q", "p", "q"], "lanes": 3})
     for kind in (PPO, MAPPO):
         assert [learner.rows for learner in learners_of(kind, plan, plan.policies["p"])] == [8, 3, 3]
 
 
 @pytest.mark.parametrize("kind", [MADDPG, MASAC, MAPPO])
-def test_a_team_of_one_and_teams_of_unequal_sizes_are_refused_with_their_place(kind: Any) -> None:
+def test_teams_of_one_or_of_unequal_sizes_are_refused(kind: Any) -> None:
     for seats, message in [
         (["p", "q", "q", "q"], r"here the team has one; .* seats: \[blue, blue, red\] or \[\[blue, blue\], red\]"),
         ([["p", "p"], "p", "q"], r"here the team has one"),

@@ -92,7 +92,7 @@ def test_a_game_without_winners_has_no_win_rate_in_tensorboard(folder: RunFolder
     assert scalars(folder, "blue") == [(50, {"episode/return": 7.0, "episode/length": 12.0})]
 
 
-def test_a_second_with_a_return_that_is_no_number_does_not_spoil_the_next_one(folder: RunFolder) -> None:
+def test_nan_return_does_not_affect_the_next_second(folder: RunFolder) -> None:
     with Recorder(folder, {0: 0}) as recorder:
         for gain in (math.nan, 2.0):
             recorder.episodes(0, 50, [episode(50, 12, SeatRecord("blue", (0,), gain))])

@@ -1,4 +1,4 @@
-"""The conformance check finds each breach that it says it finds."""
+"""The conformance check detects each documented breach."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ACTIONS = MultiDiscrete([3, 2], start=[0, 5])
 
 
 class Countdown:
-    """A right game to be broken: two entities; the first ends after two ticks, the second after three."""
+    """A valid game, modified by the tests: two entities; the first ends after two ticks, the second after three."""
 
     def __init__(self, lanes: int = 2, sight: Space[Any] | None = None) -> None:
         self.lanes = lanes
@@ -118,7 +118,7 @@ def test_unseeded_randomness_is_detected() -> None:
 
 
 @pytest.mark.slow
-def test_two_objects_are_compared_where_two_are_given() -> None:
+def test_two_given_objects_are_compared() -> None:
     class Remembers(Countdown):
         """Pays more after the first reset of all lanes."""
 
@@ -212,7 +212,7 @@ def test_observations_of_any_length_are_ragged() -> None:
             check_batched_env(wrong())
 
 
-def test_games_with_units_are_played_with_what_is_allowed() -> None:
+def test_games_with_units_are_played_with_allowed_choices() -> None:
     check_batched_env(crowd.Crowd(3, alone=True), ticks=20)
     check_batched_env(crowd.Crowd(2, turns=True), ticks=20)
 

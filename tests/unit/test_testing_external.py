@@ -1,4 +1,4 @@
-"""The conformance check of external games finds each breach that it says it finds."""
+"""The conformance check of external games detects each documented breach."""
 
 from __future__ import annotations
 

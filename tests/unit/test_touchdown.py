@@ -84,7 +84,7 @@ def test_the_own_line_is_no_goal() -> None:
     assert not step.rewards.any()
 
 
-def test_straight_ahead_takes_eighteen_ticks_whatever_the_rounding() -> None:
+def test_straight_run_takes_18_ticks_despite_rounding() -> None:
     env = begun(team_size=2, max_steps=50)
     env.positions[0, :, 0] = [-0.9, -0.5, 0.5, 0.9]
     for tick in range(1, 19):
@@ -104,7 +104,7 @@ def test_opponents_exactly_a_tenth_apart_stay_where_they_are() -> None:
     np.testing.assert_allclose(env.positions[0], [(0.3, 0.0), (0.3, -0.1)], atol=1e-12)
 
 
-def test_team_mates_do_not_mind_each_other() -> None:
+def test_teammates_do_not_collide() -> None:
     env, _ = played([(0, 0), (0, 0), (0.9, 0), (0.9, 0)], [STAY] * 4)
     np.testing.assert_allclose(env.positions[0, :, 1], 0)
 
@@ -133,7 +133,7 @@ def test_a_game_decided_on_the_last_tick_is_terminated_only() -> None:
     assert not step.truncated.any()
 
 
-def test_a_lane_that_is_over_stands_still_until_it_is_reset() -> None:
+def test_ended_lane_stands_still_until_its_reset() -> None:
     env, _ = played([(0, -0.8), (0.9, 0)], [DOWN, STAY])
     before = env.positions.copy()
     step = env.step([np.array([UP]), np.array([99])])  # nonsense is ignored there
@@ -195,7 +195,7 @@ def test_images_of_lanes_do_not_mix() -> None:
     max_steps=st.integers(5, 40),
     data=st.integers(0, 2**32 - 1),
 )
-def test_lanes_together_play_as_each_alone(seeds: list[int], team_size: int, max_steps: int, data: int) -> None:
+def test_batched_lanes_equal_single_lanes(seeds: list[int], team_size: int, max_steps: int, data: int) -> None:
     lanes = len(seeds)
     options = {"team_size": team_size, "max_steps": max_steps, "red_actions": "continuous"}
     together = Touchdown(lanes=lanes, **options)

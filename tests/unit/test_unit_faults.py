@@ -1,4 +1,4 @@
-"""Faults of games and workers with units that once went through: copies, subclasses, overflow, shapes."""
+"""Regression tests of games and workers with units: copies, subclasses, overflow, shapes."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_actions_that_a_game_keeps_do_not_change() -> None:
     assert [kept.tolist() for kept in Keeps.kept] == [[0], [1]]
 
 
-def test_what_a_list_shows_may_be_changed_by_its_reader() -> None:
+def test_results_of_list_env_may_be_modified_by_the_caller() -> None:
     envs = ListEnv([Told(seen(actions={"pick": Pick(actor_types=["B"])}))])
     shown = envs.reset()
     before = shown.action_masks["pick"].actors.values.copy()
@@ -115,7 +115,7 @@ def test_what_a_list_shows_may_be_changed_by_its_reader() -> None:
 
 
 @pytest.mark.parametrize("players", [2, "ab", [1, 2], (), ("a", "a")])
-def test_players_that_are_no_names_are_refused(players: Any) -> None:
+def test_invalid_player_names_are_refused(players: Any) -> None:
     class Game(Told):
         pass
 
@@ -142,7 +142,7 @@ def test_a_mask_without_actors_may_have_any_number_of_columns() -> None:
 
 
 @pytest.mark.parametrize("ended", [0, 1])
-def test_a_player_that_a_wrapper_has_ended_does_not_stop_the_other(ended: int) -> None:
+def test_player_ended_by_a_wrapper_does_not_stop_the_other(ended: int) -> None:
     class Pair(Told):
         players = ("left", "right")
 
@@ -156,7 +156,7 @@ def test_a_player_that_a_wrapper_has_ended_does_not_stop_the_other(ended: int) -
     assert len(game.got) == 1 and all(list(actions["pick"].actors) == [] for actions in game.got[0])
 
 
-def test_a_lane_whose_players_a_wrapper_has_ended_is_not_played() -> None:
+def test_lane_ended_by_a_wrapper_is_not_played() -> None:
     class Pair(Told):
         players = ("left", "right")
 
@@ -194,7 +194,7 @@ def test_observations_of_a_wrong_form_are_named(case: str) -> None:
     ("second", "message"),
     [(seen(reward=None), "the reward None; expected a number"), ({}, "a dict; expected an Observation")],
 )
-def test_what_an_environment_of_a_list_returns_is_checked(second: Any, message: str) -> None:
+def test_results_of_environments_of_a_list_are_checked(second: Any, message: str) -> None:
     envs = ListEnv([Told(seen(), second)])
     envs.reset()
     with pytest.raises(ValueError, match=f"^environment 0: {message}"):
@@ -227,7 +227,7 @@ def test_single_actions_of_a_wrong_form_are_refused(space: Any, given: Any, erro
 
 
 @pytest.mark.parametrize("empty", [[], np.zeros(0), np.zeros(0, np.int8)])
-def test_no_choices_have_any_type_on_all_faces(empty: Any) -> None:
+def test_empty_choices_may_have_any_dtype_on_all_faces(empty: Any) -> None:
     space, active = SPACE.action_space, np.ones(1, np.bool_)
     single = action_leaves(space, [{"pick": empty, "shoot": empty}], None, first_row=0)
     rows = batch_leaves(space, Columns(space), {"pick": [empty], "shoot": [empty]}, None, active=active)
@@ -254,7 +254,7 @@ STATES: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("make", "state", "message"), STATES)
-def test_states_that_cannot_be_put_are_named(make: str, state: dict[str, Any], message: str) -> None:
+def test_invalid_states_are_named(make: str, state: dict[str, Any], message: str) -> None:
     env = adapt_environment(make, {}, 1, [])
     with pytest.raises(ConfigError, match=message):
         env.reset(np.ones(1, np.bool_), None, {"states": [state]})

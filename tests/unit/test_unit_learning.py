@@ -53,7 +53,7 @@ def trained(env: Any, group: ThreadGroup | None = None, kind: type[PPO] = PPO, *
 
 
 def seen(ppo: PPO) -> Batch:
-    """What one rollout gives."""
+    """The batch of one rollout."""
     ppo.rollout.begin(*ppo.env.reset())
     play(ppo)
     return evaluate(ppo)
@@ -181,7 +181,7 @@ def test_minibatches_add_up_to_the_whole_batch() -> None:
 
 @pytest.mark.parametrize("kind", [PPO, A2C], ids=["ppo", "a2c"])
 @pytest.mark.parametrize("transformer", [SMALL["transformer"], PLACES], ids=["plain", "places"])
-def test_all_that_a_space_of_units_can_have_is_learned_from(kind: type[PPO], transformer: Transformer) -> None:
+def test_every_part_of_a_unit_space_is_learned_from(kind: type[PPO], transformer: Transformer) -> None:
     PPO.check(EVERYTHING, EVERYTHING.action_space)
     env = RandomUnits(ticks=24)
     ppo = trained(env, kind=kind, transformer=transformer, normalize_observations=True)
@@ -196,7 +196,7 @@ def test_all_that_a_space_of_units_can_have_is_learned_from(kind: type[PPO], tra
     )
 
 
-def test_rows_that_never_decide_teach_the_critic_alone() -> None:
+def test_rows_without_decisions_train_only_the_critic() -> None:
     env = RandomUnits(ticks=8)
     env._sample = lambda acts, sample=env._sample: sample(False)  # type: ignore[method-assign]
     before = worker(env)
@@ -251,7 +251,7 @@ def test_workers_on_one_full_batch_equal_one_worker(sync: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_worker_whose_rows_never_decide_learns_with_the_others() -> None:
+def test_worker_without_decisions_learns_with_the_others() -> None:
     def work(group: ThreadGroup) -> Any:
         env = RandomUnits(ticks=16, seed=group.rank)
         if group.rank == 1:
@@ -307,7 +307,7 @@ def test_ragged_storage_joins_runs_of_rows() -> None:
     assert storage.flat(2).lengths.tolist() == [0, 0, 0, 2, 0, 3]
 
 
-def test_batches_survive_the_way_through_a_message() -> None:
+def test_batches_survive_a_message() -> None:
     batch = random_batch(worker(RandomUnits()), count=7)
     again = Batch.from_samples(decode(*encode(batch.to_samples())))
     assert all_equal(again.to_samples(), batch.to_samples())
@@ -318,7 +318,7 @@ def test_batches_survive_the_way_through_a_message() -> None:
     assert swapped.actions.numpy()[1].tolist() == batch.actions.numpy()[0].tolist()
 
 
-def test_a_state_of_another_game_or_network_says_what_differs() -> None:
+def test_foreign_state_is_refused_with_the_difference() -> None:
     stored = worker(RandomUnits()).state_dict()
     with pytest.raises(ConfigError, match=r"options.transformer.d_model: 8, here it is 16"):
         worker(RandomUnits(), transformer=Transformer(d_model=16, layers=1)).load_state_dict(stored)

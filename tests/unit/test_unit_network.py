@@ -1,4 +1,4 @@
-"""The network of units: packing, attention among packed rows, hidden units, places, and what is chosen."""
+"""The network of units: packing, attention among packed rows, hidden units, places, and choices."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def network(space: UnitSpace, options: Transformer | None = None, *, moved: bool
 
 
 def leaves(space: UnitSpace, samples: Sequence[Mapping[str, Any]], options: Transformer | None = None) -> list[Any]:
-    """What the network is asked about samples."""
+    """Samples as input of the network."""
     return UnitInputs(space, options or Transformer())(to_leaves(space, observed(space, samples)))
 
 
@@ -77,7 +77,7 @@ def asked(made: UnitActorCritic, given: list[Any]) -> tuple[list[Tensor], Tensor
 
 
 def learned(made: UnitActorCritic, given: list[Any]) -> Tensor:
-    """All gradients of a loss that has something of everything."""
+    """All gradients of a loss of all outputs."""
     made.zero_grad()
     decisions, values = made.policy_and_value(given)
     chosen = decisions.sample(torch.arange(len(values)))
@@ -139,7 +139,7 @@ def test_packing_puts_rows_where_most_room_is_left() -> None:
         assert found.index.shape == (len(room), width)
 
 
-def test_layout_goes_there_and_back_with_its_gradient() -> None:
+def test_layout_round_trip_keeps_values_and_gradients() -> None:
     layout = Layout(np.array([3, 0, 1, 2]), None, torch.device("cpu"))
     tokens = torch.randn(6, 2, requires_grad=True)
     packed = layout.pack(tokens)
@@ -176,7 +176,7 @@ def test_first_values_are_exactly_zero_and_policies_almost_even(name: str) -> No
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_a_batch_gives_what_its_rows_give_one_by_one(name: str) -> None:
+def test_batch_equals_its_rows_one_by_one(name: str) -> None:
     options, samples = OPTIONS[name], random_observations(EVERYTHING, 25)
     made = network(EVERYTHING, options)
     together, values = asked(made, leaves(EVERYTHING, samples, options))
@@ -189,7 +189,7 @@ def test_a_batch_gives_what_its_rows_give_one_by_one(name: str) -> None:
         torch.testing.assert_close(found, torch.cat(rows), atol=1e-5, rtol=0)
 
 
-def test_attention_is_that_of_the_formula() -> None:
+def test_attention_equals_the_formula() -> None:
     samples = random_observations(LINES, 7, seed=3)
     made = network(LINES, Transformer(d_model=8, layers=1, heads=2))
     block, embedding = made.encoder.blocks[0], made.encoder.embeddings[0]
@@ -301,7 +301,7 @@ def test_a_row_without_tokens_has_the_value_of_the_mean_zero() -> None:
     assert learned(made, leaves(LINES, [space])).isfinite().all()
 
 
-def test_the_gradient_is_that_of_finite_differences() -> None:
+def test_gradient_equals_finite_differences() -> None:
     samples = random_observations(EVERYTHING, 9, seed=8)
     made = network(EVERYTHING, Transformer(d_model=4, relative=GRID)).double()
     given = [
@@ -370,7 +370,7 @@ def test_hashed_noise_is_gumbel_and_differs_everywhere() -> None:
     assert noise.std() == pytest.approx(math.pi / math.sqrt(6), abs=0.02)
 
 
-def test_log_probs_come_action_by_action_and_actor_by_actor() -> None:
+def test_log_probs_are_ordered_by_action_then_actor() -> None:
     samples = random_observations(EVERYTHING, 12, seed=2)
     made = network(EVERYTHING)
     probabilities, _ = asked(made, leaves(EVERYTHING, samples))
@@ -485,12 +485,12 @@ RADIAL = Relative(position=XY, kind="radial", extent=4, angle="t")
         ),
     ],
 )  # fmt: skip
-def test_buckets_are_those_of_the_table(options: Any, from_: Any, to: Any, angle: Any, expected: Any) -> None:
+def test_buckets_equal_the_table(options: Any, from_: Any, to: Any, angle: Any, expected: Any) -> None:
     assert bucket_shares(options, from_, to, angle) == expected
 
 
 @pytest.mark.parametrize("options", [GRID, POLAR], ids=["grid", "polar"])
-def test_relative_attention_is_that_of_the_formula(options: Relative) -> None:
+def test_relative_attention_equals_the_formula(options: Relative) -> None:
     samples = random_observations(EVERYTHING, 6, seed=7)
     transformer = Transformer(d_model=8, heads=1, relative=options)
     places = RelativePlaces(options, EVERYTHING, 8, torch.Generator().manual_seed(0))

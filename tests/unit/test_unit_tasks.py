@@ -65,7 +65,7 @@ def test_right_answers_reach_the_best_return(task: str) -> None:
 
 
 @pytest.mark.parametrize(("task", "wrong"), [("count", 9), ("xor", 0), ("not_hotdog", 0), ("floor_is_lava", 0)])
-def test_one_fixed_answer_does_not(task: str, wrong: int) -> None:
+def test_fixed_answer_does_not_reach_the_best_return(task: str, wrong: int) -> None:
     assert 0.0 < np.mean(returns(task, lambda _: wrong)) < 0.7
 
 
@@ -79,7 +79,7 @@ def test_opponent_is_hidden_unless_it_is_a_cheat() -> None:
         assert vec_obs.visible["Opponent"].tolist() == [[[cheat]]]
 
 
-def test_masks_of_count_allow_the_answer_and_nothing_from_masked_choices_on() -> None:
+def test_masks_of_count_allow_the_answer_and_exclude_the_rest() -> None:
     vec_obs = ListEnv(lambda: unit_task("count", masked_choices=4), 300).reset(seed=1)
     mask, beans = vec_obs.action_masks["count"].mask, vec_obs.features["Bean"].lengths
     assert mask is not None

@@ -73,7 +73,7 @@ def test_parts_are_the_spaces_that_are_documented() -> None:
     assert list(MINESWEEPER) == ["units", "actions"] and list(MINESWEEPER["units"]) == list(MINESWEEPER.types)
 
 
-def test_spaces_are_compared_and_shown_with_everything_that_tells_them_apart() -> None:
+def test_equality_and_repr_use_all_attributes() -> None:
     others = [
         UnitSpace({"Ant": [], "Zebra": ["x"]}, actions={"end": GlobalChoice(["yes", "no"])}),
         UnitSpace({"Zebra": ["x"], "Ant": []}, actions={"end": GlobalChoice(["yes", "no"])}),
@@ -160,7 +160,7 @@ def test_each_rule_of_an_observation_is_checked_in_its_row(path: list[Any], valu
     assert breach is not None and breach.row == 1 and text in breach.text
 
 
-def test_every_small_mask_is_judged_as_by_a_slow_rule() -> None:
+def test_small_masks_are_judged_as_by_a_slow_rule() -> None:
     space = UnitSpace({"Ant": []}, actions={"walk": Choice(["a", "b"])})
     units, actors = Ragged(np.zeros((3, 0), np.float32), [3]), Ragged(np.arange(3), [3])
     for flags in itertools.product((0, 1, -1), repeat=6):
@@ -186,7 +186,7 @@ def test_samples_of_another_form_are_not_contained(path: list[Any], value: Any) 
     assert changed(path, value) not in EVERYTHING
 
 
-def test_choices_are_drawn_evenly_among_what_is_allowed() -> None:
+def test_allowed_choices_are_drawn_evenly() -> None:
     actions = EVERYTHING.action_space
     actions.seed(5)
     shown = board()["actions"]
@@ -201,7 +201,7 @@ def test_choices_are_drawn_evenly_among_what_is_allowed() -> None:
     assert all(abs(count - 1000) < 150 for counter in (*found["walk"], found["hit"][1]) for count in counter.values())
 
 
-def test_rows_draw_as_alone() -> None:
+def test_batched_rows_draw_like_single_ones() -> None:
     EVERYTHING.seed(6)
     samples = [EVERYTHING.sample() for _ in range(50)]
     shown = batched(samples)["actions"]
@@ -226,7 +226,7 @@ def test_an_actor_that_can_choose_nothing_is_named() -> None:
         MINESWEEPER.action_space.sample(mask=shown)
 
 
-def test_a_space_that_is_handed_out_draws_what_is_shown_and_copies_do_not() -> None:
+def test_worker_space_draws_allowed_choices_and_copies_none() -> None:
     standing: list[Any] = [None]
     alone = MINESWEEPER.action_space
     handed = alone.showing(lambda: standing[0])

@@ -1,4 +1,4 @@
-"""Options that another one leaves without effect: refused, in one sentence, by every algorithm that has them."""
+"""Options without effect because of another option: refused, in one sentence, by every algorithm that has them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def options_of(name: str) -> Any:
 
 
 @pytest.mark.parametrize(("name", "given", "idle", "used"), CASES, ids=lambda value: str(value))
-def test_an_option_without_effect_is_refused_and_names_the_one_that_makes_it_so(
+def test_option_without_effect_names_the_option_that_disables_it(
     name: str, given: dict[str, Any], idle: dict[str, Any], used: dict[str, Any] | None
 ) -> None:
     (option,), ((other, found),) = given, idle.items()
@@ -58,7 +58,7 @@ def test_an_option_without_effect_is_refused_and_names_the_one_that_makes_it_so(
 
 
 @pytest.mark.parametrize(("name", "given", "idle", "used"), CASES, ids=lambda value: str(value))
-def test_the_default_may_always_be_written_out(name: str, given: Any, idle: Any, used: Any) -> None:
+def test_default_value_is_always_accepted(name: str, given: Any, idle: Any, used: Any) -> None:
     options = options_of(name)
     defaults = {field.name: field.default for field in msgspec.structs.fields(options)}
     options(**{option: defaults[option] for option in given}, **idle)

@@ -1,4 +1,4 @@
-"""What a run says, and what it leaves, when the disk takes no more, a folder has gone, or the clock is set back."""
+"""Messages and files of a run whose disk is full, whose folder is gone, or whose clock is set back."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_earlier_error_is_the_one_reported(tmp_path: Path, caplog: pytest.LogCap
     assert "is not there any more" in caplog.text
 
 
-def test_a_clock_that_is_set_back_neither_ends_nor_mixes_up_a_record(tmp_path: Path) -> None:
+def test_clock_set_back_does_not_disturb_records(tmp_path: Path) -> None:
     folder = RunFolder.open(tmp_path / "run")
     clock = iter(range(100))
     wall = iter(range(1_000_000, 0, -5000))

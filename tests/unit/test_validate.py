@@ -281,7 +281,7 @@ def test_wrong_items_are_named(items: Any, words: str) -> None:
         StepValidator(interface(ITEMS), LANES).check_step(ragged_step(items))
 
 
-def test_right_items_pass_and_are_only_checked_in_the_lanes_that_are_shown() -> None:
+def test_items_are_checked_only_in_the_lanes_that_are_shown() -> None:
     validator = StepValidator(interface(ITEMS), LANES)
     for dtype in (np.float32, np.float64, np.int64):
         validator.check_step(ragged_step(Ragged(np.ones((3, 2), dtype), [2, 0, 1])))

@@ -1,4 +1,4 @@
-"""When and what a vector environment writes into its request."""
+"""The content and the time of a vector environment's writes into its request."""
 
 from __future__ import annotations
 

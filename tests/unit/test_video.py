@@ -82,7 +82,7 @@ def test_unopenable_file_is_reported_in_one_line(tmp_path: Path, suffix: str) ->
     assert str(caught.value) == f"{path} cannot be written: Is a directory"
 
 
-def test_a_name_that_is_too_long_is_a_mistake(tmp_path: Path) -> None:
+def test_too_long_file_name_is_a_configuration_error(tmp_path: Path) -> None:
     path = tmp_path / f"{'v' * 247}.gif"  # what stands beside it while it is written has a longer name
     with pytest.raises(ConfigError, match=r"--video: .* cannot be written: File name too long"):
         check_video(path)
@@ -105,7 +105,7 @@ def test_check_video_refuses_an_unusable_path(tmp_path: Path) -> None:
             check_video(path)
 
 
-def test_a_package_that_is_missing_is_named_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_is_named_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "imageio_ffmpeg" else found(name))
     with pytest.raises(ConfigError, match=r"a video needs imageio-ffmpeg; the extra 'video' brings"):

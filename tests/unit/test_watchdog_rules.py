@@ -181,7 +181,7 @@ def test_watchdog_gets_stacks_of_another_node_from_a_neighbor() -> None:
     assert failure.message.splitlines()[1] == '  File "/home/user/game.py", line 7, in step'
 
 
-def test_watchdog_gets_stacks_from_a_neighbor_that_has_no_core_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watchdog_gets_stacks_from_a_temporarily_starved_neighbor(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(node="there")
     checker = watchdog_of(world)
     world.waits(RED, ENVIRONMENT, Tag.REPLY)

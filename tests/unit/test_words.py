@@ -27,7 +27,7 @@ def test_count_of_one_is_singular(number: int, words: str) -> None:
 
 
 @pytest.mark.parametrize(("value", "words"), [(-0.4, "+0"), (0.0, "+0"), (-0.6, "-1"), (1234.5, "+1234")])
-def test_an_elo_that_is_rounded_to_nothing_has_no_minus_sign(value: float, words: str) -> None:
+def test_elo_rounded_to_zero_has_no_minus_sign(value: float, words: str) -> None:
     assert elo_words(value) == words
 
 

@@ -41,7 +41,7 @@ CARTPOLE = gymnasium_factory("CartPole-v1")
 
 
 def play(env: BatchedEnv, ticks: int = 60, seed: int = 0) -> list[Any]:
-    """What a game of one array per entity says, tick by tick: copies."""
+    """The results of a game with one array per entity, tick by tick, copied."""
     draw, lanes = np.random.default_rng(seed), np.ones(env.lanes, np.bool_)
     frame = env.reset(lanes, list(range(seed, seed + env.lanes)))
     masks, said = frame.masks, [[np.array(column) for column in frame.observations]]
@@ -152,7 +152,7 @@ def test_pictures_are_stacked_along_their_channels(shape: tuple[int, ...], axis:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", PAIRS)
-def test_a_wrapper_is_gymnasiums_own(name: str, way: str) -> None:
+def test_wrapper_equals_gymnasiums(name: str, way: str) -> None:
     make, wrappers, wrap = PAIRS[name]
     wrapped, plain = WAYS[way](make, 2, wrappers), adapt(lambda: wrap(make()), {}, 2)
     assert wrapped.interface == plain.interface
@@ -166,7 +166,7 @@ def test_any_wrapper_class_wraps_a_gymnasium_environment(name: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_last_observation_of_an_episode_is_a_stack_of_its_own_frames(way: str) -> None:
+def test_last_observation_stacks_only_frames_of_its_episode(way: str) -> None:
     env, alone = WAYS[way](CARTPOLE, 1, [("frame_stack", 3)]), CARTPOLE()
     frames = [alone.reset(seed=1)[0]] * 3
     shown = env.reset(np.ones(1, np.bool_), [1]).observations[0]
@@ -271,7 +271,7 @@ def test_every_entity_sees_its_own_last_frames(game: str) -> None:
         wrapped, step = env.step(actions), plain.step(actions)
         for e in entities:
             stacked = np.stack([before[e], step.frame.observations[e]], 1)
-            seen = in_game[:, e]  # who has left sees nothing new
+            seen = in_game[:, e]  # an entity that has left sees nothing new
             np.testing.assert_array_equal(wrapped.frame.observations[e][seen], stacked[seen])
             before[e] = np.array(step.frame.observations[e])
         for column in ("rewards", "terminated", "truncated"):
@@ -353,7 +353,7 @@ def test_frames_of_nested_spaces_are_stacked_leaf_by_leaf(padding: str) -> None:
             np.testing.assert_array_equal(step.frame.observations[entity][leaf], np.stack(frames, 1))
 
 
-def test_in_a_game_in_turns_frames_are_those_before_an_entitys_own_turns() -> None:
+def test_in_turns_frames_precede_an_entitys_own_turns() -> None:
     env, plain = adapt(tictactoe(), {}, 1, [("frame_stack", 2)]), adapt(tictactoe(), {}, 1)
     every, moves = np.ones(1, np.bool_), (0, 3, 1, 4, 2)  # the first player fills the upper row
     env_frame, frame = env.reset(every, [0]), plain.reset(every, [0])
@@ -492,7 +492,7 @@ class WalkEnv(gymnasium.Env[Any, Any]):
 
 
 @pytest.mark.parametrize("make", [Walk, WalkEnv])
-def test_soft_time_limit_goes_on_where_the_game_is(make: Callable[..., Any]) -> None:
+def test_soft_time_limit_continues_the_game(make: Callable[..., Any]) -> None:
     env = adapt(make, {}, 2, [("soft_time_limit", 3)])
     frame = env.reset(np.ones(2, np.bool_))
     seen, ends = [], []

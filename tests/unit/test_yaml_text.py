@@ -123,7 +123,7 @@ def test_exponential_alias_expansion_is_refused(first: str, others: str) -> None
         yaml.load(laughs(20, first, others), source="f.yaml")
 
 
-def test_a_very_long_text_is_refused_before_it_is_read() -> None:
+def test_too_long_text_is_refused_before_it_is_read() -> None:
     assert yaml.load("#" * 100_000, source="f.yaml") is None
     with pytest.raises(ConfigError, match="longer than 100000 characters"):
         yaml.load("#" * 100_001, source="f.yaml")
@@ -136,7 +136,7 @@ def test_fifty_levels_are_read_and_more_are_refused() -> None:
 
 
 @pytest.mark.parametrize("tag", ["binary", "timestamp", "set", "omap", "pairs", "value"])
-def test_a_tag_that_makes_more_than_plain_data_is_refused_where_it_stands(tag: str) -> None:
+def test_tag_beyond_plain_data_is_refused_with_its_place(tag: str) -> None:
     with pytest.raises(ConfigError, match=f"'tag:yaml.org,2002:{tag}' is no plain data\n  line 2, column 4:"):
         yaml.load(f"a: 1\nb: !!{tag} x", source="f.yaml")
 

@@ -1,4 +1,4 @@
-"""The best checkpoints of a run are kept; a function of the user's own measures what the policies can do."""
+"""The best checkpoints of a run are kept; a user's function evaluates the policies."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_function_is_called_with_each_evaluation_and_is_in_the_results(tmp_path:
         assert line["off_policy_estimator"] == {"is": 0.5}
 
 
-def test_function_without_games_measures_alone_also_after_an_interruption(tmp_path: Path) -> None:
+def test_function_without_games_is_called_also_when_resumed(tmp_path: Path) -> None:
     evaluation = {"every": 40, "episodes": 0, "function": "recorders:measure"}
     data = {**DUEL, "evaluation": evaluation, "stop": {"evaluation/custom/at/tick": 1000}}
     run = train(data, tmp_path / "run")

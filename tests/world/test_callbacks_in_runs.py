@@ -1,4 +1,4 @@
-"""A user's callbacks hear of all that a run puts on record, and can end it, in one process."""
+"""A user's callbacks are called for all records of a run, and can end it, in one process."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def played(data: Mapping[str, Any], path: Path, *, resume: bool = False) -> tupl
 
 
 def told(kind: str) -> list[Any]:
-    """What callbacks have been told of a kind."""
+    """The calls of callbacks of a kind."""
     return [note[1] for note in NOTES if note[0] == kind]
 
 
@@ -132,4 +132,4 @@ def test_evaluation_has_no_callbacks(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert main(["train", "c.yaml", "--ranks", "1", "--run-dir", "run"]) == 0
     NOTES.clear()
     assert main(["evaluate", "run", "--episodes", "4"]) == 0
-    assert {note[0] for note in NOTES} == {"loaded"}, "by the players"
+    assert {note[0] for note in NOTES} == {"loaded"}, "only by the players"

@@ -12,14 +12,14 @@ from arena.cli.main import main
 from arena.dataset import open_dataset
 from arena.replay.playback import Playback
 from envs.adapters import adapt
-from games import Placed
+from games import ContextObserver
 from in_process import play
 
 DATA = {
     "seed": 3,
     "ticks": 12,
     "checkpoint_every": 6,
-    "envs": {"game": {"make": "games:Placed", "kwargs": {"length": 3}}},
+    "envs": {"game": {"make": "games:ContextObserver", "kwargs": {"length": 3}}},
     "policies": {"a": {"algorithm": "random"}},
     "matches": [
         {"env": "game", "seats": ["a"]},
@@ -43,10 +43,10 @@ def test_context_is_part_of_a_replay(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert main(["replay", str(run.path), "--verify"]) == 1, "other games than those that were recorded"
 
 
-def test_context_outside_of_a_run_has_zeros_and_a_value_of_the_configuration_wins() -> None:
-    frame = adapt(Placed, {}, 2).reset(np.ones(2, np.bool_))
+def test_context_is_zero_outside_a_run_and_configurable() -> None:
+    frame = adapt(ContextObserver, {}, 2).reset(np.ones(2, np.bool_))
     assert frame.observations[0].tolist() == [[0, 0, 0, lane, 2, 0, 0] for lane in (0, 1)]
-    frame = adapt(Placed, {"context": EnvContext(match=4)}, 1).reset(np.ones(1, np.bool_))
+    frame = adapt(ContextObserver, {"context": EnvContext(match=4)}, 1).reset(np.ones(1, np.bool_))
     assert frame.observations[0][0, 0] == 4
 
 

@@ -25,7 +25,7 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def league(**keys: Any) -> dict[str, Any]:
-    learner = {"algorithm": "learners:PlaysPastSelves"}
+    learner = {"algorithm": "learners:LearnerWithActor"}
     met = {"env": "game", "policies": ["blue", "red"], "against": ["rock"], "rule": "fictitious", "copies": 2}
     return {
         "seed": 4,
@@ -40,7 +40,7 @@ def league(**keys: Any) -> dict[str, Any]:
 
 
 OTHERS = {
-    "policies": {name: {"algorithm": "learners:PlaysPastSelves"} for name in ("green", "gold")},
+    "policies": {name: {"algorithm": "learners:LearnerWithActor"} for name in ("green", "gold")},
     "matches": [{"matchmaking": {"env": "game", "policies": ["green", "gold"], "rule": "past_selves"}}],
 }
 
@@ -51,7 +51,7 @@ def continued(home: Path, old: Path, data: dict[str, Any]) -> Any:
     )
 
 
-def test_policies_snapshots_and_ratings_of_the_earlier_run_go_over(old: Path, tmp_path: Path) -> None:
+def test_policies_snapshots_and_ratings_are_taken_over(old: Path, tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in old.rglob("*") if path.is_file()}
     data = league(envs={"game": {"make": "touchdown", "kwargs": {"max_steps": 30}}})
     ended = continued(tmp_path, old, data)
@@ -73,8 +73,8 @@ def test_policies_snapshots_and_ratings_of_the_earlier_run_go_over(old: Path, tm
     assert played & past.keys(), "past selves are met"
 
 
-def test_policies_begin_with_what_they_had_learned(old: Path, tmp_path: Path) -> None:
-    data = league(policies={**league()["policies"], "red": {"algorithm": "learners:OfAnotherName"}})
+def test_policies_start_with_their_learned_weights(old: Path, tmp_path: Path) -> None:
+    data = league(policies={**league()["policies"], "red": {"algorithm": "learners:RenamedLearner"}})
     data["policies"]["green"] = data["policies"]["blue"]
     ended = continued(tmp_path, old, data | {"rounds": 2, "ticks": 2, "checkpoint_every": 2})
     assert ended.code == 0, ended.err
@@ -86,7 +86,7 @@ def test_policies_begin_with_what_they_had_learned(old: Path, tmp_path: Path) ->
     assert first["blue"]["meetings"] >= held["meetings"] > first["red"]["meetings"]
 
 
-def test_a_run_that_is_resumed_is_the_one_that_was_not_interrupted(old: Path, tmp_path: Path) -> None:
+def test_resumed_run_equals_an_uninterrupted_one(old: Path, tmp_path: Path) -> None:
     assert continued(tmp_path, old, league()).code == 0
     half = ["--run-dir", "half", "--ranks", "1"]
     assert arena(tmp_path, "train", "new.yaml", "--continue", str(old), *half, "--set", "rounds=2").code == 0
@@ -114,7 +114,7 @@ def test_a_run_that_is_resumed_is_the_one_that_was_not_interrupted(old: Path, tm
         (["--continue", "OLD", "--set", "league.prior.green=1"], {}, "unknown policy 'green'"),
     ],
 )
-def test_a_run_that_cannot_go_on_is_refused_before_it_begins(
+def test_run_that_cannot_be_continued_is_refused_before_play(
     arguments: list[str], change: dict[str, Any], message: str, old: Path, tmp_path: Path
 ) -> None:
     given = [one.replace("OLD", str(old)) for one in arguments]

@@ -1,4 +1,4 @@
-"""A curriculum changes games, options and who learns between two legs; interruptions do not change what is played."""
+"""A curriculum changes games, options and learners between two legs; interruptions do not change the run."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def weights(run: Path, tick: int) -> bytes | None:
 @pytest.mark.parametrize(
     ("leg", "ticks", "longest"), [(200, 1600, 200), pytest.param(1200, 9600, 500, marks=pytest.mark.long)]
 )
-def test_games_become_longer_and_an_interrupted_run_leaves_the_same_bytes(
+def test_interrupted_run_with_longer_games_leaves_the_same_bytes(
     leg: int, ticks: int, longest: int, tmp_path: Path
 ) -> None:
     data = {**LONGER, "ticks": ticks, "checkpoint_every": leg}
@@ -74,7 +74,7 @@ def test_games_become_longer_and_an_interrupted_run_leaves_the_same_bytes(
         NOTES.clear()
         train({**data, "ticks": tick + leg}, broken, resume=True)
         assert NOTES[0] == ("resume", list(range(0, tick + 1, leg)))
-        assert ("changes", tick) not in NOTES, "what is on record is taken"
+        assert ("changes", tick) not in NOTES, "recorded changes are used"
     assert left(broken) == left(whole)
     assert (broken / "changes.jsonl").read_bytes() == (whole / "changes.jsonl").read_bytes()
     assert [{**line, "done": 0} for line in without_clock(broken)] == [
@@ -82,7 +82,7 @@ def test_games_become_longer_and_an_interrupted_run_leaves_the_same_bytes(
     ]
 
 
-def test_frozen_policy_does_not_change_and_learns_on_when_it_is_thawed(tmp_path: Path) -> None:
+def test_frozen_policy_is_unchanged_and_learns_again_when_thawed(tmp_path: Path) -> None:
     run = train({**LONGER, "ticks": 3 * LEG}, tmp_path / "run")
     frozen_at, thawed_at = 2 * LEG, 4 * LEG
     kept = weights(run, frozen_at)
@@ -92,7 +92,7 @@ def test_frozen_policy_does_not_change_and_learns_on_when_it_is_thawed(tmp_path:
     train({**LONGER, "ticks": 5 * LEG}, run, resume=True)
     assert weights(run, frozen_at) == kept
     updates = [(line["update"], line["ticks"], line["learning_rate"]) for line in json_lines(run / "metrics.jsonl")]
-    assert [number for number, _, _ in updates] == list(range(1, len(updates) + 1)), "they count on"
+    assert [number for number, _, _ in updates] == list(range(1, len(updates) + 1)), "their numbers continue"
     assert not [tick for _, tick, _ in updates if frozen_at < tick <= thawed_at]
     assert {rate for _, tick, rate in updates if tick > thawed_at} == {1e-3}
     last = checkpoint.load(checkpoint.path_of(run / "checkpoints" / "blue", 5 * LEG))
@@ -117,7 +117,7 @@ def test_results_are_not_read_again_at_every_leg(tmp_path: Path, monkeypatch: py
     assert sum(read) <= (run / "result.json").stat().st_size
 
 
-def test_evaluation_plays_the_game_as_it_is(tmp_path: Path) -> None:
+def test_evaluation_plays_the_current_game(tmp_path: Path) -> None:
     data = {**LONGER, "ticks": 3 * LEG, "evaluation": {"every": LEG, "episodes": 1}}
     run = train(data, tmp_path / "run")
     lengths = [line["evaluation"]["episode_len_mean"] for line in json_lines(run / "result.json")]
@@ -141,7 +141,7 @@ def test_evaluation_plays_the_game_as_it_is(tmp_path: Path) -> None:
         ("raise", 1, "ZeroDivisionError: raised"),
     ],
 )
-def test_wrong_change_ends_the_run_at_its_boundary_and_a_mended_class_goes_on(
+def test_wrong_change_ends_the_run_and_a_fixed_class_continues(
     what: Any, code: int, words: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = {"name": "test", **LONGER, "ticks": 2 * LEG}
@@ -155,9 +155,7 @@ def test_wrong_change_ends_the_run_at_its_boundary_and_a_mended_class_goes_on(
     assert json_lines(run.path / "changes.jsonl") == [{"tick": LEG, "set": {"policies.blue.frozen": True}}]
 
 
-def test_refused_change_is_not_blamed_on_what_the_command_line_has_set(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_refused_change_is_not_blamed_on_the_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     says = {"class": "curricula:Says", "options": {"what": {"policies.blue.options.learning_rate": "x"}}}
     (tmp_path / "x.yaml").write_text(dump({**LONGER, "ticks": 2 * LEG, "curriculum": says}))
     overrides = ["--set", "policies.blue.options.learning_rate=0.001"]
@@ -173,8 +171,8 @@ def test_refused_change_is_not_blamed_on_what_the_command_line_has_set(
     [
         ({"class": "curricula:Longr"}, "curriculum.class", "did you mean 'Longer'"),
         ({"class": "curricula:Longer"}, "curriculum.options", "missing a required"),
-        ({"class": "curricula:Misspelt"}, "curriculum.class", "beginn() is never called; did you mean 'begin'?"),
-        ({"class": "curricula:OtherArguments"}, "curriculum.class", "changes cannot be called with (result)"),
+        ({"class": "curricula:Misspelled"}, "curriculum.class", "beginn() is never called; did you mean 'begin'?"),
+        ({"class": "curricula:WrongSignature"}, "curriculum.class", "changes cannot be called with (result)"),
         ({"class": "curricula:Nothing"}, "curriculum.class", "has no method changes(result)"),
         ({"class": "curricula:NOTES"}, "curriculum.class", "it has to be a class"),
     ],

@@ -1,4 +1,4 @@
-"""Policies that a GPU trains: what they learn, and where they play. A test that computes on a GPU needs one."""
+"""Policies trained on a GPU: their weights, and the devices on which they play. Some tests need a GPU."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def learning(name: str, device: str) -> dict[str, Any]:
 
 @needs_cuda
 @pytest.mark.parametrize("name", GAMES)
-def test_run_on_a_gpu_resumes_as_if_it_had_not_been_interrupted(tmp_path: Path, name: str) -> None:
+def test_run_resumed_on_a_gpu_equals_an_uninterrupted_one(tmp_path: Path, name: str) -> None:
     whole = play(learning(name, "cuda"), tmp_path, given=True).folder
     learned = checkpoint.load(whole.checkpoints_path("learner")).state
     assert not all_equal(checkpoint.load(checkpoint.path_of(whole.checkpoints_path("learner"), 0)).state, learned)
@@ -68,7 +68,7 @@ def test_run_on_a_gpu_resumes_as_if_it_had_not_been_interrupted(tmp_path: Path, 
     assert all_equal(checkpoint.load(folder.checkpoints_path("learner")).state, learned)
 
 
-def test_policy_that_learned_on_a_gpu_plays_where_there_is_none(
+def test_policy_trained_on_a_gpu_plays_on_a_machine_without_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = play(learning("numbers", "cpu"), tmp_path).folder
@@ -92,7 +92,7 @@ def test_policy_that_learned_on_a_gpu_plays_where_there_is_none(
         assert "torch finds no CUDA device on this machine" in capsys.readouterr().err
 
 
-def test_device_of_an_algorithm_of_ones_own_stays_as_it_is() -> None:
+def test_device_of_a_users_algorithm_is_unchanged() -> None:
     class Own:
         class Options(msgspec.Struct):
             device: Literal["cpu", "cuda"] = "cpu"
@@ -104,7 +104,7 @@ def test_device_of_an_algorithm_of_ones_own_stays_as_it_is() -> None:
     assert found.options == {"device": "cuda"}
 
 
-def test_process_of_the_user_has_its_algorithms_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_algorithm_settings_of_the_process_are_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     with untouched_process():

@@ -1,4 +1,4 @@
-"""Games that speak in dictionaries, in whole runs: agents that come late, leave, take turns, or never come."""
+"""Games with dictionaries of agents, in whole runs: agents that join late, leave, take turns, or never join."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RELAY: dict[str, Any] = {
 }
 
 
-def test_policies_play_agents_that_come_late_leave_and_take_turns(tmp_path: Path) -> None:
+def test_policies_play_agents_that_join_late_leave_and_take_turns(tmp_path: Path) -> None:
     played = play(RELAY, tmp_path)
     samples, lines = open_dataset(played.folder.path), played.episodes
     assert len(lines) == 2 * 96 // 6 and {line["length"] for line in lines} == {6}

@@ -1,4 +1,4 @@
-"""Runs whose disk gets full, or whose folder goes, in mid-run: they end with a sentence, and what was saved stays."""
+"""Runs whose disk becomes full or whose folder is deleted: they end with one sentence, and saved files stay."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def test_full_disk_ends_the_run_and_resume_works(tmp_path: Path) -> None:
     assert ("loaded", reached) in again.notes
 
 
-def test_a_checkpoint_that_finds_no_space_ends_the_run_and_names_the_worker(tmp_path: Path) -> None:
-    data = run_of("faulty_workers:Grows", by=20)
+def test_full_disk_at_a_checkpoint_ends_the_run_and_names_the_worker(tmp_path: Path) -> None:
+    data = run_of("faulty_workers:GrowingState", by=20)
     with full_above(20_000), pytest.raises(RoleFailed, match=r"\.ckpt cannot be written: File too large") as caught:
         play(data, tmp_path, given=True)
     failure = caught.value.failure
@@ -53,14 +53,14 @@ def test_a_checkpoint_that_finds_no_space_ends_the_run_and_names_the_worker(tmp_
     assert checkpoint.load(newest).ticks == checkpoint.ticks_of(newest) > 0
 
 
-def test_a_run_folder_that_is_deleted_ends_the_run_and_stays_deleted(tmp_path: Path) -> None:
+def test_deleted_run_folder_ends_the_run_and_stays_deleted(tmp_path: Path) -> None:
     data = run_of("faulty_workers:Deletes", folder=str(tmp_path / "run"))
     with pytest.raises((RoleFailed, WriteError), match="is not there any more"):
         play(data, tmp_path, given=True)
     assert not (tmp_path / "run").exists()
 
 
-def test_a_clock_that_is_set_back_in_mid_run_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clock_set_back_in_mid_run_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = run_of("workers:Counts", ticks=300)
     expected = play(data, tmp_path / "steady", given=True)
     now = [2e9]

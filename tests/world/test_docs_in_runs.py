@@ -1,4 +1,4 @@
-"""README and docs show what happens: their commands are run, their code is used."""
+"""README and docs are executed: their commands print the shown output, their code runs."""
 
 from __future__ import annotations
 
@@ -163,9 +163,7 @@ def test_checkpoint_opens_with_stable_baselines3(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_commands_and_code_of_recorded_data_do_what_the_page_shows(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_commands_and_code_of_the_recorded_data_page_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_commands(tmp_path, DATA)
     with working_directory(tmp_path):
         found: dict[str, object] = {}

@@ -1,4 +1,4 @@
-"""What the end of a league says."""
+"""The output at the end of a league."""
 
 from __future__ import annotations
 
@@ -31,9 +31,7 @@ CONFIG: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("rounds", [1, 2])
-def test_a_league_ends_with_its_standings_and_a_run_of_one_round_does_not(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], rounds: int
-) -> None:
+def test_only_leagues_end_with_standings(tmp_path: Path, capsys: pytest.CaptureFixture[str], rounds: int) -> None:
     path, run = tmp_path / "league.yaml", tmp_path / "run"
     path.write_text(yaml.safe_dump({**CONFIG, "rounds": rounds}))
     assert main(["train", str(path), "--ranks", "1", "--run-dir", str(run)]) == 0
@@ -127,7 +125,7 @@ def test_league_of_draws_reports_equal_players(tmp_path: Path, capsys: pytest.Ca
     assert f"A{said}." in page(read_run(run))
 
 
-def test_a_league_that_ends_before_its_last_round_is_evaluated_at_its_end(tmp_path: Path) -> None:
+def test_league_that_ends_early_is_evaluated_at_its_end(tmp_path: Path) -> None:
     path, run = tmp_path / "league.yaml", tmp_path / "run"
     matches = [{"knockout": {"env": "g", "policies": ["weak", "strong"]}}]
     evaluation = {"every": 60, "episodes": 1, "seats": ["weak", "strong"]}

@@ -1,4 +1,4 @@
-"""Games that fail in the middle of a run: the run ends with their error, or goes on with another game."""
+"""Games that fail in mid-run: the run ends with their error, or continues with a new game."""
 
 from __future__ import annotations
 
@@ -42,11 +42,13 @@ def alone(*, on_env_error: str = "restart", ticks: int = 20, lanes: int = 1, pla
 def test_restarted_game_truncates_its_episodes(tmp_path: Path) -> None:
     played = play(alone(), tmp_path)
     _, _, seen, reward, terminated, truncated, _ = [note for note in played.notes if note[1] == "step"][6]
-    assert (float(seen[0]), reward, terminated, truncated) == (4.0, 0.0, False, True), "as seen last, not paid"
+    assert (float(seen[0]), reward, terminated, truncated) == (4.0, 0.0, False, True), (
+        "the last observation, without a reward"
+    )
     after = played.notes[played.notes.index(next(n for n in played.notes if n[1] == "step" and n[5])) + 1]
     assert (after[1], float(after[2][0])) == ("reset", 5.0)
     assert Faulty.made == 2
-    assert Faulty.closed == 2, "the one that failed, and the last one"
+    assert Faulty.closed == 2, "the failed instance, and the last one"
 
 
 def test_dropped_episode_is_not_recorded_but_costs_ticks(tmp_path: Path) -> None:
@@ -136,7 +138,7 @@ def test_restart_during_a_reset_uses_the_requested_seeds(
     play(data, tmp_path)
     assert Faulty.made == 2
     seeds = [seed for seed in Faulty.seeds if seed is not None]
-    assert seeds[1:] == [11, 11], "the game that failed, and the one in its place"
+    assert seeds[1:] == [11, 11], "the failed game, and its replacement"
 
 
 def test_seats_of_a_restarted_match_continue(tmp_path: Path) -> None:
@@ -151,7 +153,7 @@ def test_seats_of_a_restarted_match_continue(tmp_path: Path) -> None:
     assert losses(played.folder.faults) == (1, 1)
 
 
-def test_an_entity_that_was_out_already_is_not_truncated_again(tmp_path: Path) -> None:
+def test_already_ended_entity_is_not_truncated_again(tmp_path: Path) -> None:
     data = alone(make="faulty_games:FaultyDropout", at=3, ticks=4, player={"algorithm": "faulty_workers:Entities"})
     data["matches"][0]["seats"] = [["blue", "blue", "blue"]]
     played = play(data, tmp_path)
@@ -159,7 +161,7 @@ def test_an_entity_that_was_out_already_is_not_truncated_again(tmp_path: Path) -
     assert (terminated, truncated) == ([False] * 3, [False, True, True]), "e0 has ended a tick before"
 
 
-def test_a_game_that_fails_again_and_again_ends_the_run_with_its_last_error(tmp_path: Path) -> None:
+def test_repeatedly_failing_game_ends_the_run_with_its_last_error(tmp_path: Path) -> None:
     with pytest.raises(RoleFailed, match="RuntimeError: the game cannot be stepped") as caught:
         play(alone(at=1, faulty=99, ticks=500, player={"algorithm": "random"}), tmp_path)
     assert Faulty.made == 1 + MOST_RESTARTS
@@ -175,7 +177,7 @@ def test_restarts_of_earlier_legs_count_for_the_limit(tmp_path: Path) -> None:
     assert losses(tmp_path / "run" / "faults.jsonl").restarts == MOST_RESTARTS
 
 
-def test_the_game_of_a_leg_is_freed_before_that_of_the_next_one_is_made(tmp_path: Path) -> None:
+def test_game_of_a_leg_is_freed_before_the_next_one_is_made(tmp_path: Path) -> None:
     InMemory.counts.clear()
     data = alone(make="faulty_games:InMemory", ticks=12, player={"algorithm": "workers:Counts"})
     play({**data, "checkpoint_every": 4}, tmp_path)
@@ -192,7 +194,7 @@ def test_restarts_before_an_evaluation_count_for_the_limit(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("fault", "at"), [("make", 1), ("make", 2), ("reset", 1)])  # the reset that asks for masks
-def test_a_game_that_cannot_be_made_is_a_mistake_and_leaves_no_folder(fault: str, at: int, tmp_path: Path) -> None:
+def test_failing_game_constructor_leaves_no_folder(fault: str, at: int, tmp_path: Path) -> None:
     words = (
         rf"could not be made with .*'fault': '{fault}'.*: RuntimeError: the game cannot be "
         rf"{fault.replace('make', 'made')} \(.*faulty_games.py, line \d+\)$"
@@ -244,8 +246,8 @@ def test_non_finite_value_is_reported_with_its_place(fault: str, tmp_path: Path)
     assert kept == ["000000000000.ckpt", "000000000010.ckpt", "000000000020.ckpt"]
 
 
-def test_an_action_that_is_not_finite_is_named_in_the_error_of_the_game(tmp_path: Path) -> None:
-    data = alone(on_env_error="stop", make="faulty_games:Sum", player={"algorithm": "workers:Wild"})
+def test_non_finite_action_is_named_in_the_error_of_the_game(tmp_path: Path) -> None:
+    data = alone(on_env_error="stop", make="faulty_games:Sum", player={"algorithm": "workers:NanActions"})
     with pytest.raises(RoleFailed) as caught:
         play(data, tmp_path)
     assert (

@@ -1,4 +1,4 @@
-"""`arena evaluate`: who plays whom with which weights, what is printed and left behind, how a mistake is told."""
+"""`arena evaluate`: players and their weights, output and files, error messages."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def titles(lines: list[str]) -> list[str]:
 
 
 def players(records: Path) -> set[tuple[str, ...]]:
-    """Who sat in the episodes of an evaluation."""
+    """The players of an evaluation's episodes."""
     return {tuple(seat["policy"] for seat in line["seats"]) for line in JournalReader(records / "episodes.jsonl")}
 
 
@@ -84,9 +84,7 @@ def written(folder: Path, data: Any) -> str:
     return str(folder / "duel.yaml")
 
 
-def test_a_configuration_has_no_checkpoints_not_even_a_last_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_configuration_has_no_checkpoints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = mistake(capsys, written(tmp_path, duel()), "--checkpoints", "last")
     assert "--checkpoints: a configuration has no checkpoints; name a run folder" in said
 
@@ -127,7 +125,7 @@ def test_lines_and_folders_name_policies_and_checkpoints(run: Path, capsys: pyte
     assert (run / "evaluations" / "last-2").is_dir()
 
 
-def test_the_weights_are_those_of_the_checkpoint(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluated_weights_equal_the_checkpoint(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     evaluate(capsys, run, "--checkpoints", "first", "last")
     for label, ticks in (("first", 0), ("last", 20)):
         load = configured(run / "evaluations" / label)["policies"]["blue"]["load"]
@@ -184,7 +182,7 @@ def test_a_match_without_the_policy_is_not_played_against_an_opponent(
     assert len(plan(records)["matches"]) == 1
 
 
-def test_the_opponent_takes_a_name_that_is_free(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_opponent_gets_a_free_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = duel(policies={"blue": RANDOM, "opponent": RANDOM})
     data["matches"] = [{"env": "game", "seats": ["blue", "opponent"]}]
     evaluate(capsys, written(tmp_path, data), "--against", "random", "--run-dir", str(tmp_path / "records"))
@@ -238,7 +236,7 @@ def test_solo_policy_cannot_have_an_opponent(tmp_path: Path, capsys: pytest.Capt
     assert "--against: blue has no match with seats of others: there is no other seat to oppose from" in error
 
 
-def test_a_policy_that_cannot_be_frozen_ends_with_one_message_and_no_folder(
+def test_unfreezable_policy_ends_with_one_message_and_no_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = duel(policies={"blue": {"algorithm": "workers:Stepper"}, "red": RANDOM})

@@ -1,4 +1,4 @@
-"""Evaluation while policies learn: it is played, written down, and changes nothing."""
+"""Evaluation during training: it is played and recorded, and does not change the training."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_identical_evaluation_games_are_reported(tmp_path: Path, capsys: pytest.
     assert "alike" not in capsys.readouterr().out
 
 
-def test_every_so_many_ticks_and_at_the_end_there_is_a_line_for_each_policy(tmp_path: Path) -> None:
+def test_each_policy_has_a_line_per_interval_and_at_the_end(tmp_path: Path) -> None:
     status, folder = train(duel(), tmp_path / "run")
     assert status == 0
     found = lines(folder)
@@ -95,7 +95,7 @@ def test_every_so_many_ticks_and_at_the_end_there_is_a_line_for_each_policy(tmp_
         assert blue["return"] == -red["return"]
 
 
-def test_training_is_the_same_with_it_and_without(tmp_path: Path) -> None:
+def test_evaluation_does_not_change_the_training(tmp_path: Path) -> None:
     _, without = train(duel(None), tmp_path / "without")
     _, one = train(duel(), tmp_path / "one")
     _, other = train(duel({"every": 20, "episodes": 30, "seats": ["red", "blue"]}), tmp_path / "other")
@@ -104,7 +104,7 @@ def test_training_is_the_same_with_it_and_without(tmp_path: Path) -> None:
         assert weights(folder) == weights(without)
 
 
-def test_the_games_are_other_ones_than_those_of_the_training(tmp_path: Path) -> None:
+def test_evaluation_games_differ_from_training_games(tmp_path: Path) -> None:
     _, folder = train(duel(), tmp_path / "run")
     evaluation = RunFolder(folder.evaluation_path(40))
     trained = [line["length"] for line in JournalReader(folder.episodes)]
@@ -195,9 +195,9 @@ def test_folder_is_locked_during_an_evaluation(tmp_path: Path, monkeypatch: pyte
     assert all("another run writes into this folder" in words for words in held)
 
 
-def test_games_that_draw_from_global_streams_are_the_same_too(tmp_path: Path) -> None:
+def test_evaluation_does_not_change_games_with_global_streams(tmp_path: Path) -> None:
     def noisy(evaluation: Any) -> dict[str, Any]:
-        game = {"make": "games:Careless"}
+        game = {"make": "games:RandomRewards"}
         match = {"env": "game", "seats": ["blue"], "lanes": 2}
         policies = {"blue": PPO}
         return duel(evaluation, envs={"game": game}, policies=policies, matches=[match])
@@ -261,7 +261,7 @@ def test_impossible_combinations_are_refused(evaluation: Any, words: str) -> Non
 
 @pytest.mark.parametrize(
     ("algorithm", "words"),
-    [("workers:Uniform", "an algorithm needs actor()"), ("workers:OnlyActs", "has no state_dict()")],
+    [("workers:Uniform", "an algorithm needs actor()"), ("workers:ActorWithoutState", "has no state_dict()")],
 )
 def test_unsavable_policies_cannot_be_evaluated(
     algorithm: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -293,7 +293,7 @@ PICTURES = {"make": "touchdown", "kwargs": {"max_steps": 15, "red_obs": "image"}
                 "policies": {
                     "blue": PPO,
                     "red": {"algorithm": "random"},
-                    "one": {"algorithm": "workers:ActsAlone"},
+                    "one": {"algorithm": "workers:GymActorWithoutState"},
                 }
             },
             ["blue", "one"],

@@ -63,7 +63,7 @@ def test_page_is_complete_without_errors_or_requests(
         assert sheet.complaints == [] and sheet.requests == [address]
 
 
-def test_every_number_of_the_page_is_that_of_the_files(browser: Browser, folder: Path) -> None:
+def test_every_number_of_the_page_equals_the_files(browser: Browser, folder: Path) -> None:
     values = {trial: reach(trial, 5) for trial in range(11)}  # the last trial is in error
     with opened(browser, (folder / "report.html").as_uri()) as sheet:
         data = json.loads(sheet.page.locator("#data").text_content() or "")

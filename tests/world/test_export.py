@@ -1,4 +1,4 @@
-"""`arena export`: what it writes, what it refuses, and what `--verify` finds in a file that was changed."""
+"""`arena export`: its files, its refusals, and the findings of `--verify` in a changed file."""
 
 from __future__ import annotations
 
@@ -371,7 +371,7 @@ def test_first_and_older_checkpoints_have_their_own_weights(run: Path) -> None:
     assert not np.array_equal(weights[1], weights[2])
 
 
-def test_policy_that_was_loaded_from_another_run_is_exported_from_there(run: Path, tmp_path: Path) -> None:
+def test_policy_loaded_from_another_run_is_exported_from_there(run: Path, tmp_path: Path) -> None:
     data = duel(load=str(run), frozen=True)
     data["policies"].pop("gray")
     data["matches"].pop()

@@ -46,7 +46,7 @@ def beside(command: Sequence[object]) -> subprocess.Popen[str]:
 
 
 def printed(program: subprocess.Popen[str]) -> list[str]:
-    """What it has printed, once it has ended."""
+    """The output of a program, once it has ended."""
     out, err = program.communicate(timeout=60)
     assert (program.returncode, err) == (0, "")
     return out.splitlines()
@@ -57,7 +57,7 @@ def returns_of(lines: Sequence[str]) -> list[float]:
 
 
 def recorded(episodes: Sequence[dict[str, Any]]) -> list[float]:
-    """The returns of the games that have ended by their own word."""
+    """The returns of the games that ended themselves."""
     return sorted(round(line["seats"][0]["return"], 1) for line in episodes if not line.get("lost"))
 
 
@@ -116,7 +116,7 @@ def test_program_in_javascript_plays_the_corridor(tmp_path: Path) -> None:
     assert len(lines) > 2
 
 
-def test_rooms_are_heated_by_an_actor_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_users_actor_heats_rooms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """By the command in the file's comment."""
     port, folder = free_port(), tmp_path / "run"
     (command,) = re.findall(r"^# arena (fake game .*)$", (EXAMPLES / "my_actor.yaml").read_text(), re.MULTILINE)

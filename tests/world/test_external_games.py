@@ -1,4 +1,4 @@
-"""External games in threads: what is played, learned, recorded and refused, in whole runs of one process."""
+"""External games in threads, in whole runs of one process: play, learning, records and refusals."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def network(folder: RunFolder) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("lanes", [4, pytest.param(64, marks=pytest.mark.long)])
-def test_games_in_lock_step_learn_the_bits_of_ordinary_lanes(lanes: int, tmp_path: Path) -> None:
+def test_lockstep_games_learn_the_same_bits_as_ordinary_lanes(lanes: int, tmp_path: Path) -> None:
     ordinary = {
         **match("Line", lanes=lanes, policy=PPO),
         "ticks": 512,
@@ -60,7 +60,7 @@ def test_games_in_lock_step_learn_the_bits_of_ordinary_lanes(lanes: int, tmp_pat
     assert len(lengths) > 20
 
 
-def test_game_that_goes_on_across_legs_is_one_line_with_its_whole_return(tmp_path: Path) -> None:
+def test_game_across_legs_is_one_line_with_its_whole_return(tmp_path: Path) -> None:
     config = {**match("Line", steps=80, games=3), "ticks": 300, "checkpoint_every": 50}
     found = play(config, tmp_path)
     lines = [(line["game"], line["length"], line["seats"][0]["return"]) for line in found.episodes]
@@ -80,7 +80,7 @@ def test_counts_of_games_add_up_and_fit_the_episodes(tmp_path: Path) -> None:
     assert (place["kind"], place["address"], place["slots"]) == ("thread", "", 1)
 
 
-def test_match_whose_loop_has_returned_plays_empty_ticks_to_its_end(tmp_path: Path) -> None:
+def test_match_plays_empty_ticks_after_its_loop_has_returned(tmp_path: Path) -> None:
     found = play({**match("Line", steps=5, games=2), "ticks": 5000}, tmp_path)
     assert [line["length"] for line in found.episodes] == [5, 5]
     (*_, last) = JournalReader(found.folder.games)
@@ -96,11 +96,11 @@ def test_vector_face_shows_void_and_given(tmp_path: Path) -> None:
     assert asked[:7] == [(0.0, True), (1.0, False), (2.0, False), (3.0, True), (4.0, False), (5.0, False), (0.0, True)]
     assert {action for _, _, given, action, *_ in rows if given} == {2}
     ends = [(void, truncated, last) for *_, void, truncated, last in rows if truncated]
-    assert set(ends[:-1]) == {(True, True, 5.0)}  # its last action was not shown to have led anywhere
+    assert set(ends[:-1]) == {(True, True, 5.0)}  # its last action has no next observation
     assert not any(void for *_, void, truncated, _ in rows if not truncated)
 
 
-def test_samples_say_what_was_given_and_what_is_void(tmp_path: Path) -> None:
+def test_samples_mark_given_actions_and_void_transitions(tmp_path: Path) -> None:
     config = match("Line", steps=6, given=3, truncated=True, policy={"algorithm": "scripted", "options": {"action": 1}})
     found = play({**config, "ticks": 40, "record": "samples"}, tmp_path)
     episodes = list(open_dataset(found.folder.path).episodes("blue"))
@@ -130,7 +130,7 @@ def test_games_without_training_are_void(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("algorithm", ["ppo", "a2c", "hppo", "dqn", "sac"])
 @pytest.mark.parametrize("training", [True, False])
-def test_algorithms_learn_from_games_that_train_alone(algorithm: str, training: bool, tmp_path: Path) -> None:
+def test_algorithms_learn_only_from_training_games(algorithm: str, training: bool, tmp_path: Path) -> None:
     options = {"learning_starts": 20, "train_every": 4} if algorithm in ("dqn", "sac") else {"n_steps": 20}
     policy = {"algorithm": algorithm, "options": options}
     found = play({**match("Line", given=4, training=training, policy=policy), "ticks": 300}, tmp_path)
@@ -159,7 +159,7 @@ def test_loop_that_raises_ends_the_run_with_its_traceback(tmp_path: Path, monkey
     assert failed.value.failure.exit_code == 1
 
 
-def test_loop_that_raises_is_made_anew_with_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_raising_loop_is_recreated_with_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Line, "falls", 1)
     found = play({**match("Line", fails_after=3, steps=8), "ticks": 30, "on_env_error": "restart"}, tmp_path)
     lost = [line for line in found.episodes if line.get("lost")]
@@ -185,6 +185,6 @@ def test_loop_that_raises_is_made_anew_with_restart(tmp_path: Path, monkeypatch:
         ({"envs": {"live": {"make": "cover", "external": {}}}}, "envs.live.external"),
     ],
 )
-def test_what_external_games_cannot_do_is_refused(changes: dict[str, Any], path: str) -> None:
+def test_unsupported_features_of_external_games_are_refused(changes: dict[str, Any], path: str) -> None:
     with pytest.raises(ConfigError, match=path):
         examine(make_plan(parse_config({"name": "test", **match("Silent"), **changes}, source="test")))

@@ -1,4 +1,4 @@
-"""Whole runs whose games come over HTTP and sockets: what is learned, recorded, lost and refused."""
+"""Whole runs with games over HTTP and sockets: learning, records, lost games and refusals."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def equal(one: dict[str, Any], other: dict[str, Any]) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "client"), [("http", HttpClient), ("socket", PolicyClient)])
 @pytest.mark.parametrize("count", [4, pytest.param(64, marks=pytest.mark.long)])
-def test_games_in_lock_step_learn_the_bits_of_ordinary_lanes(
+def test_lockstep_games_learn_the_same_bits_as_ordinary_lanes(
     count: int, kind: str, client: Callable[[str], Any], tmp_path: Path
 ) -> None:
     lanes = play({**config("http", lanes=count), "envs": {"live": {"make": POLE}}}, tmp_path / "ordinary")
@@ -85,7 +85,7 @@ def test_games_in_lock_step_learn_the_bits_of_ordinary_lanes(
 
 
 @pytest.mark.slow
-def test_turn_based_game_trains_two_policies_to_the_bits_of_an_ordinary_one(tmp_path: Path) -> None:
+def test_turn_based_game_trains_the_same_bits_as_an_ordinary_one(tmp_path: Path) -> None:
     both = {
         "policies": {"blue": PPO, "red": PPO},
         "matches": [{"env": "live", "seats": ["blue", "red"]}],
@@ -150,7 +150,7 @@ def walk(address: str, steps: int = 80, games: int = 3) -> None:
             client.get_action("rest", np.array([0.0]))
 
 
-def test_game_that_goes_on_across_legs_is_one_line_with_its_whole_return(tmp_path: Path) -> None:
+def test_game_across_legs_is_one_line_with_its_whole_return(tmp_path: Path) -> None:
     with played_from_outside(tmp_path / "run", walk):
         found = play({**config("http", ticks=300, entities=entities_of(LINE)), "checkpoint_every": 25}, tmp_path)
     lines = [(line["game"], line["length"], line["seats"][0]["return"]) for line in found.episodes]
@@ -180,8 +180,8 @@ def test_killed_clients_lose_their_games_alone() -> None:
 
 
 @pytest.mark.slow
-def test_clients_that_vanish_in_a_run_are_lost_with_what_they_have_played(tmp_path: Path) -> None:
-    """Half of them after an answer, half of them between a request and its answer."""
+def test_games_of_vanished_clients_are_recorded_as_lost(tmp_path: Path) -> None:
+    """Half of the clients vanish after an answer, half between a request and its answer."""
     vanish = 40
 
     def outside(address: str) -> None:
@@ -224,7 +224,7 @@ def refused(data: dict[str, Any], path: Path, capsys: pytest.CaptureFixture[str]
     return error
 
 
-def test_port_that_is_taken_ends_the_run_before_it_begins(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_occupied_port_ends_the_run_before_play(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         error = refused(config("http", port=port, entities=entities_of(LINE)), tmp_path, capsys)

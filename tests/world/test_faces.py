@@ -24,7 +24,7 @@ def solo(make: str, algorithm: str, *, ticks: int = 100, lanes: int = 1, options
 
 
 @pytest.mark.parametrize(
-    "make", ["gymnasium:Acrobot-v1", "gymnasium:MountainCarContinuous-v0", "gymnasium:Taxi-v4", "games:Rich"]
+    "make", ["gymnasium:Acrobot-v1", "gymnasium:MountainCarContinuous-v0", "gymnasium:Taxi-v4", "games:EverySpace"]
 )
 def test_the_gym_face_passes_gymnasiums_check_with_warnings_as_errors(make: str, tmp_path: Path) -> None:
     assert play(solo(make, "workers:CheckGymnasium", ticks=10_000), tmp_path).notes == ["conforms"]
@@ -39,7 +39,7 @@ def test_the_parallel_face_passes_pettingzoos_check(make: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1", "Blackjack-v1", "Taxi-v4"])
-def test_the_vector_face_does_what_gymnasiums_own_vector_environment_does(env_id: str, tmp_path: Path) -> None:
+def test_vector_face_equals_gymnasiums_vector_environment(env_id: str, tmp_path: Path) -> None:
     options = {"env_id": env_id, "steps": 450}
     played = play(solo(f"gymnasium:{env_id}", "workers:MatchesSync", ticks=1000, lanes=3, options=options), tmp_path)
     assert played.notes[0] >= 3, "no episode has ended: nothing was compared"
@@ -144,7 +144,7 @@ def test_budget_reached_is_raised_again_if_ignored(tmp_path: Path) -> None:
 
 
 def test_every_kind_of_space_passes_through_a_match(tmp_path: Path) -> None:
-    played = play(solo("games:Rich", "random", ticks=40, lanes=3), tmp_path)
+    played = play(solo("games:EverySpace", "random", ticks=40, lanes=3), tmp_path)
     assert len(played.episodes) == 30
 
 

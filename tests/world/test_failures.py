@@ -1,6 +1,6 @@
-"""Whatever raises, wherever: the run ends with this one error, told once, and the exit status is 1.
+"""Errors in any part of a run: the run ends with this error, reported once, and exit status 1.
 
-A mistake that the configuration makes, such as a name that cannot be imported, is told in a sentence: 2.
+A mistake of the configuration, such as a name that cannot be imported, is one sentence and exit status 2.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def test_failing_root_is_named_root(place: str, tmp_path: Path, monkeypatch: pyt
 
 
 def failing_once(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Does its work, but raises in its first call."""
+    """A wrapper of a function that raises in its first call."""
     calls = []
 
     def failing(self: Any, *arguments: Any, **named: Any) -> Any:

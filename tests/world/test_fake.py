@@ -71,7 +71,7 @@ def test_both_sides_play_with_each_other(connections: str, actor: str, capsys: p
 
 
 @pytest.mark.slow
-def test_numbers_as_json(actor: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_figures_are_printed_as_json(actor: str, capsys: pytest.CaptureFixture[str]) -> None:
     play(actor, "--json")
     found = json.loads(capsys.readouterr().out)
     assert (found["starts"], found["ticks"], found["ends"], found["errors"]) == (1, 3, 1, 0)
@@ -96,7 +96,7 @@ def test_actor_answers_its_bytes_and_drains_at_sigterm() -> None:
 
 
 class Heard:
-    """Asks nothing; notes what it is sent."""
+    """Requests nothing; records the data that it gets."""
 
     data: list[tuple[str, bytes]] = []
 
@@ -140,7 +140,7 @@ def test_random_observations_fit_the_actor(kind: str, capsys: pytest.CaptureFixt
     assert [game.lengths.tolist() for game in playing.finished] == [[20] * len(entities)] * 2
 
 
-def test_observations_like_those_of_a_game(capsys: pytest.CaptureFixture[str]) -> None:
+def test_observations_are_drawn_like_those_of_a_game(capsys: pytest.CaptureFixture[str]) -> None:
     with serving("raw", like={"make": POLE}) as playing:
         play(playing.games.address, "--random", "--actor", "raw", "--like", POLE)
     assert "1 starts, 3 ticks, 1 ends, 0 errors" in capsys.readouterr().out
@@ -155,7 +155,7 @@ def test_refused_tick_is_an_error_and_the_game_goes_on(capsys: pytest.CaptureFix
     assert "bad_body" in err
 
 
-def test_game_that_is_given_up_begins_anew(capsys: pytest.CaptureFixture[str]) -> None:
+def test_abandoned_game_begins_anew(capsys: pytest.CaptureFixture[str]) -> None:
     with serving("external_actors:Balancer") as playing:
         play(playing.games.address, *DATA, "--tick-data", "raise", code=1)
         assert "3 starts, 0 ticks, 0 ends, 3 errors" in capsys.readouterr().out
@@ -170,8 +170,8 @@ def test_start_waits_for_a_free_slot(capsys: pytest.CaptureFixture[str]) -> None
     assert "4 starts, 80 ticks, 4 ends, 0 errors" in out
 
 
-def test_server_that_is_down_is_tried_again(capsys: pytest.CaptureFixture[str]) -> None:
-    """It comes late, and closes the first connection without an answer."""
+def test_unreachable_server_is_tried_again(capsys: pytest.CaptureFixture[str]) -> None:
+    """The server starts late, and closes the first connection without an answer."""
     port, heard = free_port(), []
 
     def serve() -> None:
@@ -194,7 +194,7 @@ def test_server_that_is_down_is_tried_again(capsys: pytest.CaptureFixture[str]) 
     assert "1 starts, 1 ticks, 1 ends, 0 errors" in capsys.readouterr().out
 
 
-def test_server_that_stays_down_is_an_error(
+def test_server_that_stays_unreachable_is_an_error(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fake_game, "_RETRY_S", 0.1)
@@ -244,14 +244,14 @@ def test_quantiles_are_of_all_answers() -> None:
         (["game", "--url", "http://localhost:x/step"], "--url"),
     ],
 )
-def test_mistakes_are_told_before_anything_is_played(
+def test_mistakes_are_reported_before_play(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["fake", *arguments]) == 2
     assert message in capsys.readouterr().err
 
 
-def test_a_port_that_is_taken_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_occupied_port_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert main(["fake", "actor", "--port", str(taken.getsockname()[1])]) == 2
     assert "cannot listen at 127.0.0.1" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Games that the end of a leg cuts are played to their ends, by players that do not learn from them."""
+"""Games cut by the end of a leg are played to their ends, by players that do not learn from them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def elo_of_the_quick(folder: RunFolder) -> float:
     return 400 * math.log10(outcomes["win"] / outcomes["loss"])
 
 
-def test_equals_with_short_and_long_games_are_rated_alike(tmp_path: Path) -> None:
+def test_equal_players_with_short_and_long_games_are_rated_alike(tmp_path: Path) -> None:
     folder, _ = play(league(), tmp_path / "finished")
     games = [line for line in lines(folder) if not line.get("cut")]
     assert {line["length"] for line in games} == {WON, LOST}
@@ -68,7 +68,7 @@ def test_equals_with_short_and_long_games_are_rated_alike(tmp_path: Path) -> Non
 
 
 @pytest.mark.long
-def test_equals_are_within_12_elo_at_few_games_per_round(tmp_path: Path) -> None:
+def test_equal_players_are_within_12_elo_at_few_games_per_round(tmp_path: Path) -> None:
     folder, _ = play(
         league(rounds=150, matches=[{"env": "game", "seats": ["quick", "other"], "lanes": 128}]), tmp_path / "run"
     )
@@ -84,7 +84,7 @@ def test_late_episodes_count_at_the_end_of_their_leg(tmp_path: Path) -> None:
     assert len(places) == len({*places})
 
 
-def test_no_game_is_played_longer_than_asked_for(tmp_path: Path) -> None:
+def test_games_are_played_no_longer_than_finish_ticks(tmp_path: Path) -> None:
     folder, _ = play(league(finish=15, rounds=3), tmp_path / "run")
     late = [line["late"] for line in lines(folder) if "late" in line]
     assert late
@@ -115,7 +115,7 @@ def learning(**keys: Any) -> dict[str, Any]:
 
 
 def learned(folder: RunFolder) -> dict[str, Any]:
-    """All that training leaves: checkpoints, updates, and the episodes that have ended before their leg."""
+    """All results of training: checkpoints, updates, and the episodes that ended within their leg."""
     states = {str(path.relative_to(folder.path)): path.read_bytes() for path in folder.checkpoints.rglob("*.ckpt")}
     updates = [{**line, "seconds": 0} for line in JournalReader(folder.metrics)]
     return {
@@ -161,7 +161,7 @@ def test_games_in_two_blocks_stay_cut(tmp_path: Path) -> None:
     assert not [line for line in lines(folder) if "late" in line]
 
 
-def test_a_run_of_one_round_finishes_nothing(tmp_path: Path) -> None:
+def test_run_of_one_round_finishes_no_games(tmp_path: Path) -> None:
     data = league(rounds=1)
     data.pop("league")
     folder, _ = play(data, tmp_path / "run")

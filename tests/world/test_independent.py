@@ -1,4 +1,4 @@
-"""Workers that never meet: a run that would lose what they have learned ends, and independent ones keep it."""
+"""Workers that never synchronize: the run ends, or `independent` keeps what each of them has learned."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def copies(name: str, *, every: int = 50, options: Any = None, **policy: Any) ->
 
 
 def weights(played: Played, policy: str) -> list[list[float]]:
-    """Those of each checkpoint of a policy, the oldest first."""
+    """The weights of each checkpoint of a policy, the oldest first."""
     files = checkpoint.list_checkpoints(played.folder.checkpoints_path(policy))
     return [checkpoint.load(file).state["weights"].tolist() for file in files]
 
 
-# ------------------------------------------------------------------------------------------------- what would be lost
+# ------------------------------------------------------------------------------------------------------------- losses
 
 
 @pytest.mark.parametrize(("after", "tick"), [(0, 50), (60, 100)])
 def test_workers_that_learn_without_meeting_end_the_run(after: int, tick: int, tmp_path: Path) -> None:
     with pytest.raises(RoleFailed) as found:
-        play(copies("LearnsAlone", options={"after": after}), tmp_path)
+        play(copies("UnsynchronizedLearner", options={"after": after}), tmp_path)
     failure = found.value.failure
     assert failure.exit_code == 2
     assert failure.message.startswith(f"policies.blue: its 2 workers have not synchronized before tick {tick} ")
@@ -52,21 +52,21 @@ def test_workers_that_learn_without_meeting_end_the_run(after: int, tick: int, t
 
 
 def test_workers_that_synchronize_in_some_legs_continue(tmp_path: Path) -> None:
-    played = play(copies("OfManyRows", every=5), tmp_path)  # they meet every 7 ticks
+    played = play(copies("VectorLearner", every=5), tmp_path)  # they meet every 7 ticks
     last = boundaries.last(played.folder)
     assert last is not None and last.tick == 200
     assert played.updates[-1]["update"] == 200 // 7
 
 
-def test_a_leg_that_is_cut_does_not_blame_workers_that_had_no_time_to_meet(tmp_path: Path) -> None:
-    data = copies("LearnsAlone", every=10**6) | {"ticks": 10**6}
+def test_cut_leg_does_not_blame_workers_without_time_to_meet(tmp_path: Path) -> None:
+    data = copies("UnsynchronizedLearner", every=10**6) | {"ticks": 10**6}
     data["callbacks"] = [{"class": "recorders:Stops", "options": {"where": "episode"}}]
     last = boundaries.last(play(data, tmp_path).folder)
     assert last is not None and 0 < last.tick < 10**6
 
 
 def test_single_worker_needs_no_synchronization(tmp_path: Path) -> None:
-    data = copies("LearnsAlone")
+    data = copies("UnsynchronizedLearner")
     data["matches"][0]["copies"] = 1
     assert len(weights(play(data, tmp_path), "blue")) > 1
 
@@ -91,7 +91,7 @@ def test_independent_class_needs_the_configuration_key(
 
 
 def test_independent_workers_resume_their_own_weights(tmp_path: Path) -> None:
-    data = copies("LearnsAlone", independent=True)
+    data = copies("UnsynchronizedLearner", independent=True)
     whole = play(data, tmp_path / "whole", given=True)
     blue = [weights(whole, f"blue#{number}") for number in range(2)]
     assert all(len(kept) > 2 for kept in blue)
@@ -107,7 +107,7 @@ def test_independent_workers_resume_their_own_weights(tmp_path: Path) -> None:
 
 def test_independent_workers_are_players_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = copies("DeclaresIndependent", independent=True)
-    data["policies"]["blue"] = {"algorithm": "learners:PlaysPastSelves", "independent": True}
+    data["policies"]["blue"] = {"algorithm": "learners:LearnerWithActor", "independent": True}
     played = play(data, tmp_path)
     players = {tuple(seat["policy"] for seat in episode["seats"]) for episode in played.episodes}
     assert players == {("blue#0", "red"), ("blue#1", "red")}

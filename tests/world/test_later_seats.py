@@ -13,9 +13,9 @@ from arena.cli.main import main
 from in_process import play
 
 STAYS = {"algorithm": "random"}
-LEARNS = {"algorithm": "learners:PlaysPastSelves"}
+LEARNS = {"algorithm": "learners:LearnerWithActor"}
 SMALL = {"n_steps": 8, "minibatch_size": 8, "hidden_sizes": [4]}
-ALONE = {"algorithm": "workers:ActsAlone", "frozen": True}
+ALONE = {"algorithm": "workers:GymActorWithoutState", "frozen": True}
 PPO = {"algorithm": "ppo", "options": SMALL}
 GAME = {"make": "touchdown", "kwargs": {"max_steps": 8}}
 NUMBERS = {"make": "touchdown", "kwargs": {"max_steps": 8, "red_actions": "continuous"}}
@@ -28,7 +28,7 @@ def league(entry: dict[str, Any], game: Any = GAME, /, rounds: int = 4, **polici
     return {"name": "league", **common, "policies": policies, "matches": matches}
 
 
-KNOCKOUT = {"knockout": {"policies": ["last", "one", "two"]}}  # who is listed first rests in the first round
+KNOCKOUT = {"knockout": {"policies": ["last", "one", "two"]}}  # the first one listed rests in the first round
 SWISS = {"swiss": {"policies": ["one", "two"]}}
 MEETS = {"matchmaking": {"policies": ["one"], "against": ["last"], "rule": "fictitious"}}  # at first itself
 

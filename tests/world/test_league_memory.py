@@ -1,4 +1,4 @@
-"""A league holds the snapshots that play, whatever else it has on the disk."""
+"""A league keeps only playing snapshots in memory, for any number on the disk."""
 
 from __future__ import annotations
 

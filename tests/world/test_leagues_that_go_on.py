@@ -1,4 +1,4 @@
-"""What a league has in mind from round to round, and what a kill or `--resume` finds of it in the run folder."""
+"""The state of a league between rounds, and its recovery from the run folder after a kill or with `--resume`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from in_process import NOTES
 from learners import MEETS_EVERY
 
 TICKS = 20  # of a round
-LEARNER = {"algorithm": "learners:PlaysPastSelves"}
+LEARNER = {"algorithm": "learners:LearnerWithActor"}
 
 
 def prepared(data: dict[str, Any], path: Path, *, resume: bool = False, ranks: int = 1) -> Run:
@@ -91,7 +91,7 @@ def test_a_fork_is_evaluated_with_the_options_it_has_taken_over(tmp_path: Path) 
     assert [line["ticks"] for line in JournalReader(folder.evaluations)] == [20, 20, 40, 40, 60, 60]
 
 
-def test_a_fork_plays_after_the_run_with_the_options_that_it_had_then(tmp_path: Path) -> None:
+def test_fork_plays_after_the_run_with_its_options_of_that_time(tmp_path: Path) -> None:
     folder = play(evolving(), tmp_path / "run")
     ((fork, _),) = records.read(folder)[1].forks.items()
     run, every = str(folder.path), ["first", str(TICKS), str(2 * TICKS), "last"]
@@ -127,7 +127,7 @@ def test_idle_policy_gets_no_new_snapshot(tmp_path: Path) -> None:
     assert [line["snapshots"] for line in JournalReader(folder.rounds)] == [[], ["one@20"], ["one@40"]]
 
 
-def test_a_round_that_is_played_on_has_the_matches_that_it_began_with(tmp_path: Path) -> None:
+def test_resumed_round_keeps_its_matches(tmp_path: Path) -> None:
     data = past_selves()
     folder = play(data, tmp_path / "run")
     discard_after(folder, 2 * TICKS)
@@ -208,10 +208,10 @@ def test_league_of_another_game_is_not_resumed(change: dict[str, Any], words: st
 
 
 @pytest.mark.parametrize("tick", [2 * TICKS, 3 * TICKS], ids=["between rounds", "within a round"])
-def test_further_copies_on_more_processes_take_over_half_a_rollout_as_well(tmp_path: Path, tick: int) -> None:
+def test_added_copies_take_over_partial_rollouts(tmp_path: Path, tick: int) -> None:
     policies = {
         name: {"algorithm": "ppo", "options": {"n_steps": steps, "minibatch_size": steps, "hidden_sizes": [4]}}
-        for name, steps in {"one": 7, "two": 5}.items()  # groups that would wait for each other if some began with none
+        for name, steps in {"one": 7, "two": 5}.items()  # groups that would deadlock if some workers started with none
     }
     matches = [{"env": "game", "seats": ["one", "two"]}]
     data = {"policies": policies, "matches": matches, "ticks": 2 * TICKS, "rounds": 2, "scale": True}
@@ -221,7 +221,7 @@ def test_further_copies_on_more_processes_take_over_half_a_rollout_as_well(tmp_p
     play(data, folder.path, resume=True, ranks=7)
 
 
-def test_games_of_copies_that_fewer_processes_have_left_out_count(tmp_path: Path) -> None:
+def test_games_of_omitted_copies_still_count(tmp_path: Path) -> None:
     data = {
         "policies": {"one": {"algorithm": "random"}, "two": {"algorithm": "random"}},
         "matches": [{"env": "game", "seats": ["one", "two"]}],
@@ -255,7 +255,7 @@ def planned_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
 
 
 def evolving_selves() -> dict[str, Any]:
-    """Past selves that join and leave, and copies, in every round; games of the newest round alone count."""
+    """Past selves that join and leave, and copies, in every round; only games of the newest round count."""
     return {**past_selves(), "league": {"snapshots": {"keep": 1}, "window": 1, "evolution": {"share": 0.5}}}
 
 

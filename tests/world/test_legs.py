@@ -1,4 +1,4 @@
-"""A run is a row of legs, so it does not matter where it was interrupted: the same bytes come out."""
+"""A run is a sequence of legs: it leaves the same bytes wherever it is interrupted."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def units(n_steps: int = 32, sync: str = "gradients", **options: Any) -> dict[st
 
 
 def of_numbers(algorithm: str, *, sync: str = "gradients", **options: Any) -> dict[str, Any]:
-    """One that learns from a replay, on every tick; its updates, of 17 ticks, do not fit into the legs."""
+    """A learner that replays on every tick; its updates, of 17 ticks, do not fit into the legs."""
     small = {"hidden_sizes": [8], "batch_size": 8, "training_intensity": 8 / 3, "learning_starts": 20, "log_every": 17}
     return {"algorithm": algorithm, "options": {**small, **options}, "sync": sync}
 
@@ -89,7 +89,7 @@ def played_in(path: Path, data: Mapping[str, Any], *, resume: bool = False) -> P
 
 
 def left_by(folder: RunFolder) -> dict[str, Any]:
-    """All that a run leaves which must not depend on where it was interrupted."""
+    """The files of a run that must not depend on where it was interrupted."""
     states = {str(path.relative_to(folder.path)): path.read_bytes() for path in folder.checkpoints.rglob("*.ckpt")}
     kept = sorted(folder.boundaries.glob("*.json"))[-checkpoint.KEPT :]  # a kill may have left one more
     steps = {path.name: json.loads(path.read_bytes()) for path in kept}
@@ -196,37 +196,43 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
         blue={**ppo(), "algorithm": "mappo"},
         red=of_numbers("maddpg", train_every=4),
     ),
-    "gym": lambda: league({"seats": ["blue"]}, env={"make": "gymnasium:CartPole-v1"}, blue=learner("OfOneEntity")),
+    "gym": lambda: league({"seats": ["blue"]}, env={"make": "gymnasium:CartPole-v1"}, blue=learner("GymLearner")),
     "gym, with others": lambda: league(
         {"seats": ["blue", "red"], "copies": 2},
         env={"make": "games:Dropout", "kwargs": {"lengths": [5, 9]}},
-        blue=learner("OfOneEntity"),
-        red=learner("OfOneEntity"),
+        blue=learner("GymLearner"),
+        red=learner("GymLearner"),
     ),
     "vector": lambda: league(
-        {**DUEL, "lanes": 3}, env={"make": "games:Chance"}, blue=learner("OfManyRows"), red=RANDOM
+        {**DUEL, "lanes": 3}, env={"make": "games:RandomLengths"}, blue=learner("VectorLearner"), red=RANDOM
     ),
     "vector, in turns": lambda: league(
         {**DUEL, "lanes": 3, "copies": 2},
         env={"make": "games:Alternate", "kwargs": {"moves": 7}},
-        blue=learner("OfManyRows"),
-        red=learner("OfManyRows"),
+        blue=learner("VectorLearner"),
+        red=learner("VectorLearner"),
     ),
     "parallel": lambda: league(
-        {"seats": [["blue"] * 3], "copies": 2}, env={"make": "games:Dropout"}, blue=learner("OfSeveralEntities")
+        {"seats": [["blue"] * 3], "copies": 2}, env={"make": "games:Dropout"}, blue=learner("ParallelLearner")
     ),
     "one leaves early": lambda: league(
-        {**DUEL, "copies": 3}, env={"make": "games:Chance"}, blue=learner("OfManyRows", leaves=[2, 12, 0]), red=RANDOM
+        {**DUEL, "copies": 3},
+        env={"make": "games:RandomLengths"},
+        blue=learner("VectorLearner", leaves=[2, 12, 0]),
+        red=RANDOM,
     ),
     "all leave early": lambda: league(
-        {**DUEL, "copies": 2}, env={"make": "games:Chance"}, blue=learner("OfManyRows", leaves=[2, 9]), red=ppo()
+        {**DUEL, "copies": 2},
+        env={"make": "games:RandomLengths"},
+        blue=learner("VectorLearner", leaves=[2, 9]),
+        red=ppo(),
     ),
     "several matches": lambda: league(
         {"seats": ["blue", "red"], "lanes": 2},
         {"seats": ["red", "green"], "copies": 2},
         {"seats": ["green", "blue"], "lanes": 3},
-        env={"make": "games:Chance"},
-        **{name: learner("OfManyRows") for name in ("blue", "red", "green")},
+        env={"make": "games:RandomLengths"},
+        **{name: learner("VectorLearner") for name in ("blue", "red", "green")},
     ),
 }
 
@@ -337,17 +343,17 @@ def killed(data: Mapping[str, Any], path: Path, step: int, *, resume: bool = Fal
     return False, calls
 
 
-SMALL = league({**DUEL, "lanes": 2}, every=10, ticks=30, blue=learner("OfManyRows"), red=learner("OfManyRows"))
+SMALL = league({**DUEL, "lanes": 2}, every=10, ticks=30, blue=learner("VectorLearner"), red=learner("VectorLearner"))
 
 
 @pytest.mark.parametrize("ticks", [20, pytest.param(30, marks=pytest.mark.long)])
-def test_a_kill_between_any_two_steps_of_a_run_loses_nothing(ticks: int, tmp_path: Path) -> None:
+def test_kill_between_any_two_steps_of_a_run_loses_nothing(ticks: int, tmp_path: Path) -> None:
     data = {**SMALL, "ticks": ticks}
     expected = left_by(played_in(tmp_path / "whole", data).folder)
     _, steps = killed(data, tmp_path / "undisturbed", 10**6)
     assert {"fsync", "replace", "unlink", "mkdir"} <= {*steps}
     starts = set()
-    for step in range(6, len(steps)):  # the first ones make the folder and what tells of the run
+    for step in range(6, len(steps)):  # the first ones make the folder and describe the run
         path = tmp_path / f"killed-{step}"
         assert killed(data, path, step) == (True, steps[:step])
         try:
@@ -361,7 +367,7 @@ def test_a_kill_between_any_two_steps_of_a_run_loses_nothing(ticks: int, tmp_pat
 
 
 @pytest.mark.long
-def test_a_kill_between_any_two_steps_of_going_on_loses_nothing(tmp_path: Path) -> None:
+def test_kill_between_any_two_steps_of_a_resume_loses_nothing(tmp_path: Path) -> None:
     expected = left_by(played_in(tmp_path / "whole", SMALL).folder)
 
     def broken(name: str) -> Path:
@@ -381,11 +387,11 @@ def test_a_kill_between_any_two_steps_of_going_on_loses_nothing(tmp_path: Path) 
         assert left_by(RunFolder(path / "run")) == expected, f"killed before step {step}, {steps[step]}"
 
 
-# ---------------------------------------------------------------------------------------------- where a leg has its end
+# --------------------------------------------------------------------------------------------------------- ends of legs
 
 
 def test_a_learner_without_a_state_makes_the_run_one_leg(tmp_path: Path) -> None:
-    data = league({"seats": ["blue", "red"]}, every=10, ticks=45, blue=learner("OfManyRows"))
+    data = league({"seats": ["blue", "red"]}, every=10, ticks=45, blue=learner("VectorLearner"))
     data["policies"]["red"] = {"algorithm": "odd_workers:Forgetful"}
     played = played_in(tmp_path / "one", data)
     assert played.notes == []
@@ -393,7 +399,7 @@ def test_a_learner_without_a_state_makes_the_run_one_leg(tmp_path: Path) -> None
     assert {episode["tick"] for episode in played.episodes if "cut" in episode} <= {45}
 
 
-def test_episodes_that_the_end_of_a_leg_cuts_are_marked_and_are_no_results(tmp_path: Path) -> None:
+def test_episodes_cut_by_a_leg_are_marked_and_are_no_results(tmp_path: Path) -> None:
     data = league(
         {**DUEL, "lanes": 2}, env={"make": "games:Dropout", "kwargs": {"lengths": [4, 4]}}, every=10, ticks=24,
         blue=RANDOM, red=RANDOM,
@@ -444,7 +450,9 @@ def test_cut_in_a_turn_based_game_delivers_pending_rewards(ticks: int, tmp_path:
 
 
 def test_an_evaluation_of_several_matches_records_every_episode(tmp_path: Path) -> None:
-    data = league({**DUEL, "lanes": 2, "copies": 3}, env={"make": "games:Chance"}, ticks=10**9, blue=RANDOM, red=RANDOM)
+    data = league(
+        {**DUEL, "lanes": 2, "copies": 3}, env={"make": "games:RandomLengths"}, ticks=10**9, blue=RANDOM, red=RANDOM
+    )
     played = play(data, tmp_path, episodes=5)
     assert len(played.episodes) == 3 * 2 * 5
     assert played.scoreboard.policies["blue"].episodes == 30

@@ -1,4 +1,4 @@
-"""Loggers and callbacks hear of results and evaluations; a logger that fails does not end the run."""
+"""Loggers and callbacks get results and evaluations; a logger that fails does not end the run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def without_nan(value: Any) -> Any:
     return repr(value)
 
 
-def test_callback_hears_of_results_and_evaluations_after_what_they_cover(tmp_path: Path) -> None:
+def test_callback_gets_results_after_the_episodes_they_cover(tmp_path: Path) -> None:
     data = {**DUEL, "results": {"every": 20}, "evaluation": {"every": 80, "episodes": 2}}
     run = train({**data, "callbacks": ["recorders:RecordsAll"]}, tmp_path / "run")
     results = [note[1] for note in NOTES if note[0] == "result"]

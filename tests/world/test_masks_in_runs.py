@@ -20,7 +20,7 @@ LEARNERS = {
 
 
 def replayed(learner: str, path: Path, *, length: int, ticks: int, **match: Any) -> set[tuple[int, tuple[int, ...]]]:
-    """What follows the transitions of a short run: numbers that were seen, and what was allowed there."""
+    """The next observations of the transitions of a short run, as numbers, and their masks."""
     algorithm, seats = LEARNERS[learner]
     entities = sum(len(seat) if isinstance(seat, list) else 1 for seat in seats)
     options = {"n_step": 1, "learning_starts": 4, "batch_size": 4, "train_every": 1, "hidden_sizes": [8]}
@@ -36,7 +36,7 @@ def replayed(learner: str, path: Path, *, length: int, ticks: int, **match: Any)
 
 
 def wrong(found: set[tuple[int, tuple[int, ...]]]) -> set[tuple[int, tuple[int, ...]]]:
-    """Numbers that have not the mask which the game gave with them."""
+    """Numbers whose mask differs from the game's."""
     return {(seen, mask) for seen, mask in found if mask != tuple(Narrow.mask(seen).tolist())}
 
 

@@ -13,8 +13,8 @@ SMALL = {"hidden_sizes": [8]}
 
 
 @pytest.mark.parametrize("sync", ["gradients", "samples"])
-def test_workers_with_different_numbers_of_rows_meet_after_the_same_ticks(tmp_path: Path, sync: str) -> None:
-    """By its own row the first worker, which logs, would have rollouts of 375 ticks, an eighth of the run."""
+def test_workers_with_unequal_rows_synchronize_at_the_same_ticks(tmp_path: Path, sync: str) -> None:
+    """By its own row the first worker, the writer, would have rollouts of 375 ticks, an eighth of the run."""
     data = {
         "ticks": 3000,
         "seed": 3,

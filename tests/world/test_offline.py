@@ -1,4 +1,4 @@
-"""From a record to what is learned and estimated from it, with the policies' own weights."""
+"""Learning and off-policy estimates from recorded data, with the policies' own weights."""
 
 from __future__ import annotations
 
@@ -90,14 +90,14 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Played:
 
 @pytest.fixture(scope="module")
 def samples(learned: Played, tmp_path_factory: pytest.TempPathFactory) -> Samples:
-    """What its last checkpoint has played, unchanged."""
+    """Samples played by its last checkpoint, unchanged."""
     frozen = {**PPO, "frozen": True, "load": str(learned.folder.path)}
     played = play(countdown(frozen, ticks=1000, record="samples"), tmp_path_factory.mktemp("played"))
     return open_dataset(played.folder.path)
 
 
 def policy(samples: Samples) -> Any:
-    """Who has played them."""
+    """The policy that played them."""
     return load_policy(samples.path.parent, "blue")
 
 

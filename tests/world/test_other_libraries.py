@@ -1,4 +1,4 @@
-"""Algorithms that have never heard of the arena play and learn in it."""
+"""Unmodified algorithms of other libraries play and learn in the arena."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from in_process import play
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_two_algorithms_of_stable_baselines_learn_in_one_match_through_the_gym_face(tmp_path: Path) -> None:
+def test_two_stable_baselines_algorithms_learn_in_one_match(tmp_path: Path) -> None:
     ppo = {"algorithm": "PPO", "options": {"n_steps": 64, "batch_size": 32}}
     dqn = {"algorithm": "DQN", "options": {"learning_starts": 50, "train_freq": 4, "buffer_size": 1000}}
     data = {

@@ -1,4 +1,4 @@
-"""Who has won in general-sum games: every command obeys `outcome`, and says why a game is not rated."""
+"""Winners in general-sum games: every command obeys `outcome`, and explains why a game is not rated."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_features_with_winners_are_refused_without_winners(keys: dict[str, Any],
     parse_config(config("higher_return", **keys), source="x.yaml")
 
 
-def test_a_league_that_needs_winners_ends_when_the_game_shows_that_it_has_none(
+def test_league_that_needs_winners_ends_in_a_game_without_winners(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     matches = [{"knockout": {"env": "forage", "policies": [*FORAGERS]}}]
@@ -195,7 +195,7 @@ def test_tournament_without_winners_names_the_reason(tmp_path: Path, capsys: pyt
 
 
 def test_evaluation_of_a_game_without_winners_has_none(tmp_path: Path) -> None:
-    """Idlers in the evaluation never score: each of its games by itself looks like a draw."""
+    """Idle players in the evaluation never score: each of its games by itself looks like a draw."""
     keys: dict[str, Any] = {
         "rounds": 1,
         "checkpoint_every": 20,
@@ -208,7 +208,9 @@ def test_evaluation_of_a_game_without_winners_has_none(tmp_path: Path) -> None:
     assert lines
 
 
-def test_a_resumed_run_knows_what_its_records_have_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resumed_run_knows_a_general_sum_game_from_its_records(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """What is played after the resumption is zero-sum; the config of a folder of old has no such key."""
     assert train(tmp_path, None, rounds=1, ticks=20) == 0
     folder = RunFolder(tmp_path / "run")
@@ -220,9 +222,7 @@ def test_a_resumed_run_knows_what_its_records_have_shown(tmp_path: Path, capsys:
     assert read(folder).results.games == 0
 
 
-def test_a_resumed_run_may_set_the_rule_for_what_is_played_from_then_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_resumed_run_may_set_the_rule_for_later_games(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert train(tmp_path, None, rounds=1, ticks=20) == 0
     before = read(RunFolder(tmp_path / "run")).episodes
     capsys.readouterr()

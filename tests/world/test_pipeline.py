@@ -1,4 +1,4 @@
-"""A match whose lanes move in two halves (`pipeline: 2`) plays what it plays without."""
+"""A match whose lanes are stepped in two halves (`pipeline: 2`) plays the same games as without."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from in_process import Played, play
 
 GAMES = {
     "touchdown": {"make": "touchdown", "kwargs": {"max_steps": 12}},
-    "chance": {"make": "games:Chance"},
+    "chance": {"make": "games:RandomLengths"},
     "dropout": {"make": "games:Dropout", "kwargs": {"lengths": [2, 5]}},
     "turns": {"make": "games:Alternate"},
     "matrix": {"make": "matrix", "kwargs": {"game": "rock_paper_scissors"}},
-    "rich": {"make": "games:Rich"},
+    "rich": {"make": "games:EverySpace"},
 }
 BEATS_LAST = {"algorithm": "scripted", "options": {"function": "policies.scripts:beat_last"}}
 
@@ -66,7 +66,7 @@ def test_a_seat_of_several_entities_has_the_rows_of_all_lanes_in_order(lanes: in
 
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1", "Blackjack-v1"])
-def test_the_vector_face_still_does_what_gymnasiums_own_vector_environment_does(env_id: str, tmp_path: Path) -> None:
+def test_vector_face_in_blocks_equals_gymnasiums_vector_environment(env_id: str, tmp_path: Path) -> None:
     data = {
         "ticks": 1000,
         "envs": {"game": {"make": f"gymnasium:{env_id}"}},
@@ -115,7 +115,7 @@ def test_ppo_sends_one_blocks_actions_before_it_waits_for_the_other(tmp_path: Pa
     assert played.notes[14:] == [("wait", 0), ("wait", 2), ("async", 0)], "the last one is refused: the budget is used"
 
 
-# ------------------------------------------------------------------------- what a worker may do, and what it may not
+# ----------------------------------------------------------------------------------------- allowed and refused calls
 
 
 def alone(algorithm: str, *, pipeline: int = 2, lanes: int = 4, ticks: int = 12, **options: Any) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def alone(algorithm: str, *, pipeline: int = 2, lanes: int = 4, ticks: int = 12,
     }
 
 
-def test_reset_in_mid_episode_restarts_all_lanes_of_a_game_of_ones_own(tmp_path: Path) -> None:
+def test_reset_in_mid_episode_restarts_all_lanes_of_an_unshared_game(tmp_path: Path) -> None:
     played = play(alone("block_workers:ResetsOften"), tmp_path)
     assert played.notes == [3, 6, 9, 12]
     assert [(e["cut"], e["length"]) for e in played.episodes] == [(True, 3)] * 4, "what the end of the run has cut"
@@ -151,7 +151,7 @@ def test_reset_of_a_shared_game_idles_until_all_lanes_reset(tmp_path: Path) -> N
     assert sum(e["seats"][0]["idle_ticks"] for e in runs[1].episodes) > 0
 
 
-def test_a_worker_that_leaves_early_idles_in_both_halves_and_the_others_finish(tmp_path: Path) -> None:
+def test_worker_that_leaves_early_idles_in_both_halves(tmp_path: Path) -> None:
     runs = []
     for pipeline in (1, 2):
         data = duel(pipeline, env="dropout", blue={"algorithm": "block_workers:LeavesEarly", "options": {"steps": 7}})
@@ -204,7 +204,7 @@ def test_blocks_may_be_stepped_in_any_feasible_order(tmp_path: Path) -> None:
 
 def test_an_action_for_too_many_rows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RoleFailed, match=r"has the shape \(4,\), got \(5,\)"):
-        play(alone("block_workers:TooMany"), tmp_path)
+        play(alone("block_workers:TooManyActions"), tmp_path)
 
 
 def test_the_blocks_draw_different_actions(tmp_path: Path) -> None:

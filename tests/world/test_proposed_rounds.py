@@ -49,7 +49,7 @@ def league(callback: Any, **keys: Any) -> dict[str, Any]:
         "rounds": 3,
         "checkpoint_every": TICKS,
         "envs": {"game": GAME},
-        "policies": {name: {"algorithm": "learners:PlaysPastSelves"} for name in ("one", "two", "three")},
+        "policies": {name: {"algorithm": "learners:LearnerWithActor"} for name in ("one", "two", "three")},
         "matches": [{"round_robin": {"env": "game", "policies": ["one", "two", "three"], "lanes": 2}}],
         "callbacks": [callback],
         **keys,

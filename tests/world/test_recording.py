@@ -1,4 +1,4 @@
-"""`record: samples`: what is on the disk is what the workers saw and did, once, whatever happened to the run."""
+"""`record: samples`: the files hold what the workers saw and did, once, also after interruptions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run_of(make: str, *seats: Any, ticks: int = 50, lanes: int = 3, blue: Any = 
 
 
 def recorded(played: Played, entity: int) -> Iterator[tuple[Part, int, int]]:
-    """Part, place of a tick and place of a lane for all that one entity has seen, in the order of ticks and lanes."""
+    """Part, tick and lane of all observations of one entity, in the order of ticks and lanes."""
     (match,) = open_dataset(played.folder.path).matches
     parts = sorted(match.parts(), key=lambda part: (int(part.tick[0]), int(part.lane[0])))
     places = [
@@ -54,7 +54,7 @@ def recorded(played: Played, entity: int) -> Iterator[tuple[Part, int, int]]:
 
 
 def noted(played: Played, policy: str, position: int) -> Iterator[tuple[Any, ...]]:
-    """The same as the worker of a policy has told it, of one of its entities: a tuple per row."""
+    """The same as recorded by the worker of a policy, for one of its entities: a tuple per row."""
     for name, entities, seen, infos, actions, told in played.notes:
         if name == policy:
             rows = range(position, len(infos["active"]), len(entities))
@@ -109,7 +109,7 @@ def returns(played: Played) -> dict[tuple[Any, ...], float]:
 
 
 def check_returns(played: Played) -> list[Episode]:
-    """Holds the recorded episodes against the lines of episodes.jsonl, where a policy drives one entity."""
+    """Compares the recorded episodes with the lines of episodes.jsonl, where a policy drives one entity."""
     found = list(open_dataset(played.folder.path).episodes())
     summed = {(e.lane, e.number, e.policy): e.undiscounted for e in found}
     assert len(summed) == len(found), "no episode twice"
@@ -117,12 +117,12 @@ def check_returns(played: Played) -> list[Episode]:
     return found
 
 
-# ------------------------------------------------------------------------------------- what is recorded is what was
+# ---------------------------------------------------------------------------------------------------- recorded data
 
 
 def test_observations_of_every_kind_come_back_to_the_bit(tmp_path: Path) -> None:
     blue = {"algorithm": "recording_worker:Records"}
-    played = play(run_of("games:Rich", blue=blue), tmp_path)
+    played = play(run_of("games:EverySpace", blue=blue), tmp_path)
     assert check_rows(played, entity=0, policy="blue", spaces=spaces_of(played)) == 50 * 3
     episodes = check_returns(played)
     assert {type(episode.observations) for episode in episodes} == {dict}
@@ -130,7 +130,7 @@ def test_observations_of_every_kind_come_back_to_the_bit(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("pipeline", [1, 2])
-def test_both_sides_of_a_match_are_recorded_whatever_the_blocks(pipeline: int, tmp_path: Path) -> None:
+def test_both_sides_of_a_match_are_recorded_in_any_blocks(pipeline: int, tmp_path: Path) -> None:
     data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, match={"pipeline": pipeline})
     played = play(data, tmp_path)
     for entity, policy in enumerate(("blue", "red")):
@@ -138,7 +138,7 @@ def test_both_sides_of_a_match_are_recorded_whatever_the_blocks(pipeline: int, t
     check_returns(played)
 
 
-def test_a_seat_of_several_entities_that_end_one_after_the_other(tmp_path: Path) -> None:
+def test_seat_of_entities_that_end_at_different_ticks_is_recorded(tmp_path: Path) -> None:
     data = run_of("games:Dropout", ["blue", "blue"], "red", kwargs={"lengths": [2, 4, 6]})
     played = play(data, tmp_path)
     for entity, (policy, position) in enumerate((("blue", 0), ("blue", 1), ("red", 0))):
@@ -149,7 +149,7 @@ def test_a_seat_of_several_entities_that_end_one_after_the_other(tmp_path: Path)
     assert {e.undiscounted for e in whole if e.entity == "e2"} == {18.0}
 
 
-def test_in_a_game_in_turns_an_action_earns_what_comes_until_the_next_one(tmp_path: Path) -> None:
+def test_in_turns_an_action_earns_rewards_until_the_next_one(tmp_path: Path) -> None:
     played = play(run_of("games:Alternate", "blue", "red", lanes=2), tmp_path)
     for entity, policy in enumerate(("blue", "red")):
         check_rows(played, entity=entity, policy=policy, spaces=spaces_of(played, entity))
@@ -190,8 +190,8 @@ def test_a_reset_in_mid_episode_leaves_no_episode(tmp_path: Path) -> None:
 
 
 def test_abandoned_seat_is_recorded_as_idle(tmp_path: Path) -> None:
-    leaves = {"algorithm": "odd_workers:Brittle", "options": {"leave": [7]}}
-    data = run_of("games:Chance", "blue", "red", lanes=1, blue=leaves)
+    leaves = {"algorithm": "odd_workers:FailingCounter", "options": {"leave": [7]}}
+    data = run_of("games:RandomLengths", "blue", "red", lanes=1, blue=leaves)
     played = play({**data, "checkpoint_every": 50}, tmp_path)
     (match,) = open_dataset(played.folder.path).matches
     (part,) = match.parts()
@@ -213,7 +213,7 @@ def test_restarted_game_is_recorded_as_workers_saw_it(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------ parts, legs and resuming
 
 
-def test_files_belong_to_their_owner_alone_and_lie_below_the_run_folder(tmp_path: Path) -> None:
+def test_files_of_samples_are_private_and_in_the_run_folder(tmp_path: Path) -> None:
     played = play(run_of("games:Countdown", match={"copies": 2}), tmp_path)
     home = played.folder.samples
     assert sorted(path.name for path in home.iterdir()) == ["match-0000", "match-0001"]
@@ -243,11 +243,11 @@ def test_recording_does_not_change_the_run(tmp_path: Path) -> None:
 
 
 LEARNS = {"algorithm": "workers:Counts"}
-FAILS = {"algorithm": "odd_workers:Brittle", "options": {"fails_at": 70}}
-HOLDS = {"algorithm": "odd_workers:Brittle"}
+FAILS = {"algorithm": "odd_workers:FailingCounter", "options": {"fails_at": 70}}
+HOLDS = {"algorithm": "odd_workers:FailingCounter"}
 
 
-def test_two_halves_give_the_same_files_as_the_whole(tmp_path: Path) -> None:
+def test_two_halves_leave_the_same_files_as_one_run(tmp_path: Path) -> None:
     data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, blue=LEARNS)
     whole = play({**data, "ticks": 80}, tmp_path / "whole", given=True)
     play({**data, "ticks": 40}, tmp_path / "parted", given=True)
@@ -304,8 +304,8 @@ def test_a_record_may_begin_and_end_when_a_run_is_resumed(tmp_path: Path) -> Non
 # ----------------------------------------------------------------------------------------------------------- trouble
 
 
-def test_a_part_that_finds_no_space_ends_the_run_with_a_sentence(tmp_path: Path) -> None:
-    data = run_of("games:Rich", ticks=60, lanes=4, checkpoint_every=30, blue=RANDOM)
+def test_full_disk_ends_the_run_with_a_sentence(tmp_path: Path) -> None:
+    data = run_of("games:EverySpace", ticks=60, lanes=4, checkpoint_every=30, blue=RANDOM)
     with full_above(9_000), pytest.raises(RoleFailed, match=r"\.npz cannot be written: File too large") as caught:
         play(data, tmp_path, given=True)
     failure = caught.value.failure

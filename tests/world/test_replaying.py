@@ -1,4 +1,4 @@
-"""`record: replays`: what is played again is what was played, to the bit, whatever happened to the run."""
+"""`record: replays`: replayed episodes equal the played ones to the bit, also after interruptions."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def differences(match: MatchReplays) -> list[Difference]:
 
 
 def check(played: Played, number: int = 0) -> MatchReplays:
-    """Holds replays against the game, and against the lines of episodes.jsonl; each lane is played alone as well."""
+    """Compares replays with the game and with the lines of episodes.jsonl; also replays each lane alone."""
     match = match_of(played, number)
     assert differences(match) == []
     episodes = match.episodes()
@@ -109,7 +109,7 @@ GAMES: dict[str, Any] = {
     ),
     "connect four": run_of("pettingzoo:classic.connect_four_v3", "blue", "red"),
     "tic-tac-toe": run_of("pettingzoo:classic.tictactoe_v3", "red", "blue"),
-    "every kind of space": run_of("games:Rich"),
+    "every kind of space": run_of("games:EverySpace"),
     "entities that end one after the other": run_of("games:Dropout", ["blue", "blue"], "red"),
     "a list game": run_of("configs.examples.list_game.chase:Chase", "blue", "red"),
 }
@@ -130,8 +130,8 @@ def test_blocks_of_lanes_write_files_of_their_own(pipeline: int, tmp_path: Path)
 
 
 def test_abandoned_seats_are_replayed(tmp_path: Path) -> None:
-    leaves = {"algorithm": "odd_workers:Brittle", "options": {"leave": [7]}}
-    check(play(run_of("games:Chance", "blue", "red", lanes=1, blue=leaves, checkpoint_every=60), tmp_path))
+    leaves = {"algorithm": "odd_workers:FailingCounter", "options": {"leave": [7]}}
+    check(play(run_of("games:RandomLengths", "blue", "red", lanes=1, blue=leaves, checkpoint_every=60), tmp_path))
 
 
 def test_resets_in_mid_episode_are_replayed(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_restarted_games_are_replayed(fault: str, tmp_path: Path) -> None:
 
 
 def test_game_with_global_randomness_is_not_reproduced(tmp_path: Path) -> None:
-    match = match_of(play(run_of("games:Careless", lanes=2, ticks=20), tmp_path))
+    match = match_of(play(run_of("games:RandomRewards", lanes=2, ticks=20), tmp_path))
     assert [(found.lane, found.episode, found.tick) for found in differences(match)] == [(0, 0, 1), (1, 0, 1)]
 
 
@@ -177,7 +177,7 @@ def test_evaluations_keep_replays_of_their_own(tmp_path: Path) -> None:
     assert lines <= {(one.lane, one.number) for one in match.episodes()}, "a lane that is done early plays on"
 
 
-def test_files_belong_to_their_owner_and_lie_below_the_round_and_the_match(tmp_path: Path) -> None:
+def test_files_of_replays_are_private_and_grouped_by_round_and_match(tmp_path: Path) -> None:
     home = play(run_of("games:Countdown", match={"copies": 2}), tmp_path).folder.replays
     assert sorted(str(path.relative_to(home)) for path in home.rglob("*") if path.is_file()) == [
         f"round-0000/match-000{match}/{name}"
@@ -201,7 +201,7 @@ def test_a_lane_takes_few_bytes_per_tick(tmp_path: Path) -> None:
 LEARNS = {"algorithm": "workers:Counts"}
 
 
-def test_two_halves_give_the_same_files_as_the_whole(tmp_path: Path) -> None:
+def test_two_halves_leave_the_same_files_as_one_run(tmp_path: Path) -> None:
     data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, blue=LEARNS)
     whole = play({**data, "ticks": 80}, tmp_path / "whole", given=True)
     play({**data, "ticks": 40}, tmp_path / "parted", given=True)
@@ -212,7 +212,7 @@ def test_two_halves_give_the_same_files_as_the_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ticks_of_chunk", [256, 3])
 def test_resumed_run_has_the_same_files(ticks_of_chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("arena.replay.writer._MOST_TICKS", ticks_of_chunk)
-    holds = {"algorithm": "odd_workers:Brittle"}
+    holds = {"algorithm": "odd_workers:FailingCounter"}
     data = run_of("touchdown", "blue", "red", kwargs={"max_steps": 9}, ticks=100, blue=holds)
     whole = play(data, tmp_path / "whole", given=True)
     broken = {**data, "policies": {**data["policies"], "blue": {**holds, "options": {"fails_at": 70}}}}
@@ -220,7 +220,7 @@ def test_resumed_run_has_the_same_files(ticks_of_chunk: int, tmp_path: Path, mon
         play(broken, tmp_path / "parted", given=True)
     before = match_of(tmp_path / "parted" / "run")
     assert differences(before) == []
-    assert before.recordings[-1].start == 60, "what was played of the leg is there"
+    assert before.recordings[-1].start == 60, "the played part of the leg is recorded"
     parted = play(data, tmp_path / "parted", resume=True)
     assert files(parted) == files(whole)
     check(parted)
@@ -237,7 +237,7 @@ def test_replays_of_another_match_are_not_mixed_in(tmp_path: Path) -> None:
     assert caught.value.failure.exit_code == 2
 
 
-# ------------------------------------------------------------------------------------------------- what is wrong
+# --------------------------------------------------------------------------------------------------- differences
 
 
 @pytest.mark.parametrize("game", ["touchdown", "CartPole", "connect four", "rock_paper_scissors"])
@@ -291,7 +291,7 @@ def test_changed_seed_is_detected_before_play(tmp_path: Path) -> None:
     assert "the first observation, after tick 0, differs from the recording" in str(found[0])
 
 
-def test_a_game_that_refuses_what_is_recorded_is_a_difference(tmp_path: Path) -> None:
+def test_game_that_refuses_its_record_is_a_difference(tmp_path: Path) -> None:
     match = match_of(play(GAMES["CartPole"], tmp_path))
     other_action(match.recordings[0].path, tick=5, lane=0, choices=200)
     other_action(match.recordings[0].path, tick=5, lane=0, choices=200)
@@ -304,11 +304,11 @@ def test_a_game_that_refuses_what_is_recorded_is_a_difference(tmp_path: Path) ->
     ("change", "words"),
     [
         ({"make": "games:Nowhere"}, "no 'Nowhere'"),
-        ({"make": "games:Rich"}, "have changed: now "),
+        ({"make": "games:EverySpace"}, "have changed: now "),
         ({"kwargs": {"size": 3}}, "cannot be made with {'size': 3}"),
     ],
 )
-def test_a_game_that_is_not_there_any_more_is_named(change: Any, words: str, tmp_path: Path) -> None:
+def test_missing_game_is_named(change: Any, words: str, tmp_path: Path) -> None:
     match = match_of(play(run_of("games:Countdown"), tmp_path))
     path = match.path / MANIFEST
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
@@ -363,7 +363,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> 
     return captured.err if code == 2 else captured.out
 
 
-def test_without_an_episode_it_lists_what_there_is(duel: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_without_an_episode_lists_the_episodes(duel: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys, str(duel)).startswith("round 0, match 0: game, blue red: 27 episodes, ")
     lines = said(capsys, str(duel), "--match", "0", "--lane", "1").splitlines()
     assert len(lines) == 10
@@ -463,7 +463,7 @@ def test_match_without_replays_is_named(asked: list[str], tmp_path: Path, capsys
     assert len(said(capsys, run, "--verify", "--match", "0").splitlines()) == 1
 
 
-def test_a_line_that_lacks_something_is_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_incomplete_line_is_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = play(GAMES["touchdown"], tmp_path).folder
     run.episodes.write_text(run.episodes.read_text().replace('"outcome":', '"incomes":', 1))
     for asked in (["--match", "0"], ["--match", "0", "--episode", "1"], ["--verify"]):
@@ -520,7 +520,7 @@ def test_a_video_has_a_picture_for_every_tick_and_holds_the_last(
 
 
 def durations(path: Path) -> tuple[int, float]:
-    """How many pictures there are (those that are alike may be one), and the seconds that they take."""
+    """The number of pictures (equal ones may be merged), and their duration in seconds."""
     with Image.open(path) as image:
         milliseconds = []
         for number in range(getattr(image, "n_frames", 1)):

@@ -1,4 +1,4 @@
-"""The report as a reader has it before them: in a real Chromium, on a desk and on a phone."""
+"""The report in a real Chromium, at the size of a desktop and of a phone."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def league(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def numbers(sheet: Sheet) -> list[dict[str, str]]:
-    """Every number that stands on the page: its path, its value, and what is read."""
+    """Every number on the page: its path, its value, and its displayed text."""
     collect = (
         "[...document.querySelectorAll('data')].map((d) => ({...d.dataset, value: d.value, shown: d.textContent}))"
     )
@@ -102,7 +102,7 @@ def at(data: Any, path: str) -> Any:
 
 
 def agrees(shown: str, value: float | None) -> bool:
-    """Whether what is read is the value, rounded to the digits that are read."""
+    """Whether the displayed text is the value, rounded to its digits."""
     if value is None or not shown[-1].isdigit():  # with a unit: a size, a duration, a share
         return value is not None or shown == NOTHING
     plain = shown.replace(THIN, "").replace(MINUS, "-")
@@ -135,7 +135,7 @@ def test_labels_of_an_axis_stand_apart_and_reach_its_end_on_a_phone(browser: Bro
     assert places[-1][2] in ("100%", "3000")
 
 
-def test_on_a_phone_the_interval_of_a_strength_is_seen_without_scrolling(browser: Browser, league: Path) -> None:
+def test_rating_interval_is_visible_on_a_phone_without_scrolling(browser: Browser, league: Path) -> None:
     with opened(browser, (league / "report.html").as_uri(), size=PHONE) as sheet:
         ends = sheet.page.evaluate(
             "[...document.querySelectorAll('.standings tbody .interval')].map((c) => c.getBoundingClientRect().right)"

@@ -1,4 +1,4 @@
-"""Every number of every result equals a slow recomputation from the journals, and all its files say the same."""
+"""Every number of every result equals a slow recomputation from the journals, and all result files agree."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def train(data: Mapping[str, Any], path: Path, *, resume: bool = False) -> Path:
 
 
 def check(run: Path) -> list[dict[str, Any]]:
-    """Holds every line against the recomputation, and the other files against the lines; returns the lines."""
+    """Compares every line with the recomputation, and the other files with the lines; returns the lines."""
     found = without_clock(run)
     for line, known in zip(found, expected(run), strict=True):
         assert_close({key: line[key] for key in known}, known)
@@ -165,7 +165,7 @@ def test_result_of_a_boundary_has_its_evaluation(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("data", [DUEL, LEAGUE], ids=["duel", "league"])
 @pytest.mark.parametrize("evaluation", [None, {"every": 60, "episodes": 3}], ids=["plain", "evaluated"])
-def test_resumed_run_has_the_results_of_one_that_was_never_interrupted(
+def test_resumed_run_has_the_results_of_an_uninterrupted_one(
     data: Mapping[str, Any], evaluation: Any, tmp_path: Path
 ) -> None:
     leg = data["checkpoint_every"]
@@ -174,7 +174,7 @@ def test_resumed_run_has_the_results_of_one_that_was_never_interrupted(
     whole = train(data, tmp_path / "whole")
     broken = train(data, tmp_path / "broken")
     folder = RunFolder(broken)
-    for tick in (2 * leg, leg):  # as after a kill: whatever is later is played again
+    for tick in (2 * leg, leg):  # as after a kill: later ticks are played again
         boundary.discard_after(folder, tick)
         for name in ("result.json", "progress.csv"):  # the newest lines never came to the disk
             lines = (broken / name).read_text().splitlines(keepends=True)
@@ -191,7 +191,7 @@ def test_resumed_run_has_the_results_of_one_that_was_never_interrupted(
     assert json_lines(broken / "result.json")[-1]["iterations_since_restore"] < len(times)
 
 
-def test_a_longer_run_takes_back_that_it_was_done(tmp_path: Path) -> None:
+def test_longer_run_is_no_longer_marked_as_done(tmp_path: Path) -> None:
     longer = train({**DUEL, "ticks": 160}, tmp_path / "longer")
     run = train(DUEL, tmp_path / "run")
     assert without_clock(run)[-1]["done"]
@@ -199,7 +199,7 @@ def test_a_longer_run_takes_back_that_it_was_done(tmp_path: Path) -> None:
     assert without_clock(run) == without_clock(longer)
 
 
-def test_run_that_ended_before_its_last_result_was_written_is_resumed_to_write_it(tmp_path: Path) -> None:
+def test_resume_writes_a_missing_last_result(tmp_path: Path) -> None:
     run = train(DUEL, tmp_path / "run")
     before = without_clock(run)
     path = run / "result.json"
@@ -210,7 +210,7 @@ def test_run_that_ended_before_its_last_result_was_written_is_resumed_to_write_i
         train(DUEL, run, resume=True)
 
 
-def test_run_folder_of_an_older_version_gets_results_from_its_boundary_on(tmp_path: Path) -> None:
+def test_run_folder_of_an_older_version_gets_results_when_resumed(tmp_path: Path) -> None:
     run = train(DUEL, tmp_path / "run")
     boundary.discard_after(RunFolder(run), 80)
     for name in ("result.json", "progress.csv"):
@@ -222,7 +222,7 @@ def test_run_folder_of_an_older_version_gets_results_from_its_boundary_on(tmp_pa
     assert lines[-1]["timesteps_total"] == 120 * 4
 
 
-def test_late_column_stands_at_the_end_and_earlier_rows_are_empty_there(tmp_path: Path) -> None:
+def test_late_column_is_appended_and_empty_in_earlier_rows(tmp_path: Path) -> None:
     run = train({**DUEL, "results": {"every": 10}}, tmp_path / "run")
     rows = table(run / "progress.csv")
     assert list(rows[0])[:2] == ["training_iteration", "ticks"]
@@ -233,7 +233,7 @@ def test_late_column_stands_at_the_end_and_earlier_rows_are_empty_there(tmp_path
     assert set(CLOCK) - {"sampler_perf"} <= set(rows[0])
 
 
-def test_sampler_perf_says_where_the_time_of_workers_goes(tmp_path: Path) -> None:
+def test_sampler_perf_splits_the_time_of_workers(tmp_path: Path) -> None:
     run = prepare(parse_config({"name": "test", **DUEL}, source="test"), ranks=1, run_dir=str(tmp_path / "run"))
     assert lead.run_single_process(replace(run, profile=True), lambda *_: None, silent_display()) == 0
     for line in json_lines(tmp_path / "run" / "result.json"):
@@ -251,7 +251,7 @@ def test_loggers_that_are_left_out_write_nothing(tmp_path: Path) -> None:
 
 METERED = {
     **DUEL,
-    "envs": {"game": TOUCHDOWN, "metered": {"make": "games:Metered", "kwargs": {"length": 4}}},
+    "envs": {"game": TOUCHDOWN, "metered": {"make": "games:WithMetrics", "kwargs": {"length": 4}}},
     "policies": {"blue": PPO, "red": RANDOM, "alone": RANDOM},
     "matches": [
         {"env": "game", "seats": ["blue", "red"], "lanes": 2},
@@ -267,7 +267,7 @@ def test_metrics_of_games_and_callbacks_are_in_the_results(every: int, smoothing
     lines = check(train(data, tmp_path / "run"))
     names = [{key.rpartition("_")[0] for key in line["custom_metrics"]} for line in lines]
     assert names[-1] == {"score", "reward", "lane", "entropy", "at_checkpoint"}
-    assert all(earlier <= later for earlier, later in pairwise(names)), "names stay"
+    assert all(earlier <= later for earlier, later in pairwise(names)), "names are never removed"
     folder = RunFolder(train(data, tmp_path / "broken"))
     for tick in (80, 40):
         boundary.discard_after(folder, tick)
@@ -287,7 +287,7 @@ def test_metrics_of_games_and_callbacks_are_in_the_results(every: int, smoothing
 
 
 def left(run: Path) -> dict[str, bytes]:
-    """What the run has left, up to what depends on the clock."""
+    """The files of the run, without values that depend on the clock."""
     checkpoints = {str(path.relative_to(run)): path.read_bytes() for path in run.rglob("*.ckpt")}
     updates = [{**line, "seconds": 0} for line in json_lines(run / "metrics.jsonl")]
     return {**checkpoints, "episodes": (run / "episodes.jsonl").read_bytes(), "updates": repr(updates).encode()}
@@ -303,7 +303,7 @@ def left(run: Path) -> dict[str, bytes]:
         ({"episode_len_mean": {"at_most": 15}}, 40, "episode_len_mean <= 15"),
     ],
 )
-def test_run_that_a_rule_has_ended_is_the_beginning_of_the_longer_one(
+def test_run_ended_by_a_rule_is_a_prefix_of_the_longer_run(
     stop: Any, tick: int, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = {**DUEL, "results": {"every": 10}, "evaluation": {"every": 80, "episodes": 2}}
@@ -325,7 +325,7 @@ def test_run_that_a_rule_has_ended_is_the_beginning_of_the_longer_one(
     assert without_clock(run) == without_clock(tmp_path / "whole")
 
 
-def test_run_that_was_killed_before_it_could_say_that_it_is_done_says_so_when_it_is_resumed(tmp_path: Path) -> None:
+def test_resume_marks_a_run_killed_before_its_done_result(tmp_path: Path) -> None:
     data = {**DUEL, "results": {"every": 10}, "stop": {"ticks": 45}}
     run = train(data, tmp_path / "run")
     known = without_clock(run)
@@ -336,7 +336,7 @@ def test_run_that_was_killed_before_it_could_say_that_it_is_done_says_so_when_it
         assert without_clock(run) == known
 
 
-def test_rule_of_the_clock_and_rule_of_a_single_leg_end_the_run_at_once(tmp_path: Path) -> None:
+def test_clock_rule_and_single_leg_rule_end_the_run_at_once(tmp_path: Path) -> None:
     long = {**DUEL, "ticks": 20_000, "checkpoint_every": 10_000, "results": {"every": 10}}
     run = train({**long, "stop": {"time_total_s": 0.5}}, tmp_path / "clock")
     assert without_clock(run)[-1]["stopped_by"] == "time_total_s >= 0.5"
@@ -347,9 +347,7 @@ def test_rule_of_the_clock_and_rule_of_a_single_leg_end_the_run_at_once(tmp_path
     assert without_clock(run)[-1]["ticks"] < 10_000
 
 
-def test_rule_whose_key_no_result_has_had_is_named_at_the_end(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rule_with_a_key_in_no_result_is_named_at_the_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     train({**DUEL, "stop": {"custom_metrics/goals_mean": 1, "ticks": 1e6}}, tmp_path / "run")
     said = capsys.readouterr().out
     assert "stop rules of which no result had the key: custom_metrics/goals_mean; the keys were: agent_times" in said

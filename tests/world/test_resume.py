@@ -1,4 +1,4 @@
-"""Going on with a run: from the newest whole boundary, with whole records, nothing touched too early."""
+"""Resuming a run: from the newest complete boundary, with complete records, and no early changes of files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RANDOM = {"algorithm": "random"}
 
 
 def brittle(**options: Any) -> dict[str, Any]:
-    return {"algorithm": "odd_workers:Brittle", "options": options}
+    return {"algorithm": "odd_workers:FailingCounter", "options": options}
 
 
 def duel(*, ticks: int = 40, blue: Any = COUNTS, red: Any = RANDOM, lanes: int = 2, **match: Any) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def count_at(folder: RunFolder, policy: str, boundary: int) -> int:
 
 
 def snapshot(folder: Path) -> dict[str, str]:
-    """Everything in a run folder that tells of the run; logs are of the process."""
+    """Digests of all files of the run, without the logs and the lock of the process."""
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
@@ -88,7 +88,7 @@ def test_resume_continues_from_the_last_boundary_without_duplicates(tmp_path: Pa
     assert max(episode["tick"] for episode in played.episodes) == 80
 
 
-def test_policies_with_different_intervals_are_saved_at_the_same_ticks(tmp_path: Path) -> None:
+def test_policies_with_different_intervals_share_their_boundaries(tmp_path: Path) -> None:
     folder = play(duel(ticks=100, blue=brittle(every=10), red=brittle(every=15)), tmp_path, given=True).folder
     for policy in ("blue", "red"):
         assert boundaries(folder, policy) == [0, 60, 80, 100]
@@ -136,7 +136,7 @@ def test_damaged_checkpoint_is_skipped_by_all_policies(tmp_path: Path) -> None:
     assert played.notes[:2] == [("loaded", 80)] * 2
 
 
-def test_a_policy_that_has_left_stays_out_and_keeps_its_state_in_all_later_legs(tmp_path: Path) -> None:
+def test_departed_policy_keeps_its_state_in_all_later_legs(tmp_path: Path) -> None:
     data = duel(ticks=200, blue=brittle(leave=[30]), red=brittle(fails_at=115))
     folder = broken(data, tmp_path)
     assert [count_at(folder, "blue", boundary) for boundary in (80, 100)] == [30] * 2
@@ -189,7 +189,7 @@ def changed(**parts: Any) -> dict[str, Any]:
 OTHER_GAMES = {
     "an algorithm": (
         changed(policies={"blue": brittle(), "red": RANDOM}),
-        'policies.blue.algorithm was "workers:Counts", is "odd_workers:Brittle"',
+        'policies.blue.algorithm was "workers:Counts", is "odd_workers:FailingCounter"',
     ),
     "a frozen policy": (
         changed(policies={"blue": {**COUNTS, "frozen": True}, "red": RANDOM}),
@@ -243,7 +243,7 @@ def test_another_game_is_refused_before_files_change(difference: str, tmp_path: 
     assert words in str(caught.value)
     assert str(folder.config) in str(caught.value)
     assert snapshot(folder.path) == before
-    assert is_left(folder.path), "it is still to be seen that the run was killed"
+    assert is_left(folder.path), "the folder still shows that the run was killed"
 
 
 @pytest.mark.parametrize("fewer", [{"copies": 1}, {"lanes": 1}])
@@ -367,7 +367,7 @@ def test_a_resume_that_cannot_begin_changes_nothing(tmp_path: Path) -> None:
     assert snapshot(folder.path) == before
 
 
-def test_a_checkpoint_that_the_configuration_names_is_not_needed_any_more(tmp_path: Path) -> None:
+def test_configured_checkpoint_is_not_needed_for_a_resume(tmp_path: Path) -> None:
     first = play(duel(ticks=40), tmp_path)
     data = duel(ticks=40, blue={**COUNTS, "load": str(first.folder.path)})
     (tmp_path / "own").mkdir()
@@ -404,7 +404,7 @@ def test_foreign_files_in_the_folder_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("again", [COUNTS, {"algorithm": "odd_workers:Forgets"}], ids=["resumable", "not resumable"])
-def test_a_start_that_was_killed_after_its_first_boundary_can_be_made_again(again: Any, tmp_path: Path) -> None:
+def test_start_killed_after_its_first_boundary_can_be_repeated(again: Any, tmp_path: Path) -> None:
     def killed(*_: Any) -> None:
         raise RuntimeError("killed")
 
@@ -418,7 +418,7 @@ def test_a_start_that_was_killed_after_its_first_boundary_can_be_made_again(agai
         patch.setattr("arena.run.prepare.plan_file", killed)  # in `begin`, after the boundaries
         with pytest.raises((RuntimeError, RoleFailed), match="killed"):
             play(duel(blue=again), tmp_path, given=True)
-    assert len([*folder.boundaries.iterdir()]) == (again == COUNTS), "one of another run would be resumed from"
+    assert len([*folder.boundaries.iterdir()]) == (again == COUNTS), "a boundary of another run would be resumed from"
     assert folder.config.exists()
 
 
@@ -449,7 +449,7 @@ def group_of(*leave: int, ticks: int = 100) -> dict[str, Any]:
     return data
 
 
-def test_the_last_learner_logs_and_saves_when_the_root_of_the_group_has_left(tmp_path: Path) -> None:
+def test_last_learner_logs_and_saves_after_the_root_has_left(tmp_path: Path) -> None:
     folder = play(group_of(30, 0), tmp_path).folder
     assert updates(folder, "blue") == [(number, 10 * number) for number in range(1, 11)]
     assert boundaries(folder, "blue") == [0, 60, 80, 100]
@@ -458,7 +458,7 @@ def test_the_last_learner_logs_and_saves_when_the_root_of_the_group_has_left(tmp
 
 
 def test_last_learner_resumes_without_a_synchronization(tmp_path: Path) -> None:
-    """But for the leg in which the root leaves: it logs until the others have synchronized without it."""
+    """Except in the leg in which the root leaves: it logs until the others have synchronized without it."""
     data = group_of(30, 0)
     data["policies"]["blue"]["options"]["every"] = 30
     folder = play(data, tmp_path).folder
@@ -496,7 +496,7 @@ def test_policies_with_checkpoints_are_not_reported(tmp_path: Path) -> None:
 
 
 def halved(path: Path) -> None:
-    """Shortens what a worker alone had, as an earlier version left it when it repaired a run in mid-leg."""
+    """Shortens a worker's own state, as an earlier version left it after a repair in mid-leg."""
     found = checkpoint.load(path)
     state = {
         name: value[: len(value) // 2] if hasattr(value, "shape") else value for name, value in found.state.items()
@@ -504,7 +504,7 @@ def halved(path: Path) -> None:
     checkpoint.write(path, replace(found, state=state))
 
 
-def test_resume_passes_over_boundaries_that_an_earlier_repair_left_out_of_step(tmp_path: Path) -> None:
+def test_resume_skips_unsynchronized_boundaries_of_old_repairs(tmp_path: Path) -> None:
     learner = {"algorithm": "ppo", "options": {"n_steps": 16, "hidden_sizes": [8]}}
     data = duel(ticks=70, blue=learner, copies=2)
     folder = play(data, tmp_path, given=True).folder

@@ -1,4 +1,4 @@
-"""What the policies of a league begin a round with: what they had learned, what they have taken over, or nothing."""
+"""Initial states of policies in a round: learned before, taken over from others, or none."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from arena.run.display import Display
 from arena.run.prepare import prepare
 from arena.terminal.display import PlainDisplay, silent_display
 from in_process import NOTES
-from leg_starts import Begun, Bits
+from leg_starts import Bits, LegStart
 
 TICKS = 20  # of a round
 PPO = {
-    "algorithm": "leg_starts:RemembersPPO",
+    "algorithm": "leg_starts:RecordsLegStartsOfPPO",
     "options": {"n_steps": 16, "learning_rate": 1e-3, "hidden_sizes": [8]},
 }
-ALL = {"algorithm": "leg_starts:RemembersAll"}
+ALL = {"algorithm": "leg_starts:RecordsLegStarts"}
 
 
 def league(*matches: Any, policies: Any, rounds: int = 3, **more: Any) -> dict[str, Any]:
@@ -51,19 +51,19 @@ def play(data: dict[str, Any], path: Path, *, resume: bool = False, display: Dis
     return run.folder
 
 
-def begun(folder: RunFolder, policy: str, number: int, worker: int = 0) -> Begun:
-    """What a worker has noted at the beginning of a round."""
-    notes = [note for note in NOTES if isinstance(note, Begun) and note[:2] == (policy, worker)]
+def begun(folder: RunFolder, policy: str, number: int, worker: int = 0) -> LegStart:
+    """The record of a worker at the start of a round."""
+    notes = [note for note in NOTES if isinstance(note, LegStart) and note[:2] == (policy, worker)]
     return notes[sum(seated(planned).count(policy) > worker for planned in rounds_of(folder)[:number])]
 
 
 def saved(folder: RunFolder, policy: str, number: int) -> Bits:
-    """What a policy had learned when so many rounds had been played."""
+    """The state of a policy after this number of rounds."""
     return Bits.of(checkpoint.load(checkpoint.path_of(folder.checkpoints_path(policy), number * TICKS)).state)
 
 
 def own(folder: RunFolder, policy: str, number: int, seat: tuple[int, int]) -> Bits:
-    """What its worker in a seat alone had then."""
+    """The own state of its worker in a seat at that time."""
     path = checkpoint.own_path_of(folder.checkpoints_path(policy), number * TICKS, seat)
     return Bits.of(checkpoint.load(path).state)
 
@@ -73,7 +73,7 @@ def rounds_of(folder: RunFolder) -> list[dict[str, Any]]:
 
 
 def seated(planned: dict[str, Any]) -> list[str]:
-    """Who plays in the first match of a round, or in others; by seats."""
+    """The players of the first match of a round, or of others, by seats."""
     return [seat["policy"] for match in planned["matches"] for seat in match["seats"]]
 
 
@@ -109,7 +109,7 @@ def test_workers_of_a_fork_continue_with_source_worker_state(tmp_path: Path) -> 
     assert [begun(folder, policy, 1, worker).own for worker in (0, 1)] == alone
 
 
-def test_an_exploiter_that_is_reset_begins_as_it_did_at_first(tmp_path: Path) -> None:
+def test_reset_exploiter_starts_from_its_initial_state(tmp_path: Path) -> None:
     rule = {"exploiters": {"main": ["one"], "main_exploiters": ["two"], "reset": {"after": 2, "beats": 1.0}}}
     meets = {"matchmaking": {**DUEL, "rule": rule}}
     folder = play(league(meets, policies={"one": PPO, "two": PPO}), tmp_path / "run")
@@ -144,7 +144,7 @@ def swiss(**more: Any) -> dict[str, Any]:
 
 
 def resting(folder: RunFolder) -> list[str]:
-    """Who rests, round by round."""
+    """The resting player of each round."""
     return [(set(THREE) - set(seated(planned))).pop() for planned in rounds_of(folder)]
 
 
@@ -156,7 +156,7 @@ def test_idle_policy_continues_from_its_state(tmp_path: Path) -> None:
     assert again.own == own(folder, name, 1, (0, seated(rounds_of(folder)[0]).index(name))) != NOTHING
 
 
-def test_a_fork_that_rests_begins_later_with_the_bits_of_its_source(tmp_path: Path) -> None:
+def test_resting_fork_starts_later_with_the_state_of_its_source(tmp_path: Path) -> None:
     folder = play(swiss(league={"evolution": {"share": 0.34}}), tmp_path / "run")
     name = resting(folder)[1]
     assert name in rounds_of(folder)[1]["forks"], "it becomes a copy, and rests"
@@ -179,18 +179,18 @@ def test_every_round_starts_with_a_line_of_pairings(tmp_path: Path) -> None:
     ]
 
 
-# ---------------------------------------------------------------------------------------------------- going on with it
+# ------------------------------------------------------------------------------------------------------------ resuming
 
 
 def past_selves(**more: Any) -> dict[str, Any]:
     """Two learners that meet only their past selves, in rounds of two legs."""
     meets = {"matchmaking": {**DUEL, "rule": {"past_selves": {"self": 0.0}}}}
-    policies = {"one": {"algorithm": "learners:PlaysPastSelves"}, "two": {"algorithm": "learners:PlaysPastSelves"}}
+    policies = {"one": {"algorithm": "learners:LearnerWithActor"}, "two": {"algorithm": "learners:LearnerWithActor"}}
     return {**league(meets, policies=policies, rounds=4, **more), "checkpoint_every": TICKS // 2}
 
 
 def files(folder: RunFolder, *parts: str) -> dict[str, bytes]:
-    """What lies below some parts of a run folder."""
+    """The files in some parts of a run folder."""
     found = (path for part in parts for path in (folder.path / part).rglob("*") if path.is_file())
     return {str(path.relative_to(folder.path)): path.read_bytes() for path in found}
 
@@ -212,7 +212,7 @@ def test_league_resumed_in_mid_round_has_the_same_snapshots(tmp_path: Path) -> N
 # ------------------------------------------------------------------------------------------------------------- samples
 
 
-def test_the_samples_of_each_round_lie_in_a_folder_of_their_own(tmp_path: Path) -> None:
+def test_each_round_has_its_own_folder_of_samples(tmp_path: Path) -> None:
     folder = play(past_selves(record="samples"), tmp_path / "run")
     matches = [(number, match) for number in range(4) for match in (0, 1)]
     assert sorted(path.parts[-2:] for path in folder.samples.glob("*/*")) == [

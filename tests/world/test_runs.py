@@ -225,7 +225,7 @@ def test_deadlock_is_an_error_that_names_the_waits(tmp_path: Path) -> None:
         play(data, tmp_path, allow_unproved=True)
 
 
-def test_an_evaluation_plays_so_many_episodes_in_every_lane_and_no_more(tmp_path: Path) -> None:
+def test_evaluation_plays_exactly_its_episodes_in_every_lane(tmp_path: Path) -> None:
     data = duel(ticks=10**9, copies=1, lanes=4, blue={"algorithm": "random"})
     played = play(data, tmp_path, episodes=5)
     assert [(e["lane"], e["episode"]) for e in played.episodes] == [(lane, i) for lane in range(4) for i in range(5)]

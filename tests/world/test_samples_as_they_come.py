@@ -85,7 +85,7 @@ def test_every_fragment_is_learned_from_once_through_legs_and_a_resume(tmp_path:
         assert sum(sizes) >= usual > sum(sizes[:-1])
 
 
-def test_a_replay_counts_every_transition_once_through_legs_and_a_resume(tmp_path: Path) -> None:
+def test_replay_counts_transitions_once_through_legs_and_a_resume(tmp_path: Path) -> None:
     data = run_of("async_learners:NotesDQN", DQN_OPTIONS)
     first = play(data, tmp_path, given=True)
     then = play({**data, "ticks": 175}, tmp_path, resume=True)
@@ -119,7 +119,7 @@ def teams(algorithm: str, options: Any, *, ticks: int, reduce: str) -> dict[str,
     ],
 )
 def test_resumed_run_equals_an_uninterrupted_one(algorithm: str, options: Any, reduce: str, tmp_path: Path) -> None:
-    """In one process who comes first is no matter of time, so that they can be compared to the bit."""
+    """In one process the order of workers does not depend on time, so that runs can be compared to the bit."""
     whole = play(teams(algorithm, options, ticks=60, reduce=reduce), tmp_path)
     play(teams(algorithm, options, ticks=30, reduce=reduce), tmp_path / "parted", given=True)
     parted = play(teams(algorithm, options, ticks=60, reduce=reduce), tmp_path / "parted", resume=True)
@@ -128,7 +128,7 @@ def test_resumed_run_equals_an_uninterrupted_one(algorithm: str, options: Any, r
 
 
 class Held(ScriptedEnv):
-    """Before some of its ticks, does something else."""
+    """Calls a function before some of its ticks."""
 
     def __init__(self, before: Any, **given: Any) -> None:
         super().__init__(spaces.Box(-1, 1, (3,), np.float32), spaces.Discrete(3), **given)

@@ -48,7 +48,7 @@ def played_in(path: Path, data: Mapping[str, Any], *, resume: bool = False) -> P
 
 
 def left_by(played: Played) -> dict[str, Any]:
-    """All that must not depend on where a run was interrupted."""
+    """All files that must not depend on where a run was interrupted."""
     folder = played.folder
     states = {str(path.relative_to(folder.path)): path.read_bytes() for path in folder.checkpoints.rglob("*.ckpt")}
     updates = [json.dumps({**line, "seconds": 0}) for line in played.updates]  # as text: nan is equal to nan
@@ -79,7 +79,7 @@ def test_killed_and_resumed_run_is_bit_equal(case: str, tmp_path: Path) -> None:
 
 
 def test_member_randomness_does_not_depend_on_placement(tmp_path: Path) -> None:
-    """The numbers of its first update come from its own streams, and from what its opponents do in the same game."""
+    """The numbers of its first update depend on its own streams, and on the actions of its opponents in the game."""
     solo = league({"seats": ["blue"], "lanes": 2}, make={"make": "gymnasium:CartPole-v1"}, blue=PPO)
     both = {**solo, "policies": {"blue": PPO, "red": DQN}}
     both["matches"] = [*solo["matches"], {"env": "game", "seats": ["red"], "lanes": 2}]
@@ -91,7 +91,7 @@ def test_member_randomness_does_not_depend_on_placement(tmp_path: Path) -> None:
     assert json.dumps(alone) == json.dumps(beside)
 
 
-def test_the_library_opens_a_checkpoint_and_plays_what_the_frozen_policy_plays(tmp_path: Path) -> None:
+def test_library_loads_a_checkpoint_and_plays_like_the_frozen_policy(tmp_path: Path) -> None:
     data = league({"seats": ["blue"], "lanes": 2}, make={"make": "gymnasium:CartPole-v1"}, blue=PPO)
     folder = play(data, tmp_path).folder.checkpoints_path("blue")
     (tmp_path / "blue.zip").write_bytes(checkpoint.load(folder).state[ARCHIVE].tobytes())

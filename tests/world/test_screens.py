@@ -14,7 +14,7 @@ from system_programs import executable
 ALONE: dict[str, Any] = {
     "ticks": 12,
     "checkpoint_every": 6,
-    "envs": {"game": {"make": "games:Windowed", "screen": "xvfb"}},
+    "envs": {"game": {"make": "games:WindowGame", "screen": "xvfb"}},
     "policies": {"a": {"algorithm": "random"}},
     "matches": [{"env": "game", "seats": ["a"], "lanes": 2}],
 }
@@ -33,7 +33,7 @@ def servers() -> set[str]:
 
 
 @pytest.mark.slow
-def test_game_with_a_window_plays_and_is_replayed_on_a_screen_of_its_process(tmp_path: Path) -> None:
+def test_game_with_a_window_is_played_and_replayed_on_its_screen(tmp_path: Path) -> None:
     executable("Xvfb", "Xvfb")
     before = servers()
     for record in ("samples", "replays"):
@@ -47,8 +47,8 @@ def test_game_with_a_window_plays_and_is_replayed_on_a_screen_of_its_process(tmp
     wait_for(lambda: servers() <= before)
 
 
-def test_game_without_its_screen_is_told_what_helps(tmp_path: Path) -> None:
-    alone = {**ALONE, "envs": {"game": {"make": "games:Windowed"}}}
+def test_missing_screen_names_the_remedy(tmp_path: Path) -> None:
+    alone = {**ALONE, "envs": {"game": {"make": "games:WindowGame"}}}
     ended = arena(tmp_path, "train", write(tmp_path, alone), "--ranks", "1", DISPLAY="")
     assert ended.code == 2
     assert (

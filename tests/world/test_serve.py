@@ -108,7 +108,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
 @pytest.mark.parametrize(
     "case", [pytest.param(case, marks=[pytest.mark.long] * (case in ("gru", "td3"))) for case in CASES]
 )
-def test_what_is_served_is_what_would_be_evaluated(case: str, tmp_path: Path) -> None:
+def test_served_actions_equal_evaluated_ones(case: str, tmp_path: Path) -> None:
     """Bit for bit, for batches of all sizes; rows remember their own games."""
     algorithm, make, options = CASES[case]
     run = trained(tmp_path, algorithm, make, **options)
@@ -186,7 +186,7 @@ def test_draws_depend_on_the_name_of_the_game_alone(pole: Path) -> None:
 
 
 @pytest.mark.usefixtures("quiet")
-def test_a_fair_evaluation_of_n_games(pole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_n_games_are_served_to_their_ends(pole: Path, capsys: pytest.CaptureFixture[str]) -> None:
     serving = Serving(pole, "--http", 0, "--games", 3)
     with serving, HttpWire(serving.address) as wire:
         for number in range(3):
@@ -216,7 +216,7 @@ class Failing:
 
 
 @pytest.mark.usefixtures("quiet")
-def test_an_error_of_one_row_is_that_rows_alone(pole: Path) -> None:
+def test_error_of_one_row_fails_only_that_row(pole: Path) -> None:
     serving = Serving(pole, "--http", 0, "--max-delay", 200)
     serving.served.players[0].model = Failing()
     with serving:
@@ -308,7 +308,7 @@ def test_versions_are_swapped_between_batches_and_never_fall(pole: Path) -> None
     assert all({*actions} == {version % 2} for version, actions in answered)
 
 
-def test_follow_takes_newer_checkpoints_and_passes_damaged_ones_over(
+def test_follow_loads_newer_checkpoints_and_skips_damaged_ones(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = trained(tmp_path, "ppo", n_steps=10)
@@ -447,7 +447,7 @@ def test_policies_of_a_configuration_need_no_run(tmp_path: Path, monkeypatch: py
         (["--set", "ticks=x"], "ticks"),
     ],
 )
-def test_mistakes_are_told_before_anything_is_served(
+def test_mistakes_are_reported_before_serving(
     arguments: list[str], message: str, pole: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["serve", str(pole), "--http", "0", *arguments]) == 2

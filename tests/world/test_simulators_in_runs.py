@@ -46,13 +46,11 @@ def config(pursuit: Path, folder: Path, **kwargs: Any) -> dict[str, Any]:
 
 
 def told(episodes: list[dict[str, Any]]) -> list[Any]:
-    """What must be the same in two runs of one seed."""
+    """The results that must be equal in two runs of one seed."""
     return [(line["game"], line["lane"], line["tick"], line["length"], line["seats"]) for line in episodes]
 
 
-def test_two_policies_play_a_simulator_in_c_and_the_same_seed_gives_the_same_episodes(
-    pursuit: Path, tmp_path: Path
-) -> None:
+def test_two_policies_play_a_c_simulator_reproducibly(pursuit: Path, tmp_path: Path) -> None:
     first, again = (play(config(pursuit, tmp_path), tmp_path / name) for name in ("first", "again"))
     assert told(first.episodes) == told(again.episodes)
     by_policy: dict[str, list[float]] = {"chaser": [], "runner": []}
@@ -68,7 +66,7 @@ def test_two_policies_play_a_simulator_in_c_and_the_same_seed_gives_the_same_epi
     assert not list(tmp_path.glob("mpi-policy-arena-*/*"))
 
 
-def test_the_example_is_valid_and_its_groups_are_those_of_the_program(
+def test_example_is_valid_and_declares_the_groups_of_the_program(
     pursuit: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["fake", "driver", "--handovers", "200", "--json", "--", str(pursuit), "--worlds", "8"]) == 0
@@ -83,7 +81,7 @@ def test_the_example_is_valid_and_its_groups_are_those_of_the_program(
     assert "runner: {agents: 16, observations: [[4]], branches: [5]}" in written
 
 
-def test_the_example_is_built_checked_and_trained_as_the_documentation_says(tmp_path: Path) -> None:
+def test_documented_commands_build_check_and_train_the_example(tmp_path: Path) -> None:
     folder = shutil.copytree(EXAMPLE, tmp_path / EXAMPLE.relative_to(PROJECT), ignore=shutil.ignore_patterns("pursuit"))
     subprocess.run(["make", "-C", str(folder)], check=True)
     with working_directory(tmp_path):
@@ -160,9 +158,7 @@ def test_check_plays_some_hand_overs(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert not list(tmp_path.glob("mpi-policy-arena-*/*"))
 
 
-def test_the_file_in_use_is_found_by_the_name_of_the_first_one_and_no_field_is_empty(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_current_file_is_found_by_the_name_of_the_first_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Driver(command("plays"), environment=environment(), folder=tmp_path) as driver:
         driver.reset()
         first = driver.first_path

@@ -1,4 +1,4 @@
-"""A run that is asked to stop ends soon, with all matches at one tick, and goes on from there."""
+"""A run that is asked to stop ends soon, with all matches at one tick, from which it can be resumed."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_sigusr1_before_listening_waits_for_a_boundary(blocked: bool, own_signal
     assert (stop.wanted, stop.requeue, stop.status) == (True, True, 0)
 
 
-def test_sigusr1_repeated_changes_nothing_and_a_later_sigterm_is_the_first() -> None:
+def test_repeated_sigusr1_changes_nothing_and_a_sigterm_counts() -> None:
     stop = Stop(handled=True)
     for number in (signal.SIGUSR1, signal.SIGUSR1, signal.SIGTERM, signal.SIGUSR1):
         stop._on_signal(number, None)
@@ -90,7 +90,7 @@ def test_sigterm_after_sigusr1_is_not_lost_before_listening(own_signals: None) -
 
 
 @pytest.mark.parametrize("later", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_saved_names_the_signal_that_has_ended_it(
+def test_saved_run_names_the_signal_that_ended_it(
     later: signal.Signals, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = prepare(parse_config(duel(), source="test"), ranks=1, run_dir=str(tmp_path / "run"), resume=False)
@@ -141,7 +141,7 @@ def test_stopped_run_resumes_at_its_tick(tmp_path: Path) -> None:
 
 
 def test_a_policy_that_has_left_is_found_again(tmp_path: Path) -> None:
-    leaves = {"algorithm": "odd_workers:Brittle", "options": {"every": 5, "leave": [7, 7]}}
+    leaves = {"algorithm": "odd_workers:FailingCounter", "options": {"every": 5, "leave": [7, 7]}}
     result, folder = stopped(duel(red=leaves), tmp_path)
     found = boundary.newest(folder)
     assert found is not None

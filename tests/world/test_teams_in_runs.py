@@ -15,7 +15,7 @@ from in_process import Played, play
 
 
 def two_step(seats: Any, *, ticks: int, **policy: Any) -> dict[str, Any]:
-    """A game of two who have to choose together: one by one they get 7, the optimum is 8."""
+    """A game of two players that have to choose jointly: one by one they get 7, the optimum is 8."""
     return {
         "ticks": ticks,
         "seed": 1,
@@ -26,7 +26,7 @@ def two_step(seats: Any, *, ticks: int, **policy: Any) -> dict[str, Any]:
 
 
 def spread(algorithm: str, seats: Any, *, ticks: int, **options: Any) -> dict[str, Any]:
-    """Three who share a reward: the nearer they are to three landmarks, the better."""
+    """Three players that share a reward, which grows as they approach three landmarks."""
     return {
         "ticks": ticks,
         "seed": 1,
@@ -37,7 +37,7 @@ def spread(algorithm: str, seats: Any, *, ticks: int, **options: Any) -> dict[st
 
 
 def evaluated(played: Played, data: Any, path: Path) -> float:
-    """The mean return of what the last weights play greedily."""
+    """The mean return of greedy play with the last weights."""
     policies = {
         name: {**given, "frozen": True, "load": str(played.folder.path)} for name, given in data["policies"].items()
     }

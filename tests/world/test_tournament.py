@@ -1,4 +1,4 @@
-"""`arena tournament`: who plays, when it ends, what is printed and left behind, how mistakes are told."""
+"""`arena tournament`: its players, its end, output and files, error messages."""
 
 from __future__ import annotations
 
@@ -140,9 +140,7 @@ def test_identical_games_are_reported_with_a_remedy(
     assert ("all games between one and other were alike" in out and "--sample plays with chance" in out) is told
 
 
-def test_players_that_draw_all_their_games_are_found_to_be_equal(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_players_that_always_draw_are_reported_as_equal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, ladder({"one": plays(1), "other": plays(1)}))
     out = tournament(capsys, tmp_path, path, "--episodes", "1000")
     assert re.search("the order is decided after [0-9]{2,3} games", out)
@@ -210,7 +208,7 @@ def test_deterministic_games_are_reported(tmp_path: Path, capsys: pytest.Capture
     assert "all games between" in tournament(capsys, tmp_path, path, "--elo", "50")
 
 
-def test_the_folder_holds_what_was_played(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folder_holds_the_played_games(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = as_data(capsys, tmp_path, written(tmp_path, ladder()), "--elo", "50")
     folder = RunFolder(tmp_path / "games")
     config = load_config(folder.config)
@@ -257,7 +255,7 @@ def test_players_can_be_chosen_with_their_ticks(
     assert players(data) == {"blue", "blue@0"}
 
 
-def test_snapshots_of_a_league_are_players_with_the_options_that_they_had(
+def test_snapshots_of_a_league_play_with_their_own_options(
     tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = Path(runs[0])
@@ -293,7 +291,7 @@ def runs_called(tmp_path: Path, *names: str, policies: dict[str, Any] | None = N
 
 
 def test_run_name_collision_loses_no_player(tmp_path: Path) -> None:
-    """By its folder: the second `duel` of three sources is not `duel-2` where the third is."""
+    """The number follows the folder: the second `duel` of three sources is not `duel-2` where the third is."""
     sources = read_sources(runs_called(tmp_path, "duel", "duel", "duel-2"))
     assert [source.label for source in sources] == ["duel", "duel-3", "duel-2"]
 
@@ -352,7 +350,7 @@ def test_cyclic_order_uses_the_whole_budget(tmp_path: Path, capsys: pytest.Captu
     assert " need no order" in words
 
 
-def test_data_has_what_the_text_states(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_has_the_statements_of_the_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [written(tmp_path, ladder()), "--episodes", "96"]
     words = tournament(capsys, tmp_path, *arguments)
     assert "the strengths have a weak prior" in words
@@ -391,7 +389,7 @@ def test_learners_without_checkpoints_are_refused(
 
 
 @pytest.mark.parametrize("arguments", [["--untrained"], ["--players", "fixed,blue"]])
-def test_first_weights_play_where_they_are_asked_for_or_are_frozen(
+def test_initial_weights_play_on_request_or_if_frozen(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
     frozen = {} if arguments == ["--untrained"] else {"frozen": True}
@@ -403,9 +401,7 @@ def test_first_weights_play_where_they_are_asked_for_or_are_frozen(
 # what goes wrong
 
 
-def test_a_source_that_is_named_twice_is_refused(
-    tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_duplicate_source_is_refused(tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert "is named twice; " in mistake(capsys, tmp_path, runs[0], runs[0])
     (tmp_path / "link").symlink_to(runs[0])
     assert f"is named twice, as {runs[0]} too" in mistake(capsys, tmp_path, runs[0], str(tmp_path / "link"))
@@ -431,7 +427,7 @@ def test_fewer_than_two_players_are_refused(
     assert "needs two players, found blue" in mistake(capsys, tmp_path, runs[0], "--players", "blue")
 
 
-def test_a_player_or_checkpoint_that_is_not_there_is_refused(
+def test_missing_player_or_checkpoint_is_refused(
     tmp_path: Path, runs: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "did you mean 'blue'?" in mistake(capsys, tmp_path, runs[0], "--players", "bleu,fixed")
@@ -449,7 +445,7 @@ def test_a_player_or_checkpoint_that_is_not_there_is_refused(
         ({"matches": [{"env": "g", "seats": ["low", "high"], "entities": [1, 0]}]}, "entities [[1], [0]]"),
     ],
 )
-def test_another_game_is_refused_and_what_differs_is_named(
+def test_another_game_is_refused_with_the_difference(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], other: dict[str, Any], words: str
 ) -> None:
     paths = written(tmp_path, ladder()), written(tmp_path, ladder(name="other") | other, "other.yaml")
@@ -482,7 +478,7 @@ def test_mixed_games_with_a_solo_game_are_refused(tmp_path: Path, capsys: pytest
     assert "say `sides" not in error
 
 
-def test_games_that_do_not_count_end_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_games_that_do_not_count_end_the_tournament(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = ladder(envs={"g": {"make": "matrix", "kwargs": {"game": "stag_hunt"}}})
     data["policies"] = {"one": plays(0), "other": plays(1)}
     data["matches"] = [{"env": "g", "seats": ["one", "other"]}]
@@ -497,7 +493,7 @@ def test_a_budget_that_is_too_small_is_refused(tmp_path: Path, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize(("option", "value"), [("--error", "0"), ("--error", "0.6"), ("--elo", "0"), ("--elo", "x")])
-def test_an_error_or_difference_with_which_nothing_is_ever_decided_is_refused(
+def test_undecidable_error_or_difference_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, value: str
 ) -> None:
     assert "expected a number above 0" in mistake(capsys, tmp_path, written(tmp_path, ladder()), option, value)
@@ -521,7 +517,7 @@ def test_rounds_of_another_version_are_refused(
     assert "version 99" in mistake(capsys, tmp_path, runs[0])
 
 
-def test_an_interrupt_ends_it_with_what_was_played(
+def test_interrupt_ends_the_tournament_with_the_played_games(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from arena.roles.root.root import Root
@@ -617,7 +613,7 @@ def test_finished_tournament_shows_its_table_or_plays_more(tmp_path: Path, capsy
     assert [one.number for one in rounds_file.read(RunFolder(tmp_path / "games"))][-1] > 2
 
 
-def test_a_batch_that_was_interrupted_does_not_count(
+def test_interrupted_batch_does_not_count(
     tmp_path: Path, interrupted: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     before, folder = left_by(tmp_path / "games"), RunFolder(tmp_path / "games")

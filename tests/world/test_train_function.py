@@ -87,7 +87,7 @@ def test_an_error_of_on_event_is_raised_after_the_run(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "episodes.jsonl").exists()
 
 
-def test_a_signal_ends_the_run_early_and_what_was_played_is_saved(tmp_path: Path) -> None:
+def test_signal_ends_the_run_early_and_saves_it(tmp_path: Path) -> None:
     def interrupt(event: arena.Event) -> None:
         if event.kind == "progress":
             signal.raise_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""A Trainer is the run of `arena train`, held at its boundaries: the same bytes, whatever is called in between."""
+"""A Trainer is the run of `arena train`, held at its boundaries: the same bytes, with any calls in between."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _no_notes() -> Iterator[None]:
 
 
 def same(run: Path, other: Path) -> None:
-    """Two run folders hold the same, up to the clock and what a Trainer has beside the run."""
+    """Compares two run folders, without clock times and a Trainer's additional files."""
     ours, theirs = (
         {name: value for name, value in left(one).items() if not name.startswith(("saved/", "evaluations/trainer-"))}
         for one in (run, other)
@@ -59,7 +59,7 @@ def same(run: Path, other: Path) -> None:
     )
 
 
-def test_twenty_iterations_leave_the_bytes_of_the_command_whatever_is_called_in_between(tmp_path: Path) -> None:
+def test_iterations_with_calls_between_leave_the_bytes_of_the_command(tmp_path: Path) -> None:
     known = train(TWENTY, tmp_path / "known")
     run = tmp_path / "run"
     with Trainer({"name": "test", **TWENTY}, run_dir=run, every=20) as trainer:
@@ -98,7 +98,7 @@ def test_saved_run_is_continued_by_the_command(tmp_path: Path) -> None:
     same(saved, known)
 
 
-def test_results_are_those_of_the_file_and_the_run_ends_with_its_last_tick(tmp_path: Path) -> None:
+def test_results_equal_the_file_and_end_with_the_last_tick(tmp_path: Path) -> None:
     trainer = Trainer({"name": "test", **DUEL}, run_dir=tmp_path / "run", ticks=80)
     assert (trainer.iteration, trainer.ticks, trainer.done, trainer.policies) == (0, 0, False, ("blue", "red"))
     results = list(trainer)
@@ -128,14 +128,14 @@ def test_stop_rule_ends_a_trainer(tmp_path: Path) -> None:
         assert trainer.done and trainer.results[-1]["stopped_by"] == "ticks >= 80"
 
 
-def test_league_is_held_too(tmp_path: Path) -> None:
+def test_league_can_be_iterated_too(tmp_path: Path) -> None:
     with Trainer({"name": "test", **LEAGUE}, run_dir=tmp_path / "run") as trainer:
         assert [result["ticks"] for result in trainer] == [30, 60, 90]
     assert left(tmp_path / "run") == left(train(LEAGUE, tmp_path / "known"))
     assert without_clock(tmp_path / "run") == without_clock(tmp_path / "known")
 
 
-def test_process_is_as_before_after_each_call(tmp_path: Path) -> None:
+def test_process_state_is_restored_after_each_call(tmp_path: Path) -> None:
     import torch
 
     torch.set_num_threads(2)
@@ -168,7 +168,7 @@ def test_two_trainers_take_turns_also_outside_of_the_main_thread(tmp_path: Path)
         assert left(trainer.folder) == left(known)
 
 
-def test_folder_that_is_held_is_refused(tmp_path: Path) -> None:
+def test_locked_folder_is_refused(tmp_path: Path) -> None:
     with Trainer({"name": "test", **DUEL}, run_dir=tmp_path / "run") as trainer:
         trainer.train()
         with pytest.raises(ConfigError, match="process"):
@@ -178,7 +178,7 @@ def test_folder_that_is_held_is_refused(tmp_path: Path) -> None:
         Trainer.restore(tmp_path / "nothing")
 
 
-def test_interrupted_iteration_is_saved_and_the_next_one_goes_on(tmp_path: Path) -> None:
+def test_interrupted_iteration_is_saved_and_the_next_one_continues(tmp_path: Path) -> None:
     class Interrupts:
         def on_episode(self, line: Mapping[str, Any]) -> None:
             if line["episode"] == 3 and not NOTES:
@@ -243,7 +243,7 @@ def test_state_of_another_form_is_refused_and_changes_nothing(tmp_path: Path) ->
             trainer.state("bleu")
 
 
-def test_replaced_state_is_what_plays_on(tmp_path: Path) -> None:
+def test_run_continues_with_a_replaced_state(tmp_path: Path) -> None:
     with Trainer({"name": "test", **DUEL}, run_dir=tmp_path / "a") as first:
         first.train()
         first.train()
@@ -258,7 +258,7 @@ def test_replaced_state_is_what_plays_on(tmp_path: Path) -> None:
         second.train()
 
 
-def test_policy_that_remembers_gives_its_memory_back(tmp_path: Path) -> None:
+def test_recurrent_policy_returns_its_memory(tmp_path: Path) -> None:
     recurrent = {"algorithm": "ppo", "options": {"n_steps": 16, "minibatch_size": 32, "recurrent": "gru"}}
     data = {"name": "test", **DUEL, "policies": {"blue": recurrent, "red": {"algorithm": "random"}}}
     with Trainer(data, run_dir=tmp_path / "run") as trainer:
@@ -282,12 +282,12 @@ def test_policy_that_remembers_gives_its_memory_back(tmp_path: Path) -> None:
         entities = {"0": observations[0], "1": observations[0]}
         first = trainer.compute_actions(entities)
         assert first["0"] == alone[0]
-        assert trainer.compute_actions({"0": observations[1]})["0"] == alone[1], "it goes on"
+        assert trainer.compute_actions({"0": observations[1]})["0"] == alone[1], "its memory continues"
         with pytest.raises(ConfigError, match="match 0 has no entity '7'"):
             trainer.compute_actions({"7": observations[0]})
 
 
-def test_changes_hold_from_the_next_iteration_on_also_for_a_resumed_run(tmp_path: Path) -> None:
+def test_changes_hold_from_the_next_iteration_and_after_a_resume(tmp_path: Path) -> None:
     with Trainer({"name": "test", **DUEL}, run_dir=tmp_path / "run", ticks=80) as trainer:
         trainer.train()
         with pytest.raises(ConfigError, match="has no option 'learning_rat'"):

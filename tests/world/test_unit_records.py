@@ -1,4 +1,4 @@
-"""Samples and replays of games with units: what is recorded is what was played, and damaged files are refused."""
+"""Samples and replays of games with units: records equal the played games, and damaged files are refused."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_replays_can_be_cut_at_any_tick(replayed: Path, tmp_path: Path) -> None:
     assert sum(recording.ticks for recording in match.recordings) == 27
 
 
-def test_decisions_are_told_in_words(replayed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_decisions_are_described_in_words(replayed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", str(replayed), "--match", "0", "--episode", "1", "--lane", "1"]) == 0
     told = capsys.readouterr().out
     assert "p0 walk: " in told
@@ -138,7 +138,7 @@ def test_decisions_are_told_in_words(replayed: Path, capsys: pytest.CaptureFixtu
     assert "bite: " in told and ("end: yes" in told or "end: no" in told)
 
 
-def test_recorded_samples_are_what_was_seen_and_done(sampled: Path) -> None:
+def test_recorded_samples_equal_observations_and_actions(sampled: Path) -> None:
     (match,) = open_dataset(sampled).matches
     manifest = json.loads((match.path / "manifest.json").read_text())
     assert manifest["version"] == 2
@@ -222,7 +222,7 @@ def test_samples_with_wrong_lengths_are_refused(
         open_dataset(changed(sampled, tmp_path / "run", wrong)).check()
 
 
-def test_units_without_features_cannot_ask_for_memory_that_no_byte_stands_for(sampled: Path, tmp_path: Path) -> None:
+def test_featureless_units_cannot_claim_memory_beyond_the_file(sampled: Path, tmp_path: Path) -> None:
     def wrong(arrays: dict[str, Any]) -> None:
         lengths = np.zeros_like(arrays["0/observation/2/lengths"])
         lengths[0, 0] = 2**27
@@ -233,7 +233,7 @@ def test_units_without_features_cannot_ask_for_memory_that_no_byte_stands_for(sa
 
 
 @pytest.mark.parametrize("record", ["samples", "replays"])
-def test_a_restarted_game_goes_on(record: str, tmp_path: Path) -> None:
+def test_recording_continues_after_a_restart(record: str, tmp_path: Path) -> None:
     FailingCrowd.failed = False
     played = play(run_of(record, make="crowd:FailingCrowd", on_env_error="restart"), tmp_path)
     assert FailingCrowd.failed

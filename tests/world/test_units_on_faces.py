@@ -1,4 +1,4 @@
-"""Games with units on all faces: what each worker sees is its own, and what it draws is allowed."""
+"""Games with units on all faces: each worker sees only its own observations and draws allowed actions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_parallel_face_passes_pettingzoos_check(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", ["CrowdEnv", "ItemsEnv"])
-def test_the_vector_face_does_what_gymnasiums_own_does(make: str, tmp_path: Path) -> None:
+def test_vector_face_equals_gymnasiums(make: str, tmp_path: Path) -> None:
     options = {"make": make, "steps": 60}
     played = play(solo(f"crowd:{make}", "unit_workers:MatchesSync", ticks=200, lanes=3, options=options), tmp_path)
     assert played.notes[0] >= 3, "no episode has ended: nothing was compared"
@@ -76,7 +76,7 @@ def test_the_gym_and_parallel_faces_see_their_own_units(kwargs: Any, tmp_path: P
     assert play(data, tmp_path).notes[0] > 50
 
 
-def test_a_worker_that_leaves_is_played_for_by_the_idle_action(tmp_path: Path) -> None:
+def test_departed_worker_plays_the_idle_action(tmp_path: Path) -> None:
     data = duel(lanes=2)
     data["envs"]["game"]["idle_action"] = {"walk": "right", "end": "no"}
     data["policies"]["q"] = {"algorithm": "unit_workers:Leaver"}
@@ -153,7 +153,7 @@ def test_a_wrong_action_is_refused_before_anything_is_sent(fault: str, message: 
         ({"wrappers": ["grayscale"]}, "grayscale"),
     ],
 )
-def test_what_cannot_be_is_refused_before_the_run(change: Any, words: str, tmp_path: Path) -> None:
+def test_impossible_configurations_are_refused_before_the_run(change: Any, words: str, tmp_path: Path) -> None:
     data = duel()
     data["envs"]["game"] |= change
     if change.get("make") == "crowd:CrowdEnv":

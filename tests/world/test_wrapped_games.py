@@ -1,4 +1,4 @@
-"""Wrapped games in whole runs: what a worker sees of them, and that a plan says so."""
+"""Wrapped games in whole runs: observations of workers, and wrappers in the plan."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_value_that_is_no_list_of_names_is_refused(wrappers: Any, place: str, wo
     assert words in caught.value.message
 
 
-def test_wrappers_stay_as_they_were_written_and_go_into_the_plan(tmp_path: Path) -> None:
+def test_wrappers_survive_the_yaml_and_enter_the_plan(tmp_path: Path) -> None:
     written = ["grayscale", {"frame_stack": 4}, {"resize": [84, 84]}, {"my.module:Own": {"size": 3}}]
     config = parse_config({**watched(wrappers=written), "name": "x"}, source="x")
     (tmp_path / "again.yaml").write_text(resolved_yaml(config))
