@@ -13,8 +13,8 @@
     sb3              the algorithms of Stable-Baselines3 as members of a group
     exporting        networks as plain tensor modules, for other runtimes
 
-Their bases are `common.on_policy` (learns once from each rollout: ppo, a2c, mappo, hppo), `common.off_policy` (learns
-from replay: dqn, ddpg, td3, sac) and `team.centralized` (off-policy: maddpg, masac).
+Their bases are `common.on_policy` (learns from its newest rollout: ppo, a2c, mappo, hppo), `common.off_policy`
+(learns from replay: dqn, ddpg, td3, sac) and `team.centralized` (off-policy: maddpg, masac).
 
 The parts that algorithms share: `networks` (observations to distributions of actions and to values) and, in `common`,
 `gae` (generalized advantage estimation), `rollout`, `replay`, `normalization` (running scales of observations and

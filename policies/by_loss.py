@@ -11,8 +11,7 @@
             return policy_loss + 0.5 * value_loss, {"policy_loss": policy_loss, "value_loss": value_loss}
 
 Rollouts, advantages, minibatches, the exchange in the group and what is saved are those of PPO. With `n_epochs: 1` and
-a `minibatch_size` of the whole rollout it makes one gradient step per rollout, as A2C does. `betas` are those of Adam
-(0.9, 0.999); with (0.0, 0.99) it is the RMSProp of A2C.
+a `minibatch_size` of the whole rollout it makes one gradient step per rollout, as A2C does.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _START_LOOKS = 60  # for a run whose processes are starting
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's part of the command line."""
-    parser.description = "Waits a minute for a run to begin, and follows its files until it ends; Ctrl-C ends it."
+    parser.description = "Follows the files of a run until it ends; waits up to a minute for a run to begin."
     parser.add_argument("run", metavar="RUN", help="the folder of a run, or of an experiment")
     parser.set_defaults(command=run)
 

@@ -10,7 +10,7 @@
     poll         `PollEnv`: an asynchronous environment of many games, which is polled
     http         games over HTTP; `http_pages` has the metrics and the OpenAPI description of the server
     actor        `Actor`, `Agent`: translate between the bytes of a game and samples; `builtin_actors`, `threads`
-    access       tokens, and the names of games that are over
+    access       tokens, and the reasons why games have ended
     samples      samples written by hand: lists, numbers, mappings
     declaration  the interface of games as a configuration writes it
     connection   `Connection`, the games and the table of one match, as a process keeps them

@@ -7,5 +7,5 @@ repair              continues with the surviving processes after a death
 watchdog_thread     ends a run whose root hangs, with the help of `watchdog_process` and `exit_signal`
 console             where the output of a process goes, and whether it ends at a terminal
 holding             connects a run with the program that holds it at its boundaries
-process_state       restores a user's process after a run in it
+untouched_process   restores a user's process after a run in it
 """

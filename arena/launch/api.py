@@ -24,7 +24,7 @@ from arena.launch import mpirun
 from arena.launch.console import Output
 from arena.launch.events import Event, EventDisplay, PolicyScore, policy_score, read_event
 from arena.launch.lead import run_single_process, scored
-from arena.launch.process_state import restored_logging
+from arena.launch.untouched_process import restored_logging
 from arena.plan.process_count import RanksWanted, process_count
 from arena.records.boundary import newest_tick
 from arena.records.folder import RunFolder

@@ -122,7 +122,7 @@ def draw(
 
 
 def _view_of_rivals(view: LeagueView, entry: MatchmakingConfig, learner: str) -> LeagueView:
-    """What a rule of the user's own sees of two populations: policies of the learner's, players of the other."""
+    """What a user's own rule sees of two populations: the policies of the learner's, the players of the other."""
     rivals = entry.rivals(learner)
     return replace(
         view,

@@ -59,9 +59,9 @@ def joining(
 def balanced(games: Games, policy: str, other: str) -> Score:
     """The games between two players, per setting equally many from each side, its first ones.
 
-    One side may be better. If the players are equal, the first one wins a game from there with the chance p, and loses
-    one from the other side with p. The expected likelihood ratios of two such games are x and y with x + y = 2, so x y
-    is at most 1: the bounds of the sequential test hold for pairs of games whatever the side is worth.
+    One side may be better. If the players are equal, the first one wins a game from that side with the chance p, and
+    loses one from the other side with p. The expected likelihood ratios of two such games are x and y with x + y = 2: the product
+    x y is at most 1, and the bounds of the sequential test hold for pairs of games whatever the side is worth.
 
     Args:
         games: of `policy`, against `other` and further players.

@@ -134,8 +134,8 @@ class Standings(msgspec.Struct, frozen=True):
         curves: of policies that learn.
         games: that count. The others are `unrated` (no winner, or not two sides) or `aborted`.
         side: how many Elo the first side is worth, with its 95 % interval.
-        curtailed: the players whose games were cut most; None where that is too little to matter, and where lanes play
-            a number of games, whatever their length.
+        curtailed: the player whose rating is biased most by games that were cut; None where that is too little to
+            matter, and where lanes play a number of games, whatever their length.
         order: None if no decided order was asked for.
         equal: the neighbors that have proved to be as good as each other; none where policies learn.
     """

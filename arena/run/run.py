@@ -42,7 +42,7 @@ class Run:
         resumed: whether the folder holds an earlier part of this run.
         leg: what is played now.
         begun: whether a role has played, before an evaluation or a repair.
-        concluded: likewise, whether nothing is left to play.
+        concluded: whether nothing is left to play.
         repairs: the deaths of processes since its processes were started.
         faults_before: deaths on record in the run folder when its processes were started.
         words: lines for the user about a run that is resumed.

@@ -31,7 +31,7 @@ from arena.errors import BudgetReached, ConfigError, Origin, RunFailed, nearest
 from arena.launch import mpirun
 from arena.launch.console import Output, log_beside_display
 from arena.launch.lead import HeldRun, in_one_process, lock, scored
-from arena.launch.process_state import untouched_process
+from arena.launch.untouched_process import untouched_process
 from arena.preflight.spec import spec_of
 from arena.records import best, boundary, checkpoint, evaluations
 from arena.records.folder import RunFolder

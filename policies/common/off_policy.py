@@ -371,7 +371,7 @@ def _check_fits(options: OffPolicyOptions, name: str) -> None:
 
 
 def check_budget(options: OffPolicyOptions, *, rows: int, ticks: int, workers: int) -> None:
-    """Checks that the run is long enough to learn, and the replay for what comes between two meetings."""
+    """Checks that the run is long enough to learn, and the replay large enough for what comes between two meetings."""
     collected = rows * ticks * workers
     if options.learning_starts >= collected:
         raise ConfigError(

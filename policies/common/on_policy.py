@@ -1,4 +1,4 @@
-"""The base of algorithms that learn from each rollout once: options, playing a rollout, evaluating it.
+"""The base of algorithms that learn from their newest rollout: options, playing a rollout, evaluating it.
 
 A rollout is T ticks of B rows that the current policy plays (`collect`). While it is played only the actor runs;
 log-probabilities and values of the whole rollout come from one pass after it (`evaluate_network`). If a leg of the run
@@ -310,7 +310,6 @@ class OnPolicy(Algorithm):
     """
 
     Options: ClassVar[type[Any]]
-    betas: ClassVar[tuple[float, float]] = (0.9, 0.999)  # decay of Adam's running means
     optional_parts = ("normalization",)
     group_learner: RolloutLearner
 
@@ -323,7 +322,7 @@ class OnPolicy(Algorithm):
             check_idle(o, "log_std_init", where=f"the actions are {env.single_action_space}")
         self.n_steps = int(o.n_steps)
         self.network = self.make_network(torch.Generator().manual_seed(group.shared_seed)).to(self.device)
-        self.optimizer = Adam(self.network, epsilon=o.adam_epsilon, betas=self.betas)
+        self.optimizer = Adam(self.network, epsilon=o.adam_epsilon)
         self.generator = stream(group.seed, EXPLORING)
         self.normalization = Normalization(env.single_observation_space, env.num_envs, o)
         self.rollout = self.make_rollout()

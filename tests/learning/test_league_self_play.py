@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 NOTHING_YET = np.eye(7, dtype=np.float32)[-1]  # the observation before the only choice: no previous throw
 ROCK_PAPER_SCISSORS = np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0]])
 ROUNDS, TICKS = 24, 64
-SEEDS = range(1, 6)  # what one seed is exploited by differs by 0.17 from the next
+SEEDS = range(1, 6)  # exploitability differs by 0.17 between seeds
 
 
 def league(*, self_share: float, seed: int) -> dict[str, Any]:

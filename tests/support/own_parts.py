@@ -85,7 +85,6 @@ class PPOByLoss(OnPolicyByLoss):
 class A2CByLoss(OnPolicyByLoss):
     """The loss of A2C."""
 
-    betas = (0.0, 0.99)
     measured = ("policy_loss",)
 
     def loss(self, network: Any, batch: Any) -> Any:

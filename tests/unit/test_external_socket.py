@@ -466,7 +466,7 @@ def test_mutated_frames_do_no_harm(playing: Playing) -> None:
             body[rng.randrange(len(body))] = rng.randrange(256)
         try:
             wire.send(bytes(body[: rng.randrange(1, len(body) + 1)] if number % 4 == 0 else body))
-            wire.say("ping", 10_000 + number)  # its answer comes after all answers to the frame
+            wire.say("ping", 10_000 + number)  # its answer shows that the frame was read
         except (BrokenPipeError, ConnectionResetError):
             pass  # closed after the frame, as `hear` also reports
         while (heard := wire.hear()) not in (None, ["pong", 10_000 + number]):

@@ -15,7 +15,7 @@ import yaml
 
 from arena import registry
 from arena.cli.main import main
-from arena.launch.process_state import untouched_process
+from arena.launch.untouched_process import untouched_process
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
 from arena.serving import load_policy

@@ -364,8 +364,9 @@ def _slope(
     The third result is the effective number of known steps.
 
     With the strengths' covariance V and the differences C of nodes that are tied, scaled to variance 1, the matrix
-    M = I - C V C' says how much of each step is known. By the log of a step's variance, the slope is half of the
-    step's square minus its entry on the diagonal of M; the information is about half the squares of M.
+    M = I - C V C' says how much of each step is known. By the log of a step's variance, the slope is half the
+    difference between the step's square and its entry on the diagonal of M; the information is about half the squares
+    of M.
     """
     strengths = scaled.shape[1]
     units = np.zeros((len(minimum.parameters), looks.shape[1]))
