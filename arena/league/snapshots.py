@@ -60,8 +60,8 @@ def balanced(games: Games, policy: str, other: str) -> Score:
     """The games between two players, per setting equally many from each side, its first ones.
 
     One side may be better. If the players are equal, the first one wins a game from that side with the chance p, and
-    loses one from the other side with p. The expected likelihood ratios of two such games are x and y with x + y = 2: the product
-    x y is at most 1, and the bounds of the sequential test hold for pairs of games whatever the side is worth.
+    loses one from the other side with p. The expected likelihood ratios of two such games are x and y with x + y = 2:
+    their product is at most 1, so the bounds of the sequential test hold for pairs of games at any worth of the side.
 
     Args:
         games: of `policy`, against `other` and further players.
