@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -247,7 +248,20 @@ def test_profile_shares_of_every_role_sum_to_its_time(tmp_path: Path) -> None:
 def test_notes_of_the_previous_run_are_cleared(tmp_path: Path) -> None:
     play(duel(), tmp_path)
     assert NOTES == []
-    assert "mpi4py" not in sys.modules
+
+
+def test_run_on_one_rank_does_not_import_mpi4py(tmp_path: Path) -> None:
+    config, folder = tmp_path / "duel.json", tmp_path / "run"  # JSON is YAML
+    config.write_text(json.dumps(duel(blue={"algorithm": "random"})))
+    program = f"""
+import sys
+from arena.cli.main import main
+assert main(["train", {str(config)!r}, "--ranks", "1", "--run-dir", {str(folder)!r}]) == 0
+assert "mpi4py" not in sys.modules
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200)
+    assert ended.returncode == 0, ended.stderr
+    assert (folder / "episodes.jsonl").stat().st_size
 
 
 def test_a_game_that_cannot_be_closed_fails_the_run(tmp_path: Path) -> None:
