@@ -415,6 +415,7 @@ def test_silent_games_expire_and_slow_actors_time_out() -> None:
     rules = TickRules(max_delay_s=0.0, idle_s=0.3, answer_s=0.6)
     with actor("Balancer", rules=rules) as playing, HttpWire(playing.games.address) as wire:
         external_actors.Balancer.closed.clear()
+        external_actors.Balancer.overlapping.clear()
         wire.step("start", "a")
         playing.until(lambda: playing.table.held == 0)
         assert json.loads(wire.step("tick", "a").body)["reason"] == "expired"
