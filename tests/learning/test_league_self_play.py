@@ -50,7 +50,7 @@ def league(*, self_share: float, seed: int) -> dict[str, Any]:
 
 
 def strategies(path: Path, *, self_share: float) -> NDArray[np.float64]:
-    """Plays the league of each seed; `[seeds, rounds, 3]`, of rock, paper, scissors after a round."""
+    """Plays the league of each seed; probabilities [seeds, rounds, 3] of rock, paper, scissors after each round."""
     found = []
     for seed in SEEDS:
         (path / f"{seed}.yaml").write_text(yaml.safe_dump(league(self_share=self_share, seed=seed)))

@@ -1,8 +1,4 @@
-"""Tests that compute on a GPU.
-
-The same claims are tested with `device: cpu` everywhere. CI has no GPU, so these tests are run by hand on one
-before a release, see docs/development/release.md.
-"""
+"""The mark of tests that compute on a GPU; on the CPU, the same algorithms are tested on every machine."""
 
 from __future__ import annotations
 
@@ -11,6 +7,6 @@ import torch
 
 needs_cuda = pytest.mark.skipif(
     not torch.cuda.is_available(),
-    reason="torch finds no GPU on this machine. CI's machines have none: these tests are run on one before a release, "
-    "see docs/development/release.md",
+    reason="computes on a CUDA GPU, and torch finds none on this machine (CI's machines have none either). Before each "
+    "release these tests run on one: docs/development/testing.md has the command",
 )

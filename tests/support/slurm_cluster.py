@@ -49,7 +49,7 @@ def require() -> None:
     for name in _PROGRAMS:
         executable("SLURM", name)
     if os.geteuid() != 0:
-        unavailable("no slurmd can be started by this user")
+        unavailable("only root can start slurmd")
 
 
 def _free_port() -> int:

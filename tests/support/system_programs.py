@@ -10,19 +10,18 @@ import pytest
 
 
 def executable(title: str, *names: str) -> str:
-    """The path of the first program that is found; without one a test fails in CI, and is skipped elsewhere."""
+    """The path of the first program that is found; see `unavailable` if there is none."""
     everywhere = f"{os.environ['PATH']}{os.pathsep}/usr/sbin"
     found = next((path for name in names if (path := shutil.which(name, path=everywhere))), None)
-    return found or unavailable(f"there is no {title}: `make system` installs it")
+    return found or unavailable(f"{title} is not installed; `make system` installs it as root")
 
 
 def unavailable(why: str) -> NoReturn:
-    """Skips the test on a machine whose user may not install or start such programs; in CI it fails.
+    """Ends a test that needs a program of the system: in CI it fails, elsewhere it is skipped.
 
-    A contributor without root can so run all other tests, and a missing program cannot hide a failure from CI.
+    CI installs all programs, so a missing one is an error there. Elsewhere only root can install and start them, and a
+    contributor without root runs all other tests.
     """
     if os.environ.get("CI"):
         pytest.fail(why)
-    pytest.skip(
-        f"{why}, which takes root. It is skipped for users who lack root; in CI (CI=1 in the environment) it fails"
-    )
+    pytest.skip(f"{why}, and this user may not be root; where the environment variable CI is set, this test fails")
