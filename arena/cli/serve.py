@@ -93,6 +93,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--max-batch", type=positive_int, default=256, metavar="N", help="rows computed together")
     parser.add_argument("--token-file", metavar="FILE", help="a token that clients have to send")
+    parser.add_argument(
+        "--allowed-host",
+        dest="allowed_hosts",
+        action="append",
+        metavar="NAME",
+        help="a further name of this server that the header Host of requests may have, such as a reverse proxy's",
+    )
     parser.add_argument("--insecure", action="store_true", help="other machines may connect without a token")
     parser.add_argument("--records", metavar="DIR", help="write episodes.jsonl and games.jsonl there")
     parser.add_argument(
@@ -294,9 +301,9 @@ def _simulators(match: MatchPlan, arguments: argparse.Namespace) -> ExternalGame
     """The match's simulators, started by another command or by hand."""
     from arena.external.shared_memory.games import SharedMemoryGames
 
-    for name in ("actor", "actor_config", "token_file"):
+    for name in ("actor", "actor_config", "token_file", "allowed_hosts"):
         if getattr(arguments, name) is not None:
-            raise ConfigError("is not for simulators", path=f"--{name.replace('_', '-')}")
+            raise ConfigError("is not for simulators", path=f"--{name.removesuffix('s').replace('_', '-')}")
     own = dict(match.env_kwargs) if registry.external_kind(match.make) == "shared_memory" else {}
     own |= {"command": None, "attach": arguments.attach}
     if arguments.simulator is not None:
@@ -316,9 +323,10 @@ def _given(arguments: argparse.Namespace) -> dict[str, Any]:
         given |= {"port": int(port)} | ({"host": host} if host else {})
     if arguments.socket is not None:
         given["address"] = arguments.socket
-        of_http = [name for name in ("actor", "actor_config") if getattr(arguments, name) is not None]
+        of_http = [name for name in ("actor", "actor_config", "allowed_hosts") if getattr(arguments, name) is not None]
         if of_http:
-            raise ConfigError("is for games over HTTP, not for sockets", path=f"--{of_http[0].replace('_', '-')}")
+            option = of_http[0].removesuffix("s").replace("_", "-")
+            raise ConfigError("is for games over HTTP, not for sockets", path=f"--{option}")
     if arguments.actor is not None:
         given["actor"] = arguments.actor
     if arguments.actor_config is not None:
@@ -329,6 +337,8 @@ def _given(arguments: argparse.Namespace) -> dict[str, Any]:
             raise ConfigError(f"{path} cannot be read: {error}", path="--actor-config") from error
     if arguments.token_file is not None:
         given["token_file"] = arguments.token_file
+    if arguments.allowed_hosts is not None:
+        given["allowed_hosts"] = arguments.allowed_hosts
     if arguments.insecure:
         given["insecure"] = True
     return given

@@ -1,13 +1,15 @@
-"""Access tokens, and the reasons why games have ended: shared by sockets and HTTP."""
+"""Access tokens, names of hosts, and the reasons why games have ended: shared by all servers."""
 
 from __future__ import annotations
 
 import hmac
 import logging
+import re
+import socket
 import stat
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from arena.errors import ConfigError
@@ -15,6 +17,7 @@ from arena.errors import ConfigError
 _log = logging.getLogger(__name__)
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
+_PORT = re.compile(r":\d*$")
 _MOST_ENDS = 10_000
 _ENDS_KEPT_S = 3600.0
 
@@ -27,12 +30,18 @@ class Access:
         token_file: a file with the token; None: there is none.
         insecure: allows another host than loopback without a token.
         path: the key of the host in the configuration.
+        allowed_hosts: names of this server that a request's header Host may have, besides its own ones.
 
     Raises:
         ConfigError: the file cannot be read, or other machines could connect without a token.
     """
 
-    def __init__(self, host: str | None, token_file: str | None, insecure: bool, path: str) -> None:
+    def __init__(
+        self, host: str | None, token_file: str | None, insecure: bool, path: str, allowed_hosts: Iterable[str] = ()
+    ) -> None:
+        self._hosts = [*([] if host is None else [host]), *allowed_hosts]
+        if host is not None and host not in _LOOPBACK:
+            self._hosts.append(socket.gethostname())
         self._token = None if token_file is None else _token(Path(token_file))
         if host is not None and host not in _LOOPBACK and self._token is None and not insecure:
             raise ConfigError(
@@ -53,6 +62,29 @@ class Access:
     def allows(self, token: bytes) -> bool:
         """Whether this is the token, or none is needed; takes the same time for all wrong tokens."""
         return self._token is None or hmac.compare_digest(token, self._token)
+
+    def wrong_host(self, sent: Sequence[bytes], local: tuple[str, int | None] | None) -> str:
+        """The message for a request with these headers Host that came to this address; empty if they are allowed."""
+        if is_own_host(sent, [*self._hosts, *([] if local is None else local[:1])]):
+            return ""
+        if len(sent) != 1:
+            return f"{len(sent)} headers Host were sent, and one is needed"
+        name = sent[0][:256].decode("latin-1")
+        return f"the header Host says {name!r}, which is no name of this server; name it in `allowed_hosts`"
+
+
+def is_own_host(sent: Sequence[bytes], allowed: Iterable[str]) -> bool:
+    """Whether a request's header Host names this server.
+
+    A foreign web page can make a browser send requests to this machine, under a name that it has given to the
+    machine's address (DNS rebinding), but not under a name of ours.
+
+    Args:
+        sent: the values of the header; exactly one is allowed.
+        allowed: names and addresses of this server besides those of loopback.
+    """
+    names = {name.strip("[]").lower() for name in (*_LOOPBACK, *allowed)}
+    return len(sent) == 1 and _PORT.sub("", sent[0].decode("latin-1")).strip("[]").lower() in names
 
 
 def _token(path: Path) -> bytes:

@@ -61,15 +61,19 @@ STATUSES: dict[int, tuple[str, ...]] = {
         "ended",
         "unknown_entity",
         "bad_body",
+        "bad_request",
     ),
     401: ("unauthorized",),
     404: ("not_found", "unknown_game"),
     405: ("method_not_allowed",),
     409: ("already_started",),
     413: ("too_large",),
+    414: ("url_too_long",),
+    421: ("wrong_host",),
     429: ("too_many_requests",),
+    431: ("headers_too_large",),
     500: ("actor_error", "actor_bad_return", "policy_error"),
-    503: ("no_slot", "not_ready", "draining", "over"),
+    503: ("no_slot", "not_ready", "draining", "over", "too_many_connections"),
     504: ("timeout",),
 }
 """The codes of refusals, by status."""
@@ -101,7 +105,8 @@ class HttpGames:
         stateless_actors: for requests without a game.
         dialect: `published`, or `later`: `session` for `game_id`, `stop` for `end`, `auto` if there is no `step_kind`.
         drain_s: as long as running games may go on when `arena serve` is to end; not used in training.
-        keep_alive_s: as long as a connection without requests stays open.
+        keep_alive_s: as long as a connection without requests stays open, and as a request may take to come.
+        allowed_hosts: names of this server besides loopback's and `host`, such as those of a reverse proxy.
         copy: the number of the match among its copies.
 
     Attributes:
@@ -135,6 +140,7 @@ class HttpGames:
         dialect: str = "published",
         drain_s: float = 10.0,
         keep_alive_s: float = 300.0,
+        allowed_hosts: Sequence[str] = (),
         copy: int = 0,
     ) -> None:
         check_installed()
@@ -161,7 +167,9 @@ class HttpGames:
         self.metrics = Metrics()
         self.clone: Clone | None = None
         self._host, self._port = host, port + copy if port else 0
-        self._access = Access(host, token_file, insecure, "host")
+        if isinstance(allowed_hosts, str) or not all(isinstance(name, str) for name in allowed_hosts):
+            raise ConfigError(f"{allowed_hosts!r}; expected a list of names", path="allowed_hosts")
+        self._access = Access(host, token_file, insecure, "host", allowed_hosts)
         self._config = {} if config is None else config
         self._max_body, self._queue, self._keep_alive_s, self.drain_s = max_body, queue, keep_alive_s, drain_s
         self._later = dialect == "later"
@@ -199,6 +207,8 @@ class HttpGames:
         import uvicorn
         import uvloop
 
+        from arena.external.http_connection import Connections, FewRecords, HttpConnection
+
         self._slots, self._desk.ring = slots, ring
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         try:
@@ -209,10 +219,14 @@ class HttpGames:
         host = f"[{self._host.strip('[]')}]" if family == socket.AF_INET6 else self._host
         self.address = f"http://{host}:{listener.getsockname()[1]}/step"
         self._threads = ActorThreads(self._actor_threads or slots, self._deliver)
+        self._connections = Connections(4 * slots + 64, self._keep_alive_s, self._access)
+        for logger in (_log, logging.getLogger("uvicorn.error"), logging.getLogger(HttpConnection.__module__)):
+            if not logger.filters:  # of another server in this process
+                logger.addFilter(FewRecords())
         self._server = uvicorn.Server(
             uvicorn.Config(
                 self._answer,
-                http=_protocol(),
+                http=partial(HttpConnection, self._connections),  # type: ignore[arg-type]
                 ws="none",
                 lifespan="off",
                 interface="asgi3",
@@ -223,7 +237,6 @@ class HttpGames:
                 proxy_headers=False,
                 timeout_keep_alive=self._keep_alive_s,  # type: ignore[arg-type]
                 timeout_graceful_shutdown=max(1, round(self.rules.close_s)),
-                limit_concurrency=4 * slots + 64 + 1,
             )
         )
         self._loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
@@ -398,8 +411,9 @@ class HttpGames:
         return [*self._sessions.values(), *self._unnamed]
 
     def _look(self) -> None:
-        """Ends games whose client is silent, and games with a request that was not answered in time."""
+        """Ends games whose client is silent or whose request was not answered in time, and overdue connections."""
         now = time.monotonic()
+        self._connections.close_overdue(now)
         if self._paused_at is None:
             for session in self._all_sessions():
                 if session.tickets:
@@ -893,9 +907,8 @@ class _Refused(Exception):
 
     def reply(self, name: str | None) -> _Reply:
         """The answer to the request, of the game of this name."""
-        body = {"error": self.code, "detail": self._detail, "game_id": name or None}
-        if self._reason:
-            body["reason"] = self._reason
+        reason = {"reason": self._reason} if self._reason else {}
+        body = {"error": self.code, "detail": self._detail, "game_id": name or None, **reason}
         headers = [*_JSON, *_HEADERS.get(self.code, ()), *self._headers]
         return _Reply(_STATUS[self.code], msgspec.json.encode(body), headers)
 
@@ -943,20 +956,6 @@ def _interface_and_actor(
     if entities is None and like is None:
         raise ConfigError("says neither `entities` nor `like`, and the actor has no spaces")
     return declared_interface(entities, like), found
-
-
-def _protocol() -> Any:
-    """uvicorn's class of connections, which also closes connections that never send anything."""
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
-    class Protocol(HttpToolsProtocol):
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self.timeout_keep_alive_task = self.loop.call_later(
-                self.timeout_keep_alive, self.timeout_keep_alive_handler
-            )
-
-    return Protocol
 
 
 def check_installed() -> None:

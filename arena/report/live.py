@@ -1,12 +1,17 @@
 """`arena report --serve`: the page of a run that may be under way, on this machine alone.
 
-GET /          the newest page; one is made anew if the run has gone on or ended and the last one is old enough
-GET /version   its version, made anew likewise: an open page, which knows its own, asks every two seconds, and is
-               loaded again when there is another one
+GET /KEY/          the newest page; it is made again if the run has gone on or ended and the last one is old enough
+GET /KEY/version   its version, made again likewise: an open page, which knows its own, asks every two seconds, and is
+                   loaded again when there is another one
+
+The key is random and part of the address that is printed: other users of the machine and foreign web pages do not
+have it.
 """
 
 from __future__ import annotations
 
+import hmac
+import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from arena.errors import ConfigError
+from arena.external.access import is_own_host
 from arena.records.folder import RunFolder
 from arena.records.lock import is_held
 from arena.report.page import page
@@ -88,14 +94,31 @@ def _made(path: Path, replays: int, version: str) -> str:
     return page(read_run(path), live=version, replays=replays)
 
 
-def make_server(live: LivePage, port: int) -> ThreadingHTTPServer:
-    """A server that is bound, for this machine alone; port 0 takes any that is free.
+class PageServer(ThreadingHTTPServer):
+    """A server that is bound, for this machine alone.
+
+    Args:
+        live: what is served.
+        port: 0 takes any that is free.
+
+    Attributes:
+        address: of the page, with its key.
+    """
+
+    def __init__(self, live: LivePage, port: int) -> None:
+        key = secrets.token_urlsafe(16)
+        super().__init__((HOST, port), partial(_Handler, live, key))
+        self.address = f"http://{HOST}:{self.server_port}/{key}/"
+
+
+def make_server(live: LivePage, port: int) -> PageServer:
+    """The server of a page.
 
     Raises:
         ConfigError: the port is taken.
     """
     try:
-        return ThreadingHTTPServer((HOST, port), partial(_Handler, live))
+        return PageServer(live, port)
     except OSError as error:
         raise ConfigError(f"port {port} cannot be served: {error.strerror}", path="--serve") from error
 
@@ -116,7 +139,7 @@ def serve(path: Path, *, port: int, replays: int, say: Callable[[str], None]) ->
         live = LivePage(path, replays=replays)
         live.text()  # errors of the folder are raised here, not shown in a browser
         with make_server(live, port) as server:
-            say(f"http://{HOST}:{server.server_port}/ shows {path}; Ctrl-C ends it")
+            say(f"{server.address} shows {path}; Ctrl-C ends it")
             server.serve_forever()
     except KeyboardInterrupt:
         pass
@@ -126,18 +149,24 @@ def serve(path: Path, *, port: int, replays: int, say: Callable[[str], None]) ->
 class _Handler(BaseHTTPRequestHandler):
     """Answers one request."""
 
-    def __init__(self, live: LivePage, *given: object) -> None:
-        self._live = live
+    timeout = 10  # seconds of silence after which a connection is closed
+
+    def __init__(self, live: LivePage, key: str, *given: object) -> None:
+        self._live, self._key = live, key
         super().__init__(*given)  # type: ignore[arg-type]  # what the server gives
 
     def do_GET(self) -> None:
         """The page, its version, or nothing else."""
-        answers = {"/": self._live.text, "/version": self._live.version}
-        if self.path not in answers:
+        hosts = [value.encode("latin-1") for value in self.headers.get_all("host", [])]
+        _, key, name = [*self.path.split("/", 2), "", ""][:3]
+        if not is_own_host(hosts, ()) or not hmac.compare_digest(key.encode(), self._key.encode()):
+            return self.send_error(HTTPStatus.FORBIDDEN, "the address that arena report prints has a key")
+        answers = {"": self._live.text, "version": self._live.version}
+        if name not in answers:
             return self.send_error(HTTPStatus.NOT_FOUND)
         with suppress(ConnectionError):  # the reader left before the page was sent
             try:
-                self._answer(answers[self.path](), kind="text/html" if self.path == "/" else "text/plain")
+                self._answer(answers[name](), kind="text/plain" if name else "text/html")
             except ConfigError as error:  # the run goes on, and so does the server
                 self._answer(f"arena: error: {error}\n", kind="text/plain", status=HTTPStatus.INTERNAL_SERVER_ERROR)
 
@@ -147,6 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Cache-Control", "no-store")
+        self.send_header("Referrer-Policy", "no-referrer")  # the address has the key
         if status != HTTPStatus.OK:
             self.send_header("Refresh", str(_AGAIN))
         self.end_headers()

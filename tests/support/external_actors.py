@@ -99,7 +99,7 @@ def request(
     version: str = "1.1",
 ) -> bytes:
     """The bytes of a request; `more` are further headers."""
-    lines = [f"{method} {path} HTTP/{version}", "host: test", *more]
+    lines = [f"{method} {path} HTTP/{version}", "host: localhost", *more]
     lines += [f"step_kind: {kind}"] if kind is not None else []
     lines += [f"game_id: {name}"] if name is not None else []
     if not any(line.lower().startswith("transfer-encoding") for line in more):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import os
 import struct
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +25,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 import external_actors
 from arena.errors import ConfigError
 from arena.external.http import HttpGames
+from arena.external.http_connection import FewRecords
 from arena.game.api import Interface
 from arena.plan.plan import TickRules
 from arena.testing import check_external_games
@@ -288,6 +292,186 @@ def test_games_begin_when_the_run_has_begun() -> None:
             assert wire.step("auto").error == "not_ready"
     finally:
         games.close("over")
+
+
+# --- limits that hold before a token is checked ---------------------------------------------------------------------
+
+
+def memory() -> int:
+    """The bytes of memory that this process uses."""
+    pages = Path("/proc/self/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def sent_until_closed(wire: HttpWire, parts: Iterable[bytes]) -> int:
+    """Sends until the server closes the connection; returns the number of bytes."""
+    count = 0
+    with suppress(ConnectionError):
+        for part in parts:
+            wire.send(part)
+            count += len(part)
+    return count
+
+
+@pytest.mark.parametrize(
+    ("start", "part", "status", "error"),
+    [
+        (b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: ", b"y" * 2**16, 431, "headers_too_large"),
+        (b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n", b"a: b\r\n" * 2**13, 431, "headers_too_large"),
+        (b"GET /healthz HTTP/1.1\r\n", b"y" * 2**16, 431, "headers_too_large"),
+        (b"GET /", b"y" * 2**16, 414, "url_too_long"),
+        (b"GET", b"T" * 2**16, 400, "bad_request"),
+        (b"\r\n", b"\r\n" * 2**15, 431, "headers_too_large"),
+        (b"", b"\x16\x03\x01" * 2**14, 400, "bad_request"),
+    ],
+    ids=["long", "many", "name", "url", "method", "empty", "tls"],
+)
+def test_endless_headers_are_cut_off(start: bytes, part: bytes, status: int, error: str, playing: Playing) -> None:
+    before = memory()
+    with HttpWire(playing.games.address) as wire, HttpWire(playing.games.address) as other:
+        wire.send(start + part)
+        reply = wire.read()
+        assert (reply.status, reply.error, reply.headers["connection"]) == (status, error, "close")
+        assert sent_until_closed(wire, [part] * (100 * 2**20 // len(part))) <= 100 * 2**20
+        assert other.get("/healthz").status == 200
+    assert memory() - before < 50 * 2**20
+
+
+def test_endless_trailers_and_chunk_headers_are_cut_off(playing: Playing) -> None:
+    start = request("start", "g", b"", "transfer-encoding: chunked")
+    for part in (b"0\r\n" + b"a: b\r\n" * 2**14, b"0\r\nx: " + b"y" * 2**16, b"1;x=" + b"y" * 2**16):
+        with HttpWire(playing.games.address) as wire:
+            assert sent_until_closed(wire, [start + part, *[part[4:]] * 1000]) < 1000 * len(part)
+            assert wire.at_end()
+    with HttpWire(playing.games.address) as wire:
+        wire.send(start + chunked(b" " * 2**17, 1))  # six bytes for each byte of the body, which are not headers
+        assert wire.read().error == "bad_body"
+
+
+def test_pipelined_requests_are_limited(playing: Playing) -> None:
+    with HttpWire(playing.games.address) as wire:
+        wire.send(request(None, None, path="/healthz", method="GET") * 1000)
+        with pytest.raises(EOFError):
+            for _ in range(1000):
+                assert wire.read().status == 200
+        with HttpWire(playing.games.address) as other:
+            assert other.get("/healthz").status == 200
+
+
+def test_health_is_told_on_connections_beyond_the_limit() -> None:
+    with server(slots=1, keep_alive_s=60.0) as playing:
+        address = playing.games.address
+        idle = [HttpWire(address) for _ in range(34)]  # what one peer may have
+        assert idle[0].step("start").status == 200
+        with HttpWire(address) as wire:
+            reply = wire.step("tick", data=SEEN)
+            assert (reply.status, reply.error, reply.headers["connection"]) == (
+                *(503, "too_many_connections", "close"),
+            )
+        idle += [HttpWire(address) for _ in range(200)]
+        for page in ("/healthz", "/readyz"):
+            with HttpWire(address) as wire:
+                assert wire.get(page).status == 200
+                assert wire.at_end()
+        assert idle[0].step("tick", data=SEEN).status == 200  # whoever was in time is not disturbed
+        assert [wire.at_end() for wire in idle[34:100]] == [True] * 66  # newer ones took their place
+        for wire in idle:
+            wire.socket.close()
+
+        def is_free() -> bool:
+            with HttpWire(address) as wire:
+                return wire.step("tick", data=SEEN).status == 200
+
+        playing.until(is_free)
+
+
+@pytest.mark.slow
+def test_half_sent_requests_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("arena.external.http_connection.HEAD_S", 0.3)
+    whole = request("start", "h", b"12345")
+    with server(keep_alive_s=1.0) as playing:
+        for sent in (b"", b"\r\n", b"G", whole[:40], whole[:-2]):
+            with HttpWire(playing.games.address) as wire:
+                wire.send(sent)
+                assert wire.at_end()
+        with HttpWire(playing.games.address) as wire:  # bytes that keep coming change nothing
+            wire.send(whole[:-5].replace(b": 5", b": 500"))
+            assert sent_until_closed(wire, slow_bytes()) < 100
+        with HttpWire(playing.games.address) as wire:
+            assert wire.step("start").status == 200
+
+
+def slow_bytes() -> Iterator[bytes]:
+    for _ in range(100):
+        time.sleep(0.05)
+        yield b" "
+
+
+def test_request_that_is_answered_slowly_is_no_half_sent_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("arena.external.http_connection.HEAD_S", 0.1)
+    with actor("Slow") as playing, HttpWire(playing.games.address) as wire:
+        wire.step("start")
+        ticks = [request("tick", "g", str(number).encode()) for number in range(40)]  # of 20 ms each
+        wire.send(b"".join(ticks) + request("end")[:-3])
+        assert [wire.read().status for _ in ticks] == [200] * 40
+        assert wire.at_end()
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST:80", 200),
+        ("127.0.0.1:8000", 200),
+        ("[::1]:8000", 200),
+        ("games.example.org", 200),
+        ("games.example.org:443", 200),
+        ("evil.example", 421),
+        ("localhost.evil.example", 421),
+        ("127.0.0.1.evil.example:8000", 421),
+        ("localhost:8000@evil.example", 421),
+        ("", 421),
+    ],
+)
+def test_header_host_names_the_server(host: str, status: int) -> None:
+    with (
+        server(allowed_hosts=["games.example.org"]) as playing,
+        HttpWire(playing.games.address) as wire,
+    ):
+        for path in ("/healthz", "/metrics", "/step"):
+            wire.send(f"GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n".encode())
+            reply = wire.read()
+            assert reply.status == (405 if (path, status) == ("/step", 200) else status)
+            if status == 421:
+                assert reply.error == "wrong_host"
+                assert wire.at_end()
+                break
+
+
+@pytest.mark.parametrize("headers", [b"", b"host: localhost\r\nhost: evil.example\r\n"])
+def test_one_header_host_is_needed(headers: bytes, wire: HttpWire) -> None:
+    wire.send(b"GET /healthz HTTP/1.1\r\n" + headers + b"\r\n")
+    assert wire.read().error == "wrong_host"
+
+
+def test_bad_requests_are_logged_at_a_bounded_rate(playing: Playing, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(50):
+        with HttpWire(playing.games.address) as wire:
+            wire.send(b"nonsense\r\n\r\n")
+            assert wire.read().status == 400
+    assert sum("nonsense" in record.getMessage() or "HTTP" in record.getMessage() for record in caplog.records) <= 10
+
+
+def test_records_left_out_are_counted() -> None:
+    now = [0.0]
+    few = FewRecords(lambda: now[0])
+    records = [logging.LogRecord("x", logging.WARNING, "", 0, "%s is bad", ("this",), None) for _ in range(32)]
+    assert [few.filter(record) for record in records[:30]] == [True] * 10 + [False] * 20
+    now[0] = 60.0
+    assert few.filter(records[30])
+    assert records[30].getMessage() == "this is bad (20 messages like this one were left out)"
+    assert few.filter(records[31])
+    assert records[31].getMessage() == "this is bad"
 
 
 # --- games ----------------------------------------------------------------------------------------------------------
@@ -796,7 +980,9 @@ def test_mutated_requests_get_errors_and_nothing_else(count: int) -> None:
                     reply: Reply | None = wire.read()
                 except (EOFError, ConnectionResetError):
                     reply = None
-                assert reply is None or reply.status in (200, 400, 401, 404, 405, 409, 413, 429), data
+                assert reply is None or reply.status in (*(200, 400, 401, 404, 405), *(409, 413, 414, 421, 429, 431)), (
+                    data
+                )
         with HttpWire(playing.games.address) as wire:
             assert wire.step("tick", data=SEEN).status == 200
         assert playing.table.held >= 1

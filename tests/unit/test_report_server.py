@@ -7,7 +7,6 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from arena.cli.main import main
 from arena.errors import ConfigError
 from arena.records.folder import RunFolder
 from arena.records.lock import RunLock
-from arena.report.live import HOST, LivePage, make_server
+from arena.report.live import HOST, LivePage, PageServer, make_server
 from league_folders import League, write_league
 from run_cli import wait_for
 
@@ -49,7 +48,7 @@ def maker() -> Maker:
 
 
 @pytest.fixture
-def server(folder: RunFolder, maker: Maker) -> Iterator[ThreadingHTTPServer]:
+def server(folder: RunFolder, maker: Maker) -> Iterator[PageServer]:
     with make_server(LivePage(folder.path, replays=0, make=maker, clock=lambda: 0.0), 0) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -58,18 +57,18 @@ def server(folder: RunFolder, maker: Maker) -> Iterator[ThreadingHTTPServer]:
         thread.join()
 
 
-def get(server: ThreadingHTTPServer, path: str) -> str:
-    with urllib.request.urlopen(f"http://{HOST}:{server.server_port}{path}", timeout=20) as answer:
+def get(server: PageServer, path: str) -> str:
+    with urllib.request.urlopen(server.address + path, timeout=20) as answer:
         return str(answer.read().decode())
 
 
-def test_page_is_rebuilt_only_after_changes(server: ThreadingHTTPServer, folder: RunFolder) -> None:
-    before = get(server, "/version")
-    assert [get(server, "/"), get(server, "/")] == ["page 1", "page 1"]
+def test_page_is_rebuilt_only_after_changes(server: PageServer, folder: RunFolder) -> None:
+    before = get(server, "version")
+    assert [get(server, ""), get(server, "")] == ["page 1", "page 1"]
     with folder.episodes.open("a") as file:
         file.write("{}\n")
-    assert get(server, "/version") != before
-    assert get(server, "/") == "page 2"
+    assert get(server, "version") != before
+    assert get(server, "") == "page 2"
 
 
 def test_slow_page_is_not_rebuilt_at_once(folder: RunFolder) -> None:
@@ -110,46 +109,74 @@ def test_announced_version_equals_the_served_page(folder: RunFolder) -> None:
     assert (live.version(), len(made)) == (heard, 2)
 
 
-def test_page_of_a_killed_run_is_rebuilt(server: ThreadingHTTPServer, folder: RunFolder) -> None:
+def test_page_of_a_killed_run_is_rebuilt(server: PageServer, folder: RunFolder) -> None:
     lock = RunLock.take(folder.path)
-    before = get(server, "/version")
+    before = get(server, "version")
     lock.forget()  # as the kernel does: nothing is written
-    assert get(server, "/version") != before
-    assert get(server, "/") == "page 2"
+    assert get(server, "version") != before
+    assert get(server, "") == "page 2"
 
 
 def test_disconnected_reader_is_not_reported(
-    server: ThreadingHTTPServer, maker: Maker, capsys: pytest.CaptureFixture[str]
+    server: PageServer, maker: Maker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     maker.long = 2**24  # more than the system keeps for a reader
     with socket.create_connection((HOST, server.server_port)) as reader:
-        reader.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        reader.sendall(f"GET {path_of(server)} HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
         reader.recv(1)
     wait_for(lambda: not any("process_request" in thread.name for thread in threading.enumerate()), timeout=20)
     assert maker.made == 1
     assert capsys.readouterr().err == ""
 
 
-def test_nothing_but_the_page_is_served(server: ThreadingHTTPServer) -> None:
+@pytest.mark.parametrize("path", ["/", "/version", "/{}x/", "/x{}/version", "/{}", "/%2e/{}/", "/é/"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_page_needs_the_key_of_its_address(path: str, host: str, server: PageServer, maker: Maker) -> None:
+    key = server.address.rstrip("/").rpartition("/")[2]
+    if path == "/{}":
+        path = "/" + key[:-1]
+    assert status_of(server, path.format(key), host) in (400, 403)
+    assert maker.made == 0
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("localhost:8000", 200), ("127.0.0.1", 200), ("evil.example", 403), ("evil.example:8000", 403), (None, 403)],
+)
+def test_page_is_served_under_names_of_loopback_alone(host: str | None, status: int, server: PageServer) -> None:
+    for name in ("", "version"):
+        assert status_of(server, path_of(server) + name, host) == status
+
+
+def path_of(server: PageServer) -> str:
+    return "/" + server.address.split("/", 3)[3]
+
+
+def status_of(server: PageServer, path: str, host: str | None) -> int:
+    with socket.create_connection((HOST, server.server_port)) as reader:
+        line = "" if host is None else f"Host: {host}\r\n"
+        reader.sendall(f"GET {path} HTTP/1.1\r\n{line}\r\n".encode())
+        return int(reader.recv(64).split()[1])
+
+
+def test_nothing_but_the_page_is_served(server: PageServer) -> None:
     with pytest.raises(urllib.error.HTTPError, match="404"):
-        get(server, "/config.yaml")
+        get(server, "config.yaml")
 
 
-def test_damaged_folder_is_reported_and_the_server_continues(server: ThreadingHTTPServer, maker: Maker) -> None:
+def test_damaged_folder_is_reported_and_the_server_continues(server: PageServer, maker: Maker) -> None:
     maker.failure = ConfigError("is damaged", source="episodes.jsonl")
     with pytest.raises(urllib.error.HTTPError, match="500") as found:
-        get(server, "/")
+        get(server, "")
     assert "episodes.jsonl: is damaged" in found.value.read().decode()
     assert found.value.headers["Refresh"] == "2", "the browser asks again"
     found.value.close()
     maker.failure = None
-    assert get(server, "/") == "page 1"
+    assert get(server, "") == "page 1"
 
 
 @pytest.mark.slow
-def test_occupied_port_exits_with_2(
-    server: ThreadingHTTPServer, folder: RunFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_occupied_port_exits_with_2(server: PageServer, folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(folder.path), "--serve", str(server.server_port)]) == 2
     assert f"port {server.server_port} cannot be served" in capsys.readouterr().err
 

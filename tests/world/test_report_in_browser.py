@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from arena.report.live import HOST, LivePage, make_server
+from arena.report.live import LivePage, make_server
 from arena.report.numbers import MINUS, NOTHING, THIN
 from arena.report.page import CONTENTS, write_report
 from browser import DESK, PHONE, Browser, Scheme, Sheet, chromium, opened
@@ -237,7 +237,7 @@ def test_served_page_shows_new_data(browser: Browser, tmp_path: Path) -> None:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
-            with opened(browser, f"http://{HOST}:{server.server_port}/") as sheet:
+            with opened(browser, server.address) as sheet:
                 updates = sheet.page.locator("data[data-path='summary.updates']")
                 before = int(updates.text_content() or "")
                 with sheet.page.expect_response("**/version"):
