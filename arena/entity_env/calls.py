@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from typing import Any
 
@@ -41,36 +40,6 @@ def players_of(env: Any) -> tuple[str, ...]:
     if not listed or not players or len(set(players)) < len(players):
         raise ConfigError(f"{type(env).__name__}.players is {players!r:.80}; expected a tuple of distinct names")
     return tuple(players)
-
-
-def begin(env: Any, seed: int | None) -> Any:
-    """Resets an environment.
-
-    Args:
-        env: its `reset` gets the keyword `seed` if it takes it; otherwise its method `seed(seed)`, if there is one, is
-            called first.
-        seed: None: its random stream goes on.
-
-    Returns:
-        the first observation; with several players, a list.
-    """
-    if seed is None:
-        return env.reset()
-    if _has_keyword_seed(env):
-        return env.reset(seed=seed)
-    if callable(getattr(env, "seed", None)):
-        env.seed(seed)
-    return env.reset()
-
-
-def takes_seed(env: Any) -> bool:
-    """Whether `begin` can seed an environment."""
-    return _has_keyword_seed(env) or callable(getattr(env, "seed", None))
-
-
-def _has_keyword_seed(env: Any) -> bool:
-    parameters = inspect.signature(env.reset).parameters.values()
-    return any(one.name == "seed" or one.kind is one.VAR_KEYWORD for one in parameters)
 
 
 def draws(env: Any) -> bool:

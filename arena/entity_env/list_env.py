@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from arena.entity_env.actions import ActionSpace
 from arena.entity_env.buffers import RaggedBufferBool, RaggedBufferF32, RaggedBufferI64
-from arena.entity_env.calls import begin, players_of, translator_of
+from arena.entity_env.calls import players_of, translator_of
 from arena.entity_env.environment import EpisodeStats, ObsSpace
 from arena.entity_env.translation import Batch, WrongObservation
 from arena.game.ragged import Ragged
+from arena.game.reset import begin
 from arena.game.units import GlobalChoice, Select
 
 

@@ -67,8 +67,12 @@ class PollEnv(Protocol):
     observation_spaces: Mapping[str, Space[Any]]
     action_spaces: Mapping[str, Space[Any]]
 
-    def poll(self) -> PollResult:
-        """What has happened; a game begins with its first observation."""
+    def poll(self) -> PollResult | tuple[ByAgent, ...]:
+        """What has happened; a game begins with its first observation.
+
+        As RLlib's `BaseEnv`, a class may return a tuple: six mappings in the order of `PollResult`, or five, with
+        `dones` instead of `terminateds` and `truncateds`: observations, rewards, dones, infos, off-policy actions.
+        """
         ...
 
     def send_actions(self, actions: ByAgent) -> None:
@@ -204,7 +208,7 @@ class PolledGames:
                 if self._ahead:
                     self._happened.wait(_LONGEST_PAUSE_S)
                     continue
-                result = PollResult(*self._env.poll())
+                result = _poll_result(self._env.poll())
                 returned = time.monotonic()
                 happened = dict.fromkeys(env_id for by_game in result for env_id in by_game)
                 for env_id in happened:
@@ -238,6 +242,11 @@ class PolledGames:
         """Begins a game anew, which is in `_renewing`; results of polls in the meantime follow afterwards, in order."""
         asked = time.monotonic()
         seen = self._env.try_reset(env_id)
+        if seen is not None and not isinstance(seen, Mapping):
+            raise GameError(
+                f"a {type(seen).__name__} from try_reset(); expected the observations by agent, or None if they come "
+                "in a later poll"
+            )
         if seen:
             self._check_known(env_id, seen)
         with self._lock:
@@ -370,6 +379,34 @@ class PolledGames:
     def _fail(self, error: BaseException) -> None:
         self._failure = self._failure or error
         self._desk.ring()
+
+
+_ORDERS = (
+    "a PollResult, six mappings in its order (observations, rewards, terminateds, truncateds, infos, given), or five "
+    "in RLlib's order (observations, rewards, dones, infos, off-policy actions), each by game and agent"
+)
+
+
+def _poll_result(given: Any) -> PollResult:
+    """What `poll` has returned, in one form.
+
+    Raises:
+        GameError: it has none of the forms of `PollEnv.poll`.
+    """
+    if not isinstance(given, tuple) or len(given) not in (5, 6):
+        found = f"{len(given)} values" if isinstance(given, tuple) else f"a {type(given).__name__}"
+        raise GameError(f"{found} from poll(); expected {_ORDERS}")
+    result = PollResult._make(given if len(given) == 6 else (*given[:3], {}, *given[3:]))
+    for name, by_game in result._asdict().items():
+        if not isinstance(by_game, Mapping) or not all(isinstance(one, Mapping) for one in by_game.values()):
+            raise GameError(f"{by_game!r:.80} as {name} from poll(); expected {_ORDERS}")
+        for value in (value for by_agent in by_game.values() for value in by_agent.values()):
+            flag = name in ("terminateds", "truncateds")
+            if (flag and isinstance(value, Mapping)) or (
+                name == "infos" and not isinstance(value, (Mapping, type(None)))
+            ):
+                raise GameError(f"{value!r:.80} among the {name} from poll(); expected {_ORDERS}")
+    return result
 
 
 class _Polled:

@@ -26,7 +26,12 @@ class ExternalEnv(ABC):
     if no episode may begin any more. If `run` returns, the match plays its remaining ticks empty; if it raises, the
     game has failed.
 
-    The constructor takes the `kwargs` of the configuration and sets the spaces.
+    The constructor of a class takes the `kwargs` of the configuration and sets the spaces, or gives them to `__init__`.
+
+    Args:
+        action_space: of the only entity, or a mapping of action spaces by entity; None: set as attributes. This comes
+            first, as in RLlib's `ExternalEnv`.
+        observation_space: likewise.
 
     Attributes:
         observation_space: of the only entity, `agent_0`.
@@ -44,6 +49,15 @@ class ExternalEnv(ABC):
     mask_sizes: Mapping[str, int] = {}
     closed = False
     _episodes: _Episodes | None = None
+
+    def __init__(
+        self,
+        action_space: Space[Any] | Mapping[str, Space[Any]] | None = None,
+        observation_space: Space[Any] | Mapping[str, Space[Any]] | None = None,
+    ) -> None:
+        for name, given in (("action_space", action_space), ("observation_space", observation_space)):
+            if given is not None:  # a Dict space is a Mapping too
+                setattr(self, name if isinstance(given, Space) else f"{name}s", given)
 
     @abstractmethod
     def run(self) -> None:

@@ -109,22 +109,33 @@ def is_ragged(space: Space[Any]) -> bool:
     return any(leaf.ragged for leaf in leaves_of(space, ragged=True))
 
 
-def _leaves_of(space: Space[Any]) -> Iterator[Leaf]:
+def _leaves_of(space: Space[Any], place: str = "") -> Iterator[Leaf]:
     if isinstance(space, _ARRAY_SPACES):
         yield Leaf((), np.dtype(space.dtype), tuple(space.shape or ()))
     elif isinstance(space, (spaces.Dict, spaces.Tuple)):
         for key, part in _parts(space):
             of_actors = isinstance(space, UnitSpace) and key == "actions"
-            for leaf in _leaves_of(part):
+            for leaf in _leaves_of(part, f"{place}[{key!r}]"):
                 yield leaf._replace(path=(key, *leaf.path), of_actors=of_actors or leaf.of_actors)
     elif isinstance(space, spaces.Sequence) and space.stack and isinstance(space.feature_space, _ARRAY_SPACES):
         part = space.feature_space
         yield Leaf((), np.dtype(part.dtype), tuple(part.shape or ()), ragged=True)
     else:
+        kind = type(space).__name__
+        remedy = next((text for known, text in _INSTEAD.items() if isinstance(space, known)), "numbers in one of these")
         raise ConfigError(
-            f"the space {space} has no fixed layout; seats can hold Box, Discrete, MultiDiscrete, MultiBinary, "
-            "Sequence(one of these, stack=True), and Dict and Tuple of these"
+            f"the space{place and ' ' + place} is a {kind}, which has no fixed layout; seats can hold Box, Discrete, "
+            "MultiDiscrete, MultiBinary, Sequence(one of these, stack=True), and Dict and Tuple of these; instead of "
+            f"{kind} give {remedy}"
         )
+
+
+_INSTEAD = {
+    spaces.Text: "the text as numbers, as MultiDiscrete with one number per character or word",
+    spaces.Graph: "a Dict of Sequence(stack=True) of its nodes, edges and edge_links, or units (docs/units.md)",
+    spaces.OneOf: "a Dict of a Discrete that says which part holds, and all parts",
+    spaces.Sequence: "Sequence(part, stack=True) of one array space, or a Dict of such sequences",
+}
 
 
 def _parts(space: spaces.Dict | spaces.Tuple[Any]) -> list[tuple[str | int, Space[Any]]]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arena import registry
 from arena.callbacks import made
-from arena.errors import ConfigError, located, pluralize
+from arena.errors import ConfigError, GameError, located, pluralize
 from arena.game.api import Interface
 from arena.game.spaces import as_action, check_unit_spaces
 from arena.game.units import UnitActions
@@ -360,10 +360,10 @@ def _check_conformance(game: BatchedEnv, again: BatchedEnv, match: MatchPlan) ->
     try:
         check_batched_env(game, again=again, tolerate=breaches.append)
     except Exception as error:
+        known = isinstance(error, (ConfigError, GameError))  # says it all
+        found = error if known else f"{type(error).__name__}: {error}{registry.where_raised(error)}"
         raise ConfigError(
-            f"environment {match.env!r} does not behave as the interface asks: {type(error).__name__}: {error}"
-            f"{registry.where_raised(error)}",
-            path=match.path,
+            f"environment {match.env!r} does not behave as the interface asks: {found}", path=match.path
         ) from error
     return breaches
 

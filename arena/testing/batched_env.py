@@ -171,6 +171,7 @@ class _EpisodeState:
         self._check_active("after step")
 
     def _check_types(self, step: Step) -> None:
+        must(isinstance(step, Step), f"step() gave a {type(step).__name__}", "expected an arena.game.api.Step")
         for name, dtype in (("rewards", np.float64), ("terminated", np.bool_), ("truncated", np.bool_)):
             _check_array(getattr(step, name), dtype, self.ended.shape, f"step.{name}")
         must(np.isfinite(step.rewards).all(), f"rewards are {step.rewards}", "they must be finite")
@@ -189,6 +190,7 @@ def _check_array(array: Any, dtype: Any, shape: tuple[int, ...], where: str) -> 
 def _check_frame(env: BatchedEnv, frame: Frame, lanes: NDArray[np.bool_], when: str) -> None:
     """Checks the lanes of the mask in full; of the other lanes only that their rows are there."""
     names = env.interface.entities
+    must(isinstance(frame, Frame), f"{when}: a {type(frame).__name__}", "expected an arena.game.api.Frame")
     _check_array(frame.active, np.bool_, (env.lanes, len(names)), f"{when}: active")
     for field in ("observations", "masks"):
         size = len(getattr(frame, field))

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from typing import Any
 
-from arena.entity_env.calls import is_entity_env, takes_seed
+from arena.entity_env.calls import is_entity_env
 from arena.errors import ConfigError, GameError
+from arena.game.reset import taken_by
 from arena.registry import environment_factory, load_object
 from arena.testing.batched_env import check_batched_env
 from arena.testing.breach import ContractBroken, must
@@ -35,7 +36,7 @@ def check_entity_env(make: str | Callable[[], Any], ticks: int = 200, seed: int 
         f"{type(one).__module__}.{type(one).__qualname__} is no arena.entity_env.Environment",
         "a game of this interface derives from it",
     )
-    seeded = takes_seed(one)
+    seeded = "seed" in taken_by(one) or callable(getattr(one, "seed", None))
     one.close()
     adapt = load_object("envs.adapters:adapt")
     with ExitStack() as stack:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -55,15 +56,18 @@ def adapt(
     arguments = [with_context(factory, kwargs, place) for place in places]
     if getattr(factory, "batched", False):
         check_call(factory, {**arguments[0], "lanes": lanes}, path="kwargs")
-        return wrap_batched(factory(lanes=lanes, **arguments[0]), around)
+        game = factory(lanes=lanes, **arguments[0])
+        _check_batched(game)
+        return wrap_batched(game, around)
     check_call(factory, arguments[0], path="kwargs")
     instances = [factory(**given) for given in arguments]
     first = instances[0]
     if is_entity_env(first):
         return wrap_batched(EntityGames(instances), around)
     if isinstance(first, gymnasium.Env) and not is_dict_env(first):  # RLlib's MultiAgentEnv is one too
-        return BatchedLanes([translated(GymnasiumGame(wrap_gymnasium(env, around))) for env in instances])
-    return wrap_batched(BatchedLanes([translated(_game(env)) for env in instances]), around)
+        games = [translated(GymnasiumGame(wrap_gymnasium(env, around))) for env in instances]
+        return BatchedLanes(games, places[0].seed)
+    return wrap_batched(BatchedLanes([translated(_game(env)) for env in instances], places[0].seed), around)
 
 
 def _game(env: Any) -> LaneGame:
@@ -76,11 +80,37 @@ def _game(env: Any) -> LaneGame:
         return DictGame(env)
     if _is_list_env(env):
         return ListGame(env)
+    _refuse_known(env)
     raise ConfigError(
         f"the environment is a {type(env).__module__}.{type(env).__qualname__}; expected a gymnasium.Env, a PettingZoo "
         "ParallelEnv or AECEnv, an arena.entity_env.Environment, or the interface of lists or dictionaries (reset, "
         "step, and observation_spaces and action_spaces as lists with one space per entity, or as mappings by agent)"
     )
+
+
+def _check_batched(game: Any) -> None:
+    """Refuses a batched game whose methods do not take what they are called with."""
+    for call, count in (("reset(lanes, seeds=None, options=None)", 3), ("step(actions)", 1)):
+        try:
+            inspect.signature(getattr(game, call.partition("(")[0], None)).bind(*range(count))  # type: ignore[arg-type]
+        except TypeError as error:
+            raise ConfigError(f"{type(game).__name__} is a batched game, but has no {call}: {error}") from error
+
+
+def _refuse_known(env: Any) -> None:
+    """Refuses an object of a well-known interface that is none of the arena's, with what to write instead."""
+    name, bases = type(env).__name__, {(one.__module__.partition(".")[0], one.__name__) for one in type(env).__mro__}
+    if isinstance(env, gymnasium.vector.VectorEnv) or ("stable_baselines3", "VecEnv") in bases:
+        raise ConfigError(
+            f"the environment is a {name}, a vector environment of {getattr(env, 'num_envs', 'several')} games; name "
+            "the single game in `make`: the arena steps `lanes` of them together"
+        )
+    if ("gym", "Env") in bases:
+        raise ConfigError(
+            f"the environment is a {name} of the package gym, which Gymnasium has replaced; derive it from "
+            'gymnasium.Env, or use `make: "gymnasium:shimmy:GymV21Environment-v0"` with `kwargs: {env_id: ...}` '
+            "(pip install shimmy)"
+        )
 
 
 def _is_pettingzoo(env: Any, base: str) -> bool:

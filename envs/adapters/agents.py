@@ -54,6 +54,26 @@ class AgentTable:
             raise ConfigError(f"{env} has no possible_agents; the arena must know all entities before a game begins")
         return cls(agents, [*map(env.observation_space, agents)], [*map(env.action_space, agents)])
 
+    def known(self, what: str, given: Any, besides: Sequence[str] = ()) -> list[Any]:
+        """The agents in a mapping that the game has given.
+
+        Raises:
+            GameError: a key is no agent, and not in `besides`.
+        """
+        if not isinstance(given, Mapping):
+            raise GameError(f"a {type(given).__name__} as {what}; expected a mapping by agent")
+        unknown = next((name for name in given if name not in self.index and name not in besides), None)
+        if unknown is not None:
+            raise GameError(f"{what} of the unknown agent {unknown!r}; agents are {', '.join(self.entities)}")
+        return [name for name in given if name not in besides]
+
+    def complete(self, what: str, given: Any, agents: Iterable[Any]) -> None:
+        """Checks that a mapping has these agents, and no unknown ones; raises `GameError`."""
+        self.known(what, given)
+        missing = next((agent for agent in agents if agent not in given), None)
+        if missing is not None:
+            raise GameError(f"{what} without the agent {missing!r}; expected one for each agent that plays")
+
     def split(self, agent: Any, observation: Any, info: Info) -> tuple[Any, Info]:
         """The observation without its mask, and the info with it."""
         inner = self._inner[self.index[agent]]

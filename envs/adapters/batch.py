@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Dict, Space, Tuple
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError, GameError
@@ -15,7 +16,7 @@ from arena.game.api import Frame, Info, Interface, Step
 from arena.game.arrays import keeps_values
 from arena.game.ragged import Ragged
 from arena.game.units import UnitSpace
-from envs.adapters.lane import MASK, LaneGame, LaneStep
+from envs.adapters.lane import MASK, LaneGame, LaneStep, several_agents
 
 Flags = NDArray[np.bool_]
 Masks = NDArray[np.int8]
@@ -29,14 +30,14 @@ class BatchedLanes:
     caught; results that its spaces do not allow raise `GameError`.
 
     Args:
-        games: one per lane, all with the same entities and spaces. The first may be reset once, without a seed, to
-            see whether its infos have action masks.
+        games: one per lane, all with the same entities and spaces.
+        seed: of the first game, if it must be reset once to see whether its infos have action masks.
 
     Raises:
         ConfigError: a space has no fixed layout.
     """
 
-    def __init__(self, games: Sequence[LaneGame]) -> None:
+    def __init__(self, games: Sequence[LaneGame], seed: int = 0) -> None:
         self.lanes = len(games)
         self._games = tuple(games)
         first = self._games[0]
@@ -44,7 +45,7 @@ class BatchedLanes:
             entities=first.entities,
             observation_spaces=first.observation_spaces,
             action_spaces=first.action_spaces,
-            mask_sizes=_mask_sizes(first),
+            mask_sizes=_mask_sizes(first, seed),
         )
         shape = (self.lanes, len(first.entities))
         _check_layouts(self.interface)
@@ -184,8 +185,21 @@ class BatchedLanes:
             try:
                 numbers.append(float(reward))
             except (TypeError, ValueError) as error:
+                if np.ndim(reward):
+                    raise self._refused_rewards(entity, reward) from error
                 raise GameError(f"the reward {reward!r}; expected a number", entity=entity, lane=lane) from error
         return numbers
+
+    def _refused_rewards(self, entity: str, rewards: Any) -> ConfigError:
+        """The refusal of several rewards: they are of agents if the entity has a tuple of as many actions."""
+        space = self.interface.action_spaces[self.interface.entities.index(entity)]
+        if isinstance(space, Tuple) and len(space.spaces) == np.size(rewards):
+            return several_agents(np.size(rewards))
+        return ConfigError(
+            f"the reward of {entity!r} is {rewards!r}, of shape {np.shape(rewards)}; expected one number. Of several "
+            "objectives give the weighted sum (the wrapper mo_gymnasium.wrappers:LinearReward does), of several agents "
+            "write a game of dictionaries by agent"
+        )
 
     def _unmasked(self, lane: int, entity: int, info: Info) -> Info:
         mask = self._masks[entity]
@@ -237,7 +251,20 @@ def _check_layouts(interface: Interface) -> None:
             try:
                 spaces.leaves_of(space, ragged=True)
             except ConfigError as error:
-                raise ConfigError(f"{entity!r}, {what}: {error}") from error
+                hint = _without_parts(space) if what == "observation" else ""
+                raise ConfigError(f"{entity!r}, {what}: {error}{hint}") from error
+
+
+def _without_parts(space: Space[Any]) -> str:
+    """How to leave out the parts of a Dict space that have no layout; empty if that does not help."""
+    kept = []
+    for key, part in space.spaces.items() if isinstance(space, Dict) else ():
+        with suppress(ConfigError):
+            spaces.leaves_of(part, ragged=True)
+            kept.append(key)
+    keys = ", ".join(map(str, kept))
+    wrapper = f'"gymnasium.wrappers:FilterObservation": {{filter_keys: [{keys}]}}'
+    return f"; around a Gymnasium environment `wrappers: [{{{wrapper}}}]` leaves it out" if kept else ""
 
 
 def _final_masks(frame: Frame, given: Sequence[Masks | None], ended: Flags) -> list[Masks | None] | None:
@@ -250,12 +277,12 @@ def _final_masks(frame: Frame, given: Sequence[Masks | None], ended: Flags) -> l
     ]
 
 
-def _mask_sizes(game: LaneGame) -> tuple[int, ...]:
+def _mask_sizes(game: LaneGame, seed: int) -> tuple[int, ...]:
     """The length of each entity's masks, from its spaces or from the infos of a reset."""
     possible = [spaces.mask_size(space) for space in game.action_spaces]
     if all(known or not size for known, size in zip(game.mask_sizes, possible, strict=True)):
         return game.mask_sizes
-    infos = game.reset(None, None).infos
+    infos = game.reset(seed, None).infos
     return tuple(
         known or (size if size and MASK in info and np.shape(info[MASK]) == (size,) else 0)
         for known, size, info in zip(game.mask_sizes, possible, infos, strict=True)

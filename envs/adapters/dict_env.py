@@ -13,7 +13,6 @@ of an agent ends it, the flag `"__all__"` ends all that are left; in `truncateds
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 
 from arena.errors import ConfigError, GameError
 from arena.game.api import Info
+from arena.game.reset import begin
 from arena.game.spaces import no_op
 from envs.adapters.agents import AgentTable, Lives
 from envs.adapters.lane import LaneStep, picture
@@ -58,17 +58,15 @@ class DictGame:
         self.observation_spaces = self._agents.observation_spaces
         self.action_spaces = self._agents.action_spaces
         self.mask_sizes = self._agents.mask_sizes
-        self._takes = inspect.signature(env.reset).parameters
         self._lives = Lives()
         self._turn: Sequence[Any] = ()  # the agents that act next
 
     def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> LaneStep:
-        """Begins an episode; `seed` and `options` are given to a game whose `reset` takes them."""
-        wanted = {"seed": seed, "options": None if options is None else dict(options)}
-        given = self._env.reset(**{name: value for name, value in wanted.items() if self._takes_argument(name)})
+        """Begins an episode; a game gets `seed` and `options` if its `reset` takes them."""
+        given = begin(self._env, seed, options)
         observations, infos = given if isinstance(given, tuple) and len(given) == 2 else (given, {})
         self._lives = Lives()
-        self._turn = self._known("observations", observations)
+        self._turn = self._agents.known("observations", observations)
         blank = {agent: no_op(space) for agent, space in zip(self._agents.agents, self.observation_spaces, strict=True)}
         step = self._lane_step(observations, infos, {}, {}, {})
         filled = [
@@ -82,15 +80,17 @@ class DictGame:
         given = self._env.step({agent: actions[self._agents.index[agent]] for agent in self._turn})
         if not isinstance(given, tuple) or len(given) not in (4, 5):
             found = f"{len(given)} values" if isinstance(given, tuple) else f"one {type(given).__name__}"
-            raise GameError(f"{found} from step(); a game of dictionaries gives {_OF_STEP}")
+            raise ConfigError(
+                f"step() of {type(self._env).__name__} gave {found}; a game of dictionaries gives {_OF_STEP}"
+            )
         if len(given) == 4:
             observations, rewards, terminateds, infos = given
             truncateds: Mapping[Any, bool] = {}
         else:
             observations, rewards, terminateds, truncateds, infos = given
-        seen, earned = self._known("observations", observations), self._known("rewards", rewards)
+        seen, earned = self._agents.known("observations", observations), self._agents.known("rewards", rewards)
         for what, flags in (("terminateds", terminateds), ("truncateds", truncateds)):
-            self._known(what, flags, besides=(ALL,))
+            self._agents.known(what, flags, besides=(ALL,))
         if ALL not in terminateds:
             raise GameError(f"no flag {ALL!r} among the ends of agents; it says whether the episode is over")
         left = [agent for agent in self._agents.agents if agent not in self._lives.ended]
@@ -106,18 +106,6 @@ class DictGame:
         self._turn = [agent for agent in seen if agent not in self._lives.ended]
         return self._lane_step(observations, infos, rewards, terminated, truncated)
 
-    def _takes_argument(self, name: str) -> bool:
-        return name in self._takes or any(one.kind is one.VAR_KEYWORD for one in self._takes.values())
-
-    def _known(self, what: str, given: Any, besides: Sequence[str] = ()) -> list[Any]:
-        """The agents in a mapping that the game has given."""
-        if not isinstance(given, Mapping):
-            raise GameError(f"a {type(given).__name__} as {what}; expected a mapping by agent")
-        unknown = next((name for name in given if name not in self._agents.index and name not in besides), None)
-        if unknown is not None:
-            raise GameError(f"{what} of the unknown agent {unknown!r}; agents are {', '.join(self.entities)}")
-        return [name for name in given if name not in besides]
-
     def _lane_step(
         self,
         observations: Mapping[Any, Any],
@@ -126,7 +114,7 @@ class DictGame:
         terminated: Mapping[Any, bool],
         truncated: Mapping[Any, bool],
     ) -> LaneStep:
-        self._known("infos", infos, besides=(_COMMON,))
+        self._agents.known("infos", infos, besides=(_COMMON,))
         return self._agents.lane_step(set(self._turn), observations, rewards, terminated, truncated, infos)
 
     def render(self) -> NDArray[np.uint8] | str | None:

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.entity_env.calls import begin, draws, players_of, translator_of
+from arena.entity_env.calls import draws, players_of, translator_of
 from arena.entity_env.translation import Batch, WrongObservation
 from arena.errors import ConfigError, GameError
 from arena.game.api import Frame, Info, Interface, Step
+from arena.game.reset import begin
 
 
 class EntityGames:
@@ -50,13 +51,13 @@ class EntityGames:
         seeds: Sequence[int | None] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Frame:
-        """Begins an episode in the lanes of the mask; this interface has no `options`."""
+        """Begins an episode in the lanes of the mask; a game gets `options` if its `reset` takes them."""
         observations: list[list[Any]] = [[None] * self.lanes for _ in self.interface.entities]
         began = lanes.tolist()
         for lane, env in enumerate(self._envs):
             if began[lane]:
                 seed = None if seeds is None else seeds[lane]
-                self._put(observations, lane, begin(env, None if seed is None else int(seed)))
+                self._put(observations, lane, begin(env, None if seed is None else int(seed), options))
         batches = self._translated(observations)
         for shown, batch in zip(self._shown, batches, strict=True):
             for lane in np.flatnonzero(lanes).tolist():
@@ -122,7 +123,8 @@ class EntityGames:
             raise GameError(f"{found}; expected a list of {len(players)} observations, one per player", lane=lane)
         for player, one in enumerate(given):
             if not hasattr(one, "features"):
-                raise GameError(f"a {type(one).__name__}; expected an Observation", entity=players[player], lane=lane)
+                found = f"a {type(one).__name__}; expected an Observation, which holds reward and done too"
+                raise GameError(found, entity=players[player], lane=lane)
             observations[player][lane] = one
 
     def _translated(self, observations: Sequence[Sequence[Any]]) -> list[Batch]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import traceback
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Space
+from gymnasium.spaces import Space, Tuple
 from numpy.typing import NDArray
 
-from arena.errors import GameError
+from arena.errors import ConfigError
 from arena.game.api import Info
-from envs.adapters.lane import LaneStep, picture
+from envs.adapters.lane import LaneStep, check_reset, picture, returned, several_agents
 
 _OF_RESET = ("observation", "info")
 _OF_STEP = ("observation", "reward", "terminated", "truncated", "info")
@@ -25,19 +27,30 @@ class GymnasiumGame:
     mask_sizes: tuple[int, ...] = (0,)
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        check_reset(env)
+        _refuse_several_agents(env)
         self._env = env
         self.observation_spaces: tuple[Space[Any], ...] = (env.observation_space,)
         self.action_spaces: tuple[Space[Any], ...] = (env.action_space,)
 
     def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> LaneStep:
         """Begins an episode."""
-        given = self._env.reset(seed=seed, options=None if options is None else dict(options))
-        observation, info = _checked(given, "reset", _OF_RESET)
+        try:
+            given = self._env.reset(seed=seed, options=None if options is None else dict(options))
+        except (TypeError, ValueError) as error:
+            _refuse_unpacked(error)
+            raise
+        observation, info = returned(self._env, "reset", given, _OF_RESET)
         return _moment(observation, info, 0.0, terminated=False, truncated=False)
 
     def step(self, actions: Sequence[Any]) -> LaneStep:
         """One step."""
-        observation, reward, terminated, truncated, info = _checked(self._env.step(actions[0]), "step", _OF_STEP)
+        try:
+            given = self._env.step(actions[0])
+        except (TypeError, ValueError) as error:
+            _refuse_unpacked(error)
+            raise
+        observation, reward, terminated, truncated, info = returned(self._env, "step", given, _OF_STEP)
         return _moment(observation, info, reward, terminated=terminated, truncated=truncated)
 
     def render(self) -> NDArray[np.uint8] | str | None:
@@ -49,11 +62,24 @@ class GymnasiumGame:
         self._env.close()
 
 
-def _checked(given: Any, call: str, names: Sequence[str]) -> Sequence[Any]:
-    if isinstance(given, (tuple, list)) and len(given) == len(names):
-        return given
-    found = f"{len(given)} values" if isinstance(given, tuple) else f"one {type(given).__name__}"
-    raise GameError(f"{found} from {call}(); Gymnasium's gives {len(names)}: {', '.join(names)}")
+def _refuse_unpacked(error: Exception) -> None:
+    """Refuses a game of which a wrapper of Gymnasium cannot unpack what it gave; other errors are the game's own."""
+    place = deque(traceback.walk_tb(error.__traceback__), maxlen=1)[0][0]
+    if "unpack" in str(error) and place.f_globals["__name__"].startswith("gymnasium."):
+        raise ConfigError(
+            f"{place.f_code.co_name}() of Gymnasium's {type(place.f_locals.get('self')).__name__} cannot read what the "
+            f"game gave: {error}; reset() gives {', '.join(_OF_RESET)}, and step() {', '.join(_OF_STEP)} (older games "
+            "have `done` instead: terminated says an end by the rules, truncated by a time limit)"
+        ) from error
+
+
+def _refuse_several_agents(env: gymnasium.Env[Any, Any]) -> None:
+    """Refuses an environment whose spaces are tuples by agent, as lbforaging's and rware's."""
+    sizes = {
+        len(space.spaces) if isinstance(space, Tuple) else 0 for space in (env.observation_space, env.action_space)
+    }
+    if len(sizes) == 1 and 0 not in sizes and getattr(env.unwrapped, "n_agents", None) in sizes:
+        raise several_agents(sizes.pop())
 
 
 def _moment(observation: Any, info: Info, reward: Any, *, terminated: bool, truncated: bool) -> LaneStep:

@@ -16,7 +16,9 @@ import numpy as np
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
+from arena.errors import ConfigError
 from arena.game.api import Info
+from arena.game.reset import ARGUMENTS, taken_by
 
 MASK = "action_mask"  # the key of action masks in Gymnasium and PettingZoo
 
@@ -56,3 +58,39 @@ def picture(env: Any) -> NDArray[np.uint8] | str | None:
         return None
     image = env.render()
     return image if image is None or isinstance(image, str) else np.asarray(image, np.uint8)
+
+
+def returned(env: Any, call: str, given: Any, names: Sequence[str], remedy: str = "") -> Sequence[Any]:
+    """What `reset` or `step` (`call`) of a game returned; `remedy` is by default that for games before Gymnasium 0.26.
+
+    Raises:
+        ConfigError: another number of values than of `names`.
+    """
+    if isinstance(given, (tuple, list)) and len(given) == len(names):
+        return given
+    found = f"{len(given)} values" if isinstance(given, (tuple, list)) else f"one {type(given).__name__}"
+    if not remedy and call == "reset":
+        remedy = "older games give no infos: return them too, empty if there are none"
+    elif not remedy:
+        remedy = f"older games have `done` instead: {names[2]} says an end by the rules, {names[3]} by a time limit"
+    who = type(getattr(env, "unwrapped", env)).__name__
+    raise ConfigError(f"{call}() of {who} gave {found}; expected {len(names)}: {', '.join(names)} ({remedy})")
+
+
+def check_reset(env: Any) -> None:
+    """Refuses a game, or a wrapper around it, whose `reset` does not take `seed` and `options`."""
+    while env is not None:
+        if missing := [name for name in ARGUMENTS if name not in taken_by(env)]:
+            raise ConfigError(
+                f"reset() of {type(env).__name__} takes no {' and no '.join(missing)}; expected "
+                "reset(self, *, seed=None, options=None), and random numbers that come from the seed"
+            )
+        env = vars(env).get("env", vars(env).get("aec_env"))
+
+
+def several_agents(count: int) -> ConfigError:
+    """The refusal of a `gymnasium.Env` in which `count` agents act."""
+    return ConfigError(
+        f"this gymnasium.Env has {count} agents (Tuple spaces, a reward for each), where Gymnasium has one; write it "
+        "as a game of dictionaries by agent, with the wrapper in docs/environments.md under Games of dictionaries"
+    )

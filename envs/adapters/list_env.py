@@ -3,12 +3,12 @@
     class MyGame:
         observation_spaces = [...]                 one Gymnasium space per entity
         action_spaces = [...]
-        def reset(self): return [obs, ...]
+        def reset(self, *, seed=None, options=None): return [obs, ...]
         def step(self, actions): return [obs, ...], [reward, ...], done, [info, ...]
 
 `done` is one bool, or a list with one per entity. An entity that is done is truncated if its info has a true
-"TimeLimit.truncated", otherwise terminated. Optional: `entities` (names), `seed(seed)` (called before the reset;
-without it seeds are not used), `render()` (an RGB array), `close()`.
+"TimeLimit.truncated", otherwise terminated. `reset` gets those of `seed` and `options` that it takes. Optional:
+`entities` (names), `seed(seed)` (called before a reset that takes no seed), `render()` (an RGB array), `close()`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
+from arena.game.reset import begin
 from arena.game.spaces import no_op
-from envs.adapters.lane import LaneStep
+from envs.adapters.lane import LaneStep, returned
 
 TRUNCATED = "TimeLimit.truncated"
+_OF_STEP = ("observations", "rewards", "done", "infos")
+_REMEDY = f"in the interface of lists an entity that is done is truncated if its info has a true {TRUNCATED!r}"
 
 
 class ListGame:
@@ -47,11 +50,15 @@ class ListGame:
         self._done = [False] * len(self.entities)
 
     def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> LaneStep:
-        """Begins an episode; this interface has no `options`."""
-        if seed is not None and hasattr(self._env, "seed"):
-            self._env.seed(seed)
+        """Begins an episode."""
         n = len(self.entities)
-        observations = self._per_entity("observations", self._env.reset())
+        given = begin(self._env, seed, options)
+        if isinstance(given, tuple) and len(given) == 2 and _are_infos(given[1]):
+            raise ConfigError(
+                f"reset() of {type(self._env).__name__} gave observations and infos; in the interface of lists it "
+                "gives a list of observations, one per entity, and no infos"
+            )
+        observations = self._per_entity("observations", given)
         self._done = [False] * n
         return LaneStep(observations, [True] * n, [{}] * n, [0.0] * n, [False] * n, [False] * n)
 
@@ -61,7 +68,8 @@ class ListGame:
             no_op(space) if action is None else action
             for space, action in zip(self.action_spaces, actions, strict=True)
         ]
-        observations, rewards, done, infos = self._env.step(joint)
+        given = returned(self._env, "step", self._env.step(joint), _OF_STEP, _REMEDY)
+        observations, rewards, done, infos = given
         self._per_entity("observations", observations)
         self._per_entity("rewards", rewards)
         self._per_entity("infos", infos)
@@ -92,3 +100,9 @@ class ListGame:
         """Closes the environment, if it has `close`."""
         if hasattr(self._env, "close"):
             self._env.close()
+
+
+def _are_infos(given: Any) -> bool:
+    return isinstance(given, Mapping) or (
+        isinstance(given, (list, tuple)) and bool(given) and all(isinstance(one, Mapping) for one in given)
+    )

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.errors import ProtocolError
+from arena.errors import ConfigError, ProtocolError
 from arena.game.api import Info
 from envs.adapters.agents import AgentTable, Lives
-from envs.adapters.lane import LaneStep, picture
+from envs.adapters.lane import LaneStep, check_reset, picture
 
 
 class AECGame:
@@ -26,24 +26,27 @@ class AECGame:
     """
 
     def __init__(self, env: Any) -> None:
+        check_reset(env)
         self._env = env
-        self._cast = AgentTable.of_pettingzoo(env)
+        self._agents = AgentTable.of_pettingzoo(env)
         self._lives = Lives()  # an agent has ended when it has left `agents`
-        self.entities = self._cast.entities
-        self.observation_spaces = self._cast.observation_spaces
-        self.action_spaces = self._cast.action_spaces
-        self.mask_sizes = self._cast.mask_sizes
+        self.entities = self._agents.entities
+        self.observation_spaces = self._agents.observation_spaces
+        self.action_spaces = self._agents.action_spaces
+        self.mask_sizes = self._agents.mask_sizes
 
     def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> LaneStep:
         """Begins an episode."""
         self._env.reset(seed=seed, options=None if options is None else dict(options))
         self._lives = Lives()
+        self._check_agents()
         return self._moment({agent: self._look(agent) for agent in self._env.agents}, {})
 
     def step(self, actions: Sequence[Any]) -> LaneStep:
         """One turn of the agent that is to move."""
         env = self._env
-        env.step(actions[self._cast.index[env.agent_selection]])
+        env.step(actions[self._agents.index[env.agent_selection]])
+        self._check_agents()
         rewards = dict(env.rewards)
         terminated = {agent: bool(env.terminations[agent]) for agent in env.agents}
         truncated = {agent: bool(env.truncations[agent]) for agent in env.agents}
@@ -55,6 +58,22 @@ class AECGame:
         if env.agents:
             seen[env.agent_selection] = self._look(env.agent_selection)
         return self._moment(seen, rewards, terminated, truncated)
+
+    def _check_agents(self) -> None:
+        """Checks that the game's mappings have its agents, after a reset or the step of the agent that was to move."""
+        env = self._env
+        present = self._agents.known("`agents`", dict.fromkeys(env.agents))
+        for what in ("rewards", "terminations", "truncations", "infos"):
+            values = getattr(env, what, None)
+            if values is None:
+                raise ConfigError(
+                    f"{type(env.unwrapped).__name__} has no {what}; expected rewards, terminations, truncations and "
+                    "infos by agent (older games have `dones`: set terminations where the rules end an agent, and "
+                    "truncations where a time limit does)"
+                )
+            self._agents.complete(what, values, present if values or what != "infos" else ())
+        if present:
+            self._agents.known("an `agent_selection`", {env.agent_selection: None})
 
     def _remove_ended(self) -> None:
         """Removes ended agents from the game: each leaves `agents` by one step with None."""
@@ -71,7 +90,7 @@ class AECGame:
         return bool(self._env.terminations[agent] or self._env.truncations[agent])
 
     def _look(self, agent: Any) -> tuple[Any, Info]:
-        return self._cast.split(agent, self._env.observe(agent), self._env.infos.get(agent, {}))
+        return self._agents.split(agent, self._env.observe(agent), self._env.infos.get(agent, {}))
 
     def _moment(
         self,
@@ -80,7 +99,7 @@ class AECGame:
         terminated: Mapping[Any, bool] | None = None,
         truncated: Mapping[Any, bool] | None = None,
     ) -> LaneStep:
-        agents, env = self._cast.agents, self._env
+        agents, env = self._agents.agents, self._env
         mover = env.agent_selection if env.agents else None
         return LaneStep(
             observations=[seen[agent][0] if agent in seen else None for agent in agents],

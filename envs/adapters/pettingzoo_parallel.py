@@ -8,52 +8,66 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.game.api import Info
+from arena.errors import GameError
 from arena.game.spaces import no_op
 from envs.adapters.agents import AgentTable, Lives
-from envs.adapters.lane import LaneStep, picture
+from envs.adapters.lane import LaneStep, check_reset, picture, returned
+
+_OF_RESET = ("observations", "infos")
+_OF_STEP = ("observations", "rewards", "terminations", "truncations", "infos")
 
 
 class ParallelGame:
     """Plays a parallel environment; entities are its `possible_agents`, active those in `agents`."""
 
     def __init__(self, env: Any) -> None:
+        check_reset(env)
         self._env = env
-        self._cast = AgentTable.of_pettingzoo(env)
-        self._lives = Lives()  # an agent has ended when it has left `agents`
-        self.entities = self._cast.entities
-        self.observation_spaces = self._cast.observation_spaces
-        self.action_spaces = self._cast.action_spaces
-        self.mask_sizes = self._cast.mask_sizes
+        self._agents = AgentTable.of_pettingzoo(env)
+        self._lives = Lives()  # agents that have left `agents`
+        self._ended: set[Any] = set()  # agents that were terminated or truncated, also if `agents` keeps them
+        self.entities = self._agents.entities
+        self.observation_spaces = self._agents.observation_spaces
+        self.action_spaces = self._agents.action_spaces
+        self.mask_sizes = self._agents.mask_sizes
 
     def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> LaneStep:
         """Begins an episode."""
-        observations, infos = self._env.reset(seed=seed, options=None if options is None else dict(options))
-        self._lives = Lives()
-        return self._moment(observations, {}, {}, {}, infos)
+        given = self._env.reset(seed=seed, options=None if options is None else dict(options))
+        observations, infos = returned(self._env, "reset", given, _OF_RESET)
+        self._lives, self._ended = Lives(), set()
+        present = self._agents.known("`agents`", dict.fromkeys(self._env.agents))
+        self._agents.complete("observations", observations, present)
+        self._agents.complete("infos", infos, present if infos else ())
+        return self._agents.lane_step(set(present), observations, {}, {}, {}, infos, over=not present)
 
     def step(self, actions: Sequence[Any]) -> LaneStep:
         """One joint step; agents that the environment keeps after their end get the no-op."""
-        joint = {}
+        agents, joint = self._agents, {}
         for agent in self._env.agents:
-            index = self._cast.index[agent]
+            index = agents.index[agent]
             joint[agent] = no_op(self.action_spaces[index]) if actions[index] is None else actions[index]
-        given = self._env.step(joint)
-        self._lives.check_earned(given[1])
-        self._lives.check_seen(self._env.agents)
-        self._lives.end(agent for agent in joint if agent not in self._env.agents)
-        return self._moment(*given)
-
-    def _moment(
-        self,
-        observations: Mapping[Any, Any],
-        rewards: Mapping[Any, float],
-        terminated: Mapping[Any, bool],
-        truncated: Mapping[Any, bool],
-        infos: Mapping[Any, Info],
-    ) -> LaneStep:
-        present = set(self._env.agents)
-        return self._cast.lane_step(present, observations, rewards, terminated, truncated, infos, over=not present)
+        given = returned(self._env, "step", self._env.step(joint), _OF_STEP)
+        observations, rewards, terminated, truncated, infos = given
+        present = agents.known("`agents`", dict.fromkeys(self._env.agents))
+        acted = [agent for agent in joint if agent not in self._ended]
+        for what, values in zip(_OF_STEP[1:4], given[1:4], strict=True):
+            agents.complete(what, values, acted)
+        ended = {agent for agent in acted if terminated[agent] or truncated[agent]}
+        left = next((agent for agent in acted if present and agent not in present and agent not in ended), None)
+        if left is not None:
+            raise GameError(
+                f"no end of the agent {left!r}, which has left `agents`; expected it terminated or truncated"
+            )
+        # Nothing is learned from the last observation of an agent that is terminated.
+        shown = [one for one in dict.fromkeys((*acted, *present)) if one not in self._ended and not terminated.get(one)]
+        agents.complete("observations", observations, shown)
+        agents.complete("infos", infos, shown if infos else ())
+        self._lives.check_earned(rewards)
+        self._lives.check_seen(present)
+        self._lives.end(agent for agent in joint if agent not in present)
+        self._ended |= ended
+        return agents.lane_step(set(present), observations, rewards, terminated, truncated, infos, over=not present)
 
     def render(self) -> NDArray[np.uint8] | str | None:
         """The environment's picture or text."""

@@ -201,3 +201,19 @@ class Sum(Countdown):
     def step(self, action: Any) -> Any:
         observation, _, *rest = super().step(0)
         return observation, float(action[0]), *rest
+
+
+class OldStep(Countdown):
+    """Its `step` gives four values, as before Gymnasium 0.26."""
+
+    def step(self, action: Any) -> Any:
+        observation, reward, terminated, _, info = super().step(action)
+        return observation, reward, terminated, info
+
+
+class Objectives(Countdown):
+    """Its reward has two parts."""
+
+    def step(self, action: Any) -> Any:
+        observation, _, terminated, truncated, info = super().step(action)
+        return observation, np.ones(2), terminated, truncated, info

@@ -12,13 +12,27 @@ import gymnasium
 import numpy as np
 import pettingzoo
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Text, Tuple
+from gymnasium.spaces import (
+    Box,
+    Dict,
+    Discrete,
+    Graph,
+    MultiBinary,
+    MultiDiscrete,
+    OneOf,
+    Sequence,
+    Space,
+    Text,
+    Tuple,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpe2 import simple_spread_v3, simple_tag_v3
 
+import readme
 from arena.errors import ConfigError, GameError
 from arena.game.api import BatchedEnv
+from arena.game.context import EnvContext
 from arena.testing import check_batched_env
 from envs.adapters import adapt, gymnasium_factory, pettingzoo_factory
 from envs.touchdown import Touchdown
@@ -217,22 +231,125 @@ class OfOldGym(Ticking):
 def test_old_step_interface_is_refused_with_the_expected_values() -> None:
     env = adapt(OfOldGym, {}, 1)
     env.reset(ONE)
-    with pytest.raises(GameError, match=r"4 values from step\(\); Gymnasium's gives 5: observation, reward, term"):
+    with pytest.raises(ConfigError, match=r"step\(\) of OfOldGym gave 4 values; expected 5: observation, reward, term"):
         env.step([np.zeros((1, 1), np.float32)])
 
 
 def test_reset_without_infos_is_refused_with_the_expected_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Ticking, "reset", lambda self, **_: np.zeros(1, np.float32))
-    with pytest.raises(GameError, match=r"one ndarray from reset\(\); Gymnasium's gives 2: observation, info"):
+    with pytest.raises(ConfigError, match=r"reset\(\) of Ticking gave one ndarray; expected 2: observation, info"):
         adapt(Ticking, {}, 1).reset(ONE)
 
 
-def test_a_space_without_a_layout_is_named() -> None:
-    class Wordy(Ticking):
-        action_space = Text(5)
+@pytest.mark.parametrize("base", [Ticking, OfOldGym])
+def test_old_interface_behind_wrappers_is_a_configuration_error(base: type[Ticking]) -> None:
+    env = adapt(lambda: gymnasium.wrappers.TimeLimit(base(), 5), {}, 1)
+    env.reset(ONE)
+    if base is Ticking:
+        assert env.step([np.zeros((1, 1), np.float32)]).rewards.tolist() == [[1.0]]
+        return
+    with pytest.raises(ConfigError, match=r"TimeLimit cannot read .*expected 5, got 4\); .* truncated by a time limit"):
+        env.step([np.zeros((1, 1), np.float32)])
 
-    with pytest.raises(ConfigError, match="'agent_0', action: the space Text"):
-        adapt(Wordy, {}, 1)
+
+def test_reset_without_seed_or_options_is_refused_by_name() -> None:
+    class Unseeded(Ticking):
+        def reset(self) -> Any:  # type: ignore[override]
+            return super().reset()
+
+    for make in (Unseeded, lambda: gymnasium.wrappers.TimeLimit(Unseeded(), 5)):
+        with pytest.raises(
+            ConfigError, match=r"reset\(\) of Unseeded takes no seed and no options; expected reset\(self"
+        ):
+            adapt(make, {}, 1)
+
+
+@pytest.mark.parametrize(
+    ("space", "words"),
+    [
+        (Text(5), "is a Text, .* instead of Text give the text as numbers"),
+        (Graph(Box(0, 1, (2,)), None), "is a Graph, .* instead of Graph give a Dict of Sequence"),
+        (OneOf((Discrete(2), Discrete(3))), "is a OneOf, .* instead of OneOf give a Dict of a Discrete"),
+        (Sequence(Discrete(2)), r"is a Sequence, .* give Sequence\(part, stack=True\)"),
+    ],
+)
+def test_a_space_without_a_layout_is_named_with_a_remedy(space: Space[Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=f"'agent_0', action: the space {words}"):
+        adapt(type("Wordy", (Ticking,), {"action_space": space}), {}, 1)
+    seen = Dict(image=Box(0, 1, (2,)), mission=space)
+    with pytest.raises(ConfigError, match=rf"'agent_0', observation: the space \['mission'\] {words}") as refused:
+        adapt(type("Missions", (Ticking,), {"observation_space": seen}), {}, 1)
+    assert '`wrappers: [{"gymnasium.wrappers:FilterObservation": {filter_keys: [image]}}]`' in str(refused.value)
+
+
+class Pair(gymnasium.Env[Any, Any]):
+    """Two agents in one `gymnasium.Env`, as lbforaging and rware; a reward is 1 where the action is the number seen."""
+
+    observation_space, action_space = Tuple([Box(0, 4, (1,), np.float32)] * 2), Tuple([Discrete(5)] * 2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.steps, self.seen = 0, self.np_random.integers(5, size=2)
+        return tuple(self.seen[:, None].astype(np.float32)), {}
+
+    def step(self, action: Any) -> Any:
+        rewards = [float(one == seen) for one, seen in zip(action, self.seen, strict=True)]
+        self.steps, self.seen = self.steps + 1, self.np_random.integers(5, size=2)
+        return tuple(self.seen[:, None].astype(np.float32)), rewards, self.steps == 4, self.steps == 3, {}
+
+
+class Counted(Pair):
+    n_agents = 2
+
+
+def test_several_agents_in_a_gymnasium_game_are_refused_with_a_remedy() -> None:
+    with pytest.raises(ConfigError, match=r"has 2 agents .* game of dictionaries .* docs/environments.md"):
+        adapt(Counted, {}, 1)
+    env = adapt(Pair, {}, 1)
+    env.reset(ONE, [1])
+    with pytest.raises(ConfigError, match="has 2 agents"):
+        env.step([(np.array([0]), np.array([0]))])
+
+
+def test_recipe_of_the_page_makes_a_dictionary_game_of_several_agents() -> None:
+    recipe = readme.PAGES["docs/environments.md"].files()["by_agent.py"]
+    assert len(recipe.strip().splitlines()) <= 25
+    made: dict[str, Any] = {}
+    exec(recipe, made)
+    gymnasium.register("Pair-v0", entry_point=lambda **_: Counted())
+    try:
+        env, alone = adapt(made["ByAgent"], {"id": "Pair-v0"}, 1), Counted()
+        assert env.interface.entities == ("agent_0", "agent_1")
+        observations, (first, _) = env.reset(ONE, [3]).observations, alone.reset(seed=3)
+        for tick in range(3):
+            assert [column[0].tolist() for column in observations] == [one.tolist() for one in first]
+            step = env.step([np.array([tick]), np.array([2])])
+            observations, (first, rewards, done, cut, _) = step.frame.observations, alone.step((tick, 2))
+            assert step.rewards.tolist() == [rewards]
+            assert (step.terminated.all(), step.truncated.all()) == (done, cut)
+        check_batched_env(
+            adapt(made["ByAgent"], {"id": "Pair-v0"}, 2), again=adapt(made["ByAgent"], {"id": "Pair-v0"}, 2)
+        )
+    finally:
+        del gymnasium.registry["Pair-v0"]
+
+
+def test_first_example_of_the_page_is_repeatable() -> None:
+    made: dict[str, Any] = {}
+    exec(readme.PAGES["docs/environments.md"].files()["guess.py"], made)
+    check_batched_env(adapt(made["Guess"], {}, 2), again=adapt(made["Guess"], {}, 2))
+
+
+def test_vector_rewards_are_refused_with_a_remedy() -> None:
+    class Objectives(Ticking):
+        def step(self, action: Any) -> Any:
+            observation, _, *rest = super().step(action)
+            return observation, np.ones(3), *rest
+
+    env = adapt(Objectives, {}, 1)
+    env.reset(ONE)
+    with pytest.raises(ConfigError, match=r"shape \(3,\); expected one number.*weighted sum"):
+        env.step([np.zeros((1, 1), np.float32)])
 
 
 PARALLEL: dict[str, tuple[Callable[..., Any], Callable[..., Any], dict[str, Any]]] = {
@@ -277,7 +394,7 @@ def batched_random(space: Any, lanes: int, rng: np.random.Generator) -> Any:
 
 
 class Leaving(pettingzoo.ParallelEnv[str, Any, Any]):
-    """`a` terminates after one step, `b` leaves with the game after three without flags, `c` never comes."""
+    """`a` terminates after one step, `b` leaves with the game after three, its flags false, `c` never comes."""
 
     metadata: Mapping[str, Any] = {}
     possible_agents = ["a", "b", "c"]
@@ -307,7 +424,8 @@ class Leaving(pettingzoo.ParallelEnv[str, Any, Any]):
             self.agents = ["b"]
         if self.steps == 3:
             self.agents = []
-        return seen, dict.fromkeys(agents, 1.0), {"a": True}, {}, {}
+        ended = {agent: agent == "a" for agent in agents}
+        return seen, dict.fromkeys(agents, 1.0), ended, dict.fromkeys(agents, False), {}
 
 
 @pytest.mark.parametrize("keeps", [False, True])
@@ -327,6 +445,172 @@ def test_an_agent_ends_once_or_is_truncated_with_the_game(keeps: bool) -> None:
         ([[0.0, 1.0, 0.0]], none, none),
         ([[0.0, 1.0, 0.0]], none, [[False, True, True]]),
     ]
+
+
+class Crew(pettingzoo.ParallelEnv[str, Any, Any]):
+    """Two agents for three steps; `alter` changes what `reset` (tick 0) and `step` return, and `agents`."""
+
+    metadata: Mapping[str, Any] = {}
+    possible_agents = ["a", "b"]
+
+    def __init__(self, alter: Callable[[Any, int, Any], Any]) -> None:
+        self.alter = alter
+        self.seeds: list[Any] = []
+
+    def observation_space(self, agent: str) -> Space[Any]:
+        return Box(0, 9, (1,), np.float32)
+
+    def action_space(self, agent: str) -> Space[Any]:
+        return Discrete(2)
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        self.agents, self.steps = ["a", "b"], 0
+        self.seeds.append(seed)
+        return self.alter(self, 0, [self._each(np.zeros(1, np.float32)), self._each({})])
+
+    def step(self, actions: Any) -> Any:
+        self.steps += 1
+        seen, flags = self._each(np.full(1, self.steps, np.float32)), self._each(self.steps == 3)
+        given = [seen, self._each(1.0), flags, self._each(False), self._each({})]
+        return self.alter(self, self.steps, given)
+
+    def _each(self, value: Any) -> dict[str, Any]:
+        return dict.fromkeys(self.agents, value)
+
+
+def altered(at: int, change: Callable[[Any, Any], Any]) -> Callable[[], Crew]:
+    """A `Crew` with a change at one tick; what `change` returns is returned, None: the altered values."""
+
+    def alter(crew: Crew, tick: int, given: Any) -> Any:
+        if tick == 3:
+            crew.agents = []
+        instead = change(crew, given) if tick == at else None
+        return tuple(given) if instead is None else instead
+
+    return lambda: Crew(alter)
+
+
+def missing(part: int) -> Callable[[Any, Any], Any]:
+    return lambda crew, given: given[part].__delitem__("b")
+
+
+def unknown(part: int) -> Callable[[Any, Any], Any]:
+    return lambda crew, given: given[part].update(B=given[part].pop("b"))
+
+
+def leaves(crew: Crew, given: Any) -> None:
+    crew.agents = ["a"]
+
+
+def joins(crew: Crew, given: Any) -> None:
+    crew.agents = ["a", "b", "z"]
+
+
+PARTS = ("observations", "rewards", "terminations", "truncations", "infos")
+FAULTS: list[tuple[int, Callable[[Any, Any], Any], type[Exception], str]] = [
+    *((1, missing(part), GameError, f"{what} without the agent 'b'") for part, what in enumerate(PARTS)),
+    *((2, unknown(part), GameError, f"{what} of the unknown agent 'B'") for part, what in enumerate(PARTS)),
+    (0, missing(0), GameError, "observations without the agent 'b'"),
+    (0, unknown(0), GameError, "observations of the unknown agent 'B'"),
+    (0, unknown(1), GameError, "infos of the unknown agent 'B'"),
+    (0, joins, GameError, "`agents` of the unknown agent 'z'; agents are a, b"),
+    (1, joins, GameError, "`agents` of the unknown agent 'z'"),
+    (1, leaves, GameError, "no end of the agent 'b', which has left"),
+    (0, lambda crew, given: given[0], ConfigError, r"reset\(\) of Crew gave one dict; expected 2: observations, infos"),
+    (
+        1,
+        lambda crew, given: tuple(given[:2] + given[3:]),
+        ConfigError,
+        "4 values; expected 5: .*older games have `done`",
+    ),
+    (1, lambda crew, given: (*given[:2], True, False, {}), GameError, "a bool as terminations; expected a mapping"),
+]
+
+
+@pytest.mark.parametrize(("at", "change", "kind", "words"), FAULTS)
+def test_wrong_agents_of_a_parallel_game_are_refused_by_name(at: int, change: Any, kind: Any, words: str) -> None:
+    game = altered(at, change)()
+    with pytest.raises(kind, match=words):
+        env = adapt(lambda: game, {}, 1)
+        env.reset(ONE)
+        for _ in range(3):
+            env.step([np.array([1])] * 2)
+
+
+def test_a_parallel_game_may_leave_out_what_nothing_learns_from() -> None:
+    def change(crew: Crew, given: Any) -> None:
+        given[0].clear()  # the last observations of agents that are terminated
+        given[4].clear()
+
+    env = adapt(altered(3, change), {}, 1)
+    env.reset(ONE)
+    assert [env.step([np.array([1])] * 2).terminated.all() for _ in range(3)] == [False, False, True]
+
+
+class Turns(pettingzoo.AECEnv[str, Any, Any]):
+    """Two agents in turns, for four steps; `alter` changes the game after each."""
+
+    metadata: Mapping[str, Any] = {}
+    possible_agents = ["a", "b"]
+
+    def __init__(self, alter: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.alter = alter
+
+    def observation_space(self, agent: str) -> Space[Any]:
+        return Box(0, 9, (1,), np.float32)
+
+    def action_space(self, agent: str) -> Space[Any]:
+        return Discrete(2)
+
+    def observe(self, agent: str) -> Any:
+        return np.zeros(1, np.float32)
+
+    def reset(self, seed: int | None = None, options: Any = None) -> None:
+        self.agents, self.agent_selection, self.steps = ["a", "b"], "a", 0
+        self.rewards, self.infos = dict.fromkeys("ab", 0.0), {agent: {} for agent in "ab"}
+        self.terminations, self.truncations = dict.fromkeys("ab", False), dict.fromkeys("ab", False)
+
+    def step(self, action: Any) -> None:
+        self.steps, self.agent_selection = self.steps + 1, "ab"[self.steps % 2 == 0]
+        self.alter(self)
+
+
+@pytest.mark.parametrize(
+    ("alter", "kind", "words"),
+    [
+        *(
+            (lambda game, what=what: getattr(game, what).pop("b"), GameError, f"{what} without the agent 'b'")
+            for what in (*PARTS[1:],)
+        ),
+        *(
+            (lambda game, what=what: getattr(game, what).update(B={}), GameError, f"{what} of the unknown agent 'B'")
+            for what in (*PARTS[1:],)
+        ),
+        (
+            lambda game: setattr(game, "agent_selection", "q"),
+            GameError,
+            "an `agent_selection` of the unknown agent 'q'",
+        ),
+        (lambda game: game.agents.append("z"), GameError, "`agents` of the unknown agent 'z'"),
+        (
+            lambda game: delattr(game, "truncations"),
+            ConfigError,
+            "Turns has no truncations; .*older games have `dones`",
+        ),
+    ],
+)
+def test_wrong_agents_of_a_turn_based_game_are_refused_by_name(alter: Any, kind: Any, words: str) -> None:
+    env = adapt(Turns, {"alter": alter}, 1)
+    env.reset(ONE)
+    with pytest.raises(kind, match=words):
+        env.step([np.array([1])] * 2)
+
+
+def test_reset_that_looks_for_masks_is_seeded() -> None:
+    game = altered(9, missing(0))()
+    adapt(lambda: game, {}, 1, contexts=[EnvContext(seed=77)])
+    assert game.seeds == [77]
 
 
 def test_masks_in_observations_become_action_masks() -> None:
@@ -524,11 +808,49 @@ def test_optional_parts_of_the_list_interface_are_used() -> None:
     env.reset(ONE)
     assert env.interface.entities == ("heads", "tails")
     assert env.render() is not None
-    assert env._games[0]._env.seeds == [7]  # type: ignore[attr-defined]
+    assert env._games[0]._env.seeds == [0, 7]  # type: ignore[attr-defined] # 0: looks for masks
     plain = adapt(Pennies, {}, 1)
     assert plain.interface.entities == ("entity_0", "entity_1")
     assert plain.render() is None
     plain.close()
+
+
+@pytest.mark.parametrize("takes", ["seed", "options", "both"])
+def test_list_game_gets_the_arguments_that_its_reset_takes(takes: str) -> None:
+    class Told(Pennies):
+        got: Any = None
+
+    def reset(self: Told, **given: Any) -> list[Any]:
+        self.got = given
+        return Pennies.reset(self)
+
+    resets = {
+        "seed": lambda self, seed: reset(self, seed=seed),
+        "options": lambda self, *, options=None: reset(self, options=options),
+        "both": reset,
+    }
+    Told.reset = resets[takes]  # type: ignore[method-assign]
+    env = adapt(Told, {}, 1)
+    env.reset(ONE, [5], {"level": 2})
+    given = {"seed": 5, "options": {"level": 2}}
+    assert env._games[0]._env.got == (given if takes == "both" else {takes: given[takes]})  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "words"),
+    [
+        ("reset", ([1, np.ones(1, np.float32)], [{}, {}]), r"reset\(\) of Pennies gave observations and infos"),
+        ("step", ([], [], False, False, []), r"step\(\) of Pennies gave 5 values; expected 4: .*TimeLimit.truncated"),
+    ],
+)
+def test_other_interface_of_a_list_game_is_a_configuration_error(
+    method: str, given: Any, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = adapt(Pennies, {}, 1)
+    env.reset(ONE)
+    monkeypatch.setattr(Pennies, method, lambda self, *_: given)
+    with pytest.raises(ConfigError, match=words):
+        env.reset(ONE) if method == "reset" else env.step([np.array([1]), np.array([3])])
 
 
 @settings(max_examples=10)
@@ -589,6 +911,14 @@ def test_every_game_is_closed_even_if_one_fails() -> None:
     assert len(closed) == 3
 
 
+class Unseeding(Touchdown):
+    def reset(self, lanes: Any) -> Any:  # type: ignore[override]
+        return super().reset(lanes)
+
+
+OF_GYM = type("Env", (), {"__module__": "gym.core"})
+
+
 def no_game() -> int:
     return 3
 
@@ -597,6 +927,12 @@ def no_game() -> int:
     ("attempt", "message"),
     [
         (lambda: adapt(no_game, {}, 1), "the environment is a builtins.int; expected a gymnasium.Env, a PettingZoo"),
+        (
+            lambda: adapt(lambda: gymnasium.make_vec("CartPole-v1", num_envs=3), {}, 1),
+            "vector environment of 3 games; name",
+        ),
+        (lambda: adapt(type("Game", (OF_GYM,), {}), {}, 1), "of the package gym, .*shimmy:GymV21Environment-v0"),
+        (lambda: adapt(Unseeding, {}, 1), r"Unseeding is a batched game, but has no reset\(lanes, seeds=None, options"),
         (lambda: adapt(Ticking, {}, 0), "lanes: got 0, expected at least 1"),
         (
             lambda: adapt(Touchdown, {"team_siz": 2}, 1),

@@ -511,6 +511,26 @@ def test_check_refuses_a_game_that_does_not_keep_the_interface(
     assert "matches[0]: environment 'game' does not behave as the interface asks" in error_of(capsys, "check", path)
 
 
+@pytest.mark.parametrize(
+    ("game", "words"),
+    [
+        ("OldStep", "step() of OldStep gave 4 values; expected 5: observation, reward, terminated, truncated, info"),
+        ("Objectives", "the reward of 'agent_0' is array([1., 1.]), of shape (2,); expected one number"),
+    ],
+)
+def test_game_of_another_interface_ends_check_and_training_with_exit_2(
+    folder: Path, capsys: pytest.CaptureFixture[str], game: str, words: str
+) -> None:
+    matches = [{"env": "game", "seats": ["red"]}]
+    policies = {"red": {"algorithm": "random"}}
+    path = write(folder, envs={"game": {"make": f"faulty_games:{game}"}}, policies=policies, matches=matches)
+    assert words in error_of(capsys, "check", path)
+    assert main(["train", path, "--ranks", "1", "--run-dir", str(folder / "run")]) == 2
+    printed = capsys.readouterr().err
+    assert words in printed
+    assert "Traceback" not in printed
+
+
 # mistakes that need no game
 
 

@@ -143,12 +143,11 @@ def test_one_space_for_all_agents_is_accepted() -> None:
     ("script", "words"),
     [
         ([[1]], "a list as observations; expected a mapping by agent"),
+        ([seen(a=1), (seen(a=1), {}, True, False, {})], "a bool as terminateds; expected a mapping by agent"),
         ([seen(z=1)], "observations of the unknown agent 'z'; agents are a, b, c"),
         ([seen(a=1), (seen(a=1), {"z": 1}, GOES_ON, {}, {})], "rewards of the unknown agent 'z'"),
         ([seen(a=1), (seen(a=1), {}, {"z": True, **GOES_ON}, {}, {})], "terminateds of the unknown agent 'z'"),
         ([seen(a=1), (seen(a=1), {}, {"a": True}, {}, {})], "no flag '__all__'"),
-        ([seen(a=1), (seen(a=1), {}, GOES_ON)], r"3 values from step\(\); a game of dictionaries gives obs, rewards"),
-        ([seen(a=1), seen(a=1)], r"one dict from step\(\)"),
         ([seen(a=1), ({"a": np.zeros(2, np.float32)}, {}, GOES_ON, {}, {})], "its space"),
         (
             [seen(a=1, b=1), (seen(b=1), {}, {"a": True, **GOES_ON}, {}), (seen(a=2), {}, GOES_ON, {})],
@@ -166,6 +165,17 @@ def test_wrong_dictionaries_are_refused(script: list[Any], words: str) -> None:
         env.reset(ONE)
         for _ in script[1:]:
             env.step(acted(0, 0, 0))
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [((seen(a=1), {}, GOES_ON), r"3 values; a game of dictionaries gives obs, rewards"), (seen(a=1), "one dict")],
+)
+def test_old_step_of_a_dictionary_game_is_a_configuration_error(given: Any, words: str) -> None:
+    _, env = played(seen(a=1), given)
+    env.reset(ONE)
+    with pytest.raises(ConfigError, match=rf"step\(\) of Scripted gave {words}"):
+        env.step(acted(0, 0, 0))
 
 
 def test_agents_without_names_or_spaces_are_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from collections.abc import Iterator
@@ -137,6 +138,54 @@ def test_refused_request_is_a_failure_of_the_environment(parts: dict[str, Any], 
         with pytest.raises(AssertionError, match=message):
             playing.until(lambda: False)
         assert isinstance(playing.error, GameError)
+
+
+def test_five_items_are_read_in_the_order_of_rllib() -> None:
+    env = QueuedEnv(TWO)
+    with Playing(PolledGames(env), 1, actions=(1, 2)) as playing:
+        env.heard["a"] = queue.Queue()
+        env.results.put(({"a": {"hero": seen(1), "rival": seen(1)}}, {}, {}, {}, {}))
+        assert merged(env, 2) == {"hero": 1, "rival": 2}
+        shown, paid = {"hero": seen(2), "rival": seen(2)}, {"hero": 3.0, "rival": 1.0}
+        infos = {"hero": {"key": 1}, "rival": {"action_mask": [1, 0, 1]}}
+        env.results.put(({"a": shown}, {"a": paid}, {"a": {ALL: False}}, {"a": infos}, {"a": {"hero": 2}}))
+        assert env.hear() == {"rival": 2}
+        env.results.put(({}, {"a": paid}, {"a": {ALL: True}}, {}, {}))
+        game = playing.account()
+    assert (game.returns.tolist(), game.lengths.tolist(), game.terminated) == ([6.0, 2.0], [2, 2], True)
+    assert playing.table.counts.given == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (({}, {}, {}, {}), r"4 values from poll\(\); expected a PollResult"),
+        ({}, r"a dict from poll\(\)"),
+        (
+            ({"a": {"hero": 1}}, {}, {"a": {ALL: False}}, {"a": {ALL: False}}, {}),
+            "False among the infos .* RLlib's order",
+        ),
+        (({}, {}, {}, {"a": {"hero": {"k": 1}}}, {}, {}), "among the truncateds from poll"),
+        (({}, {"a": 1.0}, {}, {}, {}), "as rewards from poll"),
+    ],
+)
+def test_other_results_of_poll_are_refused_with_the_orders(given: Any, message: str) -> None:
+    env = QueuedEnv(TWO)
+    with Playing(PolledGames(env), 1) as playing:
+        env.results.put(given)
+        with pytest.raises(AssertionError, match=message):
+            playing.until(lambda: False)
+        assert isinstance(playing.error, GameError)
+
+
+def test_try_reset_with_infos_is_refused() -> None:
+    env = QueuedEnv(TWO, resets=({"hero": seen(5)}, {}))
+    with Playing(PolledGames(env), 1, actions=(1, 2)) as playing:
+        env.show("g", observations={"hero": seen(1)})
+        env.hear("g")
+        env.show("g", terminateds={ALL: True})
+        with pytest.raises(AssertionError, match="a tuple from try_reset"):
+            playing.until(lambda: False)
 
 
 def test_error_in_poll_is_a_failure_of_the_environment() -> None:

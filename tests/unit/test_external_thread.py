@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Discrete
+from gymnasium.spaces import Dict, Discrete
 
-from arena.external import ExternalClosed, ExternalError, Slots
+from arena.external import ExternalClosed, ExternalEnv, ExternalError, Slots
 from arena.external.thread import ThreadGames
 from arena.game.api import Interface
 from arena.testing import check_external_games
@@ -39,6 +39,21 @@ def test_an_unknown_outcome_is_refused_and_the_episode_goes_on() -> None:
         env.end_episode("a", entity="hero", info={"outcome": "win"})
         env.end_episode("a", info={"outcome": "loss"})
         assert playing.account().outcomes == {0: "win", 1: "loss"}
+
+
+class Spaced(ExternalEnv):
+    def run(self) -> None: ...
+
+
+def test_constructor_takes_the_spaces_in_the_order_of_rllib() -> None:
+    one = ThreadGames(Spaced(Discrete(3), Dict(seen=Discrete(5)))).interface
+    assert (one.entities, one.action_spaces, one.observation_spaces) == (
+        ("agent_0",),
+        (Discrete(3),),
+        (Dict(seen=Discrete(5)),),
+    )
+    by_name = Spaced(action_space={"hero": Discrete(3)}, observation_space={"hero": Discrete(5)})
+    assert ThreadGames(by_name).interface == Interface(("hero",), (Discrete(5),), (Discrete(3),), (0,))
 
 
 class Plays(ThreadsFromOutside):

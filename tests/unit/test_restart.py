@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
-from arena.errors import GameError
+from arena.errors import ConfigError, GameError
 from arena.game.api import BatchedEnv, Frame, Interface, Step
 from arena.roles.environment.restart import MOST_RESTARTS, WINDOW, RestartingGame, RestartLimit
 
@@ -35,6 +35,8 @@ class Game:
     def step(self, actions: Any) -> Step:
         if self.fails == "step":
             raise OSError("no step")
+        if self.fails == "interface":
+            raise ConfigError("4 values")
         rewards = np.array([[0.0], [np.nan if self.fails == "say" else 0.0]])
         no_ends = np.zeros((2, 1), np.bool_)
         return Step(self.reset(ALL), rewards, no_ends, no_ends)
@@ -62,6 +64,11 @@ def test_without_a_limit_of_restarts_a_step_that_fails_raises(fails: str) -> Non
     with pytest.raises((OSError, GameError)):
         guard.step([0])
     assert guard.fault is None
+
+
+def test_a_game_of_another_interface_is_not_restarted() -> None:
+    with pytest.raises(ConfigError, match="4 values"):
+        guarded(Game("interface"), Game("interface"), limit=RestartLimit()).step([0])
 
 
 def test_a_breach_names_the_lane_of_the_match() -> None:

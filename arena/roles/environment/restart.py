@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.errors import GameError
+from arena.errors import ConfigError, GameError
 from arena.game.api import BatchedEnv, Frame, Step
 from arena.plan import seeding
 from arena.roles.environment.validate import StepValidator
@@ -194,7 +194,7 @@ class RestartingGame:
         """Whether the game may be restarted after this exception; keeps the fault if so."""
         if isinstance(error, GameError):
             self._set_lane(error)
-        if self._limit is None:
+        if self._limit is None or isinstance(error, ConfigError):  # a game of another interface would fail again
             return False
         if not self._limit.allows():
             text = f"the games of the match have failed more than {MOST_RESTARTS} times in {WINDOW:.0f} seconds"
