@@ -20,6 +20,7 @@ from arena.errors import ConfigError
 from arena.game.api import Info
 from arena.game.reset import ARGUMENTS, taken_by
 
+_WRAPPERS = ("gymnasium.core.Wrapper", "pettingzoo.utils.wrappers.", "pettingzoo.utils.conversions.")
 MASK = "action_mask"  # the key of action masks in Gymnasium and PettingZoo
 
 
@@ -85,7 +86,8 @@ def check_reset(env: Any) -> None:
                 f"reset() of {type(env).__name__} takes no {' and no '.join(missing)}; expected "
                 "reset(self, *, seed=None, options=None), and random numbers that come from the seed"
             )
-        env = vars(env).get("env", vars(env).get("aec_env"))
+        wraps = any(f"{base.__module__}.{base.__name__}".startswith(_WRAPPERS) for base in type(env).__mro__)
+        env = vars(env).get("env", vars(env).get("aec_env")) if wraps else None
 
 
 def several_agents(count: int) -> ConfigError:

@@ -257,6 +257,11 @@ def test_reset_without_seed_or_options_is_refused_by_name() -> None:
         def reset(self) -> Any:  # type: ignore[override]
             return super().reset()
 
+    class Holding(Ticking):
+        def __init__(self) -> None:
+            self.env = Unseeded()
+
+    adapt(Holding, {}, 1)  # what a game holds is its own
     for make in (Unseeded, lambda: gymnasium.wrappers.TimeLimit(Unseeded(), 5)):
         with pytest.raises(
             ConfigError, match=r"reset\(\) of Unseeded takes no seed and no options; expected reset\(self"
@@ -605,6 +610,15 @@ def test_wrong_agents_of_a_turn_based_game_are_refused_by_name(alter: Any, kind:
     env.reset(ONE)
     with pytest.raises(kind, match=words):
         env.step([np.array([1])] * 2)
+
+
+def test_reset_of_a_game_behind_pettingzoos_wrappers_is_checked() -> None:
+    class Unseeded(Turns):
+        def reset(self) -> None:  # type: ignore[override]
+            super().reset()
+
+    with pytest.raises(ConfigError, match=r"reset\(\) of Unseeded takes no seed and no options"):
+        adapt(lambda: pettingzoo.utils.wrappers.OrderEnforcingWrapper(Unseeded(id)), {}, 1)
 
 
 def test_reset_that_looks_for_masks_is_seeded() -> None:

@@ -39,7 +39,17 @@ FLOORS = (
 )
 """Packages of `arena`, the lowest ones first: each imports from lower floors alone."""
 PURE = {
-    *("errors", "game.arrays", "game.ragged", "game.units", "game.spaces", "game.api", "game.lockstep", "game.context"),
+    *(
+        "errors",
+        "game.arrays",
+        "game.ragged",
+        "game.units",
+        "game.spaces",
+        "game.api",
+        "game.lockstep",
+        "game.context",
+        "game.reset",
+    ),
     *("plan.seeding", "plan.placement", "plan.plan"),
     *("plan.build", "plan.seats"),
     *("plan.deadlock", "plan.rehosting", "group.reductions", "records.outcome", "records.metrics"),
