@@ -32,13 +32,25 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 _MOST_LISTED = 40  # names in a message
 _MOST_KEYS = 12  # keys in a message; with more, it names the command that lists them
 _NEAREST = 3  # keys in a message that names this command
 _NAMED = 2  # names in a shortened list
 _CLOSE = 0.65  # of difflib's ratio: one letter too many, too few, wrong or exchanged in a word of four is close
+
+
+class Start:
+    """Where the arena was started; set by `arena.diagnostics.start_folder`."""
+
+    folder: ClassVar[str] = ""  # absolute; empty: no command or run of a program is going on
+
+
+def shown(path: object) -> str:
+    """A path as messages show it: relative if it is below the folder in which the arena was started."""
+    text = str(path)
+    return "." if text == Start.folder else text.removeprefix(f"{Start.folder}/") if Start.folder else text
 
 
 class ArenaError(Exception):
@@ -61,7 +73,7 @@ class ConfigError(ArenaError):
         self.source = source
 
     def __str__(self) -> str:
-        where = ": ".join(part for part in (self.source, self.path) if part)
+        where = ": ".join(part for part in (shown(self.source), self.path) if part)
         return f"{where}: {self.message}" if where else self.message
 
     def __reduce__(self) -> tuple[object, ...]:

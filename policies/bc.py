@@ -20,7 +20,6 @@ With `reduce: fast` no worker waits for rank 0 either: the others play on with t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from arena.dataset.reader import has_files
 from arena.errors import ConfigError
 from arena.game.units import UnitSpace
 from policies.common.adam import Adam
@@ -176,7 +176,7 @@ class BehaviorCloning(Algorithm):
         )
         self.extend_learner()
         self.track(*parts, updates=self, gradient_steps=self, played=self)
-        if Path(self.options.data).exists():  # a frozen policy needs none
+        if has_files(self.options.data):  # a frozen policy needs none
             samples = open_demonstrations(self.options.data, self.options.policy)
             check_spaces(samples, self.options.policy, space, env.single_action_space)
 

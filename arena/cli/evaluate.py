@@ -22,7 +22,8 @@ import msgspec
 from arena.cli.arguments import positive_int
 from arena.config import load_config
 from arena.config.schema import Config, PolicyConfig
-from arena.errors import ConfigError, WriteError, located, nearest
+from arena.diagnostics.start_folder import anchored
+from arena.errors import ConfigError, WriteError, located, nearest, shown
 from arena.launch import lead
 from arena.league import rounds_file
 from arena.league.rounds import Round
@@ -125,7 +126,7 @@ def evaluate(
     """
     folder = RunFolder.of_target(target)
     config = load_config(target if folder is None else folder.config)
-    home = Path(run_dir) if run_dir else folder.path / "evaluations" if folder else Path("runs")
+    home = anchored(run_dir) if run_dir else folder.path / "evaluations" if folder else anchored("runs")
     if folder is None and checkpoints is not None:
         raise ConfigError("a configuration has no checkpoints; name a run folder", path="--checkpoints", source=target)
     with located(source=target):
@@ -143,7 +144,7 @@ def evaluate(
         status = _play(contest, records, episodes, greedy=greedy)
         if status != 0:
             return status
-        played.append(str(records))
+        played.append(shown(records))
     sys.stdout.write(f"records: {', '.join(played)}\n")
     return 0
 

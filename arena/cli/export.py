@@ -6,7 +6,7 @@ import argparse
 import json
 
 from arena.cli.arguments import positive_int
-from arena.errors import ConfigError, ExportError, nearest
+from arena.errors import ConfigError, ExportError, nearest, shown
 from arena.records.formats import document_text
 from arena.serving.engines import CANDIDATES, ONNX
 from arena.serving.export import BATCH_SIZES, LEAST_SAMPLES, SAMPLES, export, verify
@@ -78,7 +78,7 @@ def _export(arguments: argparse.Namespace) -> int:
     else:
         for line in export_lines(found.report, recorded=found.recorded):
             say(line)
-        say(f"{found.folder}: {', '.join(sorted(path.name for path in found.folder.iterdir()))}")
+        say(f"{shown(found.folder)}: {', '.join(sorted(path.name for path in found.folder.iterdir()))}")
     return 0 if found.verified else 1
 
 

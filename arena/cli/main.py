@@ -8,7 +8,6 @@ A command's module is imported when the command is used: `arena --help` starts n
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -17,15 +16,16 @@ from typing import Any
 
 from arena import __version__
 from arena.cli.arguments import Parser
-from arena.errors import ConfigError, LinkError, WriteError
+from arena.diagnostics.start_folder import started_here
+from arena.errors import ConfigError, LinkError, Start, WriteError
 from arena.run.stop import restored_handlers
 from arena.terminal.output import complain, guarded_output, present_streams
 
 _DESCRIPTION = "Many policies learning with and against each other, in many copies of many games, over MPI."
 _EXIT_CODES = (
     "Exit codes: 0 done, 1 the run failed, 2 a mistake in the configuration or on the command line (the message begins "
-    "with `arena: error:`, or follows the usage), 130 ended by Ctrl-C (SIGINT), 143 ended by SIGTERM, 0 ended by "
-    "SIGUSR1, 141 the reader of a command that only prints has closed the pipe. Under an mpirun or srun of your own "
+    "with `arena: error:`, or follows the usage), 129 ended by SIGHUP, 130 by Ctrl-C (SIGINT), 143 by SIGTERM, 0 ended "
+    "by SIGUSR1, 141 the reader of a command that only prints has closed the pipe. Under an mpirun or srun of your own "
     "the exit code is the launcher's."
 )
 _COMMANDS = {
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     present_streams()
     arguments = argparse.Namespace(plays=False)
-    with restored_handlers(), guarded_output(lasts=False):
+    with started_here(), restored_handlers(), guarded_output(lasts=False):
         try:
             parser = command_parser()
             if not (sys.argv[1:] if argv is None else argv):
@@ -87,8 +87,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from arena.launch import mpirun
 
     mpirun.settle()  # before NumPy is imported: with --ranks 1 no launcher of ours has done so
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # so that a configuration can name a user's own `my_module:MyWorker`
+    if Start.folder not in sys.path:
+        sys.path.append(Start.folder)  # so that a configuration can name a user's own `my_module:MyWorker`
     status = int(arguments.command(arguments))
     sys.stdout.flush()  # here an error can still be reported
     return status

@@ -21,6 +21,7 @@ from arena.config.load import load_config
 from arena.config.matches import MatchConfig
 from arena.config.members import Sides, apart
 from arena.config.schema import Config, EnvConfig, PolicyConfig
+from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, located, nearest, pluralize
 from arena.league import rounds_file
 from arena.league.ratings.standings import POPULATIONS
@@ -84,7 +85,7 @@ def read_sources(targets: Sequence[str]) -> list[Source]:
 def _check_different(sources: Sequence[Source]) -> None:
     known: dict[Path, str] = {}
     for source in sources:
-        path = Path(source.path).resolve()
+        path = anchored(source.path).resolve()
         if path in known:
             also = f", as {known[path]} too" if known[path] != source.path else ""
             raise ConfigError(f"is named twice{also}; its players would meet themselves", source=source.path)

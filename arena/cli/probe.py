@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from arena import registry
 from arena.diagnostics.profile import Activity
+from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, Deadlock, pluralize
 from arena.launch import lead
 from arena.plan.plan import ONLY_ACT, MatchPlan, Plan, PolicyPlan, Role, RoleKind
@@ -119,7 +120,11 @@ def _weigh(match: MatchPlan, algorithms: Sequence[str]) -> Memory:
         raise ConfigError(f"the probe reads {_SMAPS}, which this system does not have", path="--probe")
     program = "from arena.cli.probe import weigh_here; weigh_here()"
     done = subprocess.run(
-        [sys.executable, "-c", program], input=pack((match, algorithms)), capture_output=True, check=False
+        [sys.executable, "-c", program],
+        input=pack((match, algorithms)),
+        cwd=anchored("."),
+        capture_output=True,
+        check=False,
     )
     if done.returncode:
         raise ConfigError(f"the probe's process failed: {done.stderr.decode(errors='replace')}", path="--probe")

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from arena.cli.arguments import non_negative_int, ticks_per_second
 from arena.config import load_config
+from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, pluralize
 from arena.game.spaces import row
 from arena.game.units import UnitSpace
@@ -73,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     if video is not None and episode is None:
         raise ConfigError("a video is of one episode: name it with --match and --episode", path="--video")
     if video is not None:
-        check_video(Path(video))
+        check_video(anchored(video))
     if episode is not None and match is None:
         raise ConfigError("an episode is counted within its match: name that with --match", path="--episode")
     if not RunFolder(Path(target)).replays.is_dir():
@@ -244,9 +245,9 @@ def _one(match: MatchReplays, episode: Episode, arguments: argparse.Namespace) -
         path = RunFolder(Path(target)).config
         policies = load_config(path).policies if path.exists() else {}
         colors = {name: policy.color for name, policy in policies.items() if policy.color is not None}
-        write_video(Path(video), _captioned(match, episode, colors), per_second=speed)
+        write_video(anchored(video), _captioned(match, episode, colors), per_second=speed)
         length = pluralize(episode.length, "tick")
-        say(f"{video}: {Path(video).stat().st_size / 1000:,.0f} kB, {length}, {speed:g} in a second")
+        say(f"{video}: {anchored(video).stat().st_size / 1000:,.0f} kB, {length}, {speed:g} in a second")
     elif arguments.verify:
         ticks = sum(event.step is not None for event, _ in events_of(match, episode))
         say(f"{pluralize(ticks, 'tick')}, all as recorded")

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from arena.cli.arguments import non_negative_int, port
-from arena.errors import ConfigError
+from arena.errors import ConfigError, shown
 from arena.experiment.folder import is_experiment
 from arena.report.page import write_report
 from arena.terminal.output import say
@@ -74,11 +74,11 @@ def run(arguments: argparse.Namespace) -> int:
         from arena.experiment.page import write_page
 
         page = write_page(path, arguments.output)
-        say(f"{page}: {page.stat().st_size / 1e6:.1f} MB")
+        say(f"{shown(page)}: {page.stat().st_size / 1e6:.1f} MB")
         return 0
     if arguments.serve is None:
         page = write_report(path, arguments.output, replays=arguments.replays, episodes=arguments.episode)
-        say(f"{page}: {page.stat().st_size / 1e6:.1f} MB")
+        say(f"{shown(page)}: {page.stat().st_size / 1e6:.1f} MB")
         return 0
     if arguments.episode:
         raise ConfigError(
@@ -99,5 +99,5 @@ def _compare(arguments: argparse.Namespace) -> int:
     from arena.report.comparison import write_comparison
 
     page = write_comparison(arguments.runs, arguments.output or _COMPARISON)
-    say(f"{page}: {page.stat().st_size / 1e6:.1f} MB")
+    say(f"{shown(page)}: {page.stat().st_size / 1e6:.1f} MB")
     return 0

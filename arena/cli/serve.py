@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
@@ -19,6 +18,7 @@ from arena import registry
 from arena.cli.arguments import non_negative_int, positive_int
 from arena.config import load_config
 from arena.config.schema import Config
+from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, located, nearest
 from arena.external.connection import Connection, policies_of
 from arena.external.interface import ExternalGames
@@ -201,7 +201,7 @@ def prepare(arguments: argparse.Namespace) -> Served:
             player = Player(name, model, entities, games.interface, slots, seed=seed, max_batch=arguments.max_batch)
             players.append(player)
             loads[name] = load
-        records = None if arguments.records is None else Path(arguments.records)
+        records = None if arguments.records is None else anchored(arguments.records)
         if records is not None:
             make_folder(records)
         connection = Connection(lambda: games, match, config.seed)
@@ -330,7 +330,7 @@ def _given(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.actor is not None:
         given["actor"] = arguments.actor
     if arguments.actor_config is not None:
-        path = Path(arguments.actor_config)
+        path = anchored(arguments.actor_config)
         try:
             given["config"] = yaml.safe_load(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, yaml.YAMLError) as error:

@@ -26,7 +26,8 @@ from arena.cli.arguments import add_config, add_run, positive_int
 from arena.cli.experiment.lines import check_alone
 from arena.config import load_with_origin
 from arena.config.load import load_data
-from arena.errors import ConfigError, WriteError, pluralize
+from arena.diagnostics.start_folder import anchored
+from arena.errors import ConfigError, WriteError, pluralize, shown
 from arena.experiment.checks import checking
 from arena.experiment.config import is_experiment_data, read_experiment
 from arena.experiment.plan import plan_experiment
@@ -180,9 +181,9 @@ def _write(arguments: argparse.Namespace, job: Job, text: str, hints: Sequence[s
         for hint in hints:
             complain(f"{hint}\n")
         return 0
-    path = Path(arguments.output or f"{job.name}.sbatch")
+    path = anchored(arguments.output or f"{job.name}.sbatch")
     write_batch(path, text, option="--output" if arguments.output else "")
-    say("\n".join([f"{path}: {job.words}", f"submit it: {shlex.join(['sbatch', str(path)])}", *hints]))
+    say("\n".join([f"{shown(path)}: {job.words}", f"submit it: {shlex.join(['sbatch', shown(path)])}", *hints]))
     return 0
 
 

@@ -26,7 +26,7 @@ from arena.cli.tournament import TournamentArgs
 from arena.config import load_config, resolved_yaml
 from arena.config.matches import MatchConfig
 from arena.config.schema import Config, PolicyConfig
-from arena.errors import ConfigError, pluralize
+from arena.errors import ConfigError, pluralize, shown
 from arena.launch.lead import Rank0Base
 from arena.league import read_results, rounds_file, tournament_file
 from arena.league.populations import every_meeting, populations_of
@@ -146,7 +146,7 @@ class TournamentRun(Rank0Base):
             lines += [*verdict_lines(found, rule, played.results.games), *_uncounted_lines(uncounted)]
             lines += played.without_winner
             lines += repetition_words(alike(run), remedy="--sample")
-            text = "\n".join([*lines, f"run folder: {run.path}"])
+            text = "\n".join([*lines, f"run folder: {shown(run.path)}"])
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
 

@@ -21,6 +21,7 @@ from arena.config.independent import expanded
 from arena.config.matches import MatchConfig, generator_of
 from arena.config.overrides import Override
 from arena.config.schema import Config
+from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, Origin, close_name
 
 
@@ -136,13 +137,15 @@ def resolved_yaml(config: Config) -> str:
 
 def _read(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with anchored(path).open("rb") as file:
             content = file.read(yaml.MOST_CHARACTERS + 1)  # a device has no end
         if len(content) > yaml.MOST_CHARACTERS:
             raise ConfigError(f"is longer than {yaml.MOST_CHARACTERS} bytes", source=str(path))
         return content.decode("utf-8-sig")
     except FileNotFoundError as error:
-        others = {other.stem: other.name for pattern in ("*.yaml", "*.yml") for other in path.parent.glob(pattern)}
+        others = {
+            other.stem: other.name for pattern in ("*.yaml", "*.yml") for other in anchored(path).parent.glob(pattern)
+        }
         close = close_name(path.stem, others)  # without the ending, which all share
         hint = "" if close is None else f"did you mean {others[close]!r}? "
         known = f"; {hint}known: {', '.join(sorted(others.values()))}" if others else ""

@@ -38,6 +38,7 @@ from arena.dataset.format import (
     read_arrays,
     start_of,
 )
+from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, nearest
 from arena.game.ragged import Ragged
 from arena.game.spaces import check_choices, row, unflatten
@@ -301,6 +302,11 @@ class Samples:
                     pass
 
 
+def has_files(path: Path | str) -> bool:
+    """Whether anything is where samples are to be read."""
+    return anchored(path).exists()
+
+
 def open_dataset(path: Path | str) -> Samples:
     """Opens the samples of a run; the parts are read on access.
 
@@ -311,7 +317,7 @@ def open_dataset(path: Path | str) -> Samples:
         ConfigError: there are no samples, a manifest is damaged or comes from a newer arena, or the run's configuration
             cannot be read.
     """
-    path = Path(path)
+    path = anchored(path)
     home = path / "samples" if (path / "samples").is_dir() else path
     found = [folder / MANIFEST for folder in matches_in(home) if (folder / MANIFEST).exists()]
     if not found:

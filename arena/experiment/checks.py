@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from arena.diagnostics.start_folder import anchored, started_here
 from arena.errors import ConfigError
-from arena.launch.mpirun import die_with_parent
+from arena.launch.bound_process import bound
 
 if TYPE_CHECKING:
     from arena.config import Config
@@ -74,13 +75,13 @@ def checking(*, limit: float = _LIMIT_SECONDS) -> Iterator[FirstMistake]:
         tempfile.TemporaryFile() as output,  # not a pipe, which a process that a game has started may hold open
         tempfile.TemporaryFile() as errors,
         subprocess.Popen(
-            [sys.executable, "-m", "arena.experiment.checks", str(limit)],
+            bound([sys.executable, "-m", "arena.experiment.checks", str(limit)]),
+            cwd=anchored("."),
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=errors,
             env={"OMP_NUM_THREADS": "1", **os.environ},  # as of trials; networks are made eight times as fast
             start_new_session=True,  # so that such processes are ended with it
-            preexec_fn=die_with_parent,
         ) as process,
     ):
         try:
@@ -110,7 +111,8 @@ def _checked(limit: float) -> Mistake | None:
 
 
 if __name__ == "__main__":
-    found = _checked(float(sys.argv[1]))
+    with started_here():
+        found = _checked(float(sys.argv[1]))
     sys.stdout.write("\0")  # ends what games have printed before
     sys.stdout.write(msgspec.json.encode(found).decode())
     sys.stdout.flush()

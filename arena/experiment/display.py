@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import IO, TYPE_CHECKING
 
-from arena.errors import pluralize
+from arena.errors import pluralize, shown
 from arena.experiment.config import MetricConfig
 from arena.experiment.outcome import Combination, rank
 from arena.experiment.scheduler import State
@@ -194,10 +194,10 @@ def outcome_lines(rows: Sequence[TrialRow], metric: MetricConfig) -> list[str]:
         return ["no trial"]
     scope = "" if metric.scope == "last" else f", {metric.scope}"
     lines = [f"{metric.name} ({metric.mode}{scope}), mean over seeds with its 95 % interval:"]
-    shown = ranking.combinations[:_MOST_RANKED]
-    words = [combination_words(each, names) or "all trials" for each in shown]
-    means = [mean_words(each) for each in shown]
-    for number, (each, left, mean) in enumerate(zip(shown, words, means, strict=True), start=1):
+    leading = ranking.combinations[:_MOST_RANKED]
+    words = [combination_words(each, names) or "all trials" for each in leading]
+    means = [mean_words(each) for each in leading]
+    for number, (each, left, mean) in enumerate(zip(leading, words, means, strict=True), start=1):
         states = Counter(row.state for row in wanted if row.number in each.trials)
         failed = states[State.ERROR.value]
         trials = pluralize(len(each.trials), "trial") + (f", {failed} in error" if failed else "")
@@ -207,7 +207,7 @@ def outcome_lines(rows: Sequence[TrialRow], metric: MetricConfig) -> list[str]:
         lines.append(f"     and {len(ranking.combinations) - _MOST_RANKED} more: trials.csv, arena report")
     if ranking.best is not None:
         best = next(row for row in wanted if row.number == ranking.best)
-        lines.append(f"best trial: {best.folder} ({number_words(best.value or 0.0)})")
+        lines.append(f"best trial: {shown(best.folder)} ({number_words(best.value or 0.0)})")
     if len(ranking.combinations) > 1 and all(len(each.trials) == 1 for each in ranking.combinations):
         lines.append("each combination has one seed, which proves little: `repeat: 5` gives intervals")
     return lines

@@ -56,7 +56,7 @@ from arena.records.atomic import replacing
 from arena.records.boundary import newest_tick
 from arena.records.folder import RunFolder
 from arena.records.lock import RunLock, is_held, sharing
-from arena.run.stop import takes_signals
+from arena.run.stop import ONE_REQUEST_SECONDS, handled_signals, takes_signals
 
 _WAIT_SECONDS = 0.25  # for the end of a process, between two looks for signals
 _LOOK_SECONDS = 1.0  # between two looks at the results
@@ -507,14 +507,21 @@ class Driver:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Notes SIGINT, SIGTERM and SIGUSR1 while this is open; does nothing outside of the main thread."""
+        """Notes SIGINT, SIGTERM, SIGHUP and SIGUSR1 while this is open; does nothing outside of the main thread."""
+
+        first: list[float] = []  # the time of the first signal other than SIGUSR1
 
         def note_signal(number: int, _frame: FrameType | None) -> None:
-            self._asked.append(number)
+            now = time.monotonic()
+            if number == signal.SIGUSR1 or not first or now >= first[0] + ONE_REQUEST_SECONDS:
+                self._asked.append(number)
+            if number != signal.SIGUSR1 and not first:
+                first.append(now)
 
         before = {}
         if takes_signals():
-            before = {n: signal.signal(n, note_signal) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
+            wanted = [n for n in handled_signals() if n != signal.SIGUSR2]
+            before = {n: signal.signal(n, note_signal) for n in wanted}
         try:
             yield
         finally:

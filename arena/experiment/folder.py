@@ -25,6 +25,7 @@ from typing import Any
 import msgspec
 
 from arena.config.load import load_data
+from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
 from arena.experiment.config import ExperimentConfig, parse_experiment
 from arena.experiment.scheduler import State
@@ -154,7 +155,7 @@ class ExperimentFolder:
     """
 
     def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
+        self.path = anchored(path)
         self.config = self.path / "experiment.yaml"
         self.configs = self.path / "configs"
         self.trials = self.path / "trials"

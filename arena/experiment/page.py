@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from arena import __version__
+from arena.diagnostics.start_folder import anchored
 from arena.experiment.config import ExperimentConfig, MetricConfig
 from arena.experiment.display import combination_words
 from arena.experiment.folder import ExperimentFolder
@@ -100,7 +101,7 @@ def write_page(path: Path | str, output: Path | str | None = None) -> Path:
         WriteError: the file cannot be written.
     """
     folder = ExperimentFolder.existing(path)
-    target = folder.report if output is None else Path(output)
+    target = folder.report if output is None else anchored(output)
     check_place(target, option="" if output is None else "--output")
     text = page(folder)
     with replacing(target) as file:

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from arena.launch.mpirun import die_with_parent
+from arena.diagnostics.start_folder import anchored
+from arena.launch.bound_process import bound
 from arena.records.atomic import private, writing
 
 _DEVICES = "CUDA_VISIBLE_DEVICES"
@@ -34,27 +35,19 @@ class TrialProcess:
     def __init__(self, arguments: Sequence[str], log: Path, *, devices: Sequence[str] | None = None) -> None:
         command = [sys.executable, "-m", "arena", *arguments]
         variables: Mapping[str, str] = {} if devices is None else {_DEVICES: ",".join(devices)}
-        driver = os.getpid()
-
-        def begin() -> None:
-            # SIGUSR1, the request to end, is blocked until the trial handles it: it would end a process that starts.
-            signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGUSR1})
-            die_with_parent()
-            if os.getppid() != driver:  # the driver has died before
-                os._exit(1)
-
         self._began = time.monotonic()
         with writing(log), open(log, "ab", opener=private) as output:
             output.write(f"$ arena {shlex.join(arguments)}\n".encode())
             output.flush()
             self._process = subprocess.Popen(
-                command,
+                # SIGUSR1, the request to end, would end a process that starts; it comes when the trial handles it.
+                bound(command, blocked=[signal.SIGUSR1]),
                 env={**os.environ, **variables},
+                cwd=anchored("."),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,  # Ctrl-C of a terminal reaches the driver alone
-                preexec_fn=begin,
             )
 
     @property

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from arena.config.load import load_config
+from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
 from arena.experiment.display import LiveExperimentDisplay, PlainExperimentDisplay, Progress, outcome_lines
 from arena.experiment.driver import ExperimentDisplay
@@ -36,8 +37,8 @@ def place_of(plan: ExperimentPlan, run_dir: str | Path | None, *, resume: bool, 
         ConfigError: there is nothing to go on with; or a shared folder has no name.
     """
     if run_dir is not None:
-        return Path(run_dir)
-    place = HOME / plan.file.config.name
+        return anchored(run_dir)
+    place = anchored(HOME) / plan.file.config.name
     if shared:
         raise ConfigError("a trial alone needs the folder that it shares with the others", path="--run-dir")
     if not resume:

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
 
 _log = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ class Access:
         self._hosts = [*([] if host is None else [host]), *allowed_hosts]
         if host is not None and host not in _LOOPBACK:
             self._hosts.append(socket.gethostname())
-        self._token = None if token_file is None else _token(Path(token_file))
+        self._token = None if token_file is None else _token(anchored(token_file))
         if host is not None and host not in _LOOPBACK and self._token is None and not insecure:
             raise ConfigError(
                 f"{host} can be reached by other machines: set `token_file` (arena serve: --token-file), or "

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from arena.config import Config, load_config, parse_config, resolved_yaml
+from arena.diagnostics.start_folder import started_here
 from arena.errors import ConfigError, RunFailed, located
 from arena.launch import mpirun
 from arena.launch.console import Output
@@ -55,6 +56,7 @@ class RunResult(NamedTuple):
     scores: Mapping[str, PolicyScore]
 
 
+@started_here()
 def train(
     config: Config | Mapping[str, Any] | Path | str,
     run_dir: Path | str | None = None,

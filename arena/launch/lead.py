@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from arena.callbacks import Callbacks
-from arena.errors import ConfigError, Deadlock, PeerLost
+from arena.errors import ConfigError, Deadlock, PeerLost, shown
 from arena.launch import mpirun
 from arena.launch.console import CONSOLE_OUTPUT, Output, display_for, log_beside_display, tell
 from arena.launch.holding import Holder
@@ -41,6 +41,7 @@ from arena.run.results import newest_result, opened, stop_words, write_boundary
 from arena.run.resume import forget
 from arena.run.run import Run, Stage
 from arena.run.stages import is_over
+from arena.run.stop import ENDING_SIGNALS
 from arena.run.stop_rules import rule_met
 from arena.terminal.display import silent_display
 from arena.terminal.profile import profile_file
@@ -53,6 +54,10 @@ if TYPE_CHECKING:
 
 _LOCK_SECONDS = 60.0  # until the lock of a dead root is released, at most
 _MISTAKE = 2  # the exit status after a user's mistake
+_LAUNCHER_ENDS = (
+    "arena: {{signal}} from the MPI launcher: Open MPI's ends its processes at once, and {again}; SIGUSR1 to the "
+    "launcher saves the run first"
+)
 
 
 def run_single_process(
@@ -216,7 +221,7 @@ def _stopped(run: Run, tick: int, memory: ProcessState, output: Output = CONSOLE
     by = f", {stop.words}" if stop.by else ""
     left = again_words(run, memory) if run.episodes is None else played_words(run)
     output.complain(f"arena: stopped at tick {tick}{by}; {left}")
-    if stop.number in (signal.SIGINT, signal.SIGTERM):
+    if stop.number in ENDING_SIGNALS:
         output.complain(f"arena: ended by {signal.Signals(stop.number).name}")
     return stop.status
 
@@ -259,7 +264,7 @@ def _record(
     callbacks = _callbacks(run, memory)
     callbacks.warn = display.message
     try:
-        root.wait_until_ready()
+        root.wait_until_ready(report=True)
     except RoleFailed as error:
         if error.failure.exit_code == _MISTAKE:
             abandon(run)
@@ -268,7 +273,7 @@ def _record(
     with _locked(run) if memory.lock is None else nullcontext():
         if not run.begun:
             begin(run, resumable=root.resumable)
-            display.message(f"run folder: {run.path}")
+            display.message(f"run folder: {shown(run.path)}")
         if memory.change is not None:
             curriculum.keep(run.folder, memory.change)
             memory.change = None
@@ -459,7 +464,10 @@ def _led(
 
     try:
         # `arena train` itself sends SIGUSR2; SIGTERM comes from the launcher when `arena train` has died.
-        memory.stop.listen(at_once={signal.SIGTERM} if mpirun.started_by_us() else ())
+        if mpirun.started_by_us():
+            memory.stop.listen(at_once={signal.SIGTERM})
+        else:
+            memory.stop.listen(answer=_LAUNCHER_ENDS.format(again=again_words(run, memory, "the newest boundary")))
         with RootWatchdog(host, run, end=team.abort):
             host.run({run.address(role): main_of(role) for role in run.plan.ranks[0]})
         return conclude(results[0])
@@ -491,7 +499,7 @@ def interrupted(run: Run, memory: ProcessState, error: KeyboardInterrupt) -> Fai
     elif run.episodes is not None:
         words = played_words(run)
     else:
-        words = f"what was played is in {run.path}, {again_words(run, memory, 'the newest boundary')}"
+        words = f"what was played is in {shown(run.path)}, {again_words(run, memory, 'the newest boundary')}"
     # `arena train` sends SIGUSR2 when it has received SIGINT or SIGTERM.
     by = "asked to stop" if number == signal.SIGUSR2 else f"ended by {signal.Signals(number).name}"
     return Failed("root, rank 0", f"{by}; {words}", 128 + number)

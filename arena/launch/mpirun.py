@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
+import fcntl
 import os
+import pwd
 import re
 import select
 import shutil
@@ -20,13 +21,16 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Protocol
 
+from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
+from arena.launch.bound_process import bound
 from arena.plan.hosts import Host, allocated, shares
-from arena.run.stop import STOP_SIGNALS, takes_signals
+from arena.run.stop import ENDING_SIGNALS, ONE_REQUEST_SECONDS, handled_signals, takes_signals
 
 _UNDER_A_LAUNCHER = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", "MPI_LOCALRANKID")
 _CONFIRM_VARIABLE = "ARENA_CONFIRM"  # set if the starting process waits for the two lines below
 _CONFIRMATION = "arena: the run has ended well"
+_STARTED = "arena: a process has started"
 _JOINED = "arena: a process has joined"  # MPI lets no process continue before all have joined
 EVENTS_VARIABLE = "ARENA_EVENTS"  # set if rank 0 writes events instead of a display
 EVENT_MARK = "arena-event: "  # before an event, which is one line of JSON on stderr
@@ -37,8 +41,9 @@ _SETTINGS = {
     "OMP_NUM_THREADS": "1",
 }
 _ON_ONE_NODE = {
-    # Open MPI: skips network fabrics, which carry no message on one node. Looking for them costs a second of sleep.
-    "OMPI_MCA_btl": "^ofi",
+    # Open MPI: skips networks, which carry no message on one node. Looking for fabrics costs a second of sleep, and
+    # with TCP each process listens at a port of all interfaces.
+    "OMPI_MCA_btl": "^ofi,tcp",
 }
 SHARED_MEMORY = Path("/dev/shm")
 JOB_FOLDER = "arena-mpi-"  # prefix of the folder with the shared memory of a job
@@ -57,6 +62,7 @@ _GRACE_SECONDS = 5.0  # for a launcher to end after SIGTERM
 _STUCK_SECONDS = 10.0  # for a launcher without processes to end: Open MPI's may hang when many end at once
 _JOINING_SECONDS = 5.0  # for the other processes to join after one has died; MPI would wait for it forever
 _LOOK_FOR_STARTS_SECONDS = 0.005  # a process that dies before the first check is not noticed
+REPORT_SECONDS = 5.0  # between two lines about a start that takes long
 _LOOK_SECONDS = 1.0  # between two checks of the children of a launcher that may be stuck
 _LOOK_FOR_SIGNALS_SECONDS = 0.25  # a signal just before a sleep does not interrupt it
 _BATCH_SYSTEMS = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_DJOB_HOSTFILE", "PE_HOSTFILE")  # set in their allocations
@@ -65,12 +71,13 @@ _SHOW_CURSOR = "\x1b[?25h"  # ECMA-48 with DEC's private modes
 _RULE = re.compile(r"-{60,}\s*$")  # an unterminated line of a process may stand before it
 _LAUNCHER_LINES = re.compile(
     r"Abort\(\d+\) on node \d+ .*MPI_Abort|"  # MPICH's whole banner
-    r"\[warn\] Epoll |\[\S+\] pmix_ptl_base: |"  # of libraries that MPI uses
+    r"\[warn\] Epoll |\[\S+\] (pmix_ptl_base|pmix_ifinit|ptl_tool): |"  # of libraries that MPI uses
     r"\d+ more process(es)? ha(s|ve) sent help message|"
     r"prterun: pthread_mutex_lock|"  # the launcher's assertion, when many processes end at once
     r"NBC_Progress: an error \d+ was found|Error in NBC_Start_round"  # of Open MPI, when a process has died
 )
 UNSTARTED = "The PMIx server's listener thread failed to start"
+_NO_INTERFACE = ("unable to find network interfaces", "No network interfaces were found")
 STARTS = 3  # how often a launcher that writes this is started, at most
 _CULPRIT = re.compile(r"(?:Process name: \[.*,|process rank )(\d+)\b")
 _BANNERS = (
@@ -80,6 +87,8 @@ _BANNERS = (
     "prterun detected",
     "exited with non-zero status",
     "prterun noticed",
+    "You requested support for tool connections",  # without a network interface
+    _NO_INTERFACE[1],
 )
 
 NO_MPI = (
@@ -164,6 +173,7 @@ def command(
     version = _open_mpi_version(launcher)
     named = ",".join(f"{host.name}:{host.slots}" for host in hosts)
     if version is not None:
+        settings = {**settings, "HOME": settings.get("HOME") or _home()}  # without one Open MPI does not start
         settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         flags = [*([] if hosts or allocation else ["--oversubscribe"]), "--bind-to", "none"]
         flags += ["--with-ft", "ulfm"] if tolerant and version >= _ULFM_SINCE else []
@@ -171,6 +181,14 @@ def command(
     elif hosts:
         flags = ["-hosts", named]
     return [launcher, *flags, "-n", str(ranks), *program], settings
+
+
+def _home() -> str:
+    """This user's home folder as the system knows it; a folder for temporary files if there is none."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir or tempfile.gettempdir()
+    except KeyError:
+        return tempfile.gettempdir()
 
 
 def _open_mpi_version(launcher: str) -> int | None:
@@ -255,7 +273,11 @@ def _folder_of_job(settings: Mapping[str, str]) -> Iterator[dict[str, str]]:
 
     In the common folder, files left by a killed launcher could not be told from those of running jobs.
     """
-    folder = Path(tempfile.mkdtemp(prefix=JOB_FOLDER, dir=SHARED_MEMORY))
+    _remove_leftovers()
+    made = Path(tempfile.mkdtemp(prefix=f".{JOB_FOLDER}", dir=SHARED_MEMORY))  # not taken for a leftover until locked
+    lock = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    folder = made.rename(made.with_name(made.name[1:]))
     try:
         yield {**dict.fromkeys(_IN_FOLDER, str(folder)), **settings}
     finally:
@@ -264,6 +286,23 @@ def _folder_of_job(settings: Mapping[str, str]) -> Iterator[dict[str, str]]:
         while folder.exists() and time.monotonic() < end:
             shutil.rmtree(folder, ignore_errors=True)
             time.sleep(_LOOK_FOR_STARTS_SECONDS)
+        os.close(lock)
+
+
+def _remove_leftovers() -> None:
+    """Removes the folders of this user's jobs whose starting process was killed, in this container or another one.
+
+    That process holds a lock on its folder, which the kernel releases when it ends.
+    """
+    for folder in SHARED_MEMORY.glob(f"{JOB_FOLDER}*"):
+        with suppress(OSError):  # another user's, a link, locked by a living process, or removed meanwhile
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                if os.fstat(descriptor).st_uid == os.getuid():
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(folder)
+            finally:
+                os.close(descriptor)
 
 
 def _watched(
@@ -286,20 +325,22 @@ def _watched(
         watch: whether its processes are its children, so that their deaths are seen.
     """
     process = subprocess.Popen(
-        line,
+        bound(line, signal.SIGTERM),
         env=settings,
+        cwd=anchored("."),
         stdin=subprocess.DEVNULL,
         stdout=None if listener is None else subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",  # if the reader failed at some bytes, the pipe would fill and all processes would stop
         start_new_session=True,
-        preexec_fn=_begin_launcher,
     )
     assert process.stderr is not None
     heard = _Heard(listener=listener)
     reader = threading.Thread(target=_pass_on, args=(process.stderr, heard.stream, heard), daemon=True)
     reader.start()
+    if listener is None:
+        threading.Thread(target=_report_start, args=(process, heard, ranks), daemon=True).start()
     if watch:
         threading.Thread(target=_end_if_stuck, args=(process,), daemon=True).start()
         threading.Thread(target=_end_if_unjoined, args=(process, heard, ranks), daemon=True).start()
@@ -309,6 +350,17 @@ def _watched(
     if status in _FALLEN and heard.status is not None:  # the run had ended before its launcher failed
         status = heard.status
     return status, received, heard
+
+
+def _report_start(process: subprocess.Popen[str], heard: _Heard, ranks: int) -> None:
+    """Says every few seconds how many processes have started, until all have joined."""
+    last = time.monotonic()
+    while process.poll() is None and not heard.joined:
+        time.sleep(_LOOK_FOR_SIGNALS_SECONDS)
+        if time.monotonic() > last + REPORT_SECONDS and not heard.joined:
+            last = time.monotonic()
+            heard.stream.write(f"{heard.started} of {ranks} processes have started\n")
+            heard.stream.flush()
 
 
 def _end_of(process: subprocess.Popen[str]) -> int:
@@ -400,6 +452,8 @@ class _Heard:
         confirmed: whether the run has confirmed that it has ended well.
         unstarted: whether the launcher could not even start.
         joined: whether all processes of the run have joined.
+        unconnected: whether the launcher has found no network interface.
+        started: how many processes have started.
         unjoined: whether the launcher was killed because a process had died before joining.
         reason: whether a process has written why the run has ended.
         rank: of the process that has ended first; empty if the launcher has named none.
@@ -410,6 +464,8 @@ class _Heard:
     confirmed: bool = False
     unstarted: bool = False
     joined: bool = False
+    unconnected: bool = False
+    started: int = 0
     unjoined: bool = False
     reason: bool = False
     rank: str = ""
@@ -440,7 +496,11 @@ class _Heard:
             if self.listener is not None and line.startswith(EVENT_MARK):
                 self.listener.line(line.removeprefix(EVENT_MARK))
                 continue
+            if line.strip() == _STARTED:
+                self.started += 1
+                continue
             self.unstarted = self.unstarted or UNSTARTED in line
+            self.unconnected = self.unconnected or any(words in line for words in _NO_INTERFACE)
             self.reason = self.reason or line.startswith("arena: ")
             self.mistake = self.mistake or line.startswith("arena: error: ")
             found = _CULPRIT.search(line)
@@ -452,6 +512,13 @@ class _Heard:
 def started_by_us() -> bool:
     """Whether an `arena train` has started the launcher of this process."""
     return _CONFIRM_VARIABLE in os.environ
+
+
+def tell_started(stream: IO[str]) -> None:
+    """Reports that this process is about to join, if an `arena train` has started the launcher."""
+    if started_by_us():
+        stream.write(f"{_STARTED}\n")
+        stream.flush()
 
 
 def tell_joined(stream: IO[str]) -> None:
@@ -489,6 +556,12 @@ def _told(status: int, received: Sequence[int], heard: _Heard, *, has_resume: bo
             "arena: the run has ended: one of its processes has died while they started; start it again\n"
         )
         return 1
+    if heard.unconnected and status != 0 and not received and not heard.joined:
+        heard.stream.write(
+            "arena: Open MPI's launcher finds no network interface that is up, not even loopback; start the container "
+            "with one (`ip link set lo up`), or use `--ranks 1`\n"
+        )
+        return 1
     if heard.unstarted and status != 0 and not received and not heard.joined:
         heard.stream.write(f"arena: MPI's launcher has failed {STARTS} times: {UNSTARTED}; start the run again\n")
         return 1
@@ -501,6 +574,12 @@ def _told(status: int, received: Sequence[int], heard: _Heard, *, has_resume: bo
             f"arena: the run has ended: all its processes have died; the logs in its folder may say why{again}\n"
         )
         return 1
+    if not killed and not heard.reason and not heard.rank and status != 0 and heard.started:
+        heard.stream.write(
+            f"arena: the run has ended: its MPI launcher has ended with status {status} and without a reason, as after "
+            f"a signal to it; {played}\n"
+        )
+        return status if status in (1, _MISTAKE) else 1
     if not killed and (heard.reason or not heard.rank):
         return status if status in (0, 1, _MISTAKE) else 1  # others are the launcher's, or a worker's
     which = f"rank {heard.rank}" if heard.rank else "a process"
@@ -544,11 +623,11 @@ def without_banners(lines: Iterable[str]) -> Iterator[str]:
 
 @contextmanager
 def _forwarding(process: subprocess.Popen[str], heard: _Heard, *, graceful: bool) -> Iterator[list[int]]:
-    """Inside this context, SIGINT and SIGTERM end the launcher and all its processes; yields the signals received.
+    """Inside this context, SIGINT, SIGTERM and SIGHUP end the launcher and all its processes; yields those received.
 
-    The first signal asks the run to save a boundary and to end, within `_SAVING_SECONDS`; the second signal ends it at
-    once. While the processes start there is nothing to save, and the first signal ends the run at once. SIGUSR1 is
-    forwarded when all processes have joined: before, it would end them, or be lost.
+    The first signal asks the run to save a boundary and to end, within `_SAVING_SECONDS`; a signal later than
+    `ONE_REQUEST_SECONDS` ends it at once. While the processes start there is nothing to save, and the first signal ends
+    the run at once. SIGUSR1 is forwarded when all processes have joined: before, it would end them, or be lost.
 
     Args:
         process: the launcher.
@@ -556,6 +635,7 @@ def _forwarding(process: subprocess.Popen[str], heard: _Heard, *, graceful: bool
         graceful: whether it passes SIGUSR1 and SIGUSR2 on to the processes.
     """
     received: list[int] = []
+    since: list[float] = []  # their times
 
     def end() -> None:
         if process.poll() is None:
@@ -563,6 +643,9 @@ def _forwarding(process: subprocess.Popen[str], heard: _Heard, *, graceful: bool
             _later(_GRACE_SECONDS, lambda: _kill(process))
 
     def stop(number: int, _frame: FrameType | None) -> None:
+        if received and time.monotonic() < since[0] + ONE_REQUEST_SECONDS:
+            return  # of the same request
+        since.append(time.monotonic())
         received.append(number)
         if graceful and heard.joined and len(received) == 1:
             process.send_signal(signal.SIGUSR2)
@@ -578,7 +661,8 @@ def _forwarding(process: subprocess.Popen[str], heard: _Heard, *, graceful: bool
             time.sleep(_LOOK_FOR_SIGNALS_SECONDS)
         process.send_signal(number)
 
-    handlers = {signal.SIGINT: stop, signal.SIGTERM: stop, signal.SIGUSR1: pass_on} if takes_signals() else {}
+    handled = {number: stop for number in ENDING_SIGNALS if number in handled_signals()}
+    handlers = {**handled, signal.SIGUSR1: pass_on} if takes_signals() else {}
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, handlers)  # delivers a signal that was blocked
     try:
@@ -599,15 +683,3 @@ def _kill(process: subprocess.Popen[str]) -> None:
     if process.poll() is None:
         with suppress(ProcessLookupError):  # it has ended meanwhile
             os.killpg(process.pid, signal.SIGKILL)
-
-
-def _begin_launcher() -> None:
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # it would inherit the mask of this process
-    die_with_parent(signal.SIGTERM)
-
-
-def die_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
-    """Asks Linux to end this process when its parent dies, for any reason; elsewhere does nothing."""
-    if sys.platform == "linux":
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, int(number), 0, 0, 0)

@@ -22,8 +22,9 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from arena import registry
-from arena.errors import ConfigError, Origin, PeerLost, ProcessExited
+from arena.errors import ConfigError, Origin, PeerLost, ProcessExited, shown
 from arena.launch import mpirun
+from arena.launch.bound_process import die_with_parent
 from arena.launch.console import Console, log_to_stderr, speak_into, tell
 from arena.plan.plan import Role, RoleKind
 from arena.roles.perform import failure_of, run_role
@@ -89,9 +90,10 @@ def run_rank(leader: Callable[[], Rank0]) -> int:
     Args:
         leader: makes what rank 0 needs; called only at rank 0.
     """
-    mpirun.die_with_parent()
+    die_with_parent()
     stop = Stop()
     stop.note()
+    mpirun.tell_started(sys.stderr)
     signal.alarm(_START_SECONDS)  # MPI waits forever for a process that dies before it has joined
     try:
         from arena.transport import mpi
@@ -328,7 +330,7 @@ def _why_not(run: Run, memory: ProcessState) -> str:
         return f"a process has died, and `fault_tolerance` is off; {again}"
     return (
         "a process has died, and the run cannot go on without it: what some algorithm has learned cannot be saved and "
-        f"loaded (it has no load_state_dict()); what was played is in {run.path}"
+        f"loaded (it has no load_state_dict()); what was played is in {shown(run.path)}"
     )
 
 
@@ -344,7 +346,7 @@ def again_words(run: Run, memory: ProcessState, place: str = "there") -> str:
 def played_words(run: Run) -> str:
     """Where the games of a run without learning are, and how a run of several rounds can be continued."""
     more = "; the same command with --resume goes on after the last batch that is whole" if run.plan.rounds > 1 else ""
-    return f"what was played is in {run.path}{more}"
+    return f"what was played is in {shown(run.path)}{more}"
 
 
 def names_of(run: Run, roles: tuple[Role, ...]) -> Mapping[int, str]:

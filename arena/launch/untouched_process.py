@@ -11,19 +11,20 @@ from typing import Any
 
 import numpy as np
 
+from arena.diagnostics.start_folder import started_here
 from arena.roles.process import note_threads
 from arena.run.stop import restored_handlers
 
 
 @contextmanager
 def untouched_process() -> Iterator[None]:
-    """Restores signal handlers, logging, global random streams, and torch's threads and algorithms at the end."""
+    """Restores working directory, signal handlers, logging, random streams, and torch's threads and algorithms."""
     streams = random.getstate(), np.random.get_state()
     torch = sys.modules.get("torch")
     threads = [torch.get_num_threads()] if torch is not None else note_threads()
     algorithms = (False, False, True) if torch is None else _algorithms(torch)  # torch's defaults
     try:
-        with restored_handlers(), restored_logging():
+        with started_here(), restored_handlers(), restored_logging():
             yield
     finally:
         random.setstate(streams[0])

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arena import registry
 from arena.callbacks import made
-from arena.errors import ConfigError, GameError, located, pluralize
+from arena.errors import ConfigError, GameError, located, pluralize, shown
 from arena.game.api import Interface
 from arena.game.spaces import as_action, check_unit_spaces
 from arena.game.units import UnitActions
@@ -140,7 +140,7 @@ def _examine_algorithm(plan: Plan, policy: PolicyPlan, report: Callable[[str], N
         found = checkpoint.find(policy.load, policy.name)
         held = checkpoint.load(found)
         check_checkpoint(held, found, policy, cls)
-    report(f"policy {policy.name}: begins with {found}")
+    report(f"policy {policy.name}: begins with {shown(found)}")
     return _ResolvedPolicy(cls, spec_of(cls), options, (found, held))
 
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from arena.errors import ConfigError, WriteError
+from arena.errors import ConfigError, WriteError, shown
 
 
 def private(path: str, flags: int) -> int:
@@ -35,9 +35,9 @@ def writing(path: Path) -> Iterator[None]:
         raise
     except OSError as error:
         if error.errno == errno.ENOENT:
-            raise WriteError(f"{path} cannot be written: it, or its folder, is not there any more") from error
+            raise WriteError(f"{shown(path)} cannot be written: it, or its folder, is not there any more") from error
         why = error.strerror or str(error)
-        raise WriteError(f"{path} cannot be written: {why}. What was written before stays") from error
+        raise WriteError(f"{shown(path)} cannot be written: {why}. What was written before stays") from error
 
 
 def make_folder(path: Path) -> None:
@@ -67,14 +67,14 @@ def check_place(path: Path, *, option: str = "") -> None:
         if path.name:  # neither `.` nor `/`
             _mode(part_of(path))  # raises if this longer name is too long
     except OSError as error:
-        raise ConfigError(f"{str(path)!r} cannot be written: {error.strerror}", path=option) from error
+        raise ConfigError(f"{shown(path)!r} cannot be written: {error.strerror}", path=option) from error
     if folder is None or not stat.S_ISDIR(folder):
-        raise ConfigError(f"there is no folder {str(path.parent)!r}", path=option)
+        raise ConfigError(f"there is no folder {shown(path.parent)!r}", path=option)
     if there is not None and not stat.S_ISREG(there):
         what = "a folder" if stat.S_ISDIR(there) else "no file that can be replaced"
-        raise ConfigError(f"{str(path)!r} is {what}; name a file", path=option)
+        raise ConfigError(f"{shown(path)!r} is {what}; name a file", path=option)
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise ConfigError(f"the folder {str(path.parent)!r} cannot be written to", path=option)
+        raise ConfigError(f"the folder {shown(path.parent)!r} cannot be written to", path=option)
 
 
 def _mode(path: Path) -> int | None:

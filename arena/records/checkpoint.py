@@ -31,6 +31,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
+from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, nearest
 from arena.records.atomic import make_folder, part_of, replacing
 
@@ -186,7 +187,7 @@ def load(path: Path | str) -> Checkpoint:
     Raises:
         ConfigError: nothing there; not a checkpoint; damaged; or written by a newer arena.
     """
-    path = Path(path)
+    path = anchored(path)
     if not path.is_dir():
         return _read(path)
     for file in reversed(list_checkpoints(path)):
@@ -231,9 +232,9 @@ def find(path: Path | str, policy: str) -> Path:
     Raises:
         ConfigError: there is no such thing, or no checkpoint of this policy in it.
     """
-    path = Path(path)
+    given, path = str(path), anchored(path)
     if not path.exists():
-        raise ConfigError("there is no such checkpoint file, checkpoint folder or run folder", source=str(path))
+        raise ConfigError("there is no such checkpoint file, checkpoint folder or run folder", source=given)
     if path.is_file() or list_checkpoints(path):
         return path
     home = path / "checkpoints"
@@ -244,9 +245,9 @@ def find(path: Path | str, policy: str) -> Path:
         raise ConfigError(
             f"no checkpoint of the policy {policy!r} in this run; {nearest(policy, others)}; "
             f"to load another policy's weights name its folder, as {home / others[0]}",
-            source=str(path),
+            source=given,
         )
-    raise ConfigError("no checkpoint in this folder", source=str(path))
+    raise ConfigError("no checkpoint in this folder", source=given)
 
 
 @cache  # the look-up reads folders, and keeps a cache entry for each modification time of a folder

@@ -31,7 +31,8 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from arena.errors import ConfigError
+from arena.diagnostics.start_folder import anchored
+from arena.errors import ConfigError, shown
 from arena.records.atomic import make_folder, replacing
 
 _UNBEGUN = {"logs", "checkpoints", "tensorboard", "boundaries", "rounds.jsonl", "tournament.json", "lock"}
@@ -43,7 +44,7 @@ class RunFolder:
     """The paths in a run folder. Constructing one touches nothing on the disk.
 
     Args:
-        path: the folder.
+        path: the folder; a relative one is meant from where the arena was started.
 
     Attributes:
         lock: locked while a process writes into the folder.
@@ -74,8 +75,8 @@ class RunFolder:
         report: the page that `arena report` writes.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path | str) -> None:
+        self.path = path = anchored(path)
         self.lock = path / "lock"
         self.config = path / "config.yaml"
         self.plan = path / "plan.json"
@@ -119,7 +120,7 @@ class RunFolder:
         Raises:
             ConfigError: the folder named holds files already; there is nothing to resume; or it cannot be made.
         """
-        path = Path(path)
+        path = anchored(path)
         try:
             folder = cls(_existing(path, given=given) if resume else _claimed(path, given=given))
             for part in (folder.logs, folder.checkpoints):
@@ -147,7 +148,7 @@ class RunFolder:
         Raises:
             ConfigError: it names neither.
         """
-        path = Path(target)
+        path = anchored(target)
         is_config = path.is_file() or (path.suffix in (".yaml", ".yml") and not path.is_dir())
         return None if is_config else cls.existing(path)
 
@@ -210,7 +211,7 @@ def not_a_run(path: Path, remedy: str = "") -> ConfigError:
         remedy: the end of the message.
     """
     if (path / "experiment.yaml").is_file():
-        found = f"it is an experiment, whose runs are in {path / 'trials'}"
+        found = f"it is an experiment, whose runs are in {shown(path / 'trials')}"
         return ConfigError(f"not a run folder: {found}; name one of them{remedy}", source=str(path))
     found = "config.yaml is missing" if path.is_dir() else "it is a file" if path.exists() else "it does not exist"
     return ConfigError(f"not a run folder: {found}; name the folder of a run, as runs/<name>{remedy}", source=str(path))

@@ -13,6 +13,7 @@ from typing import IO, Any, TypeVar
 
 import msgspec
 
+from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, WriteError
 from arena.records.atomic import private, writing
 
@@ -117,7 +118,7 @@ class JournalReader:
     """
 
     def __init__(self, path: Path | str, *, start: int = 0, stop: int | None = None) -> None:
-        self.path = Path(path)
+        self.path = anchored(path)
         self._start, self._stop = start, stop
         self.unfinished = 0
         self.position = start

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
 from arena.game.ragged import Ragged
 from arena.replay.format import (
@@ -176,7 +177,7 @@ def read_replays(path: Path | str) -> Replays:
     Raises:
         ConfigError: there are none, or a manifest is missing, damaged, or comes from a newer arena.
     """
-    home = Path(path) / "replays"
+    home = anchored(path) / "replays"
     found = [manifest for folder in sorted(home.glob("round-*/match-*")) if (manifest := _manifest_in(folder))]
     if not found:
         raise ConfigError(

@@ -17,6 +17,7 @@ import numpy as np
 
 from arena import __version__
 from arena.config.schema import Config
+from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
 from arena.league.ratings.intervals import half_of_mean
 from arena.records.atomic import check_place, replacing
@@ -95,11 +96,11 @@ def write_comparison(paths: Sequence[Path | str], output: Path | str) -> Path:
         ConfigError: one of them is not a run folder, or is damaged, or is named twice; or the file cannot be there.
         WriteError: the file cannot be written.
     """
-    known = [Path(path).resolve() for path in paths]
+    known = [anchored(path).resolve() for path in paths]
     for place, path in enumerate(known):
         if path in known[:place]:
             raise ConfigError("is named twice, and would count as two runs", source=str(paths[place]))
-    target = Path(output)
+    target = anchored(output)
     check_place(target, option="--output")
     text = comparison_page([read_run(path) for path in paths])
     with replacing(target) as file:

@@ -17,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
 
+from arena.diagnostics.start_folder import anchored
 from arena.league.ratings.standings import ENOUGH
 from arena.league.round_text import gate_words
 from arena.records.atomic import check_place, replacing
@@ -67,7 +68,7 @@ def write_report(
         WriteError: the file cannot be written.
     """
     folder = RunFolder(Path(path))
-    target = folder.report if output is None else Path(output)
+    target = folder.report if output is None else anchored(output)
     if output is not None or folder.config.is_file():  # else `read_run` raises
         check_place(target, option="" if output is None else "--output")
     files = read_run(path)

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-from arena.errors import ConfigError
+from arena.errors import ConfigError, shown
 from arena.records.folder import RunFolder
 from arena.records.formats import EpisodeLine
 from arena.replay.format import MANIFEST
@@ -118,7 +118,7 @@ def recorded_episodes(folder: RunFolder, lines: Iterable[EpisodeLine]) -> list[R
         if kept[where]:
             seats = [Seat(seat.policy, seat.outcome, seat.return_) for seat in line.seats]
             place = f"{line.round}/{line.match}/{line.lane}/{line.episode}"
-            command = f"arena report {folder.path} --episode {place}"
+            command = f"arena report {shown(folder.path)} --episode {place}"
             found.append(
                 Recorded(line.round, line.match, line.lane, line.episode, line.length, line.late, seats, command)
             )

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from arena.diagnostics.start_folder import anchored
 from arena.records.atomic import replacing
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
@@ -45,7 +46,7 @@ def read_results(path: Path | str) -> list[dict[str, Any]]:
     Raises:
         ConfigError: a line is damaged; with its number.
     """
-    path = Path(path)
+    path = anchored(path)
     file = path if path.suffix == ".json" else RunFolder(path).results
     return list(JournalReader(file).made(_result_of, missing_ok=True))
 

@@ -23,7 +23,7 @@ from arena.config.league import LeagueConfig
 from arena.config.load import load_config
 from arena.config.matches import GeneratorEntry, MatchConfig, MatchmakingEntry
 from arena.config.schema import PolicyConfig
-from arena.errors import ConfigError, listed, located, pluralize
+from arena.errors import ConfigError, listed, located, pluralize, shown
 from arena.game.api import Interface
 from arena.league import rounds_file
 from arena.league.ratings.standings import league_table
@@ -89,10 +89,10 @@ def continued(config: Config, run: Path | str) -> tuple[Config, list[str]]:
         elo = {names.get(row.player, row.player): row.elo for row in chain(*tables[:1])}
         count = pluralize(len(loaded.keys() & past.keys()), "snapshot")
         begin = listed(sorted(loaded.keys() - past.keys()))
-        return _with_prior(made, elo), [f"goes on with {folder.path}: {begin}; {count} of its league", *lines]
+        return _with_prior(made, elo), [f"goes on with {shown(folder.path)}: {begin}; {count} of its league", *lines]
     raise ConfigError(
-        f"no policy of {config.name} can begin as one of {folder.path}, which has {listed(sorted(earlier.policies))}"
-        + "".join(f"; {line}" for line in lines),
+        f"no policy of {config.name} can begin as one of {shown(folder.path)}, which has "
+        f"{listed(sorted(earlier.policies))}" + "".join(f"; {line}" for line in lines),
         path=_OPTION,
     )
 

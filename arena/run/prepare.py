@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from arena.config import Config, resolved_yaml
+from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
 from arena.preflight.external import external_kinds
 from arena.records import boundary as boundaries
@@ -84,7 +85,7 @@ def existing_folder(config: Config, run_dir: str | None) -> RunFolder:
 
 
 def _place(config: Config, run_dir: str | None) -> Path:
-    return Path("runs") / config.name if run_dir is None else Path(run_dir)
+    return anchored(Path("runs") / config.name if run_dir is None else run_dir)
 
 
 def begin(run: Run, *, resumable: bool) -> None:

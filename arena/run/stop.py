@@ -1,6 +1,8 @@
 """Graceful-stop requests, by signals or callbacks: noted at once, followed when the run can be saved.
 
-SIGINT, SIGTERM    save a boundary, end with 128 plus the signal's number
+SIGINT, SIGTERM    save a boundary, end with 128 plus the signal's number; signals within two seconds are one request,
+                   as `timeout` signals a process and then its group
+SIGHUP             the same: the terminal is gone; still ignored where it was, as by `nohup`
 SIGUSR1            save a boundary, end with 0: the run is to be resumed, as by a batch system; another signal after it
                    sets the exit status, and does not end the run before it is saved
 SIGUSR2            sent by `arena train` to the processes when it receives SIGINT or SIGTERM itself
@@ -9,15 +11,26 @@ a callback         save a boundary, end with 0: the run is over
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
+import time
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 
 _STATUS = {signal.SIGUSR1: 0}
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOP_SIGNALS = (*ENDING_SIGNALS, signal.SIGUSR1, signal.SIGUSR2)
+ONE_REQUEST_SECONDS = 2.0  # signals within this time of the first one are the same request
+
+
+def handled_signals() -> list[signal.Signals]:
+    """The signals that a run handles: all of `STOP_SIGNALS`, without SIGHUP where `nohup` has set it to be ignored."""
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [number for number in STOP_SIGNALS if not (ignored and number == signal.SIGHUP)]
 
 
 @dataclass
@@ -26,8 +39,8 @@ class Stop:
 
     Args:
         number: of the first signal, or of the first other signal after SIGUSR1; None: no signal.
-        handled: whether the run checks for requests. Until then, and when repeated, SIGINT, SIGTERM and SIGUSR2 end the
-            run at once; SIGUSR1 always waits until the run can be saved.
+        handled: whether the run checks for requests. Until then, and when repeated later than `ONE_REQUEST_SECONDS`,
+            all signals but SIGUSR1 end the run at once; SIGUSR1 always waits until the run can be saved.
         by: the part of the run itself that has asked first, such as a callback; empty: none.
     """
 
@@ -35,7 +48,8 @@ class Stop:
     handled: bool = False
     by: str = ""
     _at_once: Collection[int] = ()
-    _told_to_end: bool = False  # by a signal other than SIGUSR1
+    _answer: str = ""
+    _asked_at: float | None = None  # the time of the first signal other than SIGUSR1
     _requeue: bool = False  # SIGUSR1 came before `number`
     _early: Collection[int] = ()  # signals before `listen`
 
@@ -65,25 +79,26 @@ class Stop:
     def renew(self) -> None:
         """Forgets all requests: a program goes on with the run."""
         self.number, self.handled, self.by = None, False, ""
-        self._at_once, self._told_to_end, self._requeue, self._early = (), False, False, ()
+        self._at_once, self._asked_at, self._requeue, self._early = (), None, False, ()
 
     def ask(self, who: str) -> None:
         """Asks on behalf of a part of the run itself."""
         self.by = self.by or who
 
-    def listen(self, *, at_once: Collection[int] = ()) -> None:
+    def listen(self, *, at_once: Collection[int] = (), answer: str = "") -> None:
         """Handles the signals of this process; does nothing outside of its main thread, which alone can do so.
 
         Args:
             at_once: the signals that end the run at once.
+            answer: is written at once when a signal asks the run to end, to stderr; `{signal}` is its name.
 
         Raises:
             KeyboardInterrupt: a signal has come before.
         """
-        self._at_once = at_once
+        self._at_once, self._answer = at_once, answer
         if not takes_signals():
             return
-        for number in STOP_SIGNALS:
+        for number in handled_signals():
             signal.signal(number, self._on_signal)
         signal.pthread_sigmask(
             signal.SIG_UNBLOCK, STOP_SIGNALS
@@ -108,9 +123,25 @@ class Stop:
         if self.number is None or self.number == signal.SIGUSR1:
             self._requeue = self.number == signal.SIGUSR1
             self.number = number
-        again, self._told_to_end = self._told_to_end, True
+        now = time.monotonic()
+        again, self._asked_at = self._asked_at is not None, now if self._asked_at is None else self._asked_at
+        if again and now < self._asked_at + ONE_REQUEST_SECONDS:
+            return
+        if self._answer and not again:
+            _write_now(f"{self._answer.format(signal=signal.Signals(number).name)}\n")
         if again or not self.handled or number in self._at_once:
             raise KeyboardInterrupt(number)
+
+
+def _write_now(text: str) -> None:
+    """Writes to the stderr of Open MPI's launcher: after a signal it forwards nothing that its processes write."""
+    launcher, target = os.getppid(), 2
+    with suppress(OSError):  # without /proc
+        if Path(f"/proc/{launcher}/comm").read_text().startswith(("prterun", "mpirun")):
+            target = os.open(f"/proc/{launcher}/fd/2", os.O_WRONLY | os.O_APPEND | os.O_NOCTTY)
+    os.write(target, text.encode())
+    if target != 2:
+        os.close(target)
 
 
 def takes_signals() -> bool:

@@ -23,6 +23,7 @@ import msgspec
 import numpy as np
 
 from arena import registry
+from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, ExportError, located
 from arena.records.atomic import make_folder, replace_folder
 from arena.records.folder import RunFolder
@@ -98,10 +99,10 @@ def export(
     with _step("1, restore", mistakes=True):
         loaded = load_algorithm(run, policy, checkpoint)
         exported = loaded.algorithm.exported()
-    folder = RunFolder(Path(run)).models / policy / str(loaded.tick) if output is None else Path(output)
+    folder = RunFolder(Path(run)).models / policy / str(loaded.tick) if output is None else anchored(output)
     _check_output(folder, given=output is not None)
     with _step("1, restore"):
-        home = Path(os.path.relpath(Path(run).resolve(), folder.resolve()))
+        home = Path(os.path.relpath(anchored(run).resolve(), folder.resolve()))
         file = describe(
             exported, policy=policy, algorithm=loaded.name, tick=loaded.tick, run=home.as_posix(), engine=EAGER
         )
@@ -156,7 +157,7 @@ def verify(folder: Path | str, *, samples: int = SAMPLES, batch_sizes: Sequence[
         ConfigError: there is no such folder, or a package is missing.
         ExportError: a step has failed.
     """
-    folder = Path(folder)
+    folder = anchored(folder)
     if not folder.is_dir():
         raise ConfigError("there is no such folder; name one that `arena export` has written", source=str(folder))
     problems: list[str] = []

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
@@ -119,7 +120,11 @@ class Exporter:
     def _export(self, policy: str, tick: int) -> None:
         command = [sys.executable, "-m", "arena", "export", str(self._folder.path), "--policy", policy]
         process = subprocess.Popen(
-            [*command, "--checkpoint", str(tick)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [*command, "--checkpoint", str(tick)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=anchored("."),
         )
         self._processes.add(process)
         if self._closed:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from arena.errors import pluralize
+from arena.errors import pluralize, shown
 from arena.records.faults import Losses
 from arena.records.scoreboard import Score, Scoreboard, Series
 from arena.run.display import Display
@@ -241,7 +241,7 @@ def summary_lines(scoreboard: Scoreboard, run_dir: Path | str) -> list[str]:
     """What the end of a run says: where everything is, and per policy how it began and how it ended."""
     pad = max(map(len, scoreboard.shown), default=0)
     lines = [f"{name:{pad}}  {_change_words(score)}" for name, score in scoreboard.shown.items()]
-    return [f"run folder: {run_dir}", *lines]
+    return [f"run folder: {shown(run_dir)}", *lines]
 
 
 def fault_lines(losses: Losses) -> list[str]:

@@ -15,6 +15,7 @@ from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import IO, Any
 
+from arena.diagnostics.start_folder import anchored
 from arena.launch.holding import ADDRESS_VARIABLE, KEY_VARIABLE, receive, send
 
 _LOOK_SECONDS = 0.2  # between two looks at the processes
@@ -46,6 +47,7 @@ class RemoteRun:
         self._process = subprocess.Popen(
             command,
             env={**os.environ, ADDRESS_VARIABLE: self._address, KEY_VARIABLE: key.hex()},
+            cwd=anchored("."),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._errors,

@@ -27,6 +27,7 @@ from arena import registry
 from arena.config import Config, resolved_yaml, yaml
 from arena.config.load import load_with_origin, parse_config
 from arena.config.schema import EvaluationConfig
+from arena.diagnostics.start_folder import anchored
 from arena.errors import BudgetReached, ConfigError, Origin, RunFailed, nearest
 from arena.launch import mpirun
 from arena.launch.console import Output, log_beside_display
@@ -555,7 +556,7 @@ class Trainer:
         run = self._held.run
         if not run.folder.config.exists():
             raise ConfigError("nothing was played yet; call train() first", source=str(run.path))
-        return save(run.folder, run.path / "saved" / f"{self.ticks:012d}" if folder is None else Path(folder))
+        return save(run.folder, run.path / "saved" / f"{self.ticks:012d}" if folder is None else anchored(folder))
 
     def close(self) -> None:
         """Releases the run folder; a second call does nothing. `Trainer.restore` goes on with the run."""

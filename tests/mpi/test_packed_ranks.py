@@ -144,3 +144,25 @@ def test_signal_ends_roles_on_the_roots_rank_and_keeps_records(tmp_path: Path) -
     assert ended.code == 128 + signal.SIGINT
     assert ended.err.startswith("arena: stopped at tick "), "it ended on request, and was not killed"
     assert len(episodes(tmp_path / "run")) > 0
+
+
+def test_a_game_that_changes_the_directory_trains_on_two_ranks(tmp_path: Path) -> None:
+    (tmp_path / "roams.py").write_text(
+        "import os, tempfile\nfrom games import Countdown\n"
+        "class Roams(Countdown):\n"
+        "    def reset(self, **settings):\n"
+        "        os.chdir(tempfile.mkdtemp())\n"
+        "        return super().reset(**settings)\n"
+    )
+    config = {
+        "name": "roams",
+        "ticks": 40,
+        "checkpoint_every": 20,
+        "envs": {"game": {"make": "roams:Roams"}},
+        "policies": {"a": {"algorithm": "random"}},
+        "matches": [{"env": "game", "seats": ["a"]}],
+    }
+    ended = arena(tmp_path, "train", write(tmp_path, config), "--run-dir", "runs/two", "--ranks", "2")
+    assert ended.code == 0, ended.err
+    assert "run folder: runs/two" in ended.out
+    assert len(episodes(tmp_path / "runs" / "two")) == 8

@@ -18,7 +18,8 @@ PACKAGES = ("arena", "envs", "policies")
 
 MPI_MODULE = "arena.transport.mpi"
 FLOORS = (
-    "errors diagnostics",
+    "errors",
+    "diagnostics",
     "game transport",
     "plan",
     "config",

@@ -141,7 +141,7 @@ def test_rank_has_one_thread_and_probes_fabrics_only_across_nodes(
     unset.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "3")
     assert settled() == ["1", None]
     unset.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "6")
-    assert settled() == ["1", "^ofi"]
+    assert settled() == ["1", "^ofi,tcp"]
 
 
 def test_user_settings_are_kept(unset: pytest.MonkeyPatch) -> None:

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import itertools
 import os
+import pwd
 import signal
+import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from arena.errors import ConfigError
 from arena.launch import mpirun
+from arena.launch.bound_process import bound
 from arena.plan.hosts import Host
 from run_cli import wait_for
 
+ROOT = Path(__file__).parents[2]
 RULE = "-" * 74 + "\n"
 ABORTED = [
     RULE,
@@ -107,7 +114,10 @@ def launcher(folder: Path, name: str = "mpirun", *, says: str = "", does: str = 
 @pytest.fixture
 def lonely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A Python in a folder of its own, on a machine without MPI."""
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "venv" / "python"))
+    python = tmp_path / "venv" / "python"
+    python.parent.mkdir()
+    python.symlink_to(os.path.realpath(sys.executable))
+    monkeypatch.setattr(sys, "executable", str(python))
     monkeypatch.setenv("PATH", str(tmp_path / "system"))
     return tmp_path
 
@@ -495,6 +505,111 @@ def test_shared_memory_of_a_job_is_removed_after_any_end(
     mpirun.run(2, ["true"])
     assert (tmp_path / "seen").read_text() == "sm_segment.here.0.1.0\n"
     assert list(place.iterdir()) == []
+
+
+def test_leftovers_of_killed_launchers_are_removed(
+    lonely: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "memory"
+    dead, living, linked = (place / f"{mpirun.JOB_FOLDER}{name}" for name in ("dead", "living", "linked"))
+    for folder in (dead, living, tmp_path / "elsewhere"):
+        folder.mkdir(parents=True)
+        (folder / "segment").touch()
+    linked.symlink_to(tmp_path / "elsewhere")
+    (place / f".{mpirun.JOB_FOLDER}starting").mkdir()
+    (place / "of-others").mkdir()
+    monkeypatch.setattr(mpirun, "SHARED_MEMORY", place)
+    launcher(lonely / "system", says=OPEN_MPI, does="exit 0")
+    lock = os.open(living, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        mpirun.run(2, ["true"])
+    finally:
+        os.close(lock)
+    kept = {f"{mpirun.JOB_FOLDER}living", f"{mpirun.JOB_FOLDER}linked", f".{mpirun.JOB_FOLDER}starting", "of-others"}
+    assert {path.name for path in place.iterdir()} == kept
+    assert (tmp_path / "elsewhere" / "segment").exists()
+
+
+def test_a_living_launcher_holds_the_lock_of_its_folder(
+    lonely: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "memory"
+    place.mkdir()
+    monkeypatch.setattr(mpirun, "SHARED_MEMORY", place)
+    with mpirun._folder_of_job({}) as settings:
+        (folder,) = {*settings.values()}
+        mpirun._remove_leftovers()
+        assert Path(folder).is_dir()
+    assert list(place.iterdir()) == []
+
+
+def test_home_is_set_where_it_is_missing(lonely: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher(lonely / "system", says=OPEN_MPI, does=f'echo "$HOME" >> {tmp_path}/seen')
+    for home in (None, "", "/mine"):
+        if home is None:
+            monkeypatch.delenv("HOME", raising=False)
+        else:
+            monkeypatch.setenv("HOME", home)
+        assert mpirun.run(2, ["true"]) == 0
+    entry = pwd.getpwuid(os.getuid()).pw_dir
+    assert (tmp_path / "seen").read_text().splitlines() == [entry, entry, "/mine"]
+
+    def unknown(_: int) -> Any:
+        raise KeyError
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    assert mpirun.command(mpirun.find_launcher(), 2, ["true"])[1]["HOME"] == tempfile.gettempdir()
+
+
+def test_missing_network_is_one_sentence(lonely: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    says = (
+        "[vm:1] pmix_ifinit: unable to find network interfaces.\n"
+        "[vm:1] ptl_tool: problems getting address for index 0 (kernel index -1)\n" + "-" * 74 + "\n"
+        "You requested support for tool connections, but no available\ninterfaces were found\n" + "-" * 74
+    )
+    launcher(lonely / "system", says=OPEN_MPI, does=f"PATH=/bin:/usr/bin\ncat >&2 <<'X'\n{says}\nX\nexit 213")
+    assert mpirun.run(2, ["true"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("arena: Open MPI's launcher finds no network interface")
+
+
+def test_launcher_that_was_ended_from_outside_is_told(lonely: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    launcher(lonely / "system", says=OPEN_MPI, does=f"echo '{mpirun._STARTED}' >&2; exit 213")
+    assert mpirun.run(2, ["true"]) == 1
+    assert "its MPI launcher has ended with status 213" in capsys.readouterr().err
+
+
+def test_slow_start_says_how_many_processes_are_ready(
+    lonely: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(mpirun, "REPORT_SECONDS", 0.0)
+    says = f"PATH=/bin:/usr/bin\necho '{mpirun._STARTED}' >&2\necho '{mpirun._STARTED}' >&2\nsleep 1"
+    launcher(lonely / "system", says=OPEN_MPI, does=says)
+    mpirun.run(3, ["true"])
+    err = capsys.readouterr().err
+    assert "2 of 3 processes have started\n" in err
+    assert mpirun._STARTED not in err
+
+
+def test_a_bound_process_starts_clean_and_dies_with_its_parent(tmp_path: Path) -> None:
+    line = bound(["grep", "-E", "SigBlk|SigIgn", "/proc/self/status"], blocked=[signal.SIGUSR1])
+    told = subprocess.run(line, capture_output=True, text=True, check=True).stdout
+    assert told.split() == ["SigBlk:", f"{1 << (signal.SIGUSR1 - 1):016x}", "SigIgn:", f"{0:016x}"]
+    program = "import subprocess, sys, time; from arena.launch.bound_process import bound\n"
+    program += "print(subprocess.Popen(bound(['sleep', '60'])).pid, flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        wait_for(lambda: b"sleep" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[:1])
+        parent.kill()
+    wait_for(lambda: mpirun._is_over(child))
+
+
+def test_no_program_uses_preexec_fn() -> None:
+    used = [path for package in ("arena", "policies", "envs") for path in (ROOT / package).rglob("*.py")]
+    assert [path for path in used if "preexec_fn=" in path.read_text()] == []
 
 
 def test_shared_memory_folder_of_the_user_is_kept(

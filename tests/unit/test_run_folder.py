@@ -41,14 +41,14 @@ def test_a_new_run_gets_a_private_tree(tmp_path: Path) -> None:
 
 
 def test_paths_in_the_folder_follow_the_contract() -> None:
-    folder = RunFolder(Path("runs/x"))
+    folder = RunFolder(Path("/runs/x"))
     paths = (folder.episodes, folder.metrics, folder.log_path(3), folder.checkpoints_path("blue"), folder.report)
     assert [str(path) for path in paths] == [
-        "runs/x/episodes.jsonl",
-        "runs/x/metrics.jsonl",
-        "runs/x/logs/rank-0003.log",
-        "runs/x/checkpoints/blue",
-        "runs/x/report.html",
+        "/runs/x/episodes.jsonl",
+        "/runs/x/metrics.jsonl",
+        "/runs/x/logs/rank-0003.log",
+        "/runs/x/checkpoints/blue",
+        "/runs/x/report.html",
     ]
 
 

@@ -73,7 +73,7 @@ def test_process_that_holds_the_gil_exits_with_1_and_a_stack() -> None:
 def test_ends_if_sighup_is_ignored() -> None:
     child, _ = watched("in_a_game()", hangup="SIG_IGN")
     _, err = child.communicate(timeout=100)
-    assert child.returncode == signal.SIGRTMAX - 6
+    assert child.returncode == 1
     assert "in in_a_game" in err
 
 
@@ -93,4 +93,4 @@ def test_ends_silently_with_its_process(held: str, way: str) -> None:
 def test_signal_handler_is_restored() -> None:
     child, _ = watched("exit_signal.disarm(); judge.kill(); os.kill(os.getpid(), exit_signal.number)")
     child.communicate()
-    assert child.returncode == -signal.SIGHUP
+    assert child.returncode == -(signal.SIGRTMAX - 6)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from arena.records.folder import RunFolder
 from arena.roles.root.early_stop import EarlyStop
 from arena.run.prepare import begin, prepare
 from arena.run.process_state import ProcessState
-from arena.run.stop import STOP_SIGNALS, Stop
+from arena.run.stop import ONE_REQUEST_SECONDS, STOP_SIGNALS, Stop, handled_signals
 from arena.terminal.display import silent_display
 
 COUNTS = {"algorithm": "workers:Counts"}
@@ -75,6 +76,8 @@ def test_repeated_sigusr1_changes_nothing_and_a_sigterm_counts() -> None:
     for number in (signal.SIGUSR1, signal.SIGUSR1, signal.SIGTERM, signal.SIGUSR1):
         stop._on_signal(number, None)
     assert (stop.requeue, stop.status) == (True, 143)
+    stop._on_signal(signal.SIGTERM, None)  # of the same request
+    stop._asked_at = time.monotonic() - ONE_REQUEST_SECONDS
     with pytest.raises(KeyboardInterrupt):
         stop._on_signal(signal.SIGTERM, None)
 
@@ -89,7 +92,42 @@ def test_sigterm_after_sigusr1_is_not_lost_before_listening(own_signals: None) -
     assert caught.value.args == (signal.SIGUSR2,)
 
 
-@pytest.mark.parametrize("later", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("handled", [True, False])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_within_two_seconds_are_one_request(number: signal.Signals, handled: bool, own_signals: None) -> None:
+    stop = Stop(handled=handled)
+    stop.listen()
+    if handled:
+        signal.raise_signal(number)
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(number)
+    signal.raise_signal(number)
+    signal.raise_signal(signal.SIGTERM)
+    assert stop.status == 128 + number
+    stop._asked_at = time.monotonic() - ONE_REQUEST_SECONDS
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(number)
+
+
+def test_sighup_stays_ignored_under_nohup(own_signals: None) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    assert signal.SIGHUP not in handled_signals()
+    stop = Stop(handled=True)
+    stop.listen()
+    signal.raise_signal(signal.SIGHUP)
+    assert not stop.wanted
+
+
+def test_an_answer_is_written_once(own_signals: None, capfd: pytest.CaptureFixture[str]) -> None:
+    stop = Stop(handled=True)
+    stop.listen(answer="{signal} it was")
+    signal.raise_signal(signal.SIGTERM)
+    signal.raise_signal(signal.SIGTERM)
+    assert capfd.readouterr().err == "SIGTERM it was\n"
+
+
+@pytest.mark.parametrize("later", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_saved_run_names_the_signal_that_ended_it(
     later: signal.Signals, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -161,6 +199,7 @@ def test_second_or_unhandled_signal_ends_at_once() -> None:
     stop._on_signal(signal.SIGUSR1, None)
     assert (stop.wanted, stop.requeue, stop.status) == (True, True, 0)
     stop._on_signal(signal.SIGINT, None)
+    stop._asked_at = time.monotonic() - ONE_REQUEST_SECONDS
     with pytest.raises(KeyboardInterrupt):
         stop._on_signal(signal.SIGINT, None)
 

@@ -23,7 +23,7 @@ print(MPI.Get_library_version().splitlines()[0].partition(", package")[0].strip(
 # it: with PYTHONUNBUFFERED, print() writes a line and its end separately.
 _MEET = """
 import os
-from arena.launch.mpirun import die_with_parent
+from arena.launch.bound_process import die_with_parent
 die_with_parent()
 from mpi4py import MPI
 MPI.COMM_WORLD.Barrier()
@@ -32,7 +32,7 @@ os.write(1, f"\\none of {MPI.COMM_WORLD.size}\\n".encode())
 # The last rank is killed; the others revoke, shrink and meet again. MPI_Finalize could hang after that.
 _LOSE_ONE = """
 import os, signal, time
-from arena.launch.mpirun import die_with_parent
+from arena.launch.bound_process import die_with_parent
 die_with_parent()
 from mpi4py import MPI
 world = MPI.COMM_WORLD
@@ -69,6 +69,9 @@ def launcher() -> Iterator[Finding]:
     """mpirun or mpiexec."""
     path = mpirun.find_launcher()
     told = ask([path, "--version"], seconds=_LIBRARY_SECONDS)
+    if not os.environ.get("HOME"):
+        remedy = "`arena train` sets it for the processes that it starts; for an mpirun of your own: export HOME=/tmp"
+        yield problem("HOME", "is not set; Open MPI does not start without it", remedy)
     yield ok("MPI launcher", f"{path}: {next(iter((told.out + told.err).strip().splitlines()), 'says no version')}")
 
 

@@ -8,6 +8,7 @@ import os
 import sys
 
 from arena.cli.experiment.lines import check_alone, head_line, plan_lines, tell_failures
+from arena.errors import shown
 from arena.experiment.checks import FirstMistake
 from arena.experiment.config import read_experiment
 from arena.experiment.display import outcome_lines
@@ -50,7 +51,7 @@ def drive(plan: ExperimentPlan, arguments: argparse.Namespace) -> int:
     display = display_for(plan, stream, alone=alone)
     with opened(plan, folder, resume=arguments.resume, only=arguments.trial):
         display.message(
-            f"{config.name}: {head_line(plan, slots, only=arguments.trial)}\nexperiment folder: {folder.path}"
+            f"{config.name}: {head_line(plan, slots, only=arguments.trial)}\nexperiment folder: {shown(folder.path)}"
         )
         driver = Driver(
             plan,
@@ -70,5 +71,5 @@ def drive(plan: ExperimentPlan, arguments: argparse.Namespace) -> int:
         say("\n".join(outcome_lines(rows, config.metric)))
     if status > 1 or driver.requeue.exists():
         again = "--resume" if arguments.trial is None else f"--trial {arguments.trial}"
-        complain(f"arena: stopped; {again} --run-dir {folder.path} goes on\n")
+        complain(f"arena: stopped; {again} --run-dir {shown(folder.path)} goes on\n")
     return status

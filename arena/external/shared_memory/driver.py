@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from numpy.typing import NDArray
 
+from arena.diagnostics.start_folder import anchored
 from arena.errors import ActionError, LinkError, NoRoom, PeerClosed, PeerGone, PeerSilent, ProtocolError, UnsafeFile
 from arena.external.shared_memory import files, layout
 from arena.external.shared_memory.keeper import LINK_VARIABLE, keeper
@@ -94,7 +95,7 @@ class Driver:
         capacity = side_channel_bytes or _CAPACITIES[profile]
         self._folder: files.LinkFolder | None = None
         if attach is None:
-            self._folder = files.LinkFolder(None if folder is None else Path(folder))
+            self._folder = files.LinkFolder(None if folder is None else anchored(folder))
             first = self._folder.first
         else:
             first = files.attach_path(attach)
@@ -262,7 +263,7 @@ class Driver:
             filled += ["--memory-path", path]
         environment = {**(self._environment or {}), LINK_VARIABLE: path}
         try:
-            return Program(filled, output=self._output, cwd=self._cwd, environment=environment)
+            return Program(filled, output=self._output, cwd=anchored(self._cwd or "."), environment=environment)
         except OSError as error:
             raise PeerGone(f"{{simulator}} cannot be started: {filled[0]}: {error.strerror}") from error
 

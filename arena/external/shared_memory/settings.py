@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from arena import registry
+from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, nearest
 from arena.external.shared_memory.driver import PROFILES, Driver
 from arena.external.shared_memory.layout import GroupSpec
@@ -168,12 +169,12 @@ def _check_program(program: str, settings: Settings) -> None:
     if program == "{python}":
         program = sys.executable
     path = (settings.environment.get("PATH") or os.environ.get("PATH")) if os.sep not in program else None
-    place = str(Path(settings.cwd or ".") / program) if os.sep in program else program
+    place = str(anchored(settings.cwd or ".") / program) if os.sep in program else program
     if shutil.which(place, path=path) is None:
         if os.sep not in program:
             raise ConfigError(f"there is no program {program!r} in PATH ({path})", path="command")
         what = "is not executable" if Path(place).is_file() else "does not exist"
-        raise ConfigError(f"the program {Path(place).absolute()} {what}", path="command")
+        raise ConfigError(f"the program {place} {what}", path="command")
 
 
 def _attach(value: Any, copy: int) -> str:
@@ -316,7 +317,7 @@ def _range(value: Any) -> tuple[float, float]:
 
 
 def _path(value: Any, path: str) -> str | None:
-    if value is not None and not (isinstance(value, str) and Path(value).is_dir()):
+    if value is not None and not (isinstance(value, str) and anchored(value).is_dir()):
         raise ConfigError(f"found {value!r}; expected a folder that is there", path=path)
     return value
 

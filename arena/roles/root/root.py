@@ -8,6 +8,7 @@ finish a leg     a Done message from each environment and worker      -> the bou
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -63,6 +64,8 @@ from arena.transport.pickling import pack, unpack
 POLL_SECONDS = 0.25
 """The longest time for which the root waits for a message before it checks the watchdog and stop requests."""
 
+_REPORT_SECONDS = 5.0  # between two lines about a start that takes long
+
 
 class RoleFailed(ArenaError):
     """A role ended with an error; the run is over."""
@@ -105,18 +108,25 @@ class Root:
         """Whether the state of every role can be saved and loaded; known when all roles are ready."""
         return is_resumable(self._ready.values())
 
-    def wait_until_ready(self) -> None:
+    def wait_until_ready(self, *, report: bool = False) -> None:
         """Waits until all roles are ready for the leg, and checks that it can be played to its end.
+
+        Args:
+            report: whether the display says every few seconds how many are ready.
 
         Raises:
             RoleFailed: a role failed before it was ready, or the leg cannot be played.
         """
         ready: dict[Role, Ready] = {}
+        last = time.monotonic()
         messages = self._messages()
         while len(ready) < len(self._others):
             message = next(messages)
             if isinstance(message, Ready):
                 ready[message.role] = message
+                if report and time.monotonic() > last + _REPORT_SECONDS and len(ready) < len(self._others):
+                    last = time.monotonic()
+                    self._display.message(f"{len(ready)} of {len(self._others)} roles are ready")
             else:
                 self._early.append(message)
         self._ready = ready
