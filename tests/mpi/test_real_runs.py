@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from arena.launch import mpirun
 from run_cli import ARENA, TESTS, arena, by_hand, episodes, finish, left_behind, start, wait_for, write
 
 CONFIGS = Path(__file__).parent.parent.parent / "configs"
@@ -201,6 +202,43 @@ def test_killed_process_ends_the_run_without_fault_tolerance(victim: str, tmp_pa
     ended = finish(process)
     assert ended.code != 0
     assert ended.code != 2
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_sigterm_to_the_mpi_launcher_is_told(own: bool, tmp_path: Path) -> None:
+    config = write(tmp_path, duel(ticks=10**9))
+    command = [*ARENA, "train", config, "--run-dir", "run"]
+    if own:
+        line, settings = mpirun.command(mpirun.find_launcher(), 3, command)
+        process = start(line, tmp_path, **{name: value for name, value in settings.items() if name not in os.environ})
+    else:
+        process = start(command, tmp_path)
+    journal = tmp_path / "run" / "episodes.jsonl"
+    wait_for(lambda: journal.exists() and journal.stat().st_size > 0)
+    os.kill(process.pid if own else _children(process.pid)[0], signal.SIGTERM)
+    ended = finish(process)
+    assert ended.code == 1
+    words = "arena: SIGTERM from the MPI launcher" if own else "its MPI launcher has ended with status"
+    assert words in ended.err
+    assert "--resume goes on from the newest boundary" in ended.err
+
+
+def test_ranks_on_one_host_listen_at_no_port(tmp_path: Path) -> None:
+    process = start([*ARENA, "train", write(tmp_path, duel(ticks=10**9)), "--run-dir", "run"], tmp_path)
+    journal = tmp_path / "run" / "episodes.jsonl"
+    wait_for(lambda: journal.exists() and journal.stat().st_size > 0)
+    listening = {
+        line.split()[9]
+        for name in ("tcp", "tcp6")
+        for line in Path("/proc/net", name).read_text().splitlines()[1:]
+        if line.split()[3] == "0A"
+    }
+    ranks = _children(_children(process.pid)[0])
+    held = {os.readlink(file) for rank in ranks for file in Path(f"/proc/{rank}/fd").iterdir()}
+    process.send_signal(signal.SIGTERM)
+    assert finish(process).code == 143
+    assert len(ranks) > 1
+    assert {f"socket:[{inode}]" for inode in listening} & held == set()
 
 
 def _children(pid: int) -> list[int]:

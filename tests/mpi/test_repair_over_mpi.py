@@ -277,6 +277,8 @@ def test_repeatedly_failing_process_ends_the_run(tmp_path: Path) -> None:
         pytest.param("1", signal.SIGINT, 130, marks=pytest.mark.long),
         pytest.param("1", signal.SIGTERM, 143, marks=pytest.mark.long),
         ("1", signal.SIGUSR1, 0),
+        ("1", signal.SIGHUP, 129),
+        pytest.param("7", signal.SIGHUP, 129, marks=pytest.mark.long),
     ],
 )
 def test_signal_saves_a_boundary_that_resumes(number: signal.Signals, status: int, ranks: str, tmp_path: Path) -> None:
@@ -297,6 +299,19 @@ def test_signal_saves_a_boundary_that_resumes(number: signal.Signals, status: in
     assert f"goes on at tick {tick}" in ended.out
     assert not (tmp_path / "run" / "requeue").exists()
     assert not (tmp_path / "run" / "faults.jsonl").exists()
+
+
+@pytest.mark.parametrize("ranks", ["1", "2"])
+def test_signal_to_the_process_and_its_group_is_one_request(ranks: str, tmp_path: Path) -> None:
+    """As `timeout` sends it."""
+    config = write(tmp_path, duel(ticks=200000, checkpoint_every=100000))
+    process = start([*ARENA, "train", config, "--run-dir", "run", "--ranks", ranks], tmp_path)
+    wait_for(lambda: seen(tmp_path / "run", "updates", 0))
+    os.kill(process.pid, signal.SIGTERM)
+    os.killpg(process.pid, signal.SIGTERM)
+    ended = finish(process)
+    assert ended.code == 143, ended.err
+    assert ended.err.startswith("arena: stopped at tick "), "the leg is saved"
 
 
 def test_interrupt_before_play_leaves_no_folder(tmp_path: Path) -> None:

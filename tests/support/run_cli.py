@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,6 +23,8 @@ TESTS = Path(__file__).parent
 ARENA = [sys.executable, "-m", "arena"]
 
 
+# what a start on a busy machine says
+_STARTING = re.compile(r"^\d+ of \d+ processes have started\n", re.MULTILINE)
 _RANK = b"OMPI_COMM_WORLD_RANK="
 
 
@@ -64,7 +67,7 @@ def finish(process: subprocess.Popen[str], *, timeout: float = 120.0) -> Ended:
         os.killpg(process.pid, signal.SIGKILL)
         out, err = process.communicate()
         raise AssertionError(f"no end within {timeout} s\n{out}\n{err}") from None
-    return Ended(process.returncode, out, err, time.monotonic() - begun)
+    return Ended(process.returncode, out, _STARTING.sub("", err), time.monotonic() - begun)
 
 
 def arena(cwd: Path, *arguments: str, timeout: float = 120.0, **changes: str) -> Ended:
