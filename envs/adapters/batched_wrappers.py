@@ -207,7 +207,8 @@ class ObservationWrapper(BatchedWrapper, ABC):
         shown = step.frame.active | step.terminated | step.truncated
         for entity, batch in enumerate(step.frame.observations):
             # A slice instead of an array of all row numbers: NumPy makes no copy to read it.
-            self._observe(entity, batch, slice(None) if (rows := shown[:, entity]).all() else np.flatnonzero(rows))
+            if (rows := shown[:, entity]).any():
+                self._observe(entity, batch, slice(None) if rows.all() else np.flatnonzero(rows))
         return step._replace(frame=step.frame._replace(observations=self._observations))
 
     def _begin(self, entity: int, batch: Any, rows: Any) -> None:

@@ -204,6 +204,30 @@ def test_a_resized_picture_is_the_mean_of_what_each_pixel_covers(shape: Any, to:
         np.testing.assert_array_equal(seen[0], slow_resize(alone.reset(seed=seed)[0], *to))
 
 
+def test_resize_of_a_game_in_turns_waits_for_the_entitys_turn() -> None:
+    class Board:
+        """Two players in turns see a picture of the number of the turn."""
+
+        observation_spaces = dict.fromkeys("ab", spaces.Box(0, 255, (4, 4), np.uint8))
+        action_spaces = dict.fromkeys("ab", spaces.Discrete(2))
+
+        def reset(self) -> Any:
+            self.turn = 0
+            return {"a": np.zeros((4, 4), np.uint8)}
+
+        def step(self, actions: Any) -> Any:
+            self.turn += 1
+            seen = {"ab"[self.turn % 2]: np.full((4, 4), self.turn, np.uint8)}
+            return seen, {}, {"__all__": self.turn == 5}, {}
+
+    env, shown = adapt(Board, {}, 2, [("resize", [2, 2])]), []
+    env.reset(np.ones(2, np.bool_))
+    for _ in range(3):
+        frame = env.step([np.zeros(2, np.int64)] * 2).frame
+        shown.append([int(column[0, 0, 0]) for column in frame.observations])
+    assert shown == [[0, 1], [2, 1], [2, 3]]
+
+
 def test_large_pictures_are_resized_as_exactly() -> None:
     shape = (300, 280, 3)
     picture = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
