@@ -388,11 +388,7 @@ _ORDERS = (
 
 
 def _poll_result(given: Any) -> PollResult:
-    """What `poll` has returned, in one form.
-
-    Raises:
-        GameError: it has none of the forms of `PollEnv.poll`.
-    """
+    """What `poll` has returned, in one form; raises `GameError` if it has none of the forms of `PollEnv.poll`."""
     if not isinstance(given, tuple) or len(given) not in (5, 6):
         found = f"{len(given)} values" if isinstance(given, tuple) else f"a {type(given).__name__}"
         raise GameError(f"{found} from poll(); expected {_ORDERS}")

@@ -55,11 +55,7 @@ class AgentTable:
         return cls(agents, [*map(env.observation_space, agents)], [*map(env.action_space, agents)])
 
     def known(self, what: str, given: Any, besides: Sequence[str] = ()) -> list[Any]:
-        """The agents in a mapping that the game has given.
-
-        Raises:
-            GameError: a key is no agent, and not in `besides`.
-        """
+        """The agents in a mapping of the game; raises `GameError` if a key is no agent, and not in `besides`."""
         if not isinstance(given, Mapping):
             raise GameError(f"a {type(given).__name__} as {what}; expected a mapping by agent")
         unknown = next((name for name in given if name not in self.index and name not in besides), None)
