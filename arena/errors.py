@@ -49,8 +49,10 @@ class Start:
 
 def shown(path: object) -> str:
     """A path as messages show it: relative if it is below the folder in which the arena was started."""
-    text = str(path)
-    return "." if text == Start.folder else text.removeprefix(f"{Start.folder}/") if Start.folder else text
+    text, start = str(path), Start.folder
+    if not start:
+        return text
+    return "." if text == start else text.removeprefix(f"{start}/")
 
 
 class ArenaError(Exception):

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import ModuleType, NoneType, SimpleNamespace, UnionType
 from typing import TYPE_CHECKING, Any, NamedTuple, Union, cast, get_args, get_origin, get_type_hints
 
+from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, close_name, located, nearest, nearest_key
 from arena.plan.deadlock import EPISODES, SCHEDULES, TICKS
 
@@ -243,7 +244,7 @@ def _shadow_note(module_name: str) -> str:
     if package not in _OWN_PACKAGES:
         return ""
     here = _location(sys.modules.get(package))
-    other = Path.cwd() / package
+    other = anchored(package)
     if here is not None and here != _HOME / package:
         return f". The arena's own package {package!r} is hidden by {here}: rename that one"
     if other.exists() and other.resolve() != _HOME / package:

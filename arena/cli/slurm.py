@@ -139,7 +139,7 @@ def run(arguments: argparse.Namespace) -> int:
     job = make_job(plan.name, time=arguments.time, nodes=arguments.nodes, tasks=plan.processes)
     flags = [*["--profile"] * arguments.profile, *["--allow-unproved"] * arguments.allow_unproved]
     program = train_command(arguments.config, job, overrides=overrides, flags=flags)
-    return _write(arguments, job, batch_text(job, program, run_dir=arguments.run_dir, home=Path.cwd()))
+    return _write(arguments, job, batch_text(job, program, run_dir=arguments.run_dir, home=anchored(".")))
 
 
 def _run_experiment(arguments: argparse.Namespace) -> int:
@@ -171,7 +171,7 @@ def _run_experiment(arguments: argparse.Namespace) -> int:
     path = f"./{arguments.config}" if arguments.config.startswith("-") else arguments.config
     sets = [f"--set={override}" for override in arguments.overrides]
     program = [sys.executable, "-m", "arena", "experiment", path, *sets]
-    text = batch_text(job, program, run_dir=arguments.run_dir, home=Path.cwd(), experiment=True)
+    text = batch_text(job, program, run_dir=arguments.run_dir, home=anchored("."), experiment=True)
     return _write(arguments, job, text, hints)
 
 

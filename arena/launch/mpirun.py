@@ -347,6 +347,9 @@ def _watched(
     with _forwarding(process, heard, graceful=graceful) as received:
         status = _end_of(process)
     reader.join(_GRACE_SECONDS)
+    session = Path(tempfile.gettempdir(), f"ompi.{process.pid}")  # Open MPI's launcher leaves it when it is killed
+    if status != 0 and session.is_dir() and session.lstat().st_uid == os.getuid() and not session.is_symlink():
+        shutil.rmtree(session, ignore_errors=True)
     if status in _FALLEN and heard.status is not None:  # the run had ended before its launcher failed
         status = heard.status
     return status, received, heard

@@ -76,6 +76,18 @@ def test_hanging_program_is_ended() -> None:
     assert ask(python("print(1 / 0)"), seconds=60.0).last_line == "ZeroDivisionError: division by zero"
 
 
+def test_missing_home_is_a_problem_with_its_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mpirun").write_text("#!/bin/sh\necho 'mpirun (Open MPI) 5.0.11'\n")
+    (tmp_path / "mpirun").chmod(0o755)
+    monkeypatch.setattr(mpi.mpirun, "find_launcher", lambda: str(tmp_path / "mpirun"))
+    monkeypatch.setenv("HOME", "/mine")
+    assert [finding.level for finding in mpi.launcher()] == ["ok"]
+    monkeypatch.delenv("HOME")
+    missing, _ = mpi.launcher()
+    assert (missing.level, missing.subject) == ("problem", "HOME")
+    assert "export HOME" in missing.remedy
+
+
 # --- software -----------------------------------------------------------------------------------------------------
 
 

@@ -544,6 +544,18 @@ def test_a_living_launcher_holds_the_lock_of_its_folder(
     assert list(place.iterdir()) == []
 
 
+def test_session_folder_of_a_killed_launcher_is_removed(
+    lonely: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "ompi.of-others").mkdir()
+    does = f'PATH=/bin:/usr/bin\nmkdir "{tmp_path}/ompi.$$"\ntouch "{tmp_path}/ompi.$$/segment" "{tmp_path}/made"\n'
+    launcher(lonely / "system", says=OPEN_MPI, does=f"{does}kill -9 $$")
+    assert mpirun.run(2, ["true"]) == 1
+    assert (tmp_path / "made").exists()
+    assert [path.name for path in tmp_path.glob("ompi.*")] == ["ompi.of-others"]
+
+
 def test_home_is_set_where_it_is_missing(lonely: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     launcher(lonely / "system", says=OPEN_MPI, does=f'echo "$HOME" >> {tmp_path}/seen')
     for home in (None, "", "/mine"):

@@ -145,9 +145,10 @@ def test_started_here_decides_what_relative_paths_mean(folder: Path, monkeypatch
         with started_here():
             assert anchored("runs") == folder / "runs"
         assert str(ConfigError("is damaged", source=str(folder / "runs" / "x"))) == "runs/x: is damaged"
-        assert shown(f"{folder}-2/x") == f"{folder}-2/x"
+        assert (shown(f"{folder}-2/x"), shown(folder), shown("")) == (f"{folder}-2/x", ".", "")
         sys.path.append("added")
     assert Path.cwd() == folder
+    assert (shown(""), shown(folder / "x")) == ("", f"{folder}/x")
     assert sys.path == ["", ".", "beside", "/elsewhere", "added"]
 
 
