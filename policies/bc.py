@@ -32,6 +32,7 @@ from torch import Tensor, nn
 
 from arena.dataset.reader import has_files
 from arena.errors import ConfigError
+from arena.game.infos import fields_of
 from arena.game.units import UnitSpace
 from policies.common.adam import Adam
 from policies.common.algorithm import Algorithm, Metrics
@@ -305,7 +306,7 @@ class BehaviorCloning(Algorithm):
 
         @torch.no_grad()
         def act(observations: Any, infos: Mapping[str, Any]) -> Any:
-            leaves, mask = self._leaves(observations), to_mask(infos, head.mask_size)
+            leaves, mask = self._leaves(observations), to_mask(fields_of(infos).action_mask, head.mask_size)
             policy = self.network(moved(leaves, self.device), moved(mask, self.device))
             if greedy:
                 return head.to_env(policy.mode().cpu().numpy())
@@ -332,7 +333,7 @@ class BehaviorCloning(Algorithm):
         def act(
             observations: Any, masks: NDArray[np.int8] | None, memory: NDArray[np.float32], random: Random
         ) -> tuple[Any, NDArray[np.float32]]:
-            leaves, mask = self._leaves(observations), to_mask({"action_mask": masks}, head.mask_size)
+            leaves, mask = self._leaves(observations), to_mask(masks, head.mask_size)
             policy = self.network(moved(leaves, self.device), moved(mask, self.device))
             if random is None or self._plays_mean:
                 return head.to_env(policy.mode().cpu().numpy()), memory
@@ -354,7 +355,7 @@ class BehaviorCloning(Algorithm):
                 "deviation: what is probable by it says nothing about what it plays; ask a policy that draws its "
                 "actions, as one of ppo or a2c"
             )
-        leaves, mask = self._leaves(observations), to_mask({"action_mask": masks}, self.head.mask_size)
+        leaves, mask = self._leaves(observations), to_mask(masks, self.head.mask_size)
         policy = self.network(moved(leaves, self.device), moved(mask, self.device))
         log_probs = self.head.env_log_prob(policy, moved(self.head.from_env(actions), self.device))
         found: NDArray[np.float64] = log_probs.double().cpu().numpy()

@@ -38,6 +38,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from arena.errors import ConfigError
+from arena.game.infos import fields_of
 from policies import closed_form, ppo
 from policies.closed_form import actor_critic
 from policies.common.algorithm import Metrics
@@ -375,16 +376,17 @@ class HPPO(PPO):
         @torch.inference_mode()
         def act(observations: Any, infos: Mapping[str, Any]) -> NDArray[Any]:
             nonlocal course
-            leaves, mask = to_leaves(space, observations), to_mask(infos, self.head.mask_size)
+            fields = fields_of(infos)
+            leaves, mask = to_leaves(space, observations), to_mask(fields.action_mask, self.head.mask_size)
             rows, inputs = len(leaves[0]), self.normalization.observations(leaves)
             course = course if len(course.options) == rows else OptionState.fresh(rows)
-            course = course.ended(np.broadcast_to(infos.get("_final_obs", False), rows))
+            course = course if fields.ended is None else course.ended(np.asarray(fields.ended, np.bool_))
             picked = decide(self.network.manager.policy(moved(inputs, self.device)), self.manager_head, rows).numpy()
             options = np.where(course.options == UNDECIDED, picked, course.options)
             policy = self.network.policy(
                 moved([*inputs, torch.from_numpy(options)], self.device), moved(mask, self.device)
             )
-            active = np.broadcast_to(infos.get("active", True), rows)
+            active = np.ones(rows, np.bool_) if fields.active is None else fields.active
             course = course.after(options, active, self.options.option_ticks)
             actions: NDArray[Any] = self.head.to_env(decide(policy, self.head, rows).numpy())
             return actions

@@ -12,6 +12,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError
+from arena.game.infos import fields_of
 from arena.game.ragged import Ragged
 from arena.game.spaces import row
 from arena.game.units import Select, UnitActions
@@ -108,7 +109,7 @@ def batched_actor(space: Space[Any], rows: int, seed: int) -> Actor:
     ahead = _drawn_ahead(rng, starts, counts, shape, dtype)
 
     def act(observations: Any, infos: Mapping[str, Any]) -> NDArray[Any]:
-        mask = infos.get("action_mask")
+        mask = fields_of(infos).action_mask
         if mask is None:
             return next(ahead)
         drawn = starts + np.stack([_allowed(part, rng) for part in np.split(mask, cuts, axis=1)], axis=1)
@@ -141,7 +142,7 @@ def _parallel_actor(env: Any, seed: int) -> Actor:
     }
 
     def one(agent: str, seen: Any, info: Mapping[str, Any]) -> Any:
-        space, mask = env.action_space(agent), info.get("action_mask")
+        space, mask = env.action_space(agent), fields_of(info).action_mask
         shown = {"actions": space.one_row(seen["actions"])} if isinstance(space, UnitActions) else None
         batched = actors[agent](shown, {} if mask is None else {"action_mask": np.asarray(mask)[None]})
         return row(space, batched, 0)

@@ -39,6 +39,7 @@ from arena.dataset.format import (
 )
 from arena.dataset.writer import ticks_of_part
 from arena.errors import ConfigError
+from arena.game.arrays import lost_value
 from arena.game.spaces import flatten, leaves_of, mask_size
 from arena.records.atomic import make_folder, replacing
 
@@ -288,7 +289,9 @@ def _checked(given: Batch, number: int, observation_space: Space[Any], action_sp
             if columns[column].shape[1:] != leaf.shape:
                 found = columns[column].shape[1:]
                 raise ValueError(f"episode {number}: {column} has rows of the shape {found}, the space {leaf.shape}")
-            columns[column] = columns[column].astype(leaf.dtype, casting="same_kind")
+            if (lost := lost_value(columns[column], leaf.dtype)) is not None:
+                raise ValueError(f"episode {number}: {column} has the value {lost}, which {leaf.dtype} does not hold")
+            columns[column] = columns[column].astype(leaf.dtype)
     for column in _names("obs", observation_space):
         if not np.array_equal(columns[f"new_{column}"][:-1], columns[column][1:]):
             raise ValueError(f"episode {number}: new_{column} of a row is not {column} of the next one")

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from arena.entity_env.actions import CategoricalAction, GlobalCategoricalAction, SelectEntityAction
 from arena.entity_env.environment import Entity, Observation
 from arena.errors import nearest
+from arena.game.arrays import keeps_values
 from arena.game.ragged import Ragged
 from arena.game.units import Choice, GlobalChoice, Select, UnitSpace
 
@@ -224,7 +225,9 @@ class Translator:
         for row, numbers in enumerate(rows):
             if _numbers([numbers], (1, len(names))) is None:
                 raise WrongObservation(
-                    row, f"global features {_short(numbers)}; expected {len(names)} finite numbers ({', '.join(names)})"
+                    row,
+                    f"global features {_short(numbers)}; expected {len(names)} finite float32 numbers "
+                    f"({', '.join(names)})",
                 )
         raise AssertionError("every row by itself is right")
 
@@ -252,7 +255,7 @@ class Translator:
     def _blame_features(self, rows: Sequence[Any], kind: str, width: int) -> NoReturn:
         """Raises the error of the first row with wrong features, after a check of all rows together has failed."""
         names = self.space.types[kind]
-        expected = f"expected [n][{width}] finite numbers{f' ({chr(44).join(names)})' if names else ''}"
+        expected = f"expected [n][{width}] finite float32 numbers{f' ({chr(44).join(names)})' if names else ''}"
         for row, features in enumerate(rows):
             try:
                 items = [np.asarray(item) for item in features]
@@ -544,8 +547,9 @@ def _numbers(items: Any, shape: tuple[int, ...]) -> NDArray[np.float32] | None:
         return None
     if array.shape != shape or (array.dtype.kind not in "fiub" and array.size):
         return None
-    with np.errstate(over="ignore"):
-        array = array.astype(np.float32, copy=False)
+    if not keeps_values(array, np.dtype(np.float32)):
+        return None
+    array = array.astype(np.float32, copy=False)
     return array if np.isfinite(array).all() else None
 
 

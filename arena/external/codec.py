@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from arena.errors import ConfigError
 from arena.external.interface import Code, ExternalError
 from arena.game.api import Info, Interface
-from arena.game.arrays import is_finite, keeps_values
+from arena.game.arrays import is_finite, lost_value
 from arena.game.spaces import check_choices, flatten, leaves_of, row, unflatten
 from arena.records.space_json import space_from_json, space_to_json
 
@@ -306,10 +306,12 @@ class Codec:
             raise ExternalError(code, f"{what}: {found}; expected a sample of {self.space}") from None
         parts = []
         for leaf, wire_type, array in zip(self.leaves, self._wire_types, arrays, strict=True):
-            fits = array.shape == leaf.shape and (array.dtype == leaf.dtype or keeps_values(array, leaf.dtype))
+            lost = None if array.dtype == leaf.dtype else lost_value(array, leaf.dtype)
+            fits = array.shape == leaf.shape and lost is None
             if not fits or not is_finite(array):
                 path = "".join(f"[{key!r}]" for key in leaf.path)
                 found = f"{array.dtype} {array.shape}" if not fits else "numbers that are not finite"
+                found = found if lost is None else f"the value {lost}"
                 raise ExternalError(code, f"{what}{path}: {found}; expected {leaf.dtype} {leaf.shape} of {self.space}")
             parts.append(array.astype(wire_type, copy=False).tobytes())
         return b"".join(parts)

@@ -15,11 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from arena.external.interface import CODES, Answers, Code, ExternalError
 from arena.external.slots import Ask, End, Slots
 from arena.game.api import Info, Interface
+from arena.game.arrays import copied
 from arena.game.spaces import row
 
 Told = Callable[[ExternalError | None], None]
@@ -351,17 +350,6 @@ def _joined(first: Info | None, then: Info | None) -> Info | None:
 
 def _code(reason: str) -> Code:
     return next((code for code in CODES if code == reason), "over")
-
-
-def copied(sample: Any) -> Any:
-    """A copy of a sample: its owner may reuse the arrays."""
-    if isinstance(sample, np.ndarray):
-        return sample.copy()
-    if isinstance(sample, dict):
-        return {key: copied(part) for key, part in sample.items()}
-    if isinstance(sample, tuple):
-        return tuple(copied(part) for part in sample)
-    return sample
 
 
 def entity_index(interface: Interface, entities: Sequence[int], entity: str | None) -> int:

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple, Protocol
 from gymnasium.spaces import Space
 
 from arena.errors import GameError
-from arena.external.desk import Desk, DeskGame, copied
+from arena.external.desk import Desk, DeskGame
 from arena.external.interface import Answers, ExternalError
 from arena.external.slots import Slots
 from arena.external.thread import interface_of
 from arena.game.api import Info, Interface
+from arena.game.arrays import copied
 from arena.plan.plan import TickRules
 
 _log = logging.getLogger(__name__)

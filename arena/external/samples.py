@@ -66,7 +66,7 @@ def fitted(space: Space[Any], written: Any, what: str, code: Code) -> Any:
 
 def _keeps(array: NDArray[Any], dtype: np.dtype[Any]) -> bool:
     """Whether an array may be converted: whole numbers to integers, any numbers to floats, bools only to flags."""
-    if array.dtype == dtype or dtype.kind == "f":
+    if array.dtype == dtype or (dtype.kind == "f" and array.dtype.kind in "bf"):
         return array.dtype.kind != "b"
     if array.dtype.kind == "b":
         return dtype.kind == "b" or dtype == np.int8  # flags of a MultiBinary

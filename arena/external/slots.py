@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from arena.errors import ConfigError
 from arena.external.interface import Answers, Code, ExternalError
 from arena.game.api import Frame, Info, Interface, Outside, Step
-from arena.game.arrays import is_finite, keeps_values
+from arena.game.arrays import is_finite, lost_value
+from arena.game.infos import refused_key
 from arena.game.metrics import stated_metrics
 from arena.game.spaces import check_choices, empty_batch, flatten, leaves_of
 from arena.plan.plan import TickRules
@@ -840,6 +841,8 @@ class Slots:
     def _check_info(self, info: Any) -> None:
         if info is not None and not isinstance(info, dict):
             raise self._refuse("bad_body", f"the info {info!r} is no dict")
+        if info and (refusal := refused_key(info)) is not None:
+            raise self._refuse("bad_body", refusal)
 
     def _reward(self, reward: Any) -> float:
         try:
@@ -878,10 +881,12 @@ class Slots:
             raise self._refuse(code, f"{found}; expected a sample of {space}") from None
         for number, (array, target) in enumerate(zip(arrays, batch.leaves, strict=True)):
             shape = target.shape[1:] if count is None else (count, *target.shape[1:])
-            fits = array.shape == shape and (array.dtype == target.dtype or keeps_values(array, target.dtype))
+            lost = None if array.dtype == target.dtype else lost_value(array, target.dtype)
+            fits = array.shape == shape and lost is None
             if not fits or not is_finite(array):
                 path = "".join(f"[{key!r}]" for key in leaves_of(space)[number].path)
                 found = f"{array.dtype} {array.shape}" if not fits else "numbers that are not finite"
+                found = found if lost is None else f"the value {lost}"
                 raise self._refuse(
                     code, f"{what}{path} of {self._name(entity)}: {found}; expected {target.dtype} {shape} of {space}"
                 )

@@ -1,8 +1,9 @@
-"""Checks of the numbers in an array."""
+"""Checks and copies of the numbers in arrays."""
 
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,66 @@ def is_finite(array: NDArray[Any]) -> bool:
 
 
 def keeps_values(array: NDArray[Any], dtype: np.dtype[Any]) -> bool:
-    """Whether an array may be cast to this dtype: floats may lose precision, integers must all fit."""
-    if np.can_cast(array.dtype, dtype, casting="same_kind"):
-        return True
-    return array.dtype.kind in "iu" and dtype.kind in "iu" and np.array_equal(array.astype(dtype), array)
+    """Whether all values survive a conversion to this dtype, see `lost_value`."""
+    return lost_value(array, dtype) is None
+
+
+def lost_value(array: NDArray[Any], dtype: np.dtype[Any]) -> str | None:
+    """The first value that a conversion to this dtype would change, and its own dtype; None if there is none.
+
+    Integers must stay the same number. Floats may be rounded to the precision of a narrower float, but must not become
+    infinite; as integers they are refused, even if they are whole. A bool is 0 or 1.
+    """
+    given = array.dtype
+    if given == dtype or not array.size:
+        return None
+    kinds = given.kind + dtype.kind
+    if kinds in ("bi", "bu", "bf") or (kinds == "ff" and given.itemsize <= dtype.itemsize):
+        return None
+    if kinds not in _LIMITED:
+        wrong = np.ones(1, np.bool_)
+    else:
+        low, high = _limits(dtype, integers=kinds != "ff")
+        if low <= array.min() and array.max() <= high:  # false for NaN
+            return None
+        # As Python's numbers: NumPy would compare int64 and uint64 as floats.
+        if dtype.kind in "iu":
+            wrong = np.array([not low <= one <= high for one in array.ravel().tolist()])
+        else:
+            with np.errstate(over="ignore"):
+                typed = array.astype(dtype).ravel()
+            if kinds == "ff":
+                wrong = np.isinf(typed) & np.isfinite(array.ravel())
+            else:
+                wrong = np.array([new != old for new, old in zip(typed.tolist(), array.ravel().tolist(), strict=True)])
+        if not wrong.any():
+            return None
+    return f"{array.reshape(-1)[int(np.argmax(wrong))]!s:.40} ({given})"
+
+
+_LIMITED = {"ii", "iu", "ui", "uu", "if", "uf", "ff"}
+
+
+@cache
+def _limits(dtype: np.dtype[Any], *, integers: bool) -> tuple[float, float]:
+    """Between these numbers every one survives a conversion, of integers or of floats."""
+    if dtype.kind in "iu":
+        return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    exact = 2 ** (np.finfo(dtype).nmant + 1)
+    highest = exact if integers else float(np.finfo(dtype).max)
+    return -highest, highest
+
+
+def copied(value: Any) -> Any:
+    """A copy of a sample or an info: its owner may change arrays, lists and mappings in place.
+
+    Immutable values and objects of other classes are the same ones.
+    """
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, dict):
+        return {key: copied(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        kind = type(value)
+        return getattr(kind, "_make", kind)(map(copied, value))  # `_make`: of a named tuple
+    return value

@@ -11,7 +11,7 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena.errors import nearest
-from arena.game.arrays import keeps_values
+from arena.game.arrays import lost_value
 from arena.game.ragged import Ragged
 from arena.game.spaces import Columns, Leaf, check_choices, stack
 from arena.game.units import Shown, UnitActions
@@ -136,8 +136,9 @@ def _brief(space: Space[Any]) -> str:
 
 
 def _check_dtype(space: Space[Any], leaf: Leaf, array: NDArray[Any]) -> None:
-    if array.dtype == leaf.dtype or not array.size or keeps_values(array, leaf.dtype):
+    lost = lost_value(array, leaf.dtype)
+    if lost is None:
         return
     if isinstance(space, UnitActions):
         raise TypeError(f"action {leaf.path[0]!r}: {array.dtype} values {array.ravel()[:3]}; choices are whole numbers")
-    raise TypeError(f"{array.dtype} values for {space}, which holds {leaf.dtype} at {leaf.place}")
+    raise TypeError(f"the value {lost} for {space}, which holds {leaf.dtype} at {leaf.place}")

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from arena.errors import ConfigError
 from arena.game.api import Interface
-from arena.game.arrays import keeps_values
+from arena.game.arrays import lost_value
 from arena.game.ragged import Ragged
 from arena.game.units import UnitActions, UnitSpace, bounds
 
@@ -158,8 +158,7 @@ def flatten(space: Space[Any], sample: Any) -> list[Any]:
     if isinstance(space, spaces.Sequence):
         part = space.feature_space
         return [np.asarray(sample) if len(sample) else np.zeros((0, *(part.shape or ())), part.dtype)]
-    # NumPy would make a Python int an int64, which does not fit into a space of unsigned integers.
-    return [np.asarray(sample, space.dtype if type(sample) is int else None)]
+    return [np.asarray(sample)]
 
 
 def unflatten(space: Space[Any], arrays: Sequence[Any]) -> Any:
@@ -214,7 +213,7 @@ def copy_rows(space: Space[Any], source: Any, target: Any, rows: Any) -> None:
     """Copies rows of one batched sample into the same rows of another.
 
     Raises:
-        TypeError: the space's dtype cannot hold an array's values (floats for integer actions).
+        TypeError: a value does not survive the conversion to the space's dtype (floats for integers, 300 for uint8).
         ValueError: an array does not have the space's shape; NumPy would broadcast it silently.
     """
     if source is None:
@@ -241,8 +240,8 @@ def write_sample(space: Space[Any], sample: Any, target: Any, rows: Any) -> None
 
 
 def _check_dtype(space: Space[Any], array: Array, into: Array) -> None:
-    if array.dtype != into.dtype and not keeps_values(array, into.dtype):
-        raise TypeError(f"{array.dtype} values for {space}, which holds {into.dtype}")
+    if array.dtype != into.dtype and (lost := lost_value(array, into.dtype)) is not None:
+        raise TypeError(f"the value {lost} for {space}, which holds {into.dtype}")
 
 
 def check_choices(space: Space[Any], sample: Any, rows: NDArray[np.bool_] | None = None) -> None:
@@ -364,10 +363,12 @@ def _typed(space: Space[Any], written: Any) -> Any:
         items = [_typed(part, item) for item in written]
         return np.array(items, part.dtype).reshape(-1, *(part.shape or ()))
     given = np.asarray(written)
-    typed = given.astype(space.dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        typed = given.astype(space.dtype)
     if given.dtype.kind == "b" and not isinstance(space, spaces.MultiBinary):
         raise ValueError(written)
-    if typed.dtype.kind in "iu" and not np.array_equal(typed, given):
+    lost = typed.dtype.kind in "iu" and not np.array_equal(typed, given)
+    if lost or (typed.dtype.kind == "f" and not np.isfinite(typed).all()):
         raise ValueError(written)
     return typed[()] if isinstance(space, spaces.Discrete) else typed
 
@@ -404,8 +405,8 @@ def stack(space: Space[Any], samples: Sequence[Any]) -> Any:
     for sample in samples:
         for column, leaf, array in zip(columns, leaves, flatten(space, sample), strict=True):
             empty = leaf.ragged and not array.size  # of any dtype, as an empty list is float64
-            if array.dtype != leaf.dtype and not empty and not keeps_values(array, leaf.dtype):
-                raise TypeError(f"{array.dtype} values for {space}{leaf.place}, which holds {leaf.dtype}")
+            if array.dtype != leaf.dtype and not empty and (lost := lost_value(array, leaf.dtype)) is not None:
+                raise TypeError(f"the value {lost} for {space}{leaf.place}, which holds {leaf.dtype}")
             column.append(array)
     return unflatten(
         space,

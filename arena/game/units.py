@@ -20,7 +20,7 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena.errors import nearest
-from arena.game.arrays import is_finite
+from arena.game.arrays import is_finite, lost_value
 from arena.game.ragged import Ragged
 
 MOST_UNITS = 2**31
@@ -349,7 +349,11 @@ class UnitSpace(spaces.Dict):
             if "globals" not in sample:
                 names = ", ".join(self.global_features)
                 raise ValueError(f"globals is missing; {len(self.global_features)} numbers are needed ({names})")
-            values = np.asarray(sample["globals"], np.float32)
+            given = np.asarray(sample["globals"])
+            with np.errstate(over="ignore"):  # `breach` reports numbers that are not finite
+                values = given.astype(np.float32, copy=False)
+            if values is not given and given.dtype.kind in "iu" and (lost := lost_value(given, values.dtype)):
+                raise ValueError(f"globals has the value {lost}, which float32 does not hold")
             if values.shape != (len(self.global_features),):
                 raise ValueError(f"globals has the shape {values.shape}, expected ({len(self.global_features)},)")
             whole["globals"] = values
@@ -565,6 +569,8 @@ def _items(what: str, given: Any, dtype: Any, shape: tuple[int, ...] = ()) -> ND
         raise ValueError(f"{what}: the shape must be [{wanted}], got {list(array.shape)}")
     with np.errstate(invalid="ignore", over="ignore"):  # `breach` reports numbers that are not finite, with their unit
         typed = array.astype(dtype, copy=False)
+    if typed is not array and array.dtype.kind in "iu" and (lost := lost_value(array, typed.dtype)):
+        raise ValueError(f"{what}: the value {lost}, which {typed.dtype} does not hold")
     if typed.dtype.kind == "i" and typed is not array and not np.array_equal(array, typed):
         raise ValueError(f"{what}: whole numbers of {typed.dtype} are needed, got {array.dtype} {array.ravel()[:3]}")
     return typed

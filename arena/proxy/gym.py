@@ -65,7 +65,7 @@ class EnvProxy(gymnasium.Env[Any, Any]):
         self._reward = 0.0
         self._wait_for_first_move()
         self._unseen, self._needs_reset = False, False
-        return seat.observation(0, 0), seat.info(0, 0)
+        return seat.observation(0, 0), seat.info(0)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, Info]:
         """Plays an action; returns when the entity is to act again, or its episode has ended."""
@@ -79,12 +79,11 @@ class EnvProxy(gymnasium.Env[Any, Any]):
             seat.idle()
             reward += float(seat.reply.rewards[0, 0])
         self._reward = 0.0
-        void = {"void": True} if seat.is_void(0, 0) else {}
         if not self._ended:
-            return seat.observation(0, 0), reward, False, False, {**seat.info(0, 0), **void}
+            return seat.observation(0, 0), reward, False, False, seat.info(0)
         self._needs_reset, self._unseen = True, bool(seat.reply.fresh[0, 0])
         terminated, truncated = bool(seat.reply.terminated[0, 0]), bool(seat.reply.truncated[0, 0])
-        return seat.final_observations()[0], reward, terminated, truncated, {**seat.final_info(0), **void}
+        return seat.final_observations()[0], reward, terminated, truncated, seat.final_info(0)
 
     def _wait_for_first_move(self) -> None:
         """Lets other entities move first in a turn-based game; rewards of these ticks count for the first step."""

@@ -106,13 +106,11 @@ class ParallelEnvProxy(ParallelEnv[str, Any, Any]):
 
     def _infos(self, finals: dict[str, Any]) -> dict[str, Info]:
         seat = self._seat
-        infos = {}
+        infos: dict[str, Info] = {}
         for agent in self.agents:
             index = self._index[agent]
-            infos[agent] = seat.final_info(index) if agent in finals else seat.info(index, 0)
-            infos[agent]["active"] = bool(seat.reply.active[0, index])
-            if seat.is_void(index, 0):
-                infos[agent]["void"] = True
+            infos[agent] = info = seat.final_info(index) if agent in finals else seat.info(index)
+            info["active"] = info.fields.active
         return infos
 
     def render(self) -> None:

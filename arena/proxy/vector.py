@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from arena.errors import ProtocolError
 from arena.game.batched_spaces import batched_space
+from arena.game.infos import MASK, Infos, StepFields, grouped
 from arena.game.lockstep import RequestKind
 from arena.game.ragged import Ragged
 from arena.game.ragged_actions import batch_leaves
@@ -32,7 +33,7 @@ from arena.game.units import UnitSpace
 from arena.seat.client import SeatClient
 
 BoolRows = NDArray[np.bool_]
-StepResults = tuple[Any, NDArray[np.float64], BoolRows, BoolRows, dict[str, Any]]
+StepResults = tuple[Any, NDArray[np.float64], BoolRows, BoolRows, Infos]
 
 
 class VectorEnvProxy(VectorEnv[Any, Any, Any]):
@@ -143,7 +144,7 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    ) -> tuple[Any, Infos]:
         """Begins an episode in every lane; in a shared match, waits for new episodes.
 
         The first call takes no tick. The only seat of a match resets all lanes, or some with `options["reset_mask"]`;
@@ -241,41 +242,46 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         leaves = [_joined(parts) for parts in self._leaves]
         return unflatten(self.single_observation_space, leaves) if self._composite else leaves[0]
 
-    def _infos(self) -> dict[str, Any]:
-        infos: dict[str, Any] = {}
-        for seat in self._seats:
-            if seat.reply.header[3]:
-                infos = self._endings()
-                break
-        for seat, rows in self._places:
-            for row, info in seat.infos.items():
-                infos = self._add_info(infos, info, rows.start + row)
-        if self.masked:
-            infos["action_mask"], infos["_action_mask"] = _joined(self._masks), self._all_rows.copy()
-        infos["active"] = self._active_rows()
+    def _infos(self) -> Infos:
+        fields = StepFields(self._active_rows(), _joined(self._masks) if self.masked else None)
+        if any(seat.reply.header[3] for seat in self._seats):
+            fields = self._with_endings(fields)
         if self._outside:
             replies = [seat.reply for seat in self._seats]
-            infos["void"] = _joined([reply.void.reshape(-1) for reply in replies])
-            infos["given"] = _joined([reply.given.reshape(-1) for reply in replies])
             actions = zip(*(reply.given_rows[0] for reply in replies), strict=True)
-            infos["given_action"] = unflatten(self.single_action_space, [_joined(parts) for parts in actions])
+            fields = fields._replace(
+                void=_joined([reply.void.reshape(-1) for reply in replies]),
+                given=_joined([reply.given.reshape(-1) for reply in replies]),
+                given_action=unflatten(self.single_action_space, [_joined(parts) for parts in actions]),
+            )
+        infos = Infos(fields, self._grouped("infos") if any(seat.infos for seat in self._seats) else {})
+        if fields.ended is not None:
+            infos["final_obs"], infos["_final_obs"] = fields.final_obs, fields.ended
+            infos["final_info"], infos["_final_info"] = self._grouped("final_infos"), fields.ended.copy()
+            if fields.final_mask is not None:
+                infos["final_info"] |= {MASK: fields.final_mask, f"_{MASK}": fields.ended.copy()}
+        if fields.action_mask is not None:
+            infos[MASK], infos[f"_{MASK}"] = fields.action_mask, self._all_rows.copy()
+        infos["active"] = fields.active
+        if self._outside:
+            infos |= {"void": fields.void, "given": fields.given, "given_action": fields.given_action}
         return infos
 
-    def _endings(self) -> dict[str, Any]:
-        """The last observations and infos of all rows that ended, in Gymnasium's form."""
+    def _with_endings(self, fields: StepFields) -> StepFields:
+        """With the last observations and masks of all rows that ended."""
         observed, ended = np.full(self.num_envs, None, object), np.zeros(self.num_envs, np.bool_)
-        final_infos: dict[str, Any] = {}
+        last: Any = np.zeros_like(fields.action_mask) if self.masked else None
         for seat, rows in self._places:
-            masks = seat.final_masks()
             for row, observation in seat.final_observations().items():
-                place = rows.start + row
-                observed[place], ended[place] = observation, True
-                info = dict(seat.final_infos.get(row, {}))
-                if masks:
-                    info["action_mask"] = masks[row]
-                if info:
-                    final_infos = self._add_info(final_infos, info, place)
-        return {"final_obs": observed, "_final_obs": ended, "final_info": final_infos, "_final_info": ended.copy()}
+                observed[rows.start + row], ended[rows.start + row] = observation, True
+            for row, mask in seat.final_masks().items():
+                last[rows.start + row] = mask
+        return fields._replace(ended=ended, final_obs=observed, final_mask=last)
+
+    def _grouped(self, which: str) -> dict[str, Any]:
+        """The game's infos of all rows: the seats' `infos` or `final_infos`."""
+        rows = {place.start + row: info for seat, place in self._places for row, info in getattr(seat, which).items()}
+        return grouped(rows, self.num_envs)
 
     def _active_rows(self) -> BoolRows:
         return _joined(self._active)

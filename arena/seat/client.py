@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from arena.diagnostics.profile import Activity, StoppedWatch, Stopwatch
 from arena.errors import BudgetReached, ProtocolError
 from arena.game.api import Info
+from arena.game.infos import MASK, Infos, StepFields, shown
 from arena.game.lockstep import RequestKind
 from arena.game.ragged import Ragged
 from arena.game.ragged_actions import action_leaves
@@ -273,7 +274,9 @@ class SeatClient:
             self.reply.read_heap(self._link.wait_heap(self.reply.heap).copy())
         self.infos, self.final_infos = NO_INFOS, NO_INFOS
         if self._header[2]:  # `reply.extra`
-            self.infos, self.final_infos = unpack(self._link.wait_extra())
+            self.infos, self.final_infos = (
+                {row: shown(info) for row, info in infos.items()} for infos in unpack(self._link.wait_extra())
+            )
         if self._measures:
             self._stopwatch.begin_inference()
 
@@ -354,34 +357,38 @@ class SeatClient:
             found.update(zip(self._places(block, rows), masks.copy(), strict=True))
         return found
 
-    def final_info(self, row: int) -> Info:
-        """The last info of a row that ended on this tick, with its action mask if it has one."""
-        info: Info = dict(self.final_infos.get(row, {}))
-        mask = self.final_masks().get(row)
-        if mask is not None:
-            info["action_mask"] = mask
-        return info
+    def final_info(self, entity: int) -> Infos:
+        """The last info of an entity whose episode in the only lane ended on this tick."""
+        active = bool(self.reply.active[0, entity])
+        fields = StepFields(active, self.final_masks().get(entity), True, void=self._is_void(entity))
+        return _infos(fields, self.final_infos.get(entity, {}))
 
     def _places(self, block: Block, rows: NDArray[np.intp]) -> list[int]:
         """Rows of a block of equal spaces as rows of the seat."""
         places: list[int] = (rows if self.uniform else rows * len(self.entities) + block.entities[0]).tolist()
         return places
 
-    def mask(self, entity: int, lane: int) -> NDArray[np.int8] | None:
-        """A copy of an entity's action mask in a lane; None if it has none."""
-        masks = self.reply.masks_by_entity[entity]
-        return None if masks is None else masks[lane].copy()
+    def info(self, entity: int) -> Infos:
+        """An entity's info in the only lane."""
+        masks, given, action = self.reply.masks_by_entity[entity], None, None
+        if self.outside and (given := bool(self.reply.given[0, entity])):
+            action = row_of(self.action_spaces[entity], self.reply.given_actions[entity], 0)
+        mask = None if masks is None else masks[0].copy()
+        active = bool(self.reply.active[0, entity])
+        fields = StepFields(active, mask, void=self._is_void(entity), given=given, given_action=action)
+        return _infos(fields, self.infos.get(entity, {}))
 
-    def info(self, entity: int, lane: int) -> Info:
-        """An entity's info in a lane, with its action mask if it has one, and its given action."""
-        info: Info = dict(self.infos.get(lane * len(self.entities) + entity, {}))
-        mask = self.mask(entity, lane)
-        if mask is not None:
-            info["action_mask"] = mask
-        if self.outside and self.reply.given[lane, entity]:
-            info["given_action"] = row_of(self.action_spaces[entity], self.reply.given_actions[entity], lane)
-        return info
+    def _is_void(self, entity: int) -> bool | None:
+        return bool(self.reply.void[0, entity]) if self.outside else None
 
-    def is_void(self, entity: int, lane: int) -> bool:
-        """Whether no algorithm is to learn from the transition that this tick completes."""
-        return self.outside and bool(self.reply.void[lane, entity])
+
+def _infos(fields: StepFields, info: Info) -> Infos:
+    """The info of one entity, with the arena's own keys that apply."""
+    infos = Infos(fields, info)
+    if fields.action_mask is not None:
+        infos[MASK] = fields.action_mask
+    if fields.given:
+        infos["given_action"] = fields.given_action
+    if fields.void:
+        infos["void"] = True
+    return infos

@@ -116,7 +116,7 @@ class ActorModel:
             leaf[rows] = seen
         active = np.zeros(len(self._begun), np.bool_)
         active[rows] = True
-        infos: dict[str, Any] = {"active": active}
+        infos: dict[str, Any] = {"active": active}  # as a user's own actor reads them
         if self._begun.any():
             infos["_final_obs"] = self._begun.copy()
         if masks is not None:

@@ -23,6 +23,7 @@ from arena.config.load import load_config
 from arena.config.schema import Config, PolicyConfig
 from arena.errors import ConfigError, nearest
 from arena.game.api import Interface
+from arena.game.arrays import lost_value
 from arena.game.ragged import Ragged
 from arena.game.spaces import Leaf, flatten, leaves_of, row, unflatten
 from arena.league import rounds_file
@@ -82,6 +83,10 @@ class Policy:
             raise ValueError(
                 f"got an observation of shape {found}, expected one of {self.observation_space} or a batch"
             )
+        for array, leaf in zip(arrays, leaves, strict=True):
+            numbers = array.values if isinstance(array, Ragged) else array
+            if (lost := lost_value(numbers, leaf.dtype)) is not None:
+                raise ValueError(f"the observation{leaf.place} has the value {lost}, which {leaf.dtype} does not hold")
         if single:
             pairs = zip(arrays, leaves, strict=True)
             arrays = [Ragged(array, [len(array)]) if leaf.ragged else array[None] for array, leaf in pairs]

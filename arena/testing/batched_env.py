@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from arena.game import spaces
 from arena.game.api import BatchedEnv, Frame, Step
+from arena.game.infos import refused_key
 from arena.game.ragged import Ragged
 from arena.game.units import UnitActions, UnitSpace
 from arena.testing.breach import ContractBroken, must
@@ -251,6 +252,8 @@ def _check_infos(env: BatchedEnv, frame: Frame, when: str) -> None:
         for info, size in zip(lane, env.interface.mask_sizes, strict=True):
             must(isinstance(info, dict), f"{when}: an info is {info!r}", "it must be a dict")
             must(not (size and "action_mask" in info), f"{when}: a mask is in an info", "masks are in frame.masks")
+            refusal = refused_key(info)
+            must(refusal is None, f"{when}: {refusal}", "see docs/writing-algorithms.md on the keys of infos")
 
 
 def _check_picture(env: BatchedEnv) -> None:

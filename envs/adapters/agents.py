@@ -14,8 +14,9 @@ from gymnasium.spaces import Space
 
 from arena.errors import ConfigError, GameError
 from arena.game.api import Info
+from arena.game.infos import MASK
 from arena.game.spaces import mask_size
-from envs.adapters.lane import MASK, LaneStep
+from envs.adapters.lane import LaneStep
 
 _INNER = ("observation", "observations")  # the key of the observation itself in PettingZoo, and in RLlib
 

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from arena.errors import ConfigError, GameError
 from arena.game import spaces
 from arena.game.api import Frame, Info, Interface, Step
-from arena.game.arrays import keeps_values
+from arena.game.arrays import copied, lost_value
+from arena.game.infos import MASK
 from arena.game.ragged import Ragged
 from arena.game.units import UnitSpace
-from envs.adapters.lane import MASK, LaneGame, LaneStep, several_agents
+from envs.adapters.lane import LaneGame, LaneStep, several_agents
 
 Flags = NDArray[np.bool_]
 Masks = NDArray[np.int8]
@@ -143,11 +144,13 @@ class BatchedLanes:
             if number in ragged:
                 self._observe_items(lane, entity, number, array)
                 continue
-            # NumPy would broadcast silently, or truncate fractions.
-            if array.shape != leaf.shape[1:] or (array.dtype != leaf.dtype and not keeps_values(array, leaf.dtype)):
+            # NumPy would broadcast silently, truncate fractions, and wrap integers.
+            lost = None if array.dtype == leaf.dtype else lost_value(array, leaf.dtype)
+            if array.shape != leaf.shape[1:] or lost is not None:
+                found = f"{array.dtype} {array.shape}" if lost is None else f"with the value {lost}"
                 raise GameError(
-                    f"an observation {array.dtype} {array.shape}; its space "
-                    f"{self.interface.observation_spaces[entity]} has {leaf.dtype} {leaf.shape[1:]}",
+                    f"an observation {found}; its space {self.interface.observation_spaces[entity]} has "
+                    f"{leaf.dtype} {leaf.shape[1:]}",
                     entity=self.interface.entities[entity],
                     lane=lane,
                 )
@@ -157,9 +160,11 @@ class BatchedLanes:
         rows, leaf = self._ragged[entity][number]
         if array.shape[:1] == (0,):
             array = np.zeros((0, *leaf.shape), leaf.dtype)
-        if array.shape[1:] != leaf.shape or array.ndim == 0 or not keeps_values(array, leaf.dtype):
+        lost = lost_value(array, leaf.dtype)
+        if array.shape[1:] != leaf.shape or array.ndim == 0 or lost is not None:
+            found = f"{array.dtype} {array.shape}" if lost is None else f"with the value {lost}"
             raise GameError(
-                f"an observation{leaf.place} {array.dtype} {array.shape}; its items are {leaf.dtype} {leaf.shape}",
+                f"an observation{leaf.place} {found}; its items are {leaf.dtype} {leaf.shape}",
                 entity=self.interface.entities[entity],
                 lane=lane,
             )
@@ -183,11 +188,17 @@ class BatchedLanes:
         numbers: list[float] = []
         for entity, reward in zip(self.interface.entities, rewards, strict=True):
             try:
+                if isinstance(reward, (str, bytes)):  # `float` would read it
+                    raise TypeError("a text")
                 numbers.append(float(reward))
-            except (TypeError, ValueError) as error:
+                if isinstance(reward, (int, np.integer)) and int(reward) != numbers[-1]:
+                    raise OverflowError("too large")
+            except (TypeError, ValueError, OverflowError) as error:
                 if np.ndim(reward):
                     raise self._refused_rewards(entity, reward) from error
-                raise GameError(f"the reward {reward!r}; expected a number", entity=entity, lane=lane) from error
+                raise GameError(
+                    f"the reward {reward!r:.80}; expected a number that float64 holds", entity=entity, lane=lane
+                ) from error
         return numbers
 
     def _refused_rewards(self, entity: str, rewards: Any) -> ConfigError:
@@ -203,16 +214,24 @@ class BatchedLanes:
 
     def _unmasked(self, lane: int, entity: int, info: Info) -> Info:
         mask = self._masks[entity]
+        if not isinstance(info, dict):
+            return info  # refused by the validator
+        info = copied(info)  # the game may change it in place, in another lane too
         if mask is None:
             return info
         if MASK not in info:
             mask[lane] = 1
             return info
-        if np.shape(info[MASK]) != mask.shape[1:]:
-            found = f"an action mask of shape {np.shape(info[MASK])}; expected {mask.shape[1:]}"
+        given = _array(info.pop(MASK))
+        fits = given.shape == mask.shape[1:] and given.dtype.kind in "biuf"
+        if fits:
+            with np.errstate(invalid="ignore"):
+                mask[lane] = given
+            fits = given.dtype == mask.dtype or not np.count_nonzero(mask[lane] != given)
+        if not fits:
+            found = f"the action mask {str(given)[:80]} of shape {given.shape}; expected {mask.shape[1:]} of 0 and 1"
             raise GameError(found, entity=self.interface.entities[entity], lane=lane)
-        mask[lane] = info[MASK]
-        return {key: value for key, value in info.items() if key != MASK}
+        return info
 
     def _no_infos(self) -> list[Sequence[Info]]:
         return [[{} for _ in self.interface.entities] for _ in range(self.lanes)]
@@ -237,6 +256,14 @@ class BatchedLanes:
         with ExitStack() as stack:
             for game in self._games:
                 stack.callback(game.close)
+
+
+def _array(mask: Any) -> NDArray[Any]:
+    """A mask as an array; of objects where it is none, such as one array per choice of a MultiDiscrete."""
+    try:
+        return np.asarray(mask)
+    except ValueError:
+        return np.asarray(mask, object)
 
 
 def _check_layouts(interface: Interface) -> None:
@@ -284,6 +311,6 @@ def _mask_sizes(game: LaneGame, seed: int) -> tuple[int, ...]:
         return game.mask_sizes
     infos = game.reset(seed, None).infos
     return tuple(
-        known or (size if size and MASK in info and np.shape(info[MASK]) == (size,) else 0)
+        known or (size if size and MASK in info and _array(info[MASK]).shape == (size,) else 0)
         for known, size, info in zip(game.mask_sizes, possible, infos, strict=True)
     )

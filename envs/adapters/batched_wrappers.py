@@ -24,8 +24,10 @@ from gymnasium.vector.utils import batch_space
 from gymnasium.wrappers.utils import create_zero_array
 from numpy.typing import NDArray
 
+from arena.errors import GameError
 from arena.game import spaces
 from arena.game.api import BatchedEnv, Frame, Step
+from arena.game.arrays import lost_value
 
 Flags = NDArray[np.bool_]
 Array = NDArray[Any]
@@ -199,7 +201,7 @@ class ObservationWrapper(BatchedWrapper, ABC):
     ) -> Frame:
         frame = self.game.reset(lanes, seeds, options)
         for entity, batch in enumerate(frame.observations):
-            self._begin(entity, batch, np.flatnonzero(lanes))
+            self._begin(entity, self._checked(entity, batch, lanes), np.flatnonzero(lanes))
         return frame._replace(observations=self._observations)
 
     def step(self, actions: Sequence[Any]) -> Step:
@@ -208,8 +210,22 @@ class ObservationWrapper(BatchedWrapper, ABC):
         for entity, batch in enumerate(step.frame.observations):
             # A slice instead of an array of all row numbers: NumPy makes no copy to read it.
             if (rows := shown[:, entity]).any():
+                batch = self._checked(entity, batch, rows)
                 self._observe(entity, batch, slice(None) if rows.all() else np.flatnonzero(rows))
         return step._replace(frame=step.frame._replace(observations=self._observations))
+
+    def _checked(self, entity: int, batch: Any, lanes: Flags) -> Any:
+        """The batch, whose values in these lanes [L] survive the conversion to the buffers.
+
+        Raises:
+            GameError: one does not.
+        """
+        space = self.game.interface.observation_spaces[entity]
+        for leaf, array in zip(spaces.leaves_of(space), spaces.flatten(space, batch), strict=True):
+            if array.dtype != leaf.dtype and (lost := lost_value(array[lanes], leaf.dtype)) is not None:
+                found = f"an observation with the value {lost}; its space {space}{leaf.place} has {leaf.dtype}"
+                raise GameError(found, entity=self.interface.entities[entity])
+        return batch
 
     def _begin(self, entity: int, batch: Any, rows: Any) -> None:
         """Adds the first observations of an entity's episodes in the lanes `rows`; `batch` has all lanes."""

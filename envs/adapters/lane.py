@@ -21,8 +21,6 @@ from arena.game.api import Info
 from arena.game.reset import ARGUMENTS, taken_by
 
 _WRAPPERS = ("gymnasium.core.Wrapper", "pettingzoo.utils.wrappers.", "pettingzoo.utils.conversions.")
-MASK = "action_mask"  # the key of action masks in Gymnasium and PettingZoo
-
 
 class LaneStep(NamedTuple):
     """The result of a reset or a step; each field has one item per entity."""

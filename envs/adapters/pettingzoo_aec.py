@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from arena.errors import ConfigError, ProtocolError
 from arena.game.api import Info
+from arena.game.arrays import copied
 from envs.adapters.agents import AgentTable, Lives
 from envs.adapters.lane import LaneStep, check_reset, picture
 
@@ -47,7 +48,7 @@ class AECGame:
         env = self._env
         env.step(actions[self._agents.index[env.agent_selection]])
         self._check_agents()
-        rewards = dict(env.rewards)
+        rewards = copied(env.rewards)
         terminated = {agent: bool(env.terminations[agent]) for agent in env.agents}
         truncated = {agent: bool(env.truncations[agent]) for agent in env.agents}
         seen = {agent: self._look(agent) for agent in env.agents if terminated[agent] or truncated[agent]}
@@ -90,7 +91,11 @@ class AECGame:
         return bool(self._env.terminations[agent] or self._env.truncations[agent])
 
     def _look(self, agent: Any) -> tuple[Any, Info]:
-        return self._agents.split(agent, self._env.observe(agent), self._env.infos.get(agent, {}))
+        # Copied at once: the game may change them when another agent is looked at or removed.
+        shown: tuple[Any, Info] = copied(
+            self._agents.split(agent, self._env.observe(agent), self._env.infos.get(agent, {}))
+        )
+        return shown
 
     def _moment(
         self,

@@ -25,9 +25,11 @@ from gymnasium.spaces import Box, Space
 from numpy.typing import NDArray
 
 from arena import registry
-from arena.errors import ConfigError
+from arena.errors import ConfigError, GameError
 from arena.game.api import BatchedEnv
-from arena.game.spaces import leaves_of
+from arena.game.arrays import lost_value
+from arena.game.infos import MASK
+from arena.game.spaces import flatten, leaves_of, unflatten
 from envs.adapters.batched_wrappers import (
     SoftlyTimeLimited,
     StackedObservation,
@@ -38,7 +40,6 @@ from envs.adapters.batched_wrappers import (
     channel_axis,
     stacked_space,
 )
-from envs.adapters.lane import MASK
 from envs.adapters.sources import check_call
 from envs.common import options
 
@@ -80,7 +81,7 @@ class FrameStack:
         options.choice("padding_type", self.padding_type, ("reset", "zero"))
 
     def wrap_env(self, env: Env) -> Env:
-        leaves_of(env.observation_space)  # refuses parts with any number of items
+        env = _checked(env)  # refuses parts with any number of items
         stacked = wrappers.FrameStackObservation(env, self.stack_size, padding_type=self.padding_type)
         space = env.observation_space
         if (axis := channel_axis(space)) is None:
@@ -90,6 +91,23 @@ class FrameStack:
 
     def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
         return StackedObservation(game, self.stack_size, zeros=self.padding_type == "zero")
+
+
+def _checked(env: Env) -> Env:
+    """An environment that gives observations in the dtypes of its space: wrappers would cast them without a check."""
+    space = env.observation_space
+    layout = leaves_of(space)
+
+    def check(observation: Any) -> Any:
+        arrays = flatten(space, observation)
+        if all(array.dtype == leaf.dtype for leaf, array in zip(layout, arrays, strict=True)):
+            return observation
+        for leaf, array in zip(layout, arrays, strict=True):
+            if (lost := lost_value(array, leaf.dtype)) is not None:
+                raise GameError(f"an observation with the value {lost}; its space {space}{leaf.place} has {leaf.dtype}")
+        return unflatten(space, [array.astype(leaf.dtype) for leaf, array in zip(layout, arrays, strict=True)])
+
+    return wrappers.TransformObservation(env, check, space)
 
 
 def _join_channels(frames: Pictures, axis: int) -> Pictures:
@@ -107,7 +125,7 @@ class Grayscale:
 
     def wrap_env(self, env: Env) -> Env:
         space, function = self._transform(env.observation_space)
-        return wrappers.TransformObservation(env, function, space)
+        return wrappers.TransformObservation(_checked(env), function, space)
 
     def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
         return TransformedObservation(game, [*map(self._transform, game.interface.observation_spaces)])
@@ -138,7 +156,7 @@ class Resize:
 
     def wrap_env(self, env: Env) -> Env:
         resize = AreaResize(env.observation_space, (self.shape[0], self.shape[1]))
-        return wrappers.TransformObservation(env, resize, resize.space)
+        return wrappers.TransformObservation(_checked(env), resize, resize.space)
 
     def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
         resizes = [AreaResize(space, (self.shape[0], self.shape[1])) for space in game.interface.observation_spaces]

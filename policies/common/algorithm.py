@@ -19,7 +19,7 @@ from arena.game.units import UnitActions, UnitSpace
 from policies.common.devices import device_of
 from policies.common.tensors import load_weights, to_arrays
 from policies.extensions.extra_loss import ExtraLoss
-from policies.networks.heads import action_head
+from policies.networks.heads import action_head, check_choices
 
 if TYPE_CHECKING:
     from arena.group.group import Group
@@ -60,6 +60,7 @@ class Algorithm:
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         self.env, self.group, self.ticks = env, group, ticks
+        check_choices(env.single_action_space, "actions")
         self.options = self.Options(**options)
         self.device = device_of(self.options.device)
         self.ticks_done = 0

@@ -60,16 +60,15 @@ def stored_leaves(layout: Sequence[Leaf], arrays: Sequence[Any]) -> list[Any]:
     ]
 
 
-def to_mask(infos: Mapping[str, Any], mask_size: int) -> Tensor | None:
-    """The action mask in a vector environment's infos as bool [N, mask_size]; None where there is none."""
-    mask = infos.get("action_mask") if mask_size else None
-    return None if mask is None else torch.tensor(np.asarray(mask, np.bool_))
+def to_mask(mask: Any, mask_size: int) -> Tensor | None:
+    """An action mask as bool [N, mask_size]; None where there is none."""
+    return None if mask is None or not mask_size else torch.tensor(np.asarray(mask, np.bool_))
 
 
-def last_leaves(space: Space[Any], infos: Mapping[str, Any], rows: NDArray[np.intp]) -> list[Any]:
+def last_leaves(space: Space[Any], final_obs: Any, rows: NDArray[np.intp]) -> list[Any]:
     """The last observations of rows [K] whose episodes have ended, as columns of K rows, one per leaf; K > 0."""
     layout = leaves_of(space, ragged=True)
-    columns = zip(*(flatten(space, infos["final_obs"][row]) for row in rows), strict=True)
+    columns = zip(*(flatten(space, final_obs[row]) for row in rows), strict=True)
     arrays = [
         Ragged.of(column, leaf.dtype, leaf.shape) if leaf.ragged else np.stack(column)
         for leaf, column in zip(layout, columns, strict=True)

@@ -24,6 +24,7 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 from torch import Tensor
 
+from arena.game.infos import StepFields, fields_of
 from arena.game.spaces import flatten, leaves_of
 from policies.common.columns import Columns, Storage, last_leaves, stored_leaves, to_mask
 from policies.common.tensors import to_arrays, to_tensors
@@ -116,10 +117,10 @@ class NStepBuilder:
         self._nothing_done = numbers, self._actions[:0, 0].copy(), sums, sums, numbers  # in a fragment's dtypes
         self._clear()
 
-    def begin(self, observations: Any, infos: Mapping[str, Any]) -> None:
+    def begin(self, observations: Any, infos: Mapping[str, Any] | StepFields) -> None:
         """Takes what `env.reset` gave; what was under way is forgotten."""
         self._starts[:] = NO_DECISION
-        self._see(observations, infos)
+        self._see(observations, fields_of(infos))
 
     def add(
         self,
@@ -128,18 +129,19 @@ class NStepBuilder:
         rewards: NDArray[np.float64],
         terminated: NDArray[np.bool_],
         truncated: NDArray[np.bool_],
-        infos: Mapping[str, Any],
+        infos: Mapping[str, Any] | StepFields,
     ) -> None:
         """Takes one tick: actions [B, ...] as learned from, and what `env.step` gave."""
         self._actions[self._acting, 0] = actions[self._acting]
         self._rewards += self._weights * np.asarray(rewards)[:, None]
-        void = self._void_rows(infos)
+        fields = fields_of(infos)
+        void = self._void_rows(fields)
         if len(void):
             self._drop(void)
         ended = terminated | truncated
         if np.count_nonzero(ended):
-            self._end(ended, terminated, infos)
-        self._see(observations, infos)
+            self._end(ended, terminated, fields)
+        self._see(observations, fields)
         self.ticks += 1
 
     def cut(self) -> NStepBatch:
@@ -171,10 +173,10 @@ class NStepBuilder:
             joined = [np.concatenate(parts, dtype=parts[0].dtype, casting="same_kind") for parts in columns]
         return NStepBatch(self._first, Columns.cat(self._sights), *map(torch.from_numpy, joined))
 
-    def _see(self, observations: Any, infos: Mapping[str, Any]) -> None:
+    def _see(self, observations: Any, fields: StepFields) -> None:
         """Each row that acts next begins a transition, and completes its oldest one if that has n actions."""
-        self.given, self.given_actions = infos.get("given"), infos.get("given_action")
-        acting, sights = self._look(observations, infos)
+        self.given, self.given_actions = fields.given, fields.given_action
+        acting, sights = self._look(observations, fields)
         self._acting: Any = acting
         numbers = self._keep(sights if isinstance(acting, slice) else sights.take(torch.from_numpy(acting)))
         full = self._starts[acting, -1] != NO_DECISION
@@ -186,15 +188,15 @@ class NStepBuilder:
         self._starts[acting, 0] = numbers
         self._rewards[acting, 0] = 0.0
 
-    def _look(self, observations: Any, infos: Mapping[str, Any]) -> tuple[Any, Columns]:
+    def _look(self, observations: Any, fields: StepFields) -> tuple[Any, Columns]:
         """The rows that act next, as of `who_acts`; what all rows see, [B]."""
         self.leaves = stored_leaves(self._layout, flatten(self._space, observations))
-        self.mask = to_mask(infos, self._mask_size)
-        return who_acts(infos.get("active")), Columns(tuple(self.leaves), self.mask)
+        self.mask = to_mask(fields.action_mask, self._mask_size)
+        return who_acts(fields.active), Columns(tuple(self.leaves), self.mask)
 
-    def _void_rows(self, infos: Mapping[str, Any]) -> NDArray[np.intp]:
+    def _void_rows(self, fields: StepFields) -> NDArray[np.intp]:
         """The rows whose transition that this tick completes is void; only external games have any."""
-        return np.flatnonzero(infos["void"]) if "void" in infos else self._no_rows
+        return self._no_rows if fields.void is None else np.flatnonzero(fields.void)
 
     def _drop(self, rows: NDArray[np.intp]) -> None:
         """Forgets the newest action of rows; transitions before it end at the observation at which it was chosen."""
@@ -214,23 +216,23 @@ class NStepBuilder:
         """Discounts [K, *reward_shape] of transitions of rows [K] that have seen all their actions."""
         return self._powers[-1:].repeat(len(rows))
 
-    def _end(self, ended: NDArray[np.bool_], terminated: NDArray[np.bool_], infos: Mapping[str, Any]) -> None:
+    def _end(self, ended: NDArray[np.bool_], terminated: NDArray[np.bool_], fields: StepFields) -> None:
         """Completes what is under way where an episode has ended; one that was only cut has a last sight."""
         rows, columns = np.nonzero((self._starts != NO_DECISION) & ended[:, None])
         cut = np.unique(rows[~terminated[rows]])
         following = np.full(self.rows, NO_DECISION)
         if len(cut):
-            following[cut] = self._keep(self._last_sights(cut, infos))
+            following[cut] = self._keep(self._last_sights(cut, fields))
         is_over = terminated[rows]
         discounts = np.where(is_over, 0.0, self._powers[columns + 1])
         self._complete(rows, columns, discounts, np.where(is_over, self._starts[rows, columns], following[rows]))
         self._starts[ended] = NO_DECISION
 
-    def _last_sights(self, rows: NDArray[np.intp], infos: Mapping[str, Any]) -> Columns:
+    def _last_sights(self, rows: NDArray[np.intp], fields: StepFields) -> Columns:
         """The last observations of rows [K]; without a mask everything is allowed."""
-        told = to_mask(infos.get("final_info", {}), self._mask_size)
+        told = to_mask(fields.final_mask, self._mask_size)
         mask = None if told is None else told[torch.from_numpy(rows)]
-        return Columns(tuple(last_leaves(self._space, infos, rows)), mask)
+        return Columns(tuple(last_leaves(self._space, fields.final_obs, rows)), mask)
 
     def _keep(self, sights: Columns) -> NDArray[np.int64]:
         """Takes new sights; their numbers."""

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from arena.errors import ConfigError
+from arena.game.infos import fields_of
 from policies.common.adam import Adam
 from policies.common.algorithm import Algorithm, check_autoreset
 from policies.common.columns import to_leaves, to_mask
@@ -298,7 +299,7 @@ class OffPolicy(Algorithm, ABC):
 
         @torch.inference_mode()
         def act(observations: Any, infos: Mapping[str, Any]) -> NDArray[Any]:
-            leaves, mask = to_leaves(space, observations), to_mask(infos, self.actions.mask_size)
+            leaves, mask = to_leaves(space, observations), to_mask(fields_of(infos).action_mask, self.actions.mask_size)
             actions = self.act(moved(self.normalization(leaves), self.device), moved(mask, self.device), generator)
             return self.actions.to_env(actions.cpu().numpy())
 
@@ -313,7 +314,7 @@ class OffPolicy(Algorithm, ABC):
             observations: Any, masks: NDArray[np.int8] | None, memory: NDArray[np.float32], random: Random
         ) -> tuple[NDArray[Any], NDArray[np.float32]]:
             leaves = moved(self.normalization(to_leaves(space, observations)), self.device)
-            mask = moved(to_mask({"action_mask": masks}, self.actions.mask_size), self.device)
+            mask = moved(to_mask(masks, self.actions.mask_size), self.device)
             if random is None:
                 actions = self.act(leaves, mask, None)
             else:  # row by row: a game's draws do not depend on the other games of the batch

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from arena.errors import BudgetReached, ConfigError
+from arena.game.infos import fields_of
 from arena.game.ragged import Ragged
 from arena.game.units import UnitSpace
 from policies.common.adam import Adam
@@ -397,7 +398,7 @@ class OnPolicy(Algorithm):
 
         @torch.inference_mode()
         def act(observations: Any, infos: Mapping[str, Any]) -> Any:
-            leaves, mask = to_leaves(space, observations), to_mask(infos, head.mask_size)
+            leaves, mask = to_leaves(space, observations), to_mask(fields_of(infos).action_mask, head.mask_size)
             seen = self.normalization.observations(recollection.beside(leaves, infos))
             policy, memory = self.network.act(moved(seen, self.device), moved(mask, self.device))
             recollection.keep(memory, infos)
@@ -435,7 +436,7 @@ class OnPolicy(Algorithm):
         def act(
             observations: Any, masks: NDArray[np.int8] | None, memory: NDArray[np.float32], random: Random
         ) -> tuple[Any, NDArray[np.float32]]:
-            leaves, mask = to_leaves(space, observations), to_mask({"action_mask": masks}, head.mask_size)
+            leaves, mask = to_leaves(space, observations), to_mask(masks, head.mask_size)
             seen = self.normalization.observations([*leaves, torch.from_numpy(memory)] if size else leaves)
             policy, after = self.network.act(moved(seen, self.device), moved(mask, self.device))
             if random is None:
@@ -459,7 +460,7 @@ class OnPolicy(Algorithm):
             masks: [N, mask_size] the choices that were allowed; None: all.
         """
         leaves = to_leaves(self.env.single_observation_space, observations)
-        mask = to_mask({"action_mask": masks}, self.head.mask_size)
+        mask = to_mask(masks, self.head.mask_size)
         if memory_size := self.network.encoder.memory_size:
             leaves.append(torch.zeros(len(leaves[0]), memory_size))
         seen = moved(self.normalization.observations(leaves), self.device)

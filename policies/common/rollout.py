@@ -12,6 +12,7 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 from torch import Tensor
 
+from arena.game.infos import StepFields, fields_of
 from arena.game.spaces import Leaf, flatten, leaves_of
 from policies.common.columns import (
     Columns,
@@ -273,7 +274,7 @@ class Rollout:
 
     def begin(self, observations: Any, infos: Mapping[str, Any]) -> None:
         """Takes what `env.reset` gave: what the rows see before the tick that comes next."""
-        self._see(self.played, observations, infos)
+        self._see(self.played, observations, fields_of(infos))
 
     def advance(self) -> None:
         """Begins the next rollout where this one ended."""
@@ -301,16 +302,17 @@ class Rollout:
         self.rewards[t, rows] = rewards
         self._terminated[t, rows] = terminated
         self._truncated[t, rows] = truncated
+        fields = fields_of(infos)
         if self._void is not None:
-            self._void[t, rows] = infos["void"]
+            self._void[t, rows] = fields.void
         if truncated.any() and len(cut := np.flatnonzero(truncated & ~terminated)):
-            final = last_leaves(self._space, infos, cut)
+            final = last_leaves(self._space, fields.final_obs, cut)
             if self._memory is not None:
                 final.append(self._memory[t + 1, rows][torch.from_numpy(cut)])
             self._cut.append((t, (rows.start or 0) + cut, final))
         if self._memory is not None:
             self._memory[t + 1, rows][torch.from_numpy(terminated | truncated)] = 0.0
-        self._see(t + 1, observations, infos, rows)
+        self._see(t + 1, observations, fields, rows)
 
     @property
     def remembers(self) -> bool:
@@ -400,15 +402,15 @@ class Rollout:
             storage[:t] = state[name]
         self._cut = [(tick, rows, [from_plain(leaf) for leaf in leaves]) for tick, rows, leaves in state["cut"]]
 
-    def _see(self, t: int, observations: Any, infos: Mapping[str, Any], rows: slice = _ALL) -> None:
-        mask = infos.get("action_mask") if self._mask_size else None
+    def _see(self, t: int, observations: Any, fields: StepFields, rows: slice = _ALL) -> None:
+        mask = fields.action_mask if self._mask_size else None
         self._seen.write((t, rows), flatten(self._space, observations), mask)
-        self.active[t, rows] = infos.get("active", True)  # other vector environments know no inactive rows
-        if "given" in infos:  # only of external games
+        self.active[t, rows] = True if fields.active is None else fields.active
+        if fields.given is not None:  # only of external games
             if self.given is None:
                 self._open_flags()
             assert self.given is not None
-            self.given[t, rows] = infos["given"]
+            self.given[t, rows] = fields.given
 
     def _open_flags(self) -> None:
         """Makes the columns of external games."""

@@ -23,7 +23,7 @@ from torch.nn import functional
 from arena.errors import ConfigError
 from arena.game.spaces import leaves_of
 from policies.networks.distributions import Distribution
-from policies.networks.heads import ActionHead
+from policies.networks.heads import ActionHead, check_choices
 from policies.networks.mlp import MLP, BufferPool
 
 _HIDDEN_GAIN = math.sqrt(2)
@@ -103,6 +103,7 @@ class OneHot(nn.Module):
 
     def __init__(self, space: spaces.Discrete | spaces.MultiDiscrete) -> None:
         super().__init__()
+        check_choices(space, "observations")
         counts = np.ravel(space.n if isinstance(space, spaces.Discrete) else space.nvec)
         self._counts = [int(count) for count in counts]
         self._starts = [int(start) for start in np.ravel(space.start)]

@@ -220,6 +220,29 @@ class UnitHead(ActionHead):
         return actions.sums(policy.log_prob(actions))
 
 
+_MOST_CHOICES = 2**20  # weights of a gigabyte, with 64 hidden units, their gradient and Adam's two means
+
+
+def check_choices(space: Space[Any], what: str) -> None:
+    """Refuses a space with more choices than a network can have inputs or outputs.
+
+    Args:
+        space: any.
+        what: "observations" or "actions".
+
+    Raises:
+        ConfigError: a Discrete or MultiDiscrete space has too many.
+    """
+    count = mask_size(space)
+    if count > _MOST_CHOICES:
+        seen = what == "observations"
+        kind, own = ("input", ", or an `encoder` of your own that embeds them") if seen else ("output", "")
+        raise ConfigError(
+            f"the {what} {space} have {count:,} choices, and a network needs an {kind} for each, at most "
+            f"{_MOST_CHOICES:,}; use a MultiDiscrete of their digits or a Box of numbers{own}"
+        )
+
+
 def action_head(space: Space[Any], *, log_std_init: float = 0.0) -> ActionHead:
     """The head for a space of actions.
 

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from arena.game.infos import fields_of
 from policies.networks.actor_critic import Encoder, Features
 
 _TWINS = 2  # layers side by side: the actor's and the critic's
@@ -201,13 +202,16 @@ class RecurrentState:
             return leaves
         if len(self._memory) != len(leaves[0]):
             self._memory = torch.zeros(len(leaves[0]), self._size)
-        if "_final_obs" in infos:
-            self._memory[torch.from_numpy(np.asarray(infos["_final_obs"], np.bool_))] = 0.0
+        ended = fields_of(infos).ended
+        if ended is not None:
+            self._memory[torch.from_numpy(np.asarray(ended, np.bool_))] = 0.0
         return [*leaves, self._memory]
 
     def keep(self, memory: Tensor | None, infos: Mapping[str, Any]) -> None:
         """Takes the memory of the rows that act; the other rows keep theirs."""
         if memory is None:
             return
-        active = torch.from_numpy(np.broadcast_to(infos.get("active", True), len(memory)).copy())
-        self._memory = torch.where(active[:, None], memory.cpu(), self._memory)
+        active = fields_of(infos).active
+        if active is None:
+            active = np.ones(len(memory), np.bool_)
+        self._memory = torch.where(torch.tensor(active)[:, None], memory.cpu(), self._memory)

@@ -43,11 +43,13 @@ from arena.errors import ConfigError
 from policies.common.algorithm import check_no_units
 from policies.common.rng import ACTING, EXPLORING
 from policies.common.tensors import misfit
+from policies.networks.actor_critic import leaf_spaces
+from policies.networks.heads import check_choices
 from policies.sb3 import buffers
 from policies.sb3.archive import Contents, pack, unpack
 from policies.sb3.options import check_spaces, check_values, made, options_class
 from policies.sb3.rng import GlobalStreams
-from policies.sb3.vec_env import Rows, check_counted_from_zero, check_infos, masks_refused, to_env
+from policies.sb3.vec_env import Rows, check_counted_from_zero, check_no_masks, masks_refused, to_env
 
 if TYPE_CHECKING:
     from arena.group.group import Group
@@ -184,7 +186,7 @@ class Member:
         rng = np.random.default_rng([self.group.seed, ACTING])
 
         def act(observations: Any, infos: Mapping[str, Any]) -> NDArray[Any]:
-            check_infos({**infos, "active": None})  # to act in rows that are out of the game does no harm
+            check_no_masks(infos)  # to act in rows that are out of the game does no harm
             with streams:
                 actions, _ = self.model.policy.predict(observations, deterministic=greedy)
             rate = 0.0 if greedy else getattr(self.model, "exploration_rate", 0.0)
@@ -264,6 +266,9 @@ class Member:
         """
         check_no_units(f"sb3:{cls.__name__}", observation_space, action_space)
         check_counted_from_zero(observation_space)
+        check_choices(action_space, "actions")
+        for part in leaf_spaces(observation_space):
+            check_choices(part, "observations")
         check_spaces(cls.library, observation_space, action_space)
 
     @classmethod

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv
 
 from arena.errors import ConfigError
+from arena.game.infos import fields_of
 from policies.sb3.rng import GlobalStreams
 
 _REMEDY = "use an algorithm of the arena's own, such as ppo, or a worker of your own with the gym face"
@@ -65,7 +66,7 @@ class Rows(VecEnv):
         done = terminated | truncated
         told: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         for row in np.flatnonzero(done):
-            told[row]["terminal_observation"] = infos["final_obs"][row]
+            told[row]["terminal_observation"] = fields_of(infos).final_obs[row]
             told[row]["TimeLimit.truncated"] = bool(truncated[row] and not terminated[row])
         with np.errstate(over="ignore"):  # what float32 does not hold makes the gradient infinite, which is reported
             return observations, rewards.astype(np.float32), done, told
@@ -112,14 +113,23 @@ def check_infos(infos: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: the game has action masks, or a row may not act.
     """
-    if "action_mask" in infos:
-        raise masks_refused()
-    active = infos.get("active")
+    check_no_masks(infos)
+    active = fields_of(infos).active
     if active is not None and not active.all():
         raise ConfigError(
             f"row {int(np.argmin(active))} of the seat may not act on this tick, in a game with turns or in which an "
             f"entity can end before the others, and Stable-Baselines3 acts in all rows on all ticks; {_REMEDY}"
         )
+
+
+def check_no_masks(infos: Mapping[str, Any]) -> None:
+    """Refuses a game with action masks.
+
+    Raises:
+        ConfigError: it has some.
+    """
+    if fields_of(infos).action_mask is not None:
+        raise masks_refused()
 
 
 def masks_refused() -> ConfigError:

@@ -23,6 +23,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 from torch import Tensor
 
+from arena.game.infos import StepFields
 from arena.game.spaces import flatten, leaves_of
 from policies.common.columns import Columns, storage_dtype, to_leaves, to_mask
 from policies.common.nstep import NO_DECISION, NStepBuilder, who_acts
@@ -79,7 +80,7 @@ class JointNStepBuilder(NStepBuilder):
         self._nothing = [_nothing(leaf, kind) for leaf, kind in zip(leaf_spaces(space), self._kinds, strict=False)]
         self._out = np.zeros((self.rows, entities), np.bool_)  # entities that are out of the lane's game
 
-    def begin(self, observations: Any, infos: Mapping[str, Any]) -> None:
+    def begin(self, observations: Any, infos: Mapping[str, Any] | StepFields) -> None:
         self._out[:] = False
         super().begin(observations, infos)
 
@@ -90,7 +91,7 @@ class JointNStepBuilder(NStepBuilder):
         rewards: NDArray[np.float64],
         terminated: NDArray[np.bool_],
         truncated: NDArray[np.bool_],
-        infos: Mapping[str, Any],
+        infos: Mapping[str, Any] | StepFields,
     ) -> None:
         self._shown = observations
         joint = (self._by_lane(part) for part in (actions, np.asarray(rewards), terminated, truncated))
@@ -101,12 +102,12 @@ class JointNStepBuilder(NStepBuilder):
         """[B, ...] as [L, E, ...]."""
         return rows.reshape(self.rows, self._entities, *rows.shape[1:])
 
-    def _look(self, observations: Any, infos: Mapping[str, Any]) -> tuple[Any, Columns]:
+    def _look(self, observations: Any, fields: StepFields) -> tuple[Any, Columns]:
         """The lanes in which an entity acts next; what all lanes see [L]."""
         self.leaves = to_leaves(self._of_one, observations)  # [B, ...], as the actors take them
-        self.mask = to_mask(infos, self._mask_of_one)
+        self.mask = to_mask(fields.action_mask, self._mask_of_one)
         all_rows = np.ones(self.rows * self._entities, np.bool_)
-        acts = self._by_lane(np.asarray(infos.get("active", all_rows), np.bool_))
+        acts = self._by_lane(all_rows if fields.active is None else np.asarray(fields.active, np.bool_))
         mask = None if self.mask is None else self.mask.view(self.rows, -1)
         return who_acts(acts.any(1)), Columns(self._joined(self.leaves, acts), mask)
 
@@ -121,9 +122,9 @@ class JointNStepBuilder(NStepBuilder):
             joint.append(seen.view(len(acts), self._entities, *leaf.shape[1:]))
         return *joint, flags.to(self._kinds[-1])
 
-    def _void_rows(self, infos: Mapping[str, Any]) -> NDArray[np.intp]:
+    def _void_rows(self, fields: StepFields) -> NDArray[np.intp]:
         """The lanes in which the transition of any entity is void: a joint transition is learned from as a whole."""
-        return np.flatnonzero(self._by_lane(infos["void"]).any(1)) if "void" in infos else self._no_rows
+        return self._no_rows if fields.void is None else np.flatnonzero(self._by_lane(fields.void).any(1))
 
     def _discounts(self, rows: NDArray[np.intp], actions: NDArray[np.intp]) -> NDArray[np.float64]:
         return np.where(self._out[rows], 0.0, self._powers[actions][:, None])
@@ -131,7 +132,7 @@ class JointNStepBuilder(NStepBuilder):
     def _left(self, rows: NDArray[np.intp]) -> NDArray[np.float64]:
         return np.where(self._out[rows], 0.0, self._powers[-1])
 
-    def _end(self, ended: NDArray[np.bool_], terminated: NDArray[np.bool_], infos: Mapping[str, Any]) -> None:
+    def _end(self, ended: NDArray[np.bool_], terminated: NDArray[np.bool_], fields: StepFields) -> None:
         """Completes what is under way in the lanes where an entity's episode has ended; all are [L, E]."""
         lanes: NDArray[np.bool_] = np.logical_or.reduce(ended, axis=1)
         gone = self._out | terminated  # nothing follows for them
@@ -140,7 +141,7 @@ class JointNStepBuilder(NStepBuilder):
         cut = np.unique(rows[~over[rows]])
         following = np.full(self.rows, NO_DECISION)
         if len(cut):
-            following[cut] = self._keep(self._last_joint_sights(cut, ended, gone, infos))
+            following[cut] = self._keep(self._last_joint_sights(cut, ended, gone, fields))
         discounts = np.where(gone[rows], 0.0, self._powers[columns + 1][:, None])
         self._complete(rows, columns, discounts, np.where(over[rows], self._starts[rows, columns], following[rows]))
         self._starts[lanes] = NO_DECISION
@@ -148,24 +149,22 @@ class JointNStepBuilder(NStepBuilder):
         self._out[self._out.all(1)] = False  # the next episode begins, now or later
 
     def _last_joint_sights(
-        self, lanes: NDArray[np.intp], ended: NDArray[np.bool_], gone: NDArray[np.bool_], infos: Mapping[str, Any]
+        self, lanes: NDArray[np.intp], ended: NDArray[np.bool_], gone: NDArray[np.bool_], fields: StepFields
     ) -> Columns:
         """The last joint observations of lanes [K]; all entities act there but those that are gone."""
         rows = (lanes[:, None] * self._entities + np.arange(self._entities)).ravel()
         is_last = ended.ravel()[rows]
         arrays = [array[rows] for array in flatten(self._of_one, self._shown)]
         for place in np.flatnonzero(is_last):
-            last = flatten(self._of_one, infos["final_obs"][rows[place]])
+            last = flatten(self._of_one, fields.final_obs[rows[place]])
             for array, leaf in zip(arrays, last, strict=True):
                 array[place] = leaf
         leaves = self._joined([torch.from_numpy(array) for array in arrays], ~gone[lanes])
-        return Columns(leaves, self._last_masks(rows, is_last, infos))
+        return Columns(leaves, self._last_masks(rows, is_last, fields))
 
-    def _last_masks(
-        self, rows: NDArray[np.intp], is_last: NDArray[np.bool_], infos: Mapping[str, Any]
-    ) -> Tensor | None:
+    def _last_masks(self, rows: NDArray[np.intp], is_last: NDArray[np.bool_], fields: StepFields) -> Tensor | None:
         """Joint masks [K, E * mask_size] of rows [K * E]; without a mask in a last info all is allowed there."""
-        now, then = to_mask(infos, self._mask_of_one), to_mask(infos.get("final_info", {}), self._mask_of_one)
+        now, then = (to_mask(mask, self._mask_of_one) for mask in (fields.action_mask, fields.final_mask))
         if now is None and then is None:
             return None
         allowed = torch.ones(len(rows), self._mask_of_one, dtype=torch.bool)

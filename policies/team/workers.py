@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from arena.game.infos import StepFields, fields_of
 from arena.game.spaces import empty_batch, flatten, rows_of, unflatten
 from policies.common.columns import to_leaves, to_mask
 from policies.common.nstep import NStepBatch
@@ -56,8 +57,8 @@ class TeamNStepBuilder(JointNStepBuilder):
         self._ticks: list[Tick] = []  # since the last cut
         self._acting = self._all_rows
 
-    def begin(self, observations: Any, infos: Mapping[str, Any]) -> None:
-        self._notice([], observations, infos)
+    def begin(self, observations: Any, infos: Mapping[str, Any] | StepFields) -> None:
+        self._notice([], observations, fields_of(infos))
 
     def add(
         self,
@@ -66,11 +67,12 @@ class TeamNStepBuilder(JointNStepBuilder):
         rewards: NDArray[np.float64],
         terminated: NDArray[np.bool_],
         truncated: NDArray[np.bool_],
-        infos: Mapping[str, Any],
+        infos: Mapping[str, Any] | StepFields,
     ) -> None:
-        void = [infos["void"]] if "void" in infos else []
+        fields = fields_of(infos)
+        void = [] if fields.void is None else [fields.void]
         outcome = [np.array(column) for column in (actions, rewards, terminated, truncated, *void)]
-        self._notice(outcome, observations, infos, terminated | truncated)
+        self._notice(outcome, observations, fields, terminated | truncated)
 
     def cut(self) -> NStepBatch:
         """The joint sights and complete transitions since the last cut, at the team's first worker; nothing elsewhere.
@@ -108,48 +110,40 @@ class TeamNStepBuilder(JointNStepBuilder):
     def _under_way(self) -> tuple[Array, ...]:
         return self._starts, self._rewards, self._actions, self._out
 
-    def _notice(
-        self, outcome: list[Array], observations: Any, infos: Mapping[str, Any], ended: Array | None = None
-    ) -> None:
+    def _notice(self, outcome: list[Array], observations: Any, fields: StepFields, ended: Array | None = None) -> None:
         """Keeps a tick, and shows the worker's rows to its policy."""
-        self.leaves, self.mask = to_leaves(self._of_one, observations), to_mask(infos, self._mask_of_one)
-        self.given, self.given_actions = infos.get("given"), infos.get("given_action")
+        self.leaves, self.mask = to_leaves(self._of_one, observations), to_mask(fields.action_mask, self._mask_of_one)
+        self.given, self.given_actions = fields.given, fields.given_action
         seen = [np.array(leaf) for leaf in flatten(self._of_one, observations)]
-        active = np.array(infos.get("active", np.ones(self.worker_rows)), np.bool_)
+        active = np.array(np.ones(self.worker_rows) if fields.active is None else fields.active, np.bool_)
         last: list[Array] = []
         last_mask = None
         if ended is not None and ended.any():
-            last, last_mask = self._last(ended, infos), self._mask_in(infos.get("final_info", {}))
-        self._ticks.append(Tick(outcome, seen, active, self._mask_in(infos), last, last_mask))
+            last, last_mask = self._last(ended, fields.final_obs), self._mask_in(fields.final_mask)
+        self._ticks.append(Tick(outcome, seen, active, self._mask_in(fields.action_mask), last, last_mask))
 
-    def _last(self, ended: Array, infos: Mapping[str, Any]) -> list[Array]:
+    def _last(self, ended: Array, final_obs: Any) -> list[Array]:
         """The last observations, leaves [B, ...], of rows [B] that have ended."""
         leaves = flatten(self._of_one, empty_batch(self._of_one, self.worker_rows))
         for row in np.flatnonzero(ended):
-            for array, leaf in zip(leaves, flatten(self._of_one, infos["final_obs"][row]), strict=True):
+            for array, leaf in zip(leaves, flatten(self._of_one, final_obs[row]), strict=True):
                 array[row] = leaf
         return leaves
 
-    def _mask_in(self, infos: Mapping[str, Any]) -> Array | None:
-        mask = infos.get("action_mask") if self._mask_of_one else None
-        return None if mask is None else np.array(mask)
+    def _mask_in(self, mask: Any) -> Array | None:
+        return None if mask is None or not self._mask_of_one else np.array(mask)
 
     def _live(self, tick: Tick) -> None:
         """Adds a tick of the whole team."""
         observations = unflatten(self._of_one, tick.observations)
-        infos: dict[str, Any] = {"active": tick.active}
-        if tick.mask is not None:
-            infos["action_mask"] = tick.mask
+        last = rows_of(self._of_one, tick.last, len(tick.active)) if tick.last else None
+        fields = StepFields(tick.active, tick.mask, final_obs=last, final_mask=tick.last_mask)
         if not tick.outcome:
-            super().begin(observations, infos)
+            super().begin(observations, fields)
             return
-        if tick.last:
-            infos["final_obs"] = rows_of(self._of_one, tick.last, len(tick.active))
-            infos["final_info"] = {} if tick.last_mask is None else {"action_mask": tick.last_mask}
         actions, rewards, terminated, truncated, *void = tick.outcome
-        if void:
-            infos["void"] = void[0]
-        super().add(actions, observations, rewards, terminated, truncated, infos)
+        fields = fields._replace(void=void[0] if void else None)
+        super().add(actions, observations, rewards, terminated, truncated, fields)
 
 
 def _of_one_life(parts: Sequence[list[Any]]) -> Sequence[list[Any]]:

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arena.game.infos import StepFields
 from arena.records.state_codec import decode, encode
 from policies.common.nstep import NStepBatch, NStepBuilder
 
@@ -55,12 +56,22 @@ def final(*values: float | None) -> dict[str, Any]:
     return {"final_obs": observations}
 
 
+def outside(void: bool) -> StepFields:
+    """Fields of a tick of an external game in one row."""
+    return StepFields(void=np.array([void]))
+
+
 def column(*values: float) -> Any:
     return np.array(values, np.float64)[:, None]
 
 
 def tick(
-    lived: NStepBuilder, actions: list[int], seen: Any, rewards: list[float], ends: str, infos: dict[str, Any]
+    lived: NStepBuilder,
+    actions: list[int],
+    seen: Any,
+    rewards: list[float],
+    ends: str,
+    infos: dict[str, Any] | StepFields,
 ) -> None:
     """One tick; `ends` has a letter per row: t terminated, c cut, b both, - neither."""
     terminated = np.array([letter in "tb" for letter in ends])
@@ -117,20 +128,20 @@ def test_in_turns_the_rewards_between_two_moves_belong_to_the_first() -> None:
 )
 def test_void_transition_is_not_learned_from(n_step: int, learned: list[Transition]) -> None:
     """The second action is void: the first transition ends at the observation at which it was chosen."""
-    lived, none, void = experience(1, n_step=n_step), {"void": np.array([False])}, {"void": np.array([True])}
+    lived, none, void = experience(1, n_step=n_step), outside(False), outside(True)
     lived.begin(column(0), none)
     tick(lived, [10], column(1), [1], "-", none)
     tick(lived, [11], column(2), [2], "-", void)
-    tick(lived, [12], column(50), [4], "t", {**final(9), **none})
+    tick(lived, [12], column(50), [4], "t", none._replace(final_obs=final(9)["final_obs"]))
     assert sorted(transitions(lived.cut())) == learned
 
 
 def test_void_end_of_an_episode_bootstraps_the_transitions_before_it() -> None:
-    lived, none, void = experience(1, n_step=2), {"void": np.array([False])}, {"void": np.array([True])}
+    lived, none, void = experience(1, n_step=2), outside(False), outside(True)
     lived.begin(column(0), none)
     tick(lived, [10], column(1), [1], "-", none)
     tick(lived, [11], column(2), [2], "-", none)
-    tick(lived, [12], column(50), [64], "t", {**final(9), **void})
+    tick(lived, [12], column(50), [64], "t", void._replace(final_obs=final(9)["final_obs"]))
     assert sorted(transitions(lived.cut())) == [(0, 10, 2, 0.25, 2), (1, 11, 2, 0.5, 2)]
 
 

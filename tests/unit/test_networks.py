@@ -15,7 +15,7 @@ from gymnasium.vector.utils import batch_space
 from arena.errors import ConfigError
 from policies.common.columns import to_leaves
 from policies.networks.actor_critic import ActorCritic, Encoder
-from policies.networks.heads import action_head
+from policies.networks.heads import action_head, check_choices
 
 ROWS = 6
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
@@ -72,6 +72,14 @@ def test_discrete_observations_become_one_hot() -> None:
     encoder = Encoder(spaces.MultiDiscrete([2, 3], start=[1, -1]), seeded())
     features = encoder(to_leaves(spaces.MultiDiscrete([2, 3], start=[1, -1]), np.array([[2, -1], [1, 1]])))
     assert features.tolist() == [[0, 1, 1, 0, 0], [1, 0, 0, 0, 1]]
+
+
+@pytest.mark.parametrize("space", [spaces.Discrete(10**9), spaces.Dict(n=spaces.MultiDiscrete([2**20, 2]))], ids=str)
+def test_too_many_choices_are_refused_by_the_name_of_their_space(space: Any) -> None:
+    with pytest.raises(ConfigError, match=r"the observations .*Discrete\(.* choices, .* at most 1,048,576; use a"):
+        Encoder(space, torch.Generator())
+    with pytest.raises(ConfigError, match=r"the actions Discrete\(1000000000\) have 1,000,000,000 choices"):
+        check_choices(spaces.Discrete(10**9), "actions")
 
 
 def test_vectors_are_unchanged_and_bytes_scaled() -> None:

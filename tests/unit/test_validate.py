@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, Sequence, Space
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sequence, Space
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +14,7 @@ import crowd
 from arena import Ragged
 from arena.errors import GameError
 from arena.game.api import Frame, Interface, Step
-from arena.game.spaces import stack
+from arena.game.spaces import leaves_of, stack
 from arena.roles.environment.validate import StepValidator
 
 LANES, ENTITIES = 3, 2
@@ -101,7 +101,7 @@ def test_finite_numbers_of_any_size_pass(seen: list[float], rewards: list[float]
             {"observations": [np.zeros((LANES, 3), np.float32)] * 2},
             r"'a' observations as float32 \(3, 3\); expected fl",
         ),
-        ({"observations": [np.zeros((LANES, 2), complex)] * 2}, "'a' observations as complex128"),
+        ({"observations": [np.zeros((LANES, 2), complex)] * 2}, r"'a' observations with the value 0j \(complex128\)"),
         ({"observations": [[[0, 0]] * 2] * 2}, r"'a' observations as int64 \(2, 2\)"),
     ],
 )
@@ -152,10 +152,37 @@ def test_the_part_of_a_composite_observation_is_named() -> None:
     wrong = {**batch, "near": np.array([[0], [0], [np.nan]], np.float32)}
     with pytest.raises(GameError, match=r"'b' in lane 2 the observation\['near'\] \[nan\]; expected finite numbers"):
         validator.check_step(step([batch, wrong]))
-    with pytest.raises(GameError, match=r"'a' observations\['far'\] as float32 \(3, 2\)"):
+    with pytest.raises(GameError, match=r"'a' observations\['far'\] with the value 0.0 \(float32\)"):
         validator.check_step(step([{**batch, "far": np.zeros((LANES, 2), np.float32)}, batch]))
     with pytest.raises(GameError, match="'a' observations as a dict; expected a batch of the space Dict"):
         validator.check_step(step([{"near": batch["near"]}, batch]))
+
+
+CHOICES: dict[str, tuple[Space[Any], Any, str]] = {
+    "discrete": (Discrete(3), 3, r"the observation 3; its space Discrete\(3\) has the choices 0 to 2"),
+    "negative": (Discrete(3), -1, "the observation -1"),
+    "with a start": (Discrete(3, start=5), 8, "the observation 8; .* the choices 5 to 7"),
+    "multi discrete": (MultiDiscrete([2, 4]), [2, 0], r"the observation \[2, 0\]"),
+    "multi binary": (MultiBinary(2), [0, 2], r"the observation \[0, 2\]"),
+    "a leaf": (Dict(n=Discrete(2)), {"n": 2}, r"the observation\['n'\] 2"),
+    "items": (Sequence(Discrete(2), stack=True), [0, 2], "the observation 2"),
+}
+
+
+@pytest.mark.parametrize(("space", "wrong", "words"), CHOICES.values(), ids=CHOICES)
+def test_choice_out_of_range_is_refused_where_a_row_is_shown(space: Space[Any], wrong: Any, words: str) -> None:
+    validator = StepValidator(interface(space), LANES)
+    right = space.sample()
+    validator.check_step(step([stack(space, [right] * LANES)] * ENTITIES))
+    typed = {"n": np.int64(2)} if isinstance(wrong, dict) else np.asarray(wrong, leaves_of(space, ragged=True)[0].dtype)
+    bad = step([stack(space, [right] * LANES), stack(space, [right, typed, right])])
+    with pytest.raises(GameError, match=f"'b' in lane 1 {words}"):
+        validator.check_step(bad)
+    silent = bad.frame.active.copy()
+    silent[1, 1] = False
+    validator.check_step(bad._replace(frame=bad.frame._replace(active=silent)))
+    with pytest.raises(GameError, match=f"'b' in lane 1 {words}"):
+        validator.check_step(bad._replace(frame=bad.frame._replace(active=silent), truncated=~silent))
 
 
 def test_masks_of_another_form_are_refused() -> None:

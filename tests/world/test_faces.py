@@ -167,13 +167,13 @@ def test_a_face_that_the_seat_cannot_give_is_a_configuration_error(
 
 
 @pytest.mark.parametrize(
-    ("action", "message"), [(np.float32(0.5), "float32 values for Discrete"), ([1, 2], "has the shape")]
+    ("action", "message"), [(np.float32(0.5), "0.5 .float32. for Discrete"), ([1, 2], "has the shape")]
 )
 def test_an_action_that_the_space_cannot_hold_is_refused(action: Any, message: str, tmp_path: Path) -> None:
     data = solo("games:Countdown", "workers:Stepper", options={"action": 0})
     data["policies"]["p"]["options"]["action"] = action.tolist() if isinstance(action, np.generic) else action
     if isinstance(action, np.generic):
-        message = "float64 values for Discrete"
+        message = "0.5 .float64. for Discrete"
     with pytest.raises(RoleFailed, match=message):
         play(data, tmp_path)
 

@@ -22,6 +22,7 @@ from arena.cli.play.console import BOLD, DIM, YELLOW, Console
 from arena.cli.play.decisions import Decision, Option, check_playable, decisions, described, joined
 from arena.cli.play.shown_game import PICTURE
 from arena.errors import PlayerLeft
+from arena.game.infos import fields_of
 from arena.game.spaces import no_op
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Human:
             while env.agents:
                 actions = {}
                 for agent in env.agents:
-                    if infos[agent].get("active", True):
+                    if fields_of(infos[agent]).active is not False:
                         seen = observations[agent], infos[agent]
                         self._show(console, agent, tick, rewards[agent], returns[agent], *seen)
                         actions[agent] = self._decide(console, agent, tick, *seen)
@@ -134,7 +135,7 @@ class Human:
     def _decide(self, console: Console, agent: str, tick: int, observation: Any, info: Mapping[str, Any]) -> Any:
         """Asks for each decision of an entity; returns its action."""
         spaces = self.env.observation_space(agent), self.env.action_space(agent)
-        mask: NDArray[np.int8] | None = info.get("action_mask")
+        mask: NDArray[np.int8] | None = fields_of(info).action_mask
         decided = decisions(*spaces, observation, mask)
         shares: Sequence[Sequence[float] | None] = [None] * len(decided)
         if agent in self._advisors:

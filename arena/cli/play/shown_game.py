@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from arena import registry
 from arena.game.api import BatchedEnv, Frame, Step
 
-PICTURE = "picture"
-"""The key in the infos; absent where the game renders no text."""
+PICTURE = "text picture of arena play"
+"""The key in the infos, which no game has; absent where the game renders no text."""
 
 
 class ShownGame:

@@ -9,6 +9,7 @@ A game that fails in its constructor or in its first reset would fail again, so 
 
 from __future__ import annotations
 
+import copy
 import logging
 import sys
 import time
@@ -136,6 +137,10 @@ class RestartingGame:
         try:
             step = self._game.step(actions)
             self._validator.check_step(step)
+            frame = step.frame
+            if frame.infos is not None and (np.count_nonzero(step.terminated) or np.count_nonzero(step.truncated)):
+                # The game may change them in place when it is reset, before they are sent.
+                step = step._replace(frame=frame._replace(infos=copy.deepcopy(frame.infos)))
             return step
         except Exception as error:
             if isinstance(error, GameError):

@@ -8,17 +8,21 @@ detailed checks, which name the first fault or find none.
 from __future__ import annotations
 
 from collections.abc import Sequence, Sized
-from typing import Any
+from functools import reduce
+from operator import getitem
+from typing import Any, Literal
 
 import numpy as np
+from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from arena.errors import GameError
 from arena.game.api import Frame, Info, Interface, Step
-from arena.game.arrays import is_finite, keeps_values
+from arena.game.arrays import is_finite, lost_value
+from arena.game.infos import refused_key
 from arena.game.ragged import Ragged
 from arena.game.spaces import Columns, Leaf, flatten, is_ragged, leaves_of, take_rows
-from arena.game.units import UnitSpace
+from arena.game.units import UnitSpace, bounds
 from arena.transport.pickling import pack
 
 _FLOAT, _BOOL = np.dtype(np.float64), np.dtype(np.bool_)
@@ -42,6 +46,11 @@ class StepValidator:
         self._numbers = np.arange(lanes)
         self._leaves = [leaves_of(space, ragged=True) for space in interface.observation_spaces]
         self._columns = [Columns(space) if is_ragged(space) else None for space in interface.observation_spaces]
+        # Per entity and leaf the smallest and largest choice; None for other leaves, and for units, see `breach`.
+        self._choices = [
+            [None if isinstance(space, UnitSpace) else _choices(space, leaf) for leaf in leaves]
+            for space, leaves in zip(interface.observation_spaces, self._leaves, strict=True)
+        ]
         self._size = sum(lanes * int(np.prod(leaf.shape)) for leaves in self._leaves for leaf in leaves)
         # Per entity, shape and dtype of its observations, or None if they are ragged, which have a test of their own;
         # empty where the fast test does not apply.
@@ -72,7 +81,7 @@ class StepValidator:
         self._check_flags("terminated", step.terminated)
         self._check_flags("truncated", step.truncated)
         self._check_rewards(step.rewards)
-        self.check_frame(step.frame, self._all_lanes)
+        self.check_frame(step.frame, self._all_lanes, step.terminated | step.truncated)
 
     def describe_nonfinite_action(self, actions: Sequence[Any]) -> str:
         """An addition to the message of an error if an action was not finite; empty otherwise."""
@@ -103,6 +112,7 @@ class StepValidator:
         for entity, (observed, kind) in enumerate(zip(observations, self._kinds, strict=True)):
             if kind is None:
                 self._check_observation(entity, observed, self._all_lanes)
+                self._check_choices(entity, observed, (active | terminated | truncated)[:, entity])
                 continue
             shape, dtype = kind
             if observed.shape != shape or observed.dtype is not dtype:
@@ -114,10 +124,16 @@ class StepValidator:
                     base = None
                 if not is_finite(observed if base is None else base):
                     return False
+            if (choices := self._choices[entity][0]) is not None and _outside(observed, choices):
+                return False
         return True
 
-    def check_frame(self, frame: Frame, lanes: NDArray[np.bool_]) -> None:
+    def check_frame(
+        self, frame: Frame, lanes: NDArray[np.bool_], ended: NDArray[np.bool_] | Literal[False] = False
+    ) -> None:
         """Validates the observations and infos of the lanes in the mask [L], and all flags and masks.
+
+        Choices out of range are errors in the rows that act next or have `ended` [L, E]; other rows may be empty.
 
         Raises:
             GameError: as `check_step`.
@@ -131,11 +147,13 @@ class StepValidator:
             if not isinstance(given, Sized) or len(given) != self._shape[1]:
                 found = f"{len(given)} {what}" if isinstance(given, Sized) else f"a {type(given).__name__} as {what}"
                 raise GameError(f"{found} for {self._shape[1]} entities")
+        shown = lanes[:, None] & (frame.active | ended)
         for entity, observed in enumerate(frame.observations):
             self._check_observation(entity, observed, lanes)
+            self._check_choices(entity, observed, shown[:, entity])
         for entity, masks in enumerate(zip(frame.masks, final_masks, strict=True)):
             for mask in masks:
-                self._check_mask(entity, mask)
+                self._check_mask(entity, mask, lanes)
         self._check_infos(frame.infos, lanes)
 
     def _check_flags(self, name: str, flags: Any) -> None:
@@ -145,6 +163,8 @@ class StepValidator:
     def _check_rewards(self, rewards: Any) -> None:
         if getattr(rewards, "shape", None) != self._shape or rewards.dtype.kind not in _REAL:
             raise GameError(f"rewards as {_described(rewards)}; expected float64 {self._shape}")
+        if rewards.dtype != _FLOAT and (lost := lost_value(rewards, _FLOAT)) is not None:
+            raise GameError(f"rewards with the value {lost}, which float64 does not hold")
         wrong = np.argwhere(~np.isfinite(rewards))
         if len(wrong):
             lane, entity = wrong[0].tolist()
@@ -167,9 +187,11 @@ class StepValidator:
             shape, part = (size, *leaf.shape), leaf.place
             if self._columns[entity] is not None and not isinstance(array, np.ndarray):
                 raise self._error(entity, f"observations{part} as {_described(array)}; expected an array {shape}")
-            if array.shape != shape or not keeps_values(array, leaf.dtype):
+            lost = None if array.dtype == leaf.dtype else self._lost(array, leaf.dtype, lanes)
+            if array.shape != shape or lost is not None:
+                found = f"as {_described(array)}" if lost is None else f"with the value {lost}"
                 expected = f"expected {leaf.dtype} {shape} for the space {space}"
-                raise self._error(entity, f"observations{part} as {_described(array)}; {expected}")
+                raise self._error(entity, f"observations{part} {found}; {expected}")
             if is_finite(array):
                 continue
             finite = np.isfinite(array).reshape(len(array), -1).all(axis=1)
@@ -183,14 +205,37 @@ class StepValidator:
             if breach is not None:
                 raise self._error(entity, f"units that its space does not allow: {breach.text}", int(shown[breach.row]))
 
+    def _check_choices(self, entity: int, observed: Any, rows: NDArray[np.bool_]) -> None:
+        """Checks choices in these rows [L]."""
+        if not any(self._choices[entity]):
+            return
+        space = self._interface.observation_spaces[entity]
+        parts = zip(self._leaves[entity], self._parts(entity, observed), self._choices[entity], strict=True)
+        for leaf, array, choices in parts:
+            if choices is None:
+                continue
+            values, of_row = (array.values, array.rows()) if leaf.ragged else (array, self._numbers)
+            if not _outside(values, choices):
+                continue
+            wrong = ((values < choices[0]) | (values > choices[1])).reshape(len(values), -1).any(axis=1) & rows[of_row]
+            for place in np.flatnonzero(wrong)[:1].tolist():
+                found = f"the observation{leaf.place} {_shortened(np.asarray(values[place]))}; its space {space} has "
+                numbers = f"the choices {np.min(choices[0])} to {np.max(choices[1])}"
+                raise self._error(entity, found + numbers, int(of_row[place]))
+
+    def _lost(self, array: NDArray[Any], dtype: np.dtype[Any], lanes: NDArray[np.bool_]) -> str | None:
+        """As `lost_value`, of these lanes; rows of other lanes may hold anything."""
+        return lost_value(array[lanes] if len(array) == len(lanes) else array, dtype)
+
     def _check_ragged(self, entity: int, leaf: Leaf, found: Any, lanes: NDArray[np.bool_], *, units: bool) -> None:
         """Checks form and, unless they are checked as units, that all numbers are finite."""
         if not isinstance(found, Ragged):
             expected = f"expected a Ragged of {self._shape[0]} rows"
             raise self._error(entity, f"observations{leaf.place} as {_described(found)}; {expected}")
-        fits = found.dtype == leaf.dtype or keeps_values(found.values, leaf.dtype)
-        if len(found) != self._shape[0] or found.shape != leaf.shape or not fits:
-            is_found = f"{found.dtype} {found.shape} in {len(found)} rows"
+        lost = lost_value(found.values, leaf.dtype)
+        if len(found) != self._shape[0] or found.shape != leaf.shape or lost is not None:
+            value = "" if lost is None else f" with the value {lost}"
+            is_found = f"{found.dtype} {found.shape} in {len(found)} rows{value}"
             expected = f"expected items {leaf.dtype} {leaf.shape} in {self._shape[0]} rows"
             raise self._error(entity, f"observations{leaf.place} as {is_found}; {expected}")
         if not units and not is_finite(found.values):
@@ -208,13 +253,17 @@ class StepValidator:
             found = f"observations as {_described(observed)}; expected a batch of the space {space}"
             raise self._error(entity, found) from error
 
-    def _check_mask(self, entity: int, mask: Any) -> None:
+    def _check_mask(self, entity: int, mask: Any, lanes: NDArray[np.bool_]) -> None:
         size = self._interface.mask_sizes[entity]
         if mask is None or not size:
             return  # a game may return no mask for some entities or ticks
         expected = (self._shape[0], size)
         if getattr(mask, "shape", None) != expected or mask.dtype.kind not in "biu":
             raise self._error(entity, f"action masks as {_described(mask)}; expected int8 {expected}")
+        if mask.size and (mask.max() > 1 or mask.min() < 0):
+            for lane in np.flatnonzero(lanes & ((mask > 1) | (mask < 0)).any(axis=1)).tolist():
+                found = f"the action mask {_shortened(mask[lane])}; expected 0 (forbidden) and 1 (allowed)"
+                raise self._error(entity, found, lane)
 
     def _check_infos(self, infos: Sequence[Sequence[Info]] | None, lanes: NDArray[np.bool_]) -> None:
         if infos is None:
@@ -226,6 +275,9 @@ class StepValidator:
             for entity, info in enumerate(infos[lane]):
                 if not isinstance(info, dict):
                     raise self._error(entity, f"a {type(info).__name__} as its info; expected a dict", lane)
+                refusal = refused_key(info)
+                if refusal is not None:
+                    raise self._error(entity, refusal, lane)
                 for key, value in info.items():
                     if type(value) not in _SENT_AS_IT_IS or type(key) is not str:
                         self._check_can_be_sent(entity, lane, key, value)
@@ -241,6 +293,19 @@ class StepValidator:
 
     def _error(self, entity: int, found: str, lane: int | None = None) -> GameError:
         return GameError(found, entity=self._interface.entities[entity], lane=lane)
+
+
+def _choices(space: Any, leaf: Leaf) -> tuple[Any, Any] | None:
+    """The smallest and largest choice of a leaf of a space; None if it has numbers instead."""
+    part = reduce(getitem, leaf.path, space)
+    part = part.feature_space if leaf.ragged else part
+    return None if isinstance(part, Box) else bounds(part)
+
+
+def _outside(values: NDArray[Any], choices: tuple[Any, Any]) -> bool:
+    """Whether any value is no choice."""
+    low, high = choices
+    return bool(np.count_nonzero(values < low) or np.count_nonzero(values > high))
 
 
 def _described(given: Any) -> str:
