@@ -102,7 +102,8 @@ def _is_taken(key: Any) -> bool:
 def grouped(infos: Mapping[int, Info], count: int) -> dict[str, Any]:
     """Infos of some rows in the form of Gymnasium's vector environments: per key an array [count, ...] and its mask.
 
-    Unlike there, values of several types, shapes or sizes keep their values, in an array of objects.
+    Unlike there, values of several types, shapes or sizes keep their values: integers among floats become floats, and
+    everything else is in an array of objects.
     """
     columns: dict[Any, dict[int, Any]] = {}
     for row, info in infos.items():
@@ -129,6 +130,10 @@ def _column(values: Mapping[int, Any], rows: list[int], count: int) -> Any:
             column = np.zeros(count, kind)
         elif kind is int and all(-(2**63) <= one < 2**63 for one in given):
             column = np.zeros(count, np.int64)
+    elif all(type(one) in (int, float) for one in given) and all(
+        type(one) is float or abs(one) <= 2**53 for one in given
+    ):
+        column = np.zeros(count)
     for row, value in zip(rows, given, strict=True):
         column[row] = value
     return column

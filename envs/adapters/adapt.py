@@ -12,7 +12,9 @@ from arena.entity_env.calls import is_entity_env
 from arena.errors import ConfigError
 from arena.game.api import BatchedEnv
 from arena.game.context import EnvContext, with_context
+from arena.game.isolation import Isolation
 from envs.adapters.batch import BatchedLanes
+from envs.adapters.batched_wrappers import IsolatedGame
 from envs.adapters.dict_env import DictGame, is_dict_env
 from envs.adapters.entity_env import EntityGames
 from envs.adapters.gymnasium_env import GymnasiumGame
@@ -51,6 +53,19 @@ def adapt(
     """
     if lanes < 1:
         raise ConfigError(f"got {lanes}, expected at least 1", path="lanes")
+    if getattr(factory, "__module__", "").partition(".")[0] == "envs":  # the arena's own games change no settings
+        return _adapted(factory, kwargs, lanes, wrappers, contexts)
+    isolation = Isolation()
+    return IsolatedGame(isolation.run(_adapted, factory, kwargs, lanes, wrappers, contexts), isolation)
+
+
+def _adapted(
+    factory: Callable[..., Any],
+    kwargs: Mapping[str, Any],
+    lanes: int,
+    wrappers: Sequence[tuple[str, Any]],
+    contexts: Sequence[EnvContext] | None,
+) -> BatchedEnv:
     around = wrapper_specs(wrappers)
     places = contexts or [EnvContext(lane=lane, lanes=lanes) for lane in range(lanes)]
     arguments = [with_context(factory, kwargs, place) for place in places]

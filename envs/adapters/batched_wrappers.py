@@ -1,5 +1,6 @@
 """Wrappers around batched games: each is a `BatchedEnv` that holds another one.
 
+IsolatedGame            keeps settings that the game makes for the process from all else in it
 TransformedReward       applies a function to the rewards
 TimeLimited             truncates each episode after a number of ticks
 SoftlyTimeLimited       likewise, but the next episode goes on where the game is
@@ -28,6 +29,7 @@ from arena.errors import GameError
 from arena.game import spaces
 from arena.game.api import BatchedEnv, Frame, Step
 from arena.game.arrays import lost_value
+from arena.game.isolation import Isolation
 
 Flags = NDArray[np.bool_]
 Array = NDArray[Any]
@@ -62,6 +64,31 @@ class BatchedWrapper:
     def close(self) -> None:
         """Closes the game."""
         self.game.close()
+
+
+class IsolatedGame(BatchedWrapper):
+    """Keeps the settings of the process that a game changes from all else in it, see `arena.game.isolation`."""
+
+    def __init__(self, game: BatchedEnv, isolation: Isolation) -> None:
+        super().__init__(game)
+        self._run = isolation.run
+
+    def reset(
+        self,
+        lanes: Flags,
+        seeds: Sequence[int | None] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Frame:
+        return self._run(self.game.reset, lanes, seeds, options)
+
+    def step(self, actions: Sequence[Any]) -> Step:
+        return self._run(self.game.step, actions)
+
+    def render(self) -> NDArray[np.uint8] | str | None:
+        return self._run(self.game.render)
+
+    def close(self) -> None:
+        self._run(self.game.close)
 
 
 class TransformedReward(BatchedWrapper):

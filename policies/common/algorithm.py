@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+import torch
 from gymnasium.spaces import Space
 from gymnasium.vector import AutoresetMode, VectorEnv
 from torch import Tensor, nn
@@ -60,6 +61,11 @@ class Algorithm:
 
     def __init__(self, env: VectorEnv[Any, Any, Any], group: Group, *, ticks: int, **options: Any) -> None:
         self.env, self.group, self.ticks = env, group, ticks
+        if torch.get_default_dtype() is not torch.float32:
+            raise ConfigError(
+                f"torch's default dtype is {torch.get_default_dtype()}, and the algorithms of the arena compute in "
+                "float32; a module that this process has imported sets it: give `dtype=` to its tensors instead"
+            )
         check_choices(env.single_action_space, "actions")
         self.options = self.Options(**options)
         self.device = device_of(self.options.device)

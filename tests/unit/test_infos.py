@@ -58,7 +58,7 @@ def test_infos_are_grouped_as_by_gymnasium() -> None:
 @pytest.mark.parametrize(
     "values",
     [
-        (1, 0.5),
+        (10**400, 0.5),
         (2**70, 1),
         (np.zeros(2), np.ones(3)),
         (1, None),
@@ -72,6 +72,11 @@ def test_values_of_several_kinds_keep_their_values(values: Any) -> None:
     found = grouped({0: {"k": values[0]}, 2: {"k": values[1]}}, 3)
     assert found["k"].dtype == object and found["_k"].tolist() == [True, False, True]
     assert found["k"][0] is values[0] and found["k"][1] is None and found["k"][2] is values[1]
+
+
+def test_integers_among_floats_become_floats() -> None:
+    found = grouped({0: {"k": 1}, 1: {"k": 0.5}}, 2)
+    assert found["k"].dtype == np.float64 and found["k"].tolist() == [1.0, 0.5]
 
 
 def test_shown_keys_never_meet_the_arenas_own_and_none_is_lost() -> None:
