@@ -22,6 +22,7 @@ from arena.game.reset import ARGUMENTS, taken_by
 
 _WRAPPERS = ("gymnasium.core.Wrapper", "pettingzoo.utils.wrappers.", "pettingzoo.utils.conversions.")
 
+
 class LaneStep(NamedTuple):
     """The result of a reset or a step; each field has one item per entity."""
 

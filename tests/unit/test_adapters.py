@@ -793,7 +793,7 @@ def test_a_list_of_dones_ends_each_entity_once() -> None:
     assert [step.terminated[0].tolist() for step in steps] == [[True, False], [False, False], [False, False]]
     assert [step.truncated[0].tolist() for step in steps] == [[False, False], [False, False], [False, True]]
     assert [step.rewards[0].tolist() for step in steps] == [[1, -1], [0, -1], [0, -1]]
-    assert env._games[0]._env.played == [[1, 3], [0, 3], [0, 3]]  # type: ignore[attr-defined]
+    assert env.game._games[0]._env.played == [[1, 3], [0, 3], [0, 3]]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -822,7 +822,7 @@ def test_optional_parts_of_the_list_interface_are_used() -> None:
     env.reset(ONE)
     assert env.interface.entities == ("heads", "tails")
     assert env.render() is not None
-    assert env._games[0]._env.seeds == [0, 7]  # type: ignore[attr-defined] # 0: looks for masks
+    assert env.game._games[0]._env.seeds == [0, 7]  # type: ignore[attr-defined] # 0: looks for masks
     plain = adapt(Pennies, {}, 1)
     assert plain.interface.entities == ("entity_0", "entity_1")
     assert plain.render() is None
@@ -847,7 +847,7 @@ def test_list_game_gets_the_arguments_that_its_reset_takes(takes: str) -> None:
     env = adapt(Told, {}, 1)
     env.reset(ONE, [5], {"level": 2})
     given = {"seed": 5, "options": {"level": 2}}
-    assert env._games[0]._env.got == (given if takes == "both" else {takes: given[takes]})  # type: ignore[attr-defined]
+    assert env.game._games[0]._env.got == (given if takes == "both" else {takes: given[takes]})  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
