@@ -277,7 +277,7 @@ def test_interrupt_is_reported_in_one_line(
     given: tuple[int, ...],
     status: int,
 ) -> None:
-    def interrupted(*_: Any) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt(*given)
 
     name = signal.Signals(status - 128).name
