@@ -275,7 +275,7 @@ def _record(
             begin(run, resumable=root.resumable)
             display.message(f"run folder: {shown(run.path)}")
         if memory.change is not None:
-            curriculum.keep(run.folder, memory.change)
+            curriculum.keep(run, memory.change)
             memory.change = None
         resumed_at = run.leg.start if run.resumed else None
         scalars = any(logger.target == "tensorboard" for logger in run.plan.loggers)
@@ -313,7 +313,7 @@ def between_stages(run: Run, memory: ProcessState, output: Output = CONSOLE_OUTP
     """
     _measure(run, memory)
     over = run.concluded or run.leg.start >= run.plan.ticks or is_due(run) or rule_met(run, memory.results) is not None
-    if over or not (run.plan.curriculum or memory.wanted or run.folder.changes.exists()):
+    if over or not (run.plan.curriculum or memory.wanted):
         return run
     if memory.curriculum is None and run.plan.curriculum is not None:
         memory.curriculum = curriculum.made(run.plan.curriculum)

@@ -255,5 +255,6 @@ class Recorder:
         if policy not in self._scalar_files:
             make_folder(self._folder.tensorboard)
             folder = self._folder.tensorboard / policy
-            self._scalar_files[policy] = ScalarFile(folder, first_step=self._resumed_at, now=self._now)
+            first = None if self._resumed_at is None else self._resumed_at + 1  # points at the boundary itself stay
+            self._scalar_files[policy] = ScalarFile(folder, first_step=first, now=self._now)
         return self._scalar_files[policy]

@@ -12,6 +12,7 @@ The class lives in the root's process. Its changes hold from the next leg on, ov
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import traceback
 from collections.abc import Mapping, Sequence
@@ -25,10 +26,10 @@ from arena.config import Config, overrides, parse_config, yaml
 from arena.config.matches import MatchConfig
 from arena.errors import CallbackFailed, ConfigError, close_name, located
 from arena.plan.plan import CallbackPlan, Plan
-from arena.records.atomic import replacing
+from arena.records.atomic import writing
 from arena.records.folder import RunFolder
 from arena.records.formats import ChangeLine
-from arena.records.journal import JournalReader
+from arena.records.journal import Journal, JournalReader
 from arena.registry import load_object
 from arena.run.run import Run
 
@@ -75,20 +76,29 @@ def lines_of(folder: RunFolder) -> list[ChangeLine]:
     return list(JournalReader(folder.changes).lines(ChangeLine, missing_ok=True))
 
 
-def keep(folder: RunFolder, line: ChangeLine) -> None:
-    """Puts a call on record, after those of earlier boundaries; later lines are removed."""
-    known = [other for other in lines_of(folder) if other.tick < line.tick]
-    with replacing(folder.changes) as file:
-        file.write(msgspec.json.Encoder().encode_lines([*known, line]))
+def keep(run: Run, line: ChangeLine) -> None:
+    """Puts a call on record, after those of earlier boundaries; replaces one that is on record of this boundary."""
+    if run.recorded_change is not None:
+        forget_after(run.folder, line.tick - 1)
+    journal = Journal(run.folder.changes)
+    try:
+        journal.extend([line])
+        journal.sync()
+    finally:
+        journal.close()
 
 
 def forget_after(folder: RunFolder, tick: int) -> None:
     """Removes the lines after the boundary from which the run continues; its own line stays."""
-    known = lines_of(folder)
-    kept = [line for line in known if line.tick <= tick]
-    if kept != known:
-        with replacing(folder.changes) as file:
-            file.write(msgspec.json.Encoder().encode_lines(kept))
+    if not folder.changes.exists():
+        return
+    journal, end = JournalReader(folder.changes), 0
+    for line in journal.lines(ChangeLine):
+        if line.tick > tick:
+            break
+        end = journal.position
+    with writing(folder.changes):
+        os.truncate(folder.changes, end)
 
 
 def changed(
@@ -97,7 +107,7 @@ def changed(
     """The run at a boundary with its changes, and the line that is to be put on record when all roles are ready.
 
     Args:
-        run: at a boundary.
+        run: at a boundary, with the changes of all earlier ones.
         curriculum: an object of the class; None: there is none.
         wanted: what else is to change, by key path.
         newest: the newest result, with NaN for null; None if there is none.
@@ -106,24 +116,27 @@ def changed(
         ConfigError: the class asks for what cannot be changed, or for a configuration that is refused.
         CallbackFailed: the class has raised.
     """
-    tick, lines = run.leg.start, [line for line in lines_of(run.folder) if line.tick <= run.leg.start]
-    known = next((line.set for line in lines if line.tick == tick), None)
+    known = run.recorded_change
     asked = _ask(run, curriculum, newest) if known is None and curriculum is not None else known
-    new = None
-    if wanted or (known is None and asked is not None):
-        new = ChangeLine(tick=tick, set={**(asked or {}), **wanted})
-        lines = [*(line for line in lines if line.tick < tick), new]
-    return with_change_lines(run, lines), new
+    if asked is None and not wanted:
+        return run, None
+    line = ChangeLine(tick=run.leg.start, set={**(asked or {}), **wanted})
+    return with_change_lines(run, [line]), line if wanted or known is None else None
 
 
 def with_change_lines(run: Run, lines: Sequence[ChangeLine]) -> Run:
-    """The run with these changes; what is refused from now on is blamed on the newest of them.
+    """The run with further changes; what is refused from now on is blamed on the newest of them.
 
     Raises:
         ConfigError: as of `changed_config`.
     """
-    plan = with_changes(run.plan, changed_config(run, lines))
-    return replace(run, plan=plan, changed=next((_changed_by(run, line) for line in reversed(lines) if line.set), ""))
+    lines = [line for line in lines if line.set]
+    if not lines:
+        return run
+    data = _changed_data(run, lines)
+    changed_by = _changed_by(run, lines[-1])
+    plan = with_changes(run.plan, parse_config(data, source=changed_by))
+    return replace(run, plan=plan, changed=changed_by, changed_config=data)
 
 
 def _changed_by(run: Run, line: ChangeLine) -> str:
@@ -168,21 +181,27 @@ def resume(run: Run, curriculum: Any) -> None:
 
 
 def changed_config(run: Run, lines: Sequence[ChangeLine]) -> Config:
-    """The configuration of a run with changes in it.
+    """The configuration of a run with further changes in it.
 
     Raises:
         ConfigError: a key that cannot be changed, a value that is no YAML data, or a configuration that is refused.
     """
-    data = yaml.load(run.config, source=run.source)
-    base = parse_config(data, source=run.source)
-    changed_by = run.source
+    changed_by = _changed_by(run, lines[-1]) if lines else run.changed or run.source
+    return parse_config(_changed_data(run, lines), source=changed_by)
+
+
+def _changed_data(run: Run, lines: Sequence[ChangeLine]) -> Any:
+    """The configuration with further changes, as data of YAML. The changes so far are not read or applied again."""
+    base = yaml.load(run.config, source=run.source)
+    config = parse_config(base, source=run.source)
+    data = base if run.changed_config is None else run.changed_config
     for line in lines:
         changed_by = _changed_by(run, line)
         with located(source=changed_by):
             for key, value in line.set.items():
-                check_change(base, key, value)
+                check_change(config, key, value)
         data = overrides.apply_values(data, line.set, source=changed_by)
-    return parse_config(data, source=changed_by)
+    return data
 
 
 def check_change(config: Config, key: str, value: Any) -> None:

@@ -26,7 +26,7 @@ from arena.records.identical_games import repeated, repetition_words
 from arena.records.journal import JournalReader
 from arena.records.outcome import Winners, without_winner_words
 from arena.records.scoreboard import Score, Scoreboard
-from arena.run.curriculum import changed_config, lines_of
+from arena.run.curriculum import changed_config
 from arena.run.evaluation_config import evaluation_config
 from arena.run.evaluation_function import call_function
 from arena.run.prepare import prepare
@@ -83,9 +83,9 @@ def measure_alone(run: Run, *, ends: bool) -> bool:
 
 def config_now(run: Run) -> Config:
     """The configuration of the run with what has changed since: a fork has its source's options."""
+    if run.changed_config is not None:
+        return changed_config(run, [])
     config = parse_config(yaml.load(run.config, source=run.source), source=run.source)
-    if run.folder.changes.exists():
-        return changed_config(run, [line for line in lines_of(run.folder) if line.tick < run.leg.start])
     policies = {
         name: msgspec.structs.replace(policy, options=run.plan.policies[name].options)
         for name, policy in config.policies.items()

@@ -20,7 +20,7 @@ from arena.records import best, checkpoint, evaluations, measures
 from arena.records import boundary as boundaries
 from arena.records.faults import was_repaired_in_mid_leg
 from arena.records.folder import RunFolder
-from arena.records.formats import Boundary, ChangeLine, Worker
+from arena.records.formats import Boundary, Worker
 from arena.results import read_results
 from arena.run import curriculum
 from arena.run.handover import match_workers, seats_of
@@ -138,18 +138,19 @@ def _at(found: Boundary, run: Run, config: Config, *, ranks: int, spares: int) -
 
         run = rounds.again(run, config, found.tick, ranks=ranks, spares=spares)
     changes = curriculum.lines_of(run.folder)
-    run = _changed(run, [line for line in changes if line.tick < found.tick])  # the run as it was played up to here
+    if run.changed_config is not None:  # by later boundaries too, perhaps
+        plan = curriculum.with_changes(run.plan, config) if run.plan.rounds == 1 else run.plan
+        run = replace(run, plan=plan, changed="", changed_config=None)
+    # The run as it was played up to here.
+    run = curriculum.with_change_lines(run, [line for line in changes if line.tick < found.tick])
     leg = _reseated(leg_at(found, run.folder), found, run)
+    here = [line for line in changes if line.tick == found.tick]
     if run.plan.curriculum is None:  # else it is asked between two stages
-        run = _changed(run, [line for line in changes if line.tick <= found.tick])
+        run = curriculum.with_change_lines(run, here)
+    run = replace(run, recorded_change=here[0].set if here else None)
     restore = {**checkpoints_given(run.plan, without=leg.restore), **leg.restore}
     concluded = found.tick >= run.plan.horizon
     return replace(run, resumed=True, concluded=concluded, leg=replace(leg, restore=restore))
-
-
-def _changed(run: Run, lines: Sequence[ChangeLine]) -> Run:
-    """The run with the changes of a curriculum, or of a program that has held it."""
-    return curriculum.with_change_lines(run, lines) if lines else run
 
 
 def checkpoints_given(plan: Plan, *, without: Container[str] = ()) -> dict[str, Path]:

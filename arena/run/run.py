@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,6 +37,8 @@ class Run:
         path: the run folder.
         source: the configuration file, for messages.
         changed: the file, and what has changed the configuration since, for messages; empty: nothing has.
+        changed_config: the whole configuration as data of YAML, with all that has changed it; None: nothing has.
+        recorded_change: what the resumed run has on record as changed at its boundary, by key path; None: no line.
         overridden: the places that `--set` filled, for messages.
         config: the whole configuration as YAML, for the folder.
         made_folder: whether the folder was made for this run, so that it may be removed if the run cannot begin.
@@ -61,6 +64,8 @@ class Run:
     path: Path
     source: str = ""
     changed: str = ""
+    changed_config: Mapping[str, Any] | None = None
+    recorded_change: Mapping[str, Any] | None = None
     config: str = ""
     made_folder: bool = False
     resumed: bool = False
@@ -82,8 +87,9 @@ class Run:
 
     def after(self, leg: Leg) -> Run:
         """The run as it continues from a boundary; an evaluation before the first tick does not make it begun."""
-        begun, concluded = self.begun or leg.start > self.leg.start, leg.start >= self.plan.horizon
-        return replace(self, leg=leg, begun=begun, concluded=concluded)
+        moves, concluded = leg.start > self.leg.start, leg.start >= self.plan.horizon
+        recorded = None if moves else self.recorded_change
+        return replace(self, leg=leg, begun=self.begun or moves, concluded=concluded, recorded_change=recorded)
 
     @property
     def staged(self) -> bool:

@@ -13,7 +13,7 @@ from arena.records.folder import RunFolder
 from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
 from arena.records.recorder import Recorder
 from arena.records.tensorboard import ScalarFile, _masked_crc
-from event_files import events
+from event_files import events, points
 
 
 def test_the_checksum_is_crc32c() -> None:
@@ -43,6 +43,16 @@ def test_resumed_run_marks_the_step_of_replacement(tmp_path: Path) -> None:
     (path,) = tmp_path.iterdir()
     _, start = events(path)
     assert (start.step, start.session_log.status) == (700, start.session_log.START)
+
+
+def test_resumed_recorder_keeps_the_points_at_its_boundary(folder: RunFolder) -> None:
+    for resumed_at, ticks in ((None, (20, 40, 60)), (40, (60, 80))):
+        with Recorder(folder, {0: 0}, resumed_at=resumed_at) as recorder:
+            for tick in ticks:
+                recorder.update(UpdateRecord("blue", 1, tick, tick, 0.5, {"loss": tick + (resumed_at or 0)}))
+                recorder.sync()
+    found = points(folder.tensorboard / "blue")["update/loss"]
+    assert found == {20: 20.0, 40: 40.0, 60: 100.0, 80: 120.0}
 
 
 def test_files_are_named_as_tensorboard_looks_for_them_and_private(tmp_path: Path) -> None:

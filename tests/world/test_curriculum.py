@@ -10,13 +10,14 @@ import pytest
 from test_results_in_runs import PPO, RANDOM, left, train
 
 from arena.cli.main import main
-from arena.config import parse_config
+from arena.config import Config, parse_config
 from arena.config.yaml import dump
 from arena.errors import ConfigError
 from arena.launch import lead
 from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
+from arena.run import curriculum
 from arena.run.planning import checked_plan
 from arena.run.prepare import prepare
 from arena.terminal.display import silent_display
@@ -115,6 +116,34 @@ def test_results_are_not_read_again_at_every_leg(tmp_path: Path, monkeypatch: py
     run = train({**data, **rules}, tmp_path / "run")
     assert [line["tick"] for line in json_lines(run / "changes.jsonl")] == [*range(10, 100, 10)]
     assert sum(read) <= (run / "result.json").stat().st_size
+
+
+def test_changes_are_neither_read_nor_applied_again_at_later_boundaries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The work of a boundary is the same after any number of them: its own line, of which 64 KiB at most are read."""
+    read: list[int] = []
+    checked: list[str] = []
+    lines, check = JournalReader._whole, curriculum.check_change
+
+    def counted(self: JournalReader) -> Iterator[tuple[int, bytes]]:
+        for number, line in lines(self):
+            read.append(len(line) if self.path.name == "changes.jsonl" else 0)
+            yield number, line
+
+    def check_counted(config: Config, key: str, value: Any) -> None:
+        checked.append(key)
+        check(config, key, value)
+
+    monkeypatch.setattr(JournalReader, "_whole", counted)
+    monkeypatch.setattr(curriculum, "check_change", check_counted)
+    says = {"class": "curricula:Says", "options": {"what": {"envs.game.kwargs.max_steps": 7}}}
+    data = {**LONGER, "policies": {"blue": RANDOM, "red": RANDOM}, "curriculum": says}
+    evaluated = {**data, "ticks": 100, "checkpoint_every": 10, "evaluation": {"every": 50, "episodes": 1}}
+    run = train(evaluated, tmp_path / "run")
+    assert [line["tick"] for line in json_lines(run / "changes.jsonl")] == [*range(10, 100, 10)]
+    assert (len(checked), sum(read)) == (9, 0)
+    assert max(line["length"] for line in json_lines(run / "evaluations" / "tick-000000000050" / "episodes.jsonl")) <= 7
 
 
 def test_evaluation_plays_the_current_game(tmp_path: Path) -> None:

@@ -80,6 +80,21 @@ def test_counts_of_games_add_up_and_fit_the_episodes(tmp_path: Path) -> None:
     assert (place["kind"], place["address"], place["slots"]) == ("thread", "", 1)
 
 
+@pytest.mark.parametrize(
+    "end",
+    [
+        {"callbacks": [{"class": "recorders:Stops", "options": {"where": "checkpoint", "nth": 2}}]},
+        {"stop": {"ticks": 100}},
+        {"ticks": 100},
+    ],
+    ids=["a request when the environment has ended its leg", "a stop rule", "the last tick"],
+)
+def test_last_line_of_games_is_of_the_tick_at_which_the_run_ends(end: Any, tmp_path: Path) -> None:
+    """A request to stop comes in the callback: the environment has ended its leg, and is told nothing any more."""
+    found = play({**match("Line", steps=30), "ticks": 200, "checkpoint_every": 50, **end}, tmp_path)
+    assert [line["tick"] for line in JournalReader(found.folder.games)][-1] == 100
+
+
 def test_match_plays_empty_ticks_after_its_loop_has_returned(tmp_path: Path) -> None:
     found = play({**match("Line", steps=5, games=2), "ticks": 5000}, tmp_path)
     assert [line["length"] for line in found.episodes] == [5, 5]

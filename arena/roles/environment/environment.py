@@ -73,7 +73,6 @@ class Environment:
                 self._blocks.append(block)
             made.pop_all()
         self._reported = 0.0
-        self._ticks = run.plan.ticks
         self._finish_ticks = run.plan.finish_ticks
         self._hold: int | None = None  # wait before this tick for a `Go` with the leg's end
         self._ends_early = False  # the root has ordered to hold: external games are not waited for any more
@@ -205,8 +204,8 @@ class Environment:
         if self._connection is not None:
             if self._connection.games.address != self._connection.told_address:  # some were recreated
                 self._report_place(self._connection)
-            at_end = last and (self._ends_early or self.tick >= self._ticks)
-            if at_end or self._reported - self._connection.counted_at > _COUNT_SECONDS:
+            # Only the root knows, after the last message of a leg, whether the run ends with it.
+            if last or self._reported - self._connection.counted_at > _COUNT_SECONDS:
                 self._endpoint.send(0, Tag.TO_ROOT, pack(Games(self._connection.counts(self._match.match, self.tick))))
 
 
