@@ -8,10 +8,11 @@ from pathlib import Path
 
 import msgspec
 
+from arena.errors import ConfigError
 from arena.records import checkpoint
 from arena.records.atomic import part_of, replacing, writing
 from arena.records.folder import RunFolder
-from arena.records.formats import BestFile, read_document
+from arena.records.formats import BestFile, digest_of, read_document
 
 
 def read(folder: RunFolder) -> BestFile | None:
@@ -20,7 +21,44 @@ def read(folder: RunFolder) -> BestFile | None:
     Raises:
         ConfigError: it is damaged.
     """
-    return read_document(folder.best, BestFile) if folder.best.exists() else None
+    if not folder.best.exists():
+        return None
+    found = read_document(folder.best, BestFile)
+    if found.sha256 and found.sha256 != digest_of(found):
+        raise ConfigError(
+            "is damaged: its content does not have the sha256 that was written with it", source=str(folder.best)
+        )
+    return found
+
+
+def check(folder: RunFolder, tick: int) -> None:
+    """Refuses a run whose best result so far is not known, as a later one would replace better checkpoints.
+
+    Args:
+        folder: of the run.
+        tick: of the boundary from which the run continues.
+
+    Raises:
+        ConfigError: `best.json`, or a checkpoint that belongs to it, is missing or damaged.
+    """
+    remedy = (
+        f"put it back, or move {folder.best.name} and the files checkpoints/*/{checkpoint.BEST} away: the best result "
+        f"is then sought among those after tick {tick}"
+    )
+    kept = {path.parent.name: path for path in folder.checkpoints.glob(f"*/{checkpoint.BEST}")}
+    try:
+        found = read(folder)
+        for path in kept.values() if found is None or found.tick <= tick else ():
+            checkpoint.verified_digest(path)
+    except ConfigError as error:
+        raise ConfigError(f"{error.message}; {remedy}", source=error.source) from error
+    # A kill may have come between the first best checkpoints, which are those of this boundary, and `best.json`.
+    if found is None and any(checkpoint.ticks_of(path) != tick for path in kept.values()):
+        raise ConfigError(f"is missing; {remedy}", source=str(folder.best))
+    missing = [] if found is None or found.tick > tick else [name for name in found.policies if name not in kept]
+    if missing:
+        path = folder.checkpoints_path(missing[0]) / checkpoint.BEST
+        raise ConfigError(f"is missing; {remedy}", source=str(path))
 
 
 def keep(folder: RunFolder, found: BestFile, checkpoints: Mapping[str, Path]) -> None:
@@ -36,8 +74,10 @@ def keep(folder: RunFolder, found: BestFile, checkpoints: Mapping[str, Path]) ->
         checkpoint.duplicate(source, part_of(path))
         with writing(path):
             os.replace(part_of(path), path)
+    found = msgspec.structs.replace(found, policies=tuple(checkpoints))
+    sealed = msgspec.structs.replace(found, sha256=digest_of(found))
     with replacing(folder.best) as file:
-        file.write(msgspec.json.format(msgspec.json.encode(found)) + b"\n")
+        file.write(msgspec.json.format(msgspec.json.encode(sealed)) + b"\n")
 
 
 def forget_after(folder: RunFolder, tick: int) -> None:

@@ -3,39 +3,115 @@
 `boundaries/<tick>.json` has the tick that all matches have reached, the numbers of episodes and updates on record, the
 lengths of the journals, and the checkpoint of each policy. A resumed run cuts its journals to these lengths, so no line
 is lost or doubled. The ticks after the newest boundary are played, and recorded, again.
+
+It also lists every file that a resumed run reads, with size and SHA-256: checkpoints, the own states of workers,
+snapshots in the league, and the journals up to here. A boundary of which one is missing or damaged is passed over.
+No byte is hashed for it twice: a checkpoint has the hash of its content in it, a journal grows. SHA-256, which the
+processor computes, takes 0.75 ms per MB here, BLAKE2b 1.7 ms, CRC-32 0.4 ms.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from arena.errors import ConfigError
 from arena.records import checkpoint
 from arena.records.atomic import make_folder, replacing
+from arena.records.checkpoint import Damaged
 from arena.records.folder import RunFolder
-from arena.records.formats import BOUNDARY_VERSION, Boundary
+from arena.records.formats import BOUNDARY_VERSION, Boundary, FileMark, digest_of
+from arena.records.journal import JournalReader
+
+_IN_FOLDER = re.compile(r"[^/.][^/]*(/[^/.][^/]*)*")
+_CHUNK = 2**20
 
 
-def save(folder: RunFolder, boundary: Boundary) -> None:
+class FileDigests:
+    """Marks of files, for the boundaries of one process: of a file that has grown only the new bytes are read."""
+
+    def __init__(self) -> None:
+        self._journals: dict[Path, tuple[Any, int]] = {}  # the hash of so many first bytes
+        self._checkpoints: dict[Path, tuple[tuple[int, int, int], FileMark]] = {}  # by what `os.stat` says of them
+
+    def journal(self, path: Path, size: int) -> FileMark:
+        """The mark of the first bytes of a journal, which has at least so many."""
+        found, start = self._journals.get(path, (hashlib.sha256(), 0))
+        if start > size:  # it was cut
+            found, start = hashlib.sha256(), 0
+        if size > start:
+            with path.open("rb") as file:
+                file.seek(start)
+                while start < size and (chunk := file.read(min(_CHUNK, size - start))):
+                    found.update(chunk)
+                    start += len(chunk)
+        self._journals[path] = found, start
+        return FileMark(start, found.hexdigest())
+
+    def checkpoint(self, path: Path) -> FileMark:
+        """The mark of a checkpoint, which is never modified under its name."""
+        known, state = self._checkpoints.get(path), path.stat()
+        now = state.st_ino, state.st_size, state.st_mtime_ns
+        if known is None or known[0] != now:
+            known = self._checkpoints[path] = now, FileMark(state.st_size, checkpoint.written_digest(path))
+        return known[1]
+
+
+def save(folder: RunFolder, boundary: Boundary, digests: FileDigests | None = None) -> None:
     """Writes a boundary, whose checkpoints and journals are on the disk already; then removes old ones.
+
+    Args:
+        folder: of the run.
+        boundary: without its list of files.
+        digests: of the boundaries before; None: this is the first one of the process.
 
     Raises:
         OSError: the disk is full, or the folder cannot be written; older boundaries stay as they are.
     """
     make_folder(folder.boundaries)
+    digests = digests or FileDigests()
+    files = {name: digests.journal(folder.path / name, size) for name, size in boundary.journals.items()}
+    for path in _checkpoints(folder, boundary):
+        files[path.relative_to(folder.path).as_posix()] = digests.checkpoint(path)
+    listed = msgspec.structs.replace(boundary, files=files)
     with replacing(_path(folder, boundary.tick)) as file:
-        file.write(msgspec.json.encode(boundary) + b"\n")
+        file.write(msgspec.json.encode(msgspec.structs.replace(listed, sha256=digest_of(listed))) + b"\n")
     for path in _files(folder)[: -checkpoint.KEPT]:
         path.unlink(missing_ok=True)
 
 
+def _checkpoints(folder: RunFolder, boundary: Boundary) -> Iterator[Path]:
+    """The checkpoints, own states and snapshots from which a run continues at a boundary, as they are on the disk."""
+    for policy, tick in boundary.checkpoints.items():
+        yield boundary.checkpoint(folder, policy)
+        yield from sorted(checkpoint.own_files(folder.checkpoints_path(policy), tick))
+    snapshots = sorted((folder.path / "snapshots").glob("*/*.ckpt"))
+    if snapshots:
+        lines = JournalReader(folder.rounds).lines(_Dropped, missing_ok=True)
+        left = {name for line in lines for name in line.dropped}
+        yield from (path for path in snapshots if f"{path.parent.name}@{checkpoint.ticks_of(path)}" not in left)
+
+
+class _Dropped(msgspec.Struct):
+    """Of a line of `rounds.jsonl`: the snapshots that leave the league, whose files are removed later."""
+
+    dropped: tuple[str, ...] = ()
+
+
 def last(folder: RunFolder) -> Boundary | None:
     """The newest boundary that can be read, whether or not its files are complete; None if there is none."""
-    return next((found for path in reversed(_files(folder)) if (found := _read(path)) is not None), None)
+    for path in reversed(_files(folder)):
+        try:
+            return _read(path)
+        except Damaged:
+            pass
+    return None
 
 
 def newest(folder: RunFolder) -> Boundary | None:
@@ -44,18 +120,26 @@ def newest(folder: RunFolder) -> Boundary | None:
     Raises:
         ConfigError: it was written by a newer arena.
     """
-    return next(whole(folder), None)
+    return next(whole(folder, []), None)
 
 
-def whole(folder: RunFolder) -> Iterator[Boundary]:
+def whole(folder: RunFolder, passed_over: list[str]) -> Iterator[Boundary]:
     """The boundaries whose files are complete, the newest one first.
+
+    Args:
+        folder: of the run.
+        passed_over: receives a line for each boundary that is not complete: which of its files is bad, and why.
 
     Raises:
         ConfigError: one was written by a newer arena.
     """
     for path in reversed(_files(folder)):
-        boundary = _read(path)
-        if boundary is not None and _is_whole(folder, boundary):
+        try:
+            boundary = _read(path)
+            _check(folder, boundary)
+        except Damaged as error:
+            passed_over.append(f"the boundary at tick {int(path.stem)} is passed over: {error}")
+        else:
             yield boundary
 
 
@@ -72,15 +156,16 @@ def discard_after(folder: RunFolder, tick: int) -> None:
 
 
 def journal_bytes(folder: RunFolder) -> dict[str, int]:
-    """How long the journals are."""
-    return {path.name: path.stat().st_size if path.exists() else 0 for path in (folder.episodes, folder.metrics)}
+    """How long the journals are that a resumed run reads; those that are not there yet are left out."""
+    journals = (folder.episodes, folder.metrics, folder.results, folder.measures, folder.evaluations, folder.changes)
+    return {path.name: path.stat().st_size for path in (*journals, folder.rounds) if path.exists()}
 
 
 def cut_journals(folder: RunFolder, boundary: Boundary) -> None:
-    """Cuts the journals to their lengths at a boundary."""
+    """Cuts the journals that are recorded tick by tick to their lengths at a boundary."""
     for path in (folder.episodes, folder.metrics):
         if path.exists():
-            os.truncate(path, boundary.journals[path.name])
+            os.truncate(path, boundary.journals.get(path.name, 0))
 
 
 def _path(folder: RunFolder, tick: int) -> Path:
@@ -92,30 +177,57 @@ def _files(folder: RunFolder) -> list[Path]:
     return sorted(found, key=lambda path: int(path.stem))
 
 
-def _read(path: Path) -> Boundary | None:
-    """What the file says; None if it is damaged."""
+def _read(path: Path) -> Boundary:
+    """What the file says.
+
+    Raises:
+        Damaged: it is not what was written under this name.
+        ConfigError: it was written by a newer arena.
+    """
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Boundary)
-    except msgspec.MsgspecError:
-        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise Damaged(f"is damaged: {error}", source=str(path)) from error
     if found.version > BOUNDARY_VERSION:
         raise ConfigError(
             f"has format version {found.version}, this arena reads up to {BOUNDARY_VERSION}: install a newer one",
             source=str(path),
         )
+    if (found.version > 1 or found.sha256) and found.sha256 != digest_of(found):
+        raise Damaged("is damaged: its content does not have the sha256 that was written with it", source=str(path))
+    if found.tick != int(path.stem):
+        raise Damaged(f"is the boundary at tick {found.tick}, under another name", source=str(path))
     return found
 
 
-def _is_whole(folder: RunFolder, boundary: Boundary) -> bool:
-    """Whether the journals are long enough and all its checkpoints can be read."""
-    for path in (folder.episodes, folder.metrics):
-        if (path.stat().st_size if path.exists() else 0) < boundary.journals.get(path.name, 0):
-            return False
-    try:
-        for policy in boundary.checkpoints:
-            path = boundary.checkpoint(folder, policy)
-            for file in (path, *checkpoint.own_files(path.parent, checkpoint.ticks_of(path))):
-                checkpoint.load(file)
-    except ConfigError:
-        return False
-    return True
+def _check(folder: RunFolder, boundary: Boundary) -> None:
+    """Compares the files of a boundary with its list; those of version 1 with what it says of them.
+
+    Raises:
+        Damaged: with the path of a file that is missing or damaged.
+    """
+    sizes = {name: FileMark(size, "") for name, size in boundary.journals.items()}
+    marks = boundary.files if boundary.version > 1 else sizes
+    for name, mark in marks.items():
+        path = folder.path / name
+        if not _IN_FOLDER.fullmatch(name):
+            raise Damaged("is not a file of this run", source=str(path))
+        size = path.stat().st_size if path.is_file() else None
+        if size is None and (mark.bytes or name not in boundary.journals):
+            raise Damaged("is missing", source=str(path))
+        if (size or 0) < mark.bytes or (size != mark.bytes and name not in boundary.journals):
+            raise Damaged(f"is damaged: it has {size:,} bytes, had {mark.bytes:,} at this boundary", source=str(path))
+        if not mark.sha256:
+            continue
+        is_journal = name in boundary.journals
+        found = FileDigests().journal(path, mark.bytes).sha256 if is_journal else checkpoint.verified_digest(path)
+        if found != mark.sha256:
+            raise Damaged("is damaged, or of another run: its SHA-256 is not that of this boundary", source=str(path))
+    if boundary.version > 1:
+        return
+    for policy in boundary.checkpoints:
+        path = boundary.checkpoint(folder, policy)
+        for file in (path, *checkpoint.own_files(path.parent, checkpoint.ticks_of(path))):
+            if not file.is_file():
+                raise Damaged("is missing", source=str(file))
+            checkpoint.load(file)

@@ -24,8 +24,8 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -325,6 +325,44 @@ def _read(path: Path) -> Checkpoint:
 
 def _members(path: Path) -> dict[str, bytes]:
     """The members of a checkpoint file, in its order, without the digest, which is verified."""
+    with _opened(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    if members.pop(_DIGEST) != _digest(members.items()).encode():
+        raise Damaged("is damaged: its content does not have the sha256 that was written with it", source=str(path))
+    return members
+
+
+def written_digest(path: Path) -> str:
+    """The digest that was written with a checkpoint's content, which is not read.
+
+    Raises:
+        ConfigError: the file cannot be read, or is not a checkpoint.
+    """
+    with _opened(path) as archive:
+        return archive.read(_DIGEST).decode("ascii")
+
+
+def verified_digest(path: Path) -> str:
+    """The digest of a checkpoint's content, which has it; at most one of its members is in memory at a time.
+
+    Raises:
+        ConfigError: the file cannot be read, is not a checkpoint, or is damaged.
+    """
+    with _opened(path) as archive:
+        content = ((name, archive.read(name)) for name in archive.namelist() if name != _DIGEST)
+        found, written = _digest(content), archive.read(_DIGEST)
+    if written != found.encode():
+        raise Damaged("is damaged: its content does not have the sha256 that was written with it", source=str(path))
+    return found
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Opens a checkpoint file, of which the members are checked but their content.
+
+    Raises:
+        ConfigError: it cannot be read, or, also while the block reads it, is not a checkpoint.
+    """
     try:
         file = path.open("rb")
     except OSError as error:
@@ -332,12 +370,9 @@ def _members(path: Path) -> dict[str, bytes]:
     try:
         with file, zipfile.ZipFile(file) as archive:
             _check_sizes(archive, path)
-            members = {name: archive.read(name) for name in archive.namelist()}
+            yield archive
     except (*_NOT_A_ZIP, MemoryError) as error:
         raise Damaged(f"is not a checkpoint, or is damaged: {error}", source=str(path)) from error
-    if members.pop(_DIGEST) != _digest(members.items()).encode():
-        raise Damaged("is damaged: its content does not have the sha256 that was written with it", source=str(path))
-    return members
 
 
 def _check_sizes(archive: zipfile.ZipFile, path: Path) -> None:

@@ -8,7 +8,7 @@
     evaluations.jsonl  EvaluationLine    a line per evaluation and policy
     rounds.jsonl       RoundLine         a line per round of a league: `round_of`
     external.json      ExternalPlace     where the external games of each match connect
-    games.jsonl        GamesLine         a line per match of external games and interval
+    games.jsonl        GamesLine         a line per match of external games, interval and end of a leg
     plan.json          PlanFile          the plan, also what `arena plan --json` prints
     profile.json       ProfileFile       the time of each role, by activity
     tournament.json    Terms             how a tournament is played
@@ -28,6 +28,7 @@ be missing. There is no second struct for readers that need few fields: reading 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -76,6 +77,12 @@ def read_document(path: Path, kind: type[S]) -> S:
     except (ValueError, RecursionError) as error:
         reason = f"is damaged, or of another version of the arena: {error}"
         raise ConfigError(reason, source=str(path)) from error
+
+
+def digest_of(document: Boundary | BestFile) -> str:
+    """The SHA-256 of all fields of a document but its `sha256`, in the form in which they are read."""
+    fields = msgspec.json.encode(msgspec.structs.replace(document, sha256=""))
+    return hashlib.sha256(msgspec.json.encode(msgspec.json.decode(fields, type=type(document)))).hexdigest()
 
 
 # ----------------------------------------------------------------------------------------------------- episodes.jsonl
@@ -152,11 +159,21 @@ def _is_number(value: Any) -> bool:
 
 
 class BestFile(msgspec.Struct, frozen=True):
-    """The boundary with the best result so far: its tick, and the value of the metric."""
+    """The boundary with the best result so far.
+
+    Args:
+        tick: of the boundary.
+        metric: the name of the number by which it is the best.
+        value: of the metric.
+        policies: whose checkpoints of the boundary are kept.
+        sha256: of all other fields; "": written by an older arena, without `policies`.
+    """
 
     tick: _Ticks
     metric: str
     value: float
+    policies: tuple[str, ...] = ()
+    sha256: str = ""
 
 
 # ------------------------------------------------------------------------------------------------------ changes.jsonl
@@ -523,7 +540,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
 # -------------------------------------------------------------------------------------------------- boundaries/*.json
 
-BOUNDARY_VERSION = 1
+BOUNDARY_VERSION = 2  # version 1 had neither `files` nor `sha256`
 
 Worker = tuple[int, int]
 """The worker of a seat, as (match, seat)."""
@@ -542,6 +559,16 @@ class SeatKey(NamedTuple):
         return self.match, self.seat
 
 
+class FileMark(msgspec.Struct, frozen=True, array_like=True):
+    """What a file is at a boundary: its bytes, of a journal the first ones, and their SHA-256.
+
+    The SHA-256 of a checkpoint is the one that is written in it, over its content.
+    """
+
+    bytes: Annotated[int, msgspec.Meta(ge=0)]
+    sha256: str
+
+
 class Boundary(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a whole run at the end of a leg.
 
@@ -554,6 +581,8 @@ class Boundary(msgspec.Struct, frozen=True, kw_only=True):
         seats: the seats of the workers, which name the files of their own states; none: written by an older arena.
         checkpoints: per policy that has checkpoints, the boundary of the one with its state.
         journals: per journal, by its file's name, the number of bytes written.
+        files: all files that a run which continues from here reads, by their paths in the run folder.
+        sha256: of all other fields, so that a changed file is noticed.
     """
 
     version: int = BOUNDARY_VERSION
@@ -565,6 +594,8 @@ class Boundary(msgspec.Struct, frozen=True, kw_only=True):
     seats: list[SeatKey] = []
     checkpoints: dict[str, int] = {}
     journals: dict[str, int] = {}
+    files: dict[str, FileMark] = {}
+    sha256: str = ""
 
     def checkpoint(self, folder: RunFolder, policy: str) -> Path:
         """The path of a policy's checkpoint of this boundary."""

@@ -210,8 +210,9 @@ class Recorder:
     def sync(self) -> None:
         """Flushes, and brings the journals to the disk."""
         self.flush()
-        self._episodes.sync()
-        self._metrics.sync()
+        for journal in (self._episodes, self._metrics, self._measures, self._results):
+            if journal is not None:
+                journal.sync()
 
     def close(self) -> None:
         """Flushes and closes all files; a second call does nothing."""

@@ -168,7 +168,8 @@ class Iterations:
     def _is_known(self, tick: int) -> bool:
         # Matches that have ended are not waited for; if all have, results reach as far as the farthest one.
         playing = [reached for match, reached in self._reached.items() if match not in self._ended]
-        if tick > min(playing, default=max(self._reached.values(), default=0)):
+        # The result of a tick at which a leg ends, early perhaps, is taken when everything up to it was handed over.
+        if tick >= min(playing, default=max(self._reached.values(), default=0)):
             return False
         return all(any(record.ticks > tick for record in self._later_updates.get(name, ())) for name in self._learners)
 

@@ -281,6 +281,11 @@ class RunResults:
         if self._journal is not None:
             self._journal.flush()
 
+    def sync(self) -> None:
+        """Writes all results so far to the disk."""
+        if self._journal is not None:
+            self._journal.sync()
+
     def close(self) -> None:
         """Flushes and closes the file; the next result opens it again."""
         journal, self._journal = self._journal, None

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from arena.diagnostics.profile import RoleProfile
     from arena.external.connection import Connection
     from arena.league.read_results import GamesSoFar
+    from arena.records.boundary import FileDigests
     from arena.records.formats import ChangeLine
     from arena.records.lock import RunLock
     from arena.records.scoreboard import Scoreboard
@@ -41,6 +42,7 @@ class ProcessState:
         begun: whether a role of this process has begun to play, so that the run folder has a boundary.
         repairable: whether all algorithms can be saved and loaded, so that a leg can be played again.
         tick: the farthest tick that a role of this process had seen of its match when it was interrupted.
+        digests: of the root: of the files of its boundaries.
         connections: to the external games of the matches whose environments have played in this process.
         lock: of the run folder, held by the process that leads the run from its beginning to its end.
         restart_limits: by match, of the environments of this process; they count across legs.
@@ -63,6 +65,7 @@ class ProcessState:
     repairable: bool = True
     tick: int = 0
     lock: RunLock | None = None
+    digests: FileDigests | None = None
     connections: dict[int, Connection] = field(default_factory=dict)
     restart_limits: dict[int, RestartLimit] = field(default_factory=dict)
 
@@ -80,7 +83,7 @@ class ProcessState:
         Callbacks are created again, as by `--resume`, because the old ones have seen what is played again.
         """
         self.scoreboard, self.callbacks, self.results, self.tick = None, None, None, 0
-        self.curriculum, self.change, self.games = None, None, None
+        self.curriculum, self.change, self.games, self.digests = None, None, None, None
         self.stop.by = ""
 
     def for_evaluation(self) -> ProcessState:

@@ -22,6 +22,7 @@ from arena.records.faults import was_repaired_in_mid_leg
 from arena.records.folder import RunFolder
 from arena.records.formats import Boundary, Worker
 from arena.results import read_results
+from arena.results.files import numbers
 from arena.run import curriculum
 from arena.run.handover import match_workers, seats_of
 from arena.run.leg import Leg, leg_at
@@ -50,10 +51,11 @@ def resumed(run: Run, config: Config) -> Run:
     if found is None:
         raise ConfigError(
             "there is no tick to go on from: the run has not come to the end of a leg (every `checkpoint_every` ticks, "
-            "or the last tick where some algorithm has no load_state_dict()), or its files are damaged. Leave --resume "
-            f"out and {_ANEW}",
+            "or the last tick where some algorithm has no load_state_dict()), or its files are damaged"
+            f"{''.join(f'; {line}' for line in passed_over)}. Leave --resume out and {_ANEW}",
             source=str(folder.path),
         )
+    best.check(folder, found.tick)
     run = _at(found, run, config, ranks=run.plan.processes, spares=config.spares)
     _check_stopped(run)
     evaluated = not run.plan.evaluates_at(found.tick) or found.tick in evaluations.evaluated(folder)
@@ -65,7 +67,8 @@ def resumed(run: Run, config: Config) -> Run:
             f"nothing left to do; ask for more with {more}",
             source=str(folder.path),
         )
-    return replace(run, words=(*passed_over, *_anew_words(run.plan, found), *_change_words(before, config, found, run)))
+    lines = (*passed_over, *_anew_words(run.plan, found), *_best_words(before, found, run))
+    return replace(run, words=(*lines, *_change_words(before, config, found, run)))
 
 
 def _check_stopped(run: Run) -> None:
@@ -80,22 +83,24 @@ def _check_stopped(run: Run) -> None:
 
 
 def _newest(folder: RunFolder) -> tuple[Boundary | None, list[str]]:
-    """The newest boundary from which the run can continue, and a line if newer ones are passed over.
+    """The newest boundary from which the run can continue, and lines about newer ones that are passed over.
 
     Earlier versions continued in the middle of a leg after a death. If that left the workers of a group at different
     places of their rollouts, the run would deadlock.
     """
-    found = boundaries.whole(folder)
+    passed_over: list[str] = []
+    found = boundaries.whole(folder, passed_over)
     newest = chosen = next(found, None)
     if newest is None or not was_repaired_in_mid_leg(folder.faults):
-        return newest, []
+        return newest, passed_over
     while chosen is not None and _out_of_step(folder, chosen):
         chosen = next(found, None)
     if chosen is None or chosen is newest:
-        return chosen, []
+        return chosen, passed_over
     return chosen, [
+        *passed_over,
         f"goes back to the boundary at tick {chosen.tick}, not the newest one at {newest.tick}: an earlier version has "
-        "repaired this run in mid-leg, which left the workers of a group at different places of their rollouts"
+        "repaired this run in mid-leg, which left the workers of a group at different places of their rollouts",
     ]
 
 
@@ -167,7 +172,7 @@ def forget(run: Run) -> None:
     """Brings the folder of a resumed run back to the boundary from which it continues; a second call does nothing."""
     folder = run.folder
     boundaries.discard_after(folder, run.leg.start)
-    found = boundaries.newest(folder)
+    found = boundaries.last(folder)
     assert found is not None and found.tick == run.leg.start, "the boundary was there when the run was prepared"
     for name in run.plan.policies:
         # A policy that had finished before its leg was cut short has a checkpoint at the planned end of the leg.
@@ -196,6 +201,15 @@ def _anew_words(plan: Plan, found: Boundary) -> Iterator[str]:
     for name, policy in plan.policies.items():
         if name not in found.checkpoints and not policy.frozen and policy.workers and policy.algorithm not in ONLY_ACT:
             yield f"policy {name!r} has no checkpoint: it begins anew"
+
+
+def _best_words(before: Config, found: Boundary, run: Run) -> Iterator[str]:
+    """A line if the best checkpoints so far are gone, with the file about them."""
+    if before.best is None or run.plan.best is None or run.folder.best.exists():
+        return
+    earlier = [line for line in read_results(run.path) if line["ticks"] < found.tick]
+    if any(line["ticks"] % before.checkpoint_every == 0 and before.best.metric in numbers(line) for line in earlier):
+        yield f"{run.folder.best} is missing: the best result is sought among those from tick {found.tick} on"
 
 
 def _reseated(leg: Leg, found: Boundary, run: Run) -> Leg:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import stat
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 from arena.errors import ConfigError
 from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder
-from arena.records.formats import Boundary
+from arena.records.formats import Boundary, FileMark, SeatKey, digest_of
 from arena.records.journal import Journal
 from arena.run.leg import Leg, leg_at
 
@@ -58,10 +60,15 @@ def newest(folder: RunFolder) -> int | None:
 
 
 def test_boundary_round_trip_is_exact(folder: RunFolder) -> None:
-    boundary.save(folder, FULL)
+    checkpoint.save(folder.checkpoints_path("blue"), 0, policy="blue", algorithm="ppo", ticks=40, update=4)
+    folder.episodes.write_bytes(b'{"tick":40}\n{"tick":50}\n')
+    whole = msgspec.structs.replace(FULL, seconds={"blue": 1})  # is read as 1.0
+    boundary.save(folder, whole)
     (path,) = folder.boundaries.iterdir()
     assert path.name == "000000000040.json"
-    assert msgspec.json.decode(path.read_bytes(), type=Boundary) == FULL
+    found = boundary.last(folder)
+    assert found is not None and msgspec.structs.replace(found, files={}, sha256="") == whole
+    assert found.files["episodes.jsonl"] == FileMark(11, hashlib.sha256(b'{"tick":40}').hexdigest())
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.boundaries.stat().st_mode) == 0o700
 
@@ -90,7 +97,8 @@ def test_newest_tick_is_read_from_file_names(folder: RunFolder) -> None:
         boundary.save(folder, Boundary(tick=tick))
     (folder.boundaries / "200 (copy).json").write_text("{}")
     assert boundary.newest_tick(folder) == 100
-    assert boundary.last(folder) == Boundary(tick=100)
+    found = boundary.last(folder)
+    assert found is not None and found.tick == 100
 
 
 def test_newest_is_none_in_an_empty_folder(folder: RunFolder) -> None:
@@ -124,7 +132,7 @@ PARTS = {
     ("part", "harm"),
     [
         *((part, halve) for part in PARTS),
-        *((part, remove) for part in PARTS if part != "own state"),  # a worker need not have one
+        *((part, remove) for part in PARTS),
         ("checkpoint", flip),
         ("own state", flip),
     ],
@@ -140,6 +148,167 @@ def test_incomplete_boundary_is_skipped_for_an_older_one(part: str, harm: Any, f
         assert folder.episodes.stat().st_size == size // 2, "reading changes nothing"
 
 
+def passed_over(folder: RunFolder) -> tuple[int, str]:
+    """The newest whole boundary, and the line about the newest one, which is not."""
+    lines: list[str] = []
+    found = next(boundary.whole(folder, lines))
+    (line,) = lines
+    return found.tick, line
+
+
+@pytest.mark.parametrize("harm", [remove, halve, flip])
+def test_bad_file_is_named_with_its_boundary(harm: Any, folder: RunFolder) -> None:
+    """Every file that the boundary lists: checkpoints, own states, snapshots in the league, journals."""
+    journals = (folder.metrics, folder.results, folder.measures, folder.evaluations, folder.changes, folder.rounds)
+    for path in journals:  # with the same content at all boundaries
+        path.write_bytes(b'{"dropped":["blue@1"]}\n')
+    folder.snapshots_path("blue").parent.mkdir()
+    for tick in (1, 2):
+        checkpoint.save(folder.snapshots_path("blue"), tick, policy="blue", algorithm="ppo", ticks=tick, update=1)
+    for tick in (10, 20):
+        leg(folder, tick, own=True)
+    found = boundary.newest(folder)
+    assert found is not None and len(found.files) == 7 + 2 + 1, (
+        "the snapshot that has left the league is not among them"
+    )
+    shared = {path.name for path in journals} | {f"snapshots/blue/{2:012d}.ckpt"}
+    for name in found.files:
+        path = folder.path / name
+        content = path.read_bytes()
+        harm(folder, path)
+        lines: list[str] = []
+        rest = [other.tick for other in boundary.whole(folder, lines)]
+        assert lines[0].startswith(f"the boundary at tick 20 is passed over: {path}: is ")
+        assert rest == ([] if name in shared or (name == "episodes.jsonl" and harm is remove) else [10])
+        path.write_bytes(content)
+    assert newest(folder) == 20
+
+
+def test_journal_may_grow_and_a_checkpoint_may_not(folder: RunFolder) -> None:
+    for tick in (10, 20):
+        leg(folder, tick)
+    line(folder, 25)
+    assert newest(folder) == 20
+    path = checkpoint.path_of(folder.checkpoints_path("blue"), 20)
+    path.write_bytes(path.read_bytes() + b"x")
+    assert newest(folder) == 10
+
+
+def test_checkpoint_of_another_run_is_not_that_of_the_boundary(folder: RunFolder, tmp_path: Path) -> None:
+    """It is whole, of the same policy, tick and size."""
+    for tick in (10, 20):
+        leg(folder, tick)
+    path = checkpoint.path_of(folder.checkpoints_path("blue"), 20)
+    other = checkpoint.save(tmp_path / "other", 21, policy="blue", algorithm="ppo", ticks=20, update=1)
+    assert other.stat().st_size == path.stat().st_size
+    path.write_bytes(other.read_bytes())
+    tick, words = passed_over(folder)
+    assert tick == 10 and f"{path}: is damaged, or of another run" in words
+
+
+EDITS: dict[str, Any] = {
+    "version": 1,
+    "tick": 10,
+    "episodes": [],
+    "updates": {"blue": 3},
+    "seconds": {"blue": 2.5},
+    "left": [],
+    "seats": [],
+    "checkpoints": {"blue": 10},
+    "journals": {"episodes.jsonl": 22},
+    "files": {},
+    "sha256": "",
+}
+
+
+@pytest.mark.parametrize("field", EDITS)
+@pytest.mark.parametrize("how", ["edited", "removed"])
+def test_changed_boundary_is_passed_over(field: str, how: str, folder: RunFolder) -> None:
+    leg(folder, 10, own=True)
+    leg(folder, 20, own=True)
+    seats = [SeatKey(2, 1, "blue", "game")]
+    boundary.save(folder, msgspec.structs.replace(FULL, tick=30, checkpoints={"blue": 20}, seats=seats))
+    path = folder.boundaries / "000000000030.json"
+    written = json.loads(path.read_text())
+    assert set(written) == set(EDITS) and newest(folder) == 30
+    other = {name: value for name, value in written.items() if name != field}
+    path.write_text(json.dumps(other if how == "removed" else {**written, field: EDITS[field]}))
+    if how == "removed" and field == "version":  # without it the file is of this version
+        assert newest(folder) == 30
+    else:
+        assert newest(folder) == 20
+        assert str(path) in passed_over(folder)[1]
+
+
+def test_boundary_under_another_name_is_passed_over(folder: RunFolder) -> None:
+    for tick in (10, 20):
+        leg(folder, tick)
+    (folder.boundaries / "000000000020.json").rename(folder.boundaries / "000000000030.json")
+    tick, words = passed_over(folder)
+    assert tick == 10 and "at tick 30 is passed over" in words and "is the boundary at tick 20" in words
+
+
+@pytest.mark.parametrize("name", ["../outside", "/etc/hostname", "checkpoints/../../x", ".", ""])
+def test_boundary_names_no_file_outside_its_run(name: str, folder: RunFolder) -> None:
+    leg(folder, 10)
+    path = leg(folder, 20)
+    found = boundary.last(folder)
+    assert found is not None
+    hostile = msgspec.structs.replace(found, files={name: FileMark(0, "")})
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(hostile, sha256=digest_of(hostile))))
+    assert "is not a file of this run" in passed_over(folder)[1]
+
+
+def test_boundary_of_version_1_is_read(folder: RunFolder) -> None:
+    """It lists no files, and has no digest; a damaged checkpoint is noticed."""
+    for tick in (10, 20):
+        path = leg(folder, tick, own=True)
+        written = json.loads(path.read_text())
+        old = {name: value for name, value in written.items() if name not in ("files", "sha256")}
+        path.write_text(json.dumps({**old, "version": 1}))
+    assert newest(folder) == 20
+    flip(folder, checkpoint.path_of(folder.checkpoints_path("blue"), 20))
+    assert newest(folder) == 10
+    remove(folder, checkpoint.path_of(folder.checkpoints_path("blue"), 10))
+    assert newest(folder) is None
+
+
+def test_digests_of_growing_and_cut_journals_are_those_of_their_first_bytes(tmp_path: Path) -> None:
+    content, digests, path = bytes(range(256)) * 9000, boundary.FileDigests(), tmp_path / "journal"
+    for size in (0, 5, 2_000_000, 2_000_000, 2_304_000, 40):
+        path.write_bytes(content[: size + 100] if size else b"")
+        assert digests.journal(path, size) == FileMark(size, hashlib.sha256(content[:size]).hexdigest())
+
+
+def test_no_byte_of_a_journal_or_checkpoint_is_hashed_twice(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    sha256 = hashlib.sha256
+
+    class Counts:
+        def __init__(self) -> None:
+            self.real = sha256()
+
+        def update(self, content: bytes) -> None:
+            read.append(len(content))
+            self.real.update(content)
+
+        def hexdigest(self) -> str:
+            return self.real.hexdigest()
+
+    monkeypatch.setattr(boundary.hashlib, "sha256", lambda content=None: sha256(content) if content else Counts())
+    digests = boundary.FileDigests()
+    state, about = np.zeros(10**6), {"policy": "blue", "algorithm": "ppo", "update": 1}
+    for tick in (10, 20, 30):
+        line(folder, tick)
+        checkpoint.save(folder.checkpoints_path("blue"), state, ticks=tick, **about)
+        read.clear()
+        found = Boundary(tick=tick, checkpoints={"blue": tick}, journals=boundary.journal_bytes(folder))
+        boundary.save(folder, found, digests)
+        assert read == [len(b'{"tick":10}\n')]
+    monkeypatch.undo()
+    assert newest(folder) == 30
+
+
 @pytest.mark.slow
 @given(st.binary(max_size=80))
 def test_foreign_file_is_not_a_boundary(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
@@ -152,8 +321,8 @@ def test_foreign_file_is_not_a_boundary(tmp_path_factory: pytest.TempPathFactory
 def test_boundary_of_a_newer_version_is_refused(folder: RunFolder) -> None:
     leg(folder, 10)
     path = leg(folder, 20)
-    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 2}))
-    with pytest.raises(ConfigError, match=r"0020\.json: has format version 2, this arena reads up to 1: install a"):
+    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 3}))
+    with pytest.raises(ConfigError, match=r"0020\.json: has format version 3, this arena reads up to 2: install a"):
         boundary.newest(folder)
 
 

@@ -96,6 +96,8 @@ def test_result_waits_for_every_match_and_every_policy_that_learns() -> None:
     found.update(update(5, 1))
     assert not list(found.known())
     found.update(update(6, 2))
+    assert not list(found.known()), "the leg may end at tick 5, early"
+    found.reach(1, 6)
     (line,) = found.known()
     assert (line["ticks"], line["info"]["learner"]["blue"]["update"]) == (5, 1)
     found.reach(1, 12)

@@ -80,6 +80,33 @@ def test_best_later_than_the_boundary_is_forgotten_on_resume(tmp_path: Path) -> 
     assert checkpoint.load(run / "checkpoints/blue/best.ckpt").boundary == 160
 
 
+@pytest.mark.parametrize(
+    ("harm", "file"),
+    [("value", "best.json"), ("no json", "best.json"), ("half", "best.json"), ("no checkpoint", "best.ckpt")],
+)
+def test_resume_refuses_a_best_result_that_is_not_known(harm: str, file: str, tmp_path: Path) -> None:
+    data = {**SHORT, "best": {"metric": METRIC}}
+    run = train(data, tmp_path / "run")
+    known, kept = run / "best.json", run / "checkpoints/blue/best.ckpt"
+    if harm == "value":
+        known.write_text(json.dumps({**json.loads(known.read_text()), "value": 0.0}))
+    elif harm == "half":
+        known.write_bytes(known.read_bytes()[:20])
+    else:
+        (known if harm == "no json" else kept).unlink()
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.parent.name != "logs"}
+    with pytest.raises(ConfigError, match=rf"{file}: is .*; put it back, or move best\.json and the files check"):
+        train({**data, "ticks": 240}, run, resume=True)
+    assert {path: path.read_bytes() for path in before} == before
+    for path in (known, kept):
+        path.unlink(missing_ok=True)
+    config = parse_config({"name": "test", **data, "ticks": 240}, source="test")
+    words = prepare(config, ranks=1, run_dir=str(run), resume=True).words
+    assert [line for line in words if "best.json is missing" in line]
+    train({**data, "ticks": 240}, run, resume=True)
+    assert json.loads(known.read_text())["tick"] in (220, 240)
+
+
 EVALUATED = {**DUEL, "evaluation": {"every": 40, "episodes": 2, "function": "recorders:measure"}}
 
 

@@ -136,6 +136,46 @@ def test_damaged_checkpoint_is_skipped_by_all_policies(tmp_path: Path) -> None:
     assert played.notes[:2] == [("loaded", 80)] * 2
 
 
+DQN = {"algorithm": "dqn", "options": {"hidden_sizes": [8], "learning_starts": 20, "buffer_size": 500}}
+
+
+@pytest.mark.parametrize("harm", ["missing replay buffer", "edited boundary"])
+def test_bad_file_of_a_boundary_is_named_and_the_run_stays_the_same(harm: str, tmp_path: Path) -> None:
+    """The newest boundary is passed over; the bytes are those of the run in which nothing was damaged."""
+    data = duel(ticks=80, blue=DQN)
+    whole = play(data, tmp_path)
+    (tmp_path / "parted").mkdir()
+    folder = play(data, tmp_path / "parted", given=True).folder
+    (folder.boundaries / "000000000080.json").unlink()  # as if it had been killed before
+    bad = checkpoint.own_path_of(folder.checkpoints_path("blue"), 60, (0, 0))
+    if harm == "missing replay buffer":
+        bad.unlink()
+    else:
+        bad = folder.boundaries / "000000000060.json"
+        bad.write_text(json.dumps({**json.loads(bad.read_text()), "updates": {"blue": 1}}))
+    before = snapshot(folder.path)
+    config = parse_config({"name": "test", **data}, source="test")
+    run = prepare(config, ranks=1, run_dir=str(folder.path), resume=True)
+    assert snapshot(folder.path) == before, "nothing changes before all roles are ready"
+    assert run.leg.start == 40
+    assert any(f"the boundary at tick 60 is passed over: {bad}: is " in line for line in run.words)
+    resume(data, tmp_path / "parted")
+    assert folder.episodes.read_bytes() == whole.folder.episodes.read_bytes()
+    last = checkpoint.own_path_of(Path("checkpoints/blue"), 80, (0, 0))
+    for path in (last, last.with_name(f"{80:012d}.ckpt")):
+        assert (folder.path / path).read_bytes() == (whole.folder.path / path).read_bytes()
+
+
+def test_bad_files_are_named_if_no_boundary_is_whole(tmp_path: Path) -> None:
+    folder = play(duel(ticks=40), tmp_path, given=True).folder
+    folder.metrics.unlink()
+    (folder.boundaries / "000000000000.json").unlink()
+    before = snapshot(folder.path)
+    with pytest.raises(ConfigError, match=rf"at tick 20 is passed over: {folder.metrics}: is missing"):
+        resume(duel(ticks=80), tmp_path)
+    assert snapshot(folder.path) == before
+
+
 def test_departed_policy_keeps_its_state_in_all_later_legs(tmp_path: Path) -> None:
     data = duel(ticks=200, blue=brittle(leave=[30]), red=brittle(fails_at=115))
     folder = broken(data, tmp_path)

@@ -93,6 +93,7 @@ class Root:
         self._run = run
         self._display = display
         self._memory = memory
+        memory.digests = memory.digests or boundaries.FileDigests()
         self._watchdog = Watchdog(endpoint, run, show=display.message)
         self._stopwatch = stopwatch(run.profile)
         self._others = [role for role in run.roles if role.kind is not RoleKind.ROOT]
@@ -346,7 +347,7 @@ class Root:
             self._show(progress)
         progress.sync()
         boundary = self._boundary(tick, done, progress)
-        boundaries.save(run.folder, boundary)
+        boundaries.save(run.folder, boundary, self._memory.digests)
         self._run_callbacks(boundary)
         progress.take_measured()
         leg = leg_end.leg_from(boundary, plan, self._leg, run.folder)
@@ -366,7 +367,8 @@ class Root:
         leg, stopping = replace(self._leg, start=max(progress.ticks.values())), self._memory.stop.wanted
         if plan.rounds > 1 and not stopping:
             progress.sync()
-            boundaries.save(folder, Boundary(tick=leg.start, journals=boundaries.journal_bytes(folder)))
+            found = Boundary(tick=leg.start, journals=boundaries.journal_bytes(folder))
+            boundaries.save(folder, found, self._memory.digests)
         return leg_end.next_step_after_games(plan, leg, stopping=stopping)
 
     def _boundary(self, tick: int, done: dict[Role, Done], progress: RunProgress) -> Boundary:
