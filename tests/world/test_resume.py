@@ -80,6 +80,12 @@ def updates(folder: RunFolder, policy: str) -> list[tuple[int, int]]:
     return [(line["update"], line["ticks"]) for line in lines]
 
 
+def write_as_version_1(path: Path, **changes: Any) -> None:
+    """Replaces a boundary by one of an earlier version, which lists no files."""
+    written = {**json.loads(path.read_text()), "version": 1, **changes}
+    path.write_text(json.dumps({name: value for name, value in written.items() if name not in ("files", "sha256")}))
+
+
 def test_resume_continues_from_the_last_boundary_without_duplicates(tmp_path: Path) -> None:
     play(duel(ticks=40), tmp_path, given=True)
     played = resume(duel(ticks=80), tmp_path)
@@ -391,8 +397,7 @@ def test_blocks_of_a_pipeline_count_their_own_lanes_on(tmp_path: Path) -> None:
 
 def test_seconds_of_updates_continue_after_a_resume(tmp_path: Path) -> None:
     folder = play(duel(ticks=40), tmp_path, given=True).folder
-    path = folder.boundaries / "000000000040.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "seconds": {"blue": 1000.0}}))
+    write_as_version_1(folder.boundaries / "000000000040.json", seconds={"blue": 1000.0})
     seconds = [line["seconds"] for line in resume(duel(ticks=80), tmp_path).updates]
     assert seconds == sorted(seconds)
     assert seconds[3] < 1000 < seconds[4] <= seconds[-1] < 2000
@@ -550,6 +555,7 @@ def test_resume_skips_unsynchronized_boundaries_of_old_repairs(tmp_path: Path) -
     folder = play(data, tmp_path, given=True).folder
     for tick in (60, 70):
         halved(checkpoint.own_path_of(folder.checkpoints_path("blue"), tick, (1, 0)))
+        write_as_version_1(folder.boundaries / f"{tick:012d}.json")
     fault = {"time": "2026-01-01", "kind": "process", "ranks": [1], "done": "rank 1 died", "seconds": 0.1}
     for line, start in (({**fault, "replayed": 3}, 70), (fault, 40)):
         folder.faults.write_text(json.dumps(line) + "\n")
