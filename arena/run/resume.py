@@ -7,6 +7,7 @@ the boundary, when all roles are ready to continue from it.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +32,7 @@ from arena.run.stop_rules import rule_met
 
 SAME_MATCH = ("env", "seats", "entities", "env_kwargs")
 GAME = ("make", "kwargs", "wrappers")
+_log = logging.getLogger(__name__)
 _ANEW = "start a new run; with `load:` its policies begin with checkpoints of this one"
 
 
@@ -130,7 +132,10 @@ def rolled_back(run: Run, *, ranks: int, spares: int) -> Run:
         ConfigError: the run folder is damaged.
     """
     config = parse_config(yaml.load(run.config, source=run.source), source=run.source)
-    found = boundaries.newest(run.folder)
+    passed_over: list[str] = []
+    found = next(boundaries.whole(run.folder, passed_over), None)
+    for line in passed_over:
+        _log.warning("%s", line)
     if found is None:
         raise ConfigError("the run has begun, but no boundary in its folder is whole", source=str(run.path))
     return replace(_at(found, run, config, ranks=ranks, spares=spares), begun=True, words=())

@@ -11,6 +11,7 @@ draws from no random stream of the run, and leaves the same bytes in its folder.
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,6 +57,7 @@ from arena.trainer.player import Player
 from arena.trainer.remote import RemoteRun
 from arena.trainer.saving import save
 
+_log = logging.getLogger(__name__)
 _NAME = "trainer"  # of a run whose configuration has no file
 _MISTAKE = 2  # the exit status after a user's mistake
 _SHOWN = ("training_iteration", "ticks", "episodes_total", "episode_reward_mean", "episode_len_mean")
@@ -159,6 +161,8 @@ class Trainer:
             registry.import_plugins(self._config.imports)
             _check_held(self._config)
             run = prepare(self._config, ranks=1, run_dir=run_dir, resume=resume)
+        for line in run.words:  # such as that a boundary is damaged
+            _log.warning("%s", line)
         run = replace(run, source=self._origin.source, overridden=self._origin.overridden, held=True)
         self._held = HeldRun(run, lambda *_: None, silent_display(), output=self._output, watched=False)
         self._held.memory.objects = self._objects
