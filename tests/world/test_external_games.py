@@ -14,7 +14,7 @@ from arena.dataset import open_dataset
 from arena.errors import ConfigError
 from arena.plan.build import make_plan
 from arena.preflight.examine import examine
-from arena.records import checkpoint
+from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.roles.root.root import RoleFailed
@@ -89,10 +89,21 @@ def test_counts_of_games_add_up_and_fit_the_episodes(tmp_path: Path) -> None:
     ],
     ids=["a request when the environment has ended its leg", "a stop rule", "the last tick"],
 )
-def test_last_line_of_games_is_of_the_tick_at_which_the_run_ends(end: Any, tmp_path: Path) -> None:
+def test_last_messages_are_recorded_however_the_run_ends(end: Any, tmp_path: Path) -> None:
     """A request to stop comes in the callback: the environment has ended its leg, and is told nothing any more."""
-    found = play({**match("Line", steps=30), "ticks": 200, "checkpoint_every": 50, **end}, tmp_path)
+    callbacks = [*end.get("callbacks", ()), "recorders:Measures"]
+    config = {**match("Line", steps=25, policy=PPO), "ticks": 200, "checkpoint_every": 50, "record": "samples", **end}
+    found = play({**config, "callbacks": callbacks}, tmp_path, profile=True)
     assert [line["tick"] for line in JournalReader(found.folder.games)][-1] == 100
+    assert [line["tick"] for line in JournalReader(found.folder.measures)][-1] == 100
+    last = boundary.newest(found.folder)
+    assert last is not None and last.tick == 100
+    assert last.updates["blue"] == found.updates[-1]["update"] == len(found.updates)
+    assert sum(count for *_, count in last.episodes) == len(found.episodes)
+    (samples,) = open_dataset(found.folder.path).matches
+    assert [*samples.parts()][-1].tick[-1] == 100
+    kinds = [role["role"] for role in msgspec.json.decode(found.folder.profile.read_bytes())["roles"]]
+    assert kinds == ["root", "environment", "worker"]
 
 
 def test_match_plays_empty_ticks_after_its_loop_has_returned(tmp_path: Path) -> None:
