@@ -94,7 +94,11 @@ def left_by(folder: RunFolder) -> dict[str, Any]:
     kept = sorted(folder.boundaries.glob("*.json"))[-checkpoint.KEPT :]  # a kill may have left one more
     steps = {path.name: json.loads(path.read_bytes()) for path in kept}
     for step in steps.values():
-        del step["seconds"], step["journals"]["metrics.jsonl"]
+        del step["seconds"], step["sha256"]
+        for part in ("journals", "files"):  # some lines depend on the clock
+            step[part] = {
+                name: mark for name, mark in step[part].items() if name not in ("metrics.jsonl", "result.json")
+            }
     updates = [{**line, "seconds": 0} for line in JournalReader(folder.metrics)]
     return {**states, **steps, "episodes": folder.episodes.read_bytes(), "updates": updates}
 

@@ -25,6 +25,7 @@ from arena.results import read_results
 from arena.run.prepare import prepare
 from arena.run.status import RunStatus, run_status
 from arena.terminal.display import silent_display
+from earlier_boundaries import write_as_version_1
 from event_files import points
 from slow_results import CLOCK, expected, flat, json_lines, returns, rewards, table, without_clock
 
@@ -213,6 +214,8 @@ def test_resume_writes_a_missing_last_result(tmp_path: Path) -> None:
 def test_run_folder_of_an_older_version_gets_results_when_resumed(tmp_path: Path) -> None:
     run = train(DUEL, tmp_path / "run")
     boundary.discard_after(RunFolder(run), 80)
+    for path in (run / "boundaries").iterdir():
+        write_as_version_1(path)
     for name in ("result.json", "progress.csv"):
         (run / name).unlink()
     train(DUEL, run, resume=True)
@@ -271,8 +274,8 @@ def test_metrics_of_games_and_callbacks_are_in_the_results(every: int, smoothing
     folder = RunFolder(train(data, tmp_path / "broken"))
     for tick in (80, 40):
         boundary.discard_after(folder, tick)
-        kept = [line for line in json_lines(folder.results) if line["ticks"] < tick]
-        folder.results.write_text("".join(f"{json.dumps(line)}\n" for line in kept))
+        lines_before = folder.results.read_text().splitlines(keepends=True)
+        folder.results.write_text("".join(line for line in lines_before if json.loads(line)["ticks"] < tick))
         train(data, folder.path, resume=True)
         assert without_clock(folder.path) == without_clock(tmp_path / "run")
         # An episode of one match and an update may be heard of in another order.
@@ -330,8 +333,9 @@ def test_resume_marks_a_run_killed_before_its_done_result(tmp_path: Path) -> Non
     run = train(data, tmp_path / "run")
     known = without_clock(run)
     for kept in (7, 8):  # the boundary at tick 80 is on the disk; its result is, too, but does not say `done`
-        lines = [{**line, "done": False, "stopped_by": None} for line in json_lines(run / "result.json")][:kept]
-        (run / "result.json").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        lines = (run / "result.json").read_text().splitlines(keepends=True)[:kept]
+        lines[-1] = lines[-1].replace('"done":true,"stopped_by":"ticks >= 45"', '"done":false,"stopped_by":null')
+        (run / "result.json").write_text("".join(lines))
         train(data, run, resume=True)
         assert without_clock(run) == known
 

@@ -22,6 +22,7 @@ from arena.records.journal import JournalReader
 from arena.records.lock import is_left
 from arena.roles.root.root import RoleFailed
 from arena.run.prepare import prepare
+from earlier_boundaries import write_as_version_1
 from in_process import Played, play
 
 COUNTS = {"algorithm": "workers:Counts"}
@@ -78,12 +79,6 @@ def snapshot(folder: Path) -> dict[str, str]:
 def updates(folder: RunFolder, policy: str) -> list[tuple[int, int]]:
     lines = [line for line in JournalReader(folder.metrics) if line["policy"] == policy]
     return [(line["update"], line["ticks"]) for line in lines]
-
-
-def write_as_version_1(path: Path, **changes: Any) -> None:
-    """Replaces a boundary by one of an earlier version, which lists no files."""
-    written = {**json.loads(path.read_text()), "version": 1, **changes}
-    path.write_text(json.dumps({name: value for name, value in written.items() if name not in ("files", "sha256")}))
 
 
 def test_resume_continues_from_the_last_boundary_without_duplicates(tmp_path: Path) -> None:
