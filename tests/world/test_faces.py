@@ -11,6 +11,7 @@ import pytest
 from arena.errors import ConfigError
 from arena.roles.root.root import RoleFailed
 from in_process import play
+from reused_games import OURS
 
 
 def solo(make: str, algorithm: str, *, ticks: int = 100, lanes: int = 1, options: Any = None, **kwargs: Any) -> Any:
@@ -193,3 +194,21 @@ def test_invalid_action_is_an_error_of_the_worker(algorithm: str, tmp_path: Path
     with pytest.raises(RoleFailed, match=r"7\]? is no action of Discrete\(3\)") as caught:
         play(data, tmp_path)
     assert caught.value.failure.who.startswith("worker of policy 'p'")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options"),
+    [
+        ("ppo", {"n_steps": 20, "minibatch_size": 20, "recurrent": "gru"}),
+        ("dqn", {"learning_starts": 20, "batch_size": 8}),
+    ],
+)
+def test_a_games_own_keys_change_nothing_that_is_played(algorithm: str, options: Any, tmp_path: Path) -> None:
+    """Infos that are full of our own words: every later action would differ if one of them was heeded."""
+    played = []
+    for keys in ({}, OURS):
+        data = solo("reused_games:Bits", algorithm, ticks=120, options=options)
+        data["envs"]["game"]["kwargs"] = {"keys": keys}
+        data["matches"][0]["lanes"] = 2
+        played.append(play(data, tmp_path).episodes)
+    assert played[0] == played[1] and len(played[0]) == 48
