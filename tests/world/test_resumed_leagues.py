@@ -241,10 +241,10 @@ def planned_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     """The folder of a league that was killed when its last round was planned, before all roles were ready for it."""
     wait_until_ready = Root.wait_until_ready
 
-    def killed(root: Root) -> None:
+    def killed(root: Root, **settings: Any) -> None:
         if root._run.plan.round == 2:
             raise WriteError("as by a kill, which leaves what is there")
-        wait_until_ready(root)
+        wait_until_ready(root, **settings)
 
     with monkeypatch.context() as patched:
         patched.setattr(Root, "wait_until_ready", killed)
