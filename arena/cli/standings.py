@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     from arena.league.ratings.standings import standings_at
     from arena.league.read_results import read
     from arena.run.status import planned_ticks
-    from arena.terminal.standings import league_lines, table_data
+    from arena.terminal.standings import league_lines, meta_game_data, table_data
 
     folder, at = RunFolder.existing(arguments.run), arguments.at
     config, found = load_config(folder.config), read(folder)
@@ -60,6 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
             "games": counted.results.games,
             "prior": table.prior,
             "without_winner": [*table.without_winner],
+            **meta_game_data(table, counted.timeline if at is None else counted.timeline.until(at), config),
         }
         say(json.dumps(data, indent=2))
     elif table.tables:

@@ -6,12 +6,16 @@ two rounds, at which snapshots join and policies begin anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
 from arena.league.results import Results, Score
+
+_NODES = 32  # that a strength curve has at least, if the periods are short enough
+_SINGLE = 16  # newest rounds with nodes of their own, where older ones are merged
 
 
 class Period(NamedTuple):
@@ -114,6 +118,34 @@ class Timeline:
     def end(self) -> int:
         """The tick at which the last period ends."""
         return self.periods[-1].end if self.periods else 0
+
+    def groups(self, *, coarse: bool = False) -> Iterator[list[Period]]:
+        """The periods of strength curves: groups of consecutive periods, at whose ends the curves have nodes.
+
+        Args:
+            coarse: whether rounds long ago are merged if there are very many.
+        """
+        starts = sorted({self.round_of(period) for period in self.periods})
+        parts = 2 ** int(math.log2(max(1.0, _NODES / max(1, len(starts)))))
+        old = len(starts) - _SINGLE if coarse and len(starts) > _NODES else 0
+        merged = {start: place * _SINGLE // old for place, start in enumerate(starts[:old])}
+        begun = {one.tick for times in self.beginnings.values() for one in times}
+        group: list[Period] = []
+        before: object = None
+        for period in self.periods:
+            start = self.round_of(period)
+            key = merged.get(start, (start, (period.start - start) * parts // self.round_ticks))
+            if group and (key != before or period.start in begun):
+                yield group
+                group = []
+            group.append(period)
+            before = key
+        if group:
+            yield group
+
+    def round_of(self, period: Period) -> int:
+        """The tick at which the round of a period begins."""
+        return period.start - period.start % self.round_ticks
 
     def begun(self, snapshots: Iterable[str], forks: Mapping[str, str], resets: Iterable[str]) -> Timeline:
         """The timeline at the beginning of the next round.

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from arena.league.metagame.measures import Measures
 from arena.league.round_text import gate_words
 from arena.report.colors import Colors, faded
 from arena.report.curves import Curve
@@ -15,7 +16,7 @@ from arena.report.learning import Evaluation, Learning, Logged, Rewards
 from arena.report.lengths import Lengths
 from arena.report.lineage import Fork, Gate, Lineage, Reset
 from arena.report.sections import PageData
-from arena.report.standings import MetaRow, StrengthCurve
+from arena.report.standings import StrengthCurve
 from arena.report.timing import Spent, Timing
 
 Figure = dict[str, Any]
@@ -60,8 +61,8 @@ def figures(data: PageData, colors: Colors) -> dict[str, Figure]:
         for scale, curves in data.standings.charted.items():
             found[f"strengths-{scale}"] = _strengths(curves, data.lineage, colors)
     if data.standings is not None and data.standings.meta:
-        found["meta-nash"] = _meta(data.standings.meta, "nash")
-        found["meta-alpha-rank"] = _meta(data.standings.meta, "alpha_rank")
+        found["meta-nash"] = _meta(data.standings.meta, "nash", colors)
+        found["meta-alpha-rank"] = _meta(data.standings.meta, "alpha_rank", colors)
     if data.lineage.eventful:
         found["lineage"] = _lineage(data.lineage, list(colors.policies), colors, last=data.summary.ticks)
     if data.time is not None:
@@ -218,7 +219,7 @@ def _length_bars(row: Lengths) -> Figure:
     return _figure([trace], x="length, ticks", y="episodes", xaxis=each, bargap=0.04, hovermode="closest")
 
 
-def _meta(rows: Sequence[MetaRow], measure: Literal["nash", "alpha_rank"]) -> Figure:
+def _meta(rows: Sequence[Measures], measure: Literal["nash", "alpha_rank"], colors: Colors) -> Figure:
     """A measure of the meta-game, a player a line, the best on top."""
     upwards = rows[::-1]
     estimates = [row.nash if measure == "nash" else row.alpha_rank for row in upwards]
@@ -236,7 +237,7 @@ def _meta(rows: Sequence[MetaRow], measure: Literal["nash", "alpha_rank"]) -> Fi
         "orientation": "h",
         "x": [value for value, _, _ in estimates],
         "y": [row.player for row in upwards],
-        "marker": {"color": [row.color for row in upwards]},
+        "marker": {"color": [colors[row.player] for row in upwards]},
         "error_x": errors,
         "hovertemplate": "%{y} %{x:.3f}<extra></extra>",
     }

@@ -6,16 +6,13 @@ from collections.abc import Sequence
 from itertools import groupby
 
 import msgspec
-import numpy as np
 
 from arena.config.league import DecidedConfig
 from arena.config.members import Sides, players
 from arena.config.schema import Config
-from arena.league.metagame.alpha_rank import alpha_rank_with_uncertainty
+from arena.league.metagame.measures import Measures, in_matrix, measures
 from arena.league.metagame.meetings import Span, meetings
-from arena.league.metagame.nash_averaging import nash_average_with_uncertainty
 from arena.league.metagame.payoff import Payoff, payoff
-from arena.league.metagame.posterior import Estimate
 from arena.league.populations import populations_of
 from arena.league.ratings.contradictions import Contradiction
 from arena.league.ratings.curves import CurvePoint, at_tick, curves
@@ -29,9 +26,7 @@ from arena.league.tournament import Rule, table
 from arena.report.colors import Colors
 from arena.run.status import planned_ticks
 
-MOST_IN_MATRIX = 24  # players: more cells than 24 x 24 are not readable
 _MOST_PAIRS = 3
-SAMPLES = 200  # of the payoffs' posterior
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -84,22 +79,6 @@ class Matrix(msgspec.Struct, frozen=True):
     spans: list[Span | None]
 
 
-class MetaRow(msgspec.Struct, frozen=True):
-    """The measures of a player in the meta-game; each with its 95 % interval over the posterior of the payoffs.
-
-    Args:
-        nash: its probability in the equilibrium of largest entropy.
-        skill: its expected score against that equilibrium, minus that of a draw.
-        alpha_rank: its mass in the stationary distribution.
-    """
-
-    player: str
-    color: str
-    nash: tuple[float, float, float]
-    skill: tuple[float, float, float]
-    alpha_rank: tuple[float, float, float]
-
-
 class Order(msgspec.Struct, frozen=True):
     """Whether the order of all players is decided as it was asked for: at an error, by differences of `elo` or more.
 
@@ -142,7 +121,7 @@ class Standings(msgspec.Struct, frozen=True):
 
     rows: list[Standing]
     matrix: Matrix
-    meta: list[MetaRow]
+    meta: list[Measures]
     curves: dict[str, StrengthCurve]
     prior: bool
     side: Interval
@@ -189,13 +168,13 @@ def standings(
     ratings = fit(timeline)
     sides = populations_of(config, timeline.players, tournament=planned_ticks(config) is None)
     found = rows(ratings, timeline, colors, sides)
-    shown = _shown([row.player for row in found], config)
+    shown = in_matrix([row.player for row in found], config.policies)
     scores = payoff(timeline, shown)
     wanted = rule or DecidedConfig()
     return Standings(
         rows=found,
         matrix=_matrix(scores, colors, left_out=len(found) - len(shown), spans=meetings(timeline).spans(shown)),
-        meta=_meta(scores, colors) if sides is None else [],
+        meta=measures(scores) if sides is None else [],
         curves=_curves(timeline, found),
         prior=ratings.prior,
         side=ratings.side,
@@ -274,13 +253,6 @@ def rows(ratings: Ratings, timeline: Timeline, colors: Colors, sides: Sides | No
     ]
 
 
-def _shown(order: Sequence[str], config: Config) -> list[str]:
-    """The players of the matrix: the configured policies first, then the strongest snapshots; best first."""
-    first = [player for player in order if player in config.policies]
-    chosen = set([*first, *(player for player in order if player not in config.policies)][:MOST_IN_MATRIX])
-    return [player for player in order if player in chosen]
-
-
 def _matrix(scores: Payoff, colors: Colors, *, left_out: int, spans: list[Span | None]) -> Matrix:
     size = range(len(scores.players))
     cells = [
@@ -291,17 +263,3 @@ def _matrix(scores: Payoff, colors: Colors, *, left_out: int, spans: list[Span |
         for i in size
     ]
     return Matrix(list(scores.players), [colors[player] for player in scores.players], cells, left_out, spans)
-
-
-def _meta(scores: Payoff, colors: Colors) -> list[MetaRow]:
-    samples = scores.sample(np.random.default_rng(0), SAMPLES)  # always the same: a page made again is the same page
-    nash, ranks = nash_average_with_uncertainty(samples), alpha_rank_with_uncertainty(samples)
-    return [
-        MetaRow(player, colors[player], _of(nash.strategy, i), _of(nash.skill, i, less=0.5), _of(ranks, i))
-        for i, player in enumerate(scores.players)
-    ]
-
-
-def _of(estimate: Estimate, player: int, *, less: float = 0.0) -> tuple[float, float, float]:
-    mean, low, high = (float(values[player]) - less for values in estimate)
-    return mean, low, high

@@ -6,12 +6,16 @@ from collections.abc import Collection, Sequence
 from itertools import groupby
 from typing import Any
 
+from arena.config.schema import Config
 from arena.errors import pluralize
+from arena.league.metagame.measures import in_matrix, measures
+from arena.league.metagame.payoff import payoff
 from arena.league.next_round import Champion
 from arena.league.ratings.contradictions import Contradiction
 from arena.league.ratings.intervals import of_share
 from arena.league.ratings.ranking import Doubt
 from arena.league.ratings.standings import ENOUGH, Curtailed, LeagueTable, Row
+from arena.league.timeline import Timeline
 from arena.terminal.text import elo_words
 
 MOST = 12  # lines
@@ -59,6 +63,42 @@ def table_data(tables: Sequence[Sequence[Row]]) -> list[dict[str, Any]]:
         for number, rows in enumerate(tables)
         for row in rows
     ]
+
+
+def meta_game_data(found: LeagueTable, timeline: Timeline, config: Config) -> dict[str, Any]:
+    """The payoffs and the meta-game of the report as JSON: of pairs that have met, and of players in one table.
+
+    Args:
+        found: the standings.
+        timeline: the games up to their tick.
+        config: of the run.
+    """
+    shown = in_matrix([row.player for rows in found.tables for row in rows], config.policies)
+    scores = payoff(timeline, shown)
+    return {
+        "payoffs": [
+            {
+                "row": row,
+                "column": column,
+                "score": float(scores.mean[i, j]),
+                "interval": (float(scores.low[i, j]), float(scores.high[i, j])),
+                "games": int(scores.games[i, j]),
+            }
+            for i, row in enumerate(shown)
+            for j, column in enumerate(shown)
+            if i != j and scores.games[i, j]
+        ],
+        "meta_game": [
+            {
+                "player": one.player,
+                **{
+                    name: {"value": part.value, "interval": part[1:]}
+                    for name, part in (("nash", one.nash), ("skill", one.skill), ("alpha_rank", one.alpha_rank))
+                },
+            }
+            for one in ([] if not shown or found.tables[0][0].population else measures(scores))
+        ],
+    }
 
 
 def standings_lines(rows: Sequence[Row], *, most: int | None = None, always: Collection[str] = ()) -> list[str]:

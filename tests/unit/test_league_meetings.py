@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from arena.league.metagame.meetings import RATES, meetings
 from arena.league.metagame.payoff import payoff
 from arena.league.results import Results, Score
-from arena.league.timeline import Beginning, Timeline
+from arena.league.timeline import Beginning, Period, Timeline
 from simulated_leagues import timeline
 
 
@@ -59,3 +61,37 @@ def test_spans_give_the_ticks_of_the_games() -> None:
     assert span is not None
     assert span.last == 1200
     assert found.rates["a"] ** ((1100 - span.first) / 100) >= 0.05 > found.rates["a"] ** ((1200 - span.first) / 100)
+
+
+def run_without_rounds(chances: Sequence[float], games: int, rng: np.random.Generator) -> Timeline:
+    """One round in as many parts as there are chances of `a` to beat `b`; both learn."""
+    periods, length = [], 800 // len(chances)
+    for part, chance in enumerate(chances):
+        played, wins = Results(), int(rng.binomial(games, chance))
+        played.add_score(("a",), ("b",), Score(wins, 0, games - wins))
+        periods.append(Period(part * length, (part + 1) * length, played, frozenset("ab")))
+    return Timeline(periods, 800, frozenset("ab"))
+
+
+@pytest.mark.parametrize(
+    "chances",
+    [
+        pytest.param([0.9] * 4 + [0.1] * 4, id="the-winner-changes-half-way"),
+        pytest.param([0.9] * 6 + [0.1] * 2, id="it-changes-late"),
+        pytest.param([0.85, 0.9, 0.8, 0.6, 0.5, 0.5, 0.5, 0.5], id="one-learns-first"),
+        pytest.param([0.7] * 8, id="nothing-changes"),
+    ],
+)
+def test_payoffs_of_a_run_without_rounds_are_those_of_its_end(chances: Sequence[float]) -> None:
+    rng, runs, held, errors = np.random.default_rng(0), 60, 0, []
+    for _ in range(runs):
+        scores = payoff(run_without_rounds(chances, 200, rng), ["a", "b"])
+        held += bool(scores.low[0, 1] <= chances[-1] <= scores.high[0, 1])
+        errors.append(float(scores.mean[0, 1]) - chances[-1])
+    assert held >= 54, "intervals of 95 % hold the truth"
+    assert abs(np.mean(errors)) < 0.02
+
+
+def test_few_games_of_a_steady_run_are_not_forgotten() -> None:
+    steady = run_without_rounds([0.5] * 8, 200, np.random.default_rng(1))
+    assert payoff(steady, ["a", "b"]).games[0, 1] > 2 * 200

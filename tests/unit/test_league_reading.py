@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from arena.cli.main import main
 from arena.config import load_config, parse_config
 from arena.config.load import resolved_yaml
 from arena.errors import ConfigError
@@ -347,3 +348,24 @@ def test_a_damaged_plan_is_named(folder: RunFolder) -> None:
     folder.plan.write_text("{")
     with pytest.raises(ConfigError, match=r"plan\.json: is damaged"):
         read(folder)
+
+
+def test_payoffs_of_a_run_without_rounds_follow_a_change_of_the_winner(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    games = [
+        episode("ab", "win" if (number % 10 > 0) == (number < 500) else "loss", tick=1 + number // 10, length=1)
+        for number in range(1000)
+    ]
+    write_episodes(folder, *games)
+    found = {}
+    for at in ("50", "100"):
+        assert main(["standings", str(folder.path), "--json", "--at", at]) == 0
+        shown = json.loads(capsys.readouterr().out)
+        (payoff,) = (one for one in shown["payoffs"] if one["row"] == "a")
+        low, high = payoff["interval"]
+        found[at] = payoff["score"], {one["player"]: one["nash"]["value"] for one in shown["meta_game"]}
+        assert low <= {"50": 0.9, "100": 0.1}[at] <= high
+        assert payoff["games"] < 500
+    assert found["50"][0] == pytest.approx(0.9, abs=0.02) and found["50"][1] == {"a": 1, "b": 0}
+    assert found["100"][0] == pytest.approx(0.1, abs=0.02) and found["100"][1] == {"a": 0, "b": 1}

@@ -21,6 +21,7 @@ from jinja2 import FileSystemBytecodeCache
 from arena.cli.main import main
 from arena.config import parse_config
 from arena.league import tournament_file
+from arena.league.metagame import measures
 from arena.league.ratings.intervals import of_share
 from arena.league.ratings.ranking import decided
 from arena.league.ratings.ratings import fit
@@ -30,7 +31,6 @@ from arena.records.folder import RunFolder
 from arena.records.formats import Boundary, Terms
 from arena.records.lock import RunLock
 from arena.report import page as report_page
-from arena.report import standings
 from arena.report.charts import figures
 from arena.report.colors import Colors
 from arena.report.curves import curve, edges_for
@@ -63,7 +63,7 @@ def _compiled_templates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
 @pytest.fixture(autouse=True)
 def _few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     """The meta-game of folders that a test changes is estimated from 5 samples; that of `told` and `text` from all."""
-    monkeypatch.setattr(standings, "SAMPLES", 5)
+    monkeypatch.setattr(measures, "SAMPLES", 5)
 
 
 @pytest.fixture
@@ -305,6 +305,39 @@ def test_payoffs_equal_the_scores_of_the_pairs(league: RunFolder, told: Any) -> 
             if i != j:
                 assert matrix["cells"][i][j]["games"] == results.between(row, column).games
                 assert matrix["cells"][i][j]["score"] == pytest.approx(1 - matrix["cells"][j][i]["score"])
+
+
+def test_standings_as_json_have_the_payoffs_and_measures_of_the_page(
+    own: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["standings", str(own.path), "--json"]) == 0
+    shown, page = json.loads(capsys.readouterr().out), numbers(own)["standings"]
+    matrix = page["matrix"]
+    cells = {
+        (row, column): matrix["cells"][i][j]
+        for i, row in enumerate(matrix["players"])
+        for j, column in enumerate(matrix["players"])
+        if i != j and matrix["cells"][i][j]["games"]
+    }
+    assert cells
+    assert {(one["row"], one["column"]): one for one in shown["payoffs"]} == {
+        (row, column): {
+            "row": row,
+            "column": column,
+            "score": cell["score"],
+            "interval": [cell["low"], cell["high"]],
+            "games": cell["games"],
+        }
+        for (row, column), cell in cells.items()
+    }
+    measured = [
+        (one["player"], *([one[name]["value"], *one[name]["interval"]] for name in ("nash", "skill", "alpha_rank")))
+        for one in shown["meta_game"]
+    ]
+    assert measured == [
+        (row["player"], *([*row[name]] for name in ("nash", "skill", "alpha_rank"))) for row in page["meta"]
+    ]
+    assert all(low <= value <= high for _, *found in measured for value, low, high in found)
 
 
 def test_a_curve_is_the_mean_of_equal_parts_with_a_band_over_matches() -> None:

@@ -1,9 +1,10 @@
 """Weights of past games as evidence of how players score against each other now: policies that learn change.
 
-A game that a policy played d rounds ago counts as w^d games for the policy as it is now; a policy that is a copy of
-another one has the games of that one from before. w is estimated for each policy: the value in `RATES` with which
-earlier results best predict those of the next round, opponent by opponent (the product of the predictive probabilities
-of the posterior that `payoff` uses, with a slight preference for 0.8, which remembers about five rounds). Unlike a
+Age is counted in the periods of the strength curves, see `Timeline.groups`: rounds, or parts of them where rounds are
+few. A game that a policy played d periods ago counts as w^d games for the policy as it is now; a policy that is a copy
+of another one has the games of that one from before. w is estimated for each policy: the value in `RATES` with which
+earlier results best predict those of the next period, opponent by opponent (the product of the predictive probabilities
+of the posterior that `payoff` uses, with a slight preference for 0.8, which remembers about five periods). Unlike a
 rating this also detects changes that make a policy neither better nor worse, such as from rock to paper. Games of
 snapshots, and of other players that never change, count in full, and only for these.
 """
@@ -27,7 +28,7 @@ RATES = np.array([0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 0.95, 1.0])
 _USUAL = 4  # the place of the rate that is preferred
 _PREFERENCE = 0.5  # nats, for each place
 _SWEEPS = 2  # over all policies, whose rates depend on those of their opponents
-_NEWEST = 32  # rounds from which rates are estimated
+_NEWEST = 32  # periods from which rates are estimated
 _LEAST = 0.01  # games that count less do not count
 _SHOWN = 0.05  # games that count less are left out of spans
 _JEFFREYS = 0.5
@@ -41,7 +42,7 @@ class Span(NamedTuple):
 
 
 class _Self(NamedTuple):
-    """A player in its games: a policy that learns, in the round that begins at `start`; others in all rounds (None)."""
+    """A player in its games: a policy that learns, in the period that begins at `start`; others in all (None)."""
 
     name: str
     start: int | None = None
@@ -56,9 +57,10 @@ class Meetings:
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
+        self._ends: dict[int, int] = {}  # of each period, by its start
         scores = defaultdict[tuple[_Self, _Self], Array](lambda: np.zeros(3))
-        for period in timeline.periods:
-            start = period.start - period.start % timeline.round_ticks
+        for start, period in ((group[0].start, period) for group in timeline.groups() for period in group):
+            self._ends[start] = period.end
             for (first, second), score in period.results.pairs().items():
                 if len({*first}) == len({*second}) == 1 and first[0] != second[0]:
                     mine, theirs = (
@@ -66,6 +68,7 @@ class Meetings:
                     )
                     scores[mine, theirs] += score
         self._selves = list(dict.fromkeys(one for pair in scores for one in pair))
+        self._ages = {start: age for age, start in enumerate(reversed(self._ends))}
         places = {one: place for place, one in enumerate(self._selves)}
         self._first, self._second = (np.array([places[pair[side]] for pair in scores], np.intp) for side in (0, 1))
         self._scores = np.array([*scores.values()]).reshape(-1, 3)
@@ -89,13 +92,12 @@ class Meetings:
                 one.start for one, weight in zip(self._selves, weights[:, place], strict=True) if weight >= _SHOWN
             ]
             moving = [start for start in starts if start is not None]
-            last = min(self._timeline.end, max(moving, default=0) + self._timeline.round_ticks)
-            found.append(Span(min(moving), last) if moving else None)
+            found.append(Span(min(moving), self._ends[max(moving)]) if moving else None)
         return found
 
     @cached_property
     def rates(self) -> Mapping[str, float]:
-        """Per policy w, the weight that is left of a game after a round."""
+        """Per policy w, the weight that is left of a game after a period."""
         learners = sorted({one.name for one in self._selves} & self._timeline.learners)
         places = dict.fromkeys(learners, _USUAL)
         histories = self._histories(learners)
@@ -107,18 +109,17 @@ class Meetings:
         return {name: float(RATES[place]) for name, place in places.items()}
 
     def _histories(self, policies: Sequence[str]) -> dict[str, tuple[list[str], Array]]:
-        """Per policy its opponents since it began anew, and its games against each of them, [opponents, rounds, 3]."""
-        length, newest = self._timeline.round_ticks, self._timeline.end - _NEWEST * self._timeline.round_ticks
-        since = {name: max(next(self._lineage(name))[1], newest) for name in policies}
-        rounds = 1 + max(0, self._timeline.end - 1 - max(0, newest)) // length
+        """Per policy its opponents since it began anew, and its games against each of them, [opponents, periods, 3]."""
+        periods = min(_NEWEST, len(self._ends))
+        since = {name: next(self._lineage(name))[1] for name in policies}
         found: dict[str, dict[str, Array]] = {name: {} for name in policies}
         for first, second, score in zip(self._first, self._second, self._scores, strict=True):
             one, other = self._selves[first], self._selves[second]
             for mine, theirs, seen in ((one, other, score), (other, one, score[::-1])):
-                if mine.start is not None and mine.start >= since[mine.name]:
-                    counts = found[mine.name].setdefault(theirs.name, np.zeros((rounds, 3)))
-                    counts[(mine.start - max(0, newest)) // length] += seen
-        return {name: ([*games], np.array([*games.values()]).reshape(-1, rounds, 3)) for name, games in found.items()}
+                if mine.start is not None and mine.start >= since[mine.name] and self._ages[mine.start] < periods:
+                    counts = found[mine.name].setdefault(theirs.name, np.zeros((periods, 3)))
+                    counts[-1 - self._ages[mine.start]] += seen
+        return {name: ([*games], np.array([*games.values()]).reshape(-1, periods, 3)) for name, games in found.items()}
 
     def _weights(self, players: Sequence[str]) -> sparse.csr_array:
         """How much the games of each self count for each player, [selves, players]."""
@@ -130,12 +131,12 @@ class Meetings:
             if player not in self._timeline.learners:
                 found += [(place, column, 1.0) for place in places[player]]
                 continue
-            last, rate = self._timeline.end - self._timeline.round_ticks, self.rates.get(player, 1.0)
+            rate = self.rates.get(player, 1.0)
             for name, since, until in self._lineage(player):
                 for place in places[name]:
                     start = self._selves[place].start
                     assert start is not None, self._selves[place]
-                    weight = rate ** max(0.0, (last - start) / self._timeline.round_ticks)
+                    weight = rate ** self._ages[start]
                     if since <= start < until and weight >= _LEAST:
                         found.append((place, column, weight))
         rows, columns, values = zip(*found, strict=True) if found else ((), (), ())
@@ -170,11 +171,11 @@ def meetings(timeline: Timeline) -> Meetings:
 
 
 def _predicted(counts: Array, rates: Array) -> Array:
-    """The log probability of each round's results given those before, summed, for each of several rates [K].
+    """The log probability of each period's results given those before, summed, for each of several rates [K].
 
     Args:
-        counts: float64 [opponents, rounds, 3].
-        rates: float64 [K, opponents], the weight that is left of a game after a round.
+        counts: float64 [opponents, periods, 3].
+        rates: float64 [K, opponents], the weight that is left of a game after a period.
     """
     kinds = [0, 1, 2] if counts[..., 1].any() else [0, 2]
     counts = counts[..., kinds]

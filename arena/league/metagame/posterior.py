@@ -42,8 +42,8 @@ def over_posterior(samples: Floats, measure: Callable[[Floats], ArrayLike]) -> E
     if not len(samples):
         raise ValueError("no samples of the payoffs: draw at least one")
     values = np.stack([np.asarray(measure(sample), np.float64) for sample in samples])  # [n, ...]
-    low, high = np.quantile(values, _INTERVAL, axis=0)
-    return Estimate(values.mean(axis=0), low, high)
+    mean, (low, high) = values.mean(axis=0), np.quantile(values, _INTERVAL, axis=0)
+    return Estimate(mean, np.minimum(low, mean), np.maximum(high, mean))  # nearly all values may be the same
 
 
 def matrix(payoffs: ArrayLike) -> Floats:

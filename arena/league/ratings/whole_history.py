@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations
 from typing import NamedTuple, TypeAlias
@@ -53,9 +53,7 @@ from arena.league.ratings.maximum import EXACT, Minimum, Problem, is_close
 from arena.league.results import Results, Score, Team
 from arena.league.timeline import Period, Timeline
 
-_NODES = 32  # that a curve has at least, if the periods are short enough
 _MANY = 2000  # nodes, from which on movements are estimated with merged rounds
-_SINGLE = 16  # newest rounds with nodes of their own, where older ones are merged
 _USUAL = 35 / ELO  # movement in a round's ticks, in nats: the mode of its gamma density, half of its mean
 _BOUNDS = (1 / ELO) ** 2, (400 / ELO) ** 2  # of its square
 _BEND = 6.0  # by how much the logarithm of the square changes over the run: the deviation of a normal density
@@ -401,11 +399,11 @@ def history(timeline: Timeline, players: Iterable[str], marks: Sequence[int], *,
         coarse: whether old rounds are merged if there are very many.
     """
     chains, rows = _Chains(timeline, marks), _Rows()
-    for group in _groups(timeline, coarse=coarse):
+    for group in timeline.groups(coarse=coarse):
         chains.play(group)
         scores = defaultdict[tuple[Team, Team, bool, int], Score](Score)
         for period in group:
-            start = _round(timeline, period)
+            start = timeline.round_of(period)
             for first, second, score, sided in period.results.scores():
                 scores[first, second, sided, start] = scores[first, second, sided, start].plus(score)
         nodes = dict[Team, davidson.Nodes]()
@@ -446,32 +444,6 @@ def components(games: Games, ties: Sequence[tuple[int, int]] = ()) -> Places:
     _, labels = csgraph.connected_components(graph, directed=False)
     found: Places = labels[rows.shape[0] :].astype(np.intp)
     return found
-
-
-def _groups(timeline: Timeline, *, coarse: bool) -> Iterator[list[Period]]:
-    """Groups of consecutive periods of the timeline; there are nodes at the ends of each group."""
-    starts = sorted({_round(timeline, period) for period in timeline.periods})
-    parts = 2 ** int(math.log2(max(1.0, _NODES / max(1, len(starts)))))
-    old = len(starts) - _SINGLE if coarse and len(starts) > _NODES else 0
-    merged = {start: place * _SINGLE // old for place, start in enumerate(starts[:old])}
-    begun = {one.tick for times in timeline.beginnings.values() for one in times}
-    group: list[Period] = []
-    before: object = None
-    for period in timeline.periods:
-        start = _round(timeline, period)
-        key = merged.get(start, (start, (period.start - start) * parts // timeline.round_ticks))
-        if group and (key != before or period.start in begun):
-            yield group
-            group = []
-        group.append(period)
-        before = key
-    if group:
-        yield group
-
-
-def _round(timeline: Timeline, period: Period) -> int:
-    """The tick at which the round of a period begins."""
-    return period.start - period.start % timeline.round_ticks
 
 
 class _Chains:
