@@ -65,6 +65,7 @@ class Cover:
             observation_spaces=(spaces.Box(-high, high, dtype=np.float32),) * self.players,
             action_spaces=(spaces.Discrete(len(MOVES)),) * self.players,
             mask_sizes=(0,) * self.players,
+            colors=tuple(map(drawing.hexadecimal, map(_color_of, range(self.players)))),
         )
 
     def reset(
@@ -118,10 +119,14 @@ class Cover:
             color = drawing.GREEN if gap <= STEP else drawing.ORANGE
             canvas.disc(*world.place(x, y), STEP * world.unit, drawing.mixed(color, drawing.WHITE, 0.8))
             canvas.ring(*world.place(x, y), STEP * world.unit, color, width=3)
-        for x, y in self.positions[0]:
+        for player, (x, y) in enumerate(self.positions[0]):
             canvas.disc(*world.place(x, y), STEP / 2 * world.unit + 1.5, drawing.WHITE)
-            canvas.disc(*world.place(x, y), STEP / 2 * world.unit, drawing.BLUE)
+            canvas.disc(*world.place(x, y), STEP / 2 * world.unit, _color_of(player))
         return canvas.pixels
 
     def close(self) -> None:
         """Nothing to release."""
+
+
+def _color_of(player: int) -> drawing.Color:
+    return drawing.PLAYERS[player % len(drawing.PLAYERS)]

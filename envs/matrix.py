@@ -109,6 +109,7 @@ class Matrix:
             observation_spaces=(spaces.Box(0.0, 1.0, (length,), np.float32),) * 2,
             action_spaces=(spaces.Discrete(n_0), spaces.Discrete(n_1)),
             mask_sizes=(0, 0),
+            colors=(drawing.hexadecimal(drawing.BLUE), drawing.hexadecimal(drawing.RED)),
         )
 
     def reset(

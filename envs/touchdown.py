@@ -133,6 +133,7 @@ class Touchdown:
             observation_spaces=tuple(sights[view] for view in self._views),
             action_spaces=tuple(moves[control] for control in self._controls),
             mask_sizes=(0,) * players,
+            colors=tuple(drawing.hexadecimal(drawing.BLUE if side > 0 else drawing.RED) for side in self._side),
         )
 
     def reset(

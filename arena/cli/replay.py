@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,11 @@ from arena.records.outcome import Winners
 from arena.replay.format import files_in, start_and_lane
 from arena.replay.playback import Event, ReplayDiffers
 from arena.replay.reader import Episode, MatchReplays, Replays, read_replays
-from arena.replay.verify import TEXT, events_of, pictures_of, rendered, rendering, verify
+from arena.replay.verify import TEXT, events_of, pictures_of, pieces_of, rendered, rendering, verify
 from arena.replay.video import Caption, Picture, Player, captioned, check_video, write_video
 from arena.run.status import RunStatus, planned_ticks, run_status
 from arena.terminal.output import say
 
-_COLORS = ("#1f77b4", "#d62728", "#2ca02c", "#ff7f0e", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f")
 _FAILED = 1  # the exit status
 
 
@@ -242,10 +241,7 @@ def _one(match: MatchReplays, episode: Episode, arguments: argparse.Namespace) -
     say(f"{_title(match)}, {_place(episode)}{_result(line)}")
     if video is not None:
         speed = arguments.per_second or rendering(match.manifest).per_second
-        path = RunFolder(Path(target)).config
-        policies = load_config(path).policies if path.exists() else {}
-        colors = {name: policy.color for name, policy in policies.items() if policy.color is not None}
-        write_video(anchored(video), _captioned(match, episode, colors), per_second=speed)
+        write_video(anchored(video), _captioned(match, episode), per_second=speed)
         length = pluralize(episode.length, "tick")
         say(f"{video}: {anchored(video).stat().st_size / 1000:,.0f} kB, {length}, {speed:g} in a second")
     elif arguments.verify:
@@ -295,17 +291,16 @@ def _words(action: Any) -> str:
     return np.array2string(np.asarray(action), precision=3, separator=" ", threshold=16).replace("\n", "")
 
 
-def _captioned(match: MatchReplays, episode: Episode, colors: Mapping[str, str]) -> Iterator[Picture]:
-    """The pictures of an episode, with the return so far of each policy: the mean over its entities."""
-    policies = [entity.policy for entity in match.manifest.entities]
-    earned = np.zeros(len(policies))
-    for picture, event in pictures_of(match, episode):
+def _captioned(match: MatchReplays, episode: Episode) -> Iterator[Picture]:
+    """The pictures of an episode, with the return so far of each policy's entities of a color: the mean over these."""
+    names = [entity.name for entity in match.manifest.entities]
+    earned = np.zeros(len(names))
+    for picture, event, game in pictures_of(match, episode):
         if event.step is not None:
             earned += event.step.rewards[0]
-        means = {name: float(np.mean(earned[[name == policy for policy in policies]])) for name in policies}
         players = [
-            Player(name, colors.get(name.partition("@")[0], _COLORS[place % len(_COLORS)]), mean)
-            for place, (name, mean) in enumerate(means.items())
+            Player(piece.words, piece.color, float(np.mean(earned[[name in piece.entities for name in names]])))
+            for piece in pieces_of(match.manifest, game.interface.colors)
         ]
         played = event.tick - episode.begin
         yield captioned(picture, Caption(players, f"{played} / {episode.length}", played / episode.length))

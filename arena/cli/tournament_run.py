@@ -309,7 +309,7 @@ def _progress(played: int, found: Table) -> str:
         return f"{pluralize(played, 'game')}: {leads}; {pluralize(len(found.unmet), 'pair')} still to meet"
     if any(pair.circle for pair in found.contradictions):
         return f"{pluralize(played, 'game')}: {leads}, but players beat each other in a circle; its pairs play now"
-    if found.settled and not found.decided:
+    if found.contradictions:
         return f"{pluralize(played, 'game')}: {leads}, but the games of {_contradicting(found)} contradict the order"
     return f"{pluralize(played, 'game')}: {leads}; {len(found.open)} of {len(found.doubts)} neighbors are open"
 
@@ -333,9 +333,11 @@ def verdict_lines(found: Table, rule: Rule, played: int) -> list[str]:
 
 
 def _contradicting(found: Table) -> str:
-    """The pairs whose own games contradict the order."""
-    pairs = [f"{pair.upper} and {pair.lower}" for pair in found.contradictions]
-    return pairs[0] if len(pairs) == 1 else f"{pluralize(len(pairs), 'pair')}, as {pairs[0]},"
+    """The pairs whose own games contradict the order; of the first one the share, and that which is expected."""
+    pair = found.contradictions[0]
+    shares = f"({pair.lower} scores {pair.score:.1%}, expected {pair.expected:.1%})"
+    first, more = f"{pair.upper} and {pair.lower} {shares}", len(found.contradictions)
+    return first if more == 1 else f"{pluralize(more, 'pair')}, as {first},"
 
 
 class _Uncounted(NamedTuple):

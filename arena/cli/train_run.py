@@ -110,4 +110,6 @@ def _standings(run: Run) -> list[str]:
     won = standings.champion_lines(rounds.league_champions(run))
     if not found.tables:
         return [*found.without_winner, *won]
-    return [*standings.league_lines(found, most=standings.MOST, always=rounds.config_of(run).policies), *won]
+    # frozen policies may be many: the snapshots that `--continue` has taken over
+    always = [name for name, policy in rounds.config_of(run).policies.items() if not policy.frozen]
+    return [*standings.league_lines(found, most=standings.MOST, always=always), *won]

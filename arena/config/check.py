@@ -89,10 +89,10 @@ def _check_result_keys(config: Config) -> None:
     policies, evaluates = expanded(config).policies, config.evaluation is not None
     for rule in config.stop_rules:
         with located(path=f"stop.{rule.key}"):
-            check_key(rule.key, policies, evaluates=evaluates)
+            check_key(rule.key, policies, evaluates=evaluates, rates=config.rounds > 1)
     if config.best is not None:
         with located(path="best.metric"):
-            check_key(config.best.metric, policies, evaluates=evaluates)
+            check_key(config.best.metric, policies, evaluates=evaluates, rates=config.rounds > 1)
 
 
 def _nearest_divisor(wanted: int, number: int) -> int:

@@ -30,13 +30,14 @@ _METRICS = ("custom_metrics/", "evaluation/custom_metrics/")
 _METRIC = re.compile(r"[A-Za-z][A-Za-z0-9_]*_(mean|min|max)\Z")
 
 
-def check_key(key: str, policies: Collection[str], *, evaluates: bool) -> None:
+def check_key(key: str, policies: Collection[str], *, evaluates: bool, rates: bool) -> None:
     """Refuses a key that no result of a run can have.
 
     Args:
         key: a path through a result, with `/`.
         policies: of the run.
         evaluates: whether the run evaluates its policies.
+        rates: whether the run is a league, whose results have ratings.
 
     Raises:
         ConfigError: with the nearest key and the known ones.
@@ -59,12 +60,19 @@ def check_key(key: str, policies: Collection[str], *, evaluates: bool) -> None:
         if not rest:
             raise ConfigError("is a mapping; name one of its numbers, such as `update` or what the algorithm logs")
         return
-    _check_known(key, policies, evaluates=evaluates)
+    if key.startswith("ratings/") and not rates:
+        raise ConfigError(f"no result has {key!r}: only leagues have ratings, and the run has one round")
+    _check_known(key, policies, evaluates=evaluates, rates=rates)
 
 
-def _check_known(key: str, policies: Collection[str], *, evaluates: bool) -> None:
+def _check_known(key: str, policies: Collection[str], *, evaluates: bool, rates: bool) -> None:
     names = [name for name in policies if "@" not in name]
-    mappings = [*_BY_POLICY, "policy_win_rate", *(f"evaluation/{name}" for name in _BY_POLICY if evaluates)]
+    mappings = [
+        *_BY_POLICY,
+        "policy_win_rate",
+        *(["ratings"] if rates else []),
+        *(f"evaluation/{name}" for name in _BY_POLICY if evaluates),
+    ]
     evaluated = [f"evaluation/policies/{name}" for name in policies] if evaluates else []
     known = [*_NUMBERS, *(_OF_EVALUATION if evaluates else ())]
     of_policies = [f"{mapping}/{name}" for mapping in mappings for name in names]

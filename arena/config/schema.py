@@ -83,7 +83,7 @@ class EvaluationConfig(Seated, frozen=True, kw_only=True, forbid_unknown_fields=
 class ResultsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When a line of numbers about the run is written to `result.json`."""
 
-    every: Count | None = None  # ticks; a divisor or a multiple of checkpoint_every; null: that
+    every: Count | None = None  # ticks; a divisor or a multiple of checkpoint_every; null: about a fiftieth of the run
     smoothing: Count = 100  # episodes of which the means of a result are, at least, if there were so many
 
 

@@ -201,13 +201,15 @@ def outcome_lines(rows: Sequence[TrialRow], metric: MetricConfig) -> list[str]:
         states = Counter(row.state for row in wanted if row.number in each.trials)
         failed = states[State.ERROR.value]
         trials = pluralize(len(each.trials), "trial") + (f", {failed} in error" if failed else "")
-        note = "  as good as the best" if each.as_good and number > 1 else ""
-        lines.append(f"{number:3}  {left:{max(map(len, words))}}  {mean:{max(map(len, means))}}  {trials}{note}")
+        trials += f", {each.pruned} pruned" if each.pruned else ""
+        cells = f"{number:3}", f"{left:{max(map(len, words))}}", f"{mean:{max(map(len, means))}}", trials
+        lines.append("  ".join([*cells, difference_words(each)]).rstrip())
     if len(ranking.combinations) > _MOST_RANKED:
         lines.append(f"     and {len(ranking.combinations) - _MOST_RANKED} more: trials.csv, arena report")
     if ranking.best is not None:
         best = next(row for row in wanted if row.number == ranking.best)
-        lines.append(f"best trial: {shown(best.folder)} ({number_words(best.value or 0.0)})")
+        pruned = ", pruned" if best.state == State.PRUNED.value else ""
+        lines.append(f"best trial: {shown(best.folder)} ({number_words(best.value or 0.0)}{pruned})")
     if len(ranking.combinations) > 1 and all(len(each.trials) == 1 for each in ranking.combinations):
         lines.append("each combination has one seed, which proves little: `repeat: 5` gives intervals")
     return lines
@@ -224,6 +226,17 @@ def mean_words(each: Combination) -> str:
     if each.mean is None:
         return "-"
     return number_words(each.mean) + ("" if each.half is None else f" +- {number_words(each.half)}")
+
+
+def difference_words(each: Combination) -> str:
+    """`not separable from the best with 5 seeds: -1.2 [-4.1, 1.7]`; empty of the best one and without a shared seed."""
+    if each.difference is None:
+        return ""
+    difference, seeds = number_words(each.difference), pluralize(each.shared, "seed")
+    if each.interval is None:
+        return f"from the best with {seeds}: {difference}"
+    ends = ", ".join(map(number_words, each.interval))
+    return f"{'' if each.separable else 'not '}separable from the best with {seeds}: {difference} [{ends}]"
 
 
 def number_words(value: float) -> str:

@@ -91,7 +91,8 @@ class Outcome:
 
     Attributes:
         folder: of the experiment.
-        combinations: ranked, the best one first: `params`, `mean`, `half` of the 95 % interval, `as_good`, `trials`.
+        combinations: ranked, the best one first: `params`, `mean`, `half` of the 95 % interval, `difference` to
+            the best one with its `interval`, `separable`, `trials`.
         trials: by number; those that the experiment no longer asks for are left out.
         best: the best trial of the best combination; None without a value.
     """

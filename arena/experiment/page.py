@@ -25,7 +25,9 @@ from arena.experiment.tables import FollowedExperiment, labels_of
 from arena.experiment.values import FollowedResults, TrialRow
 from arena.experiment.variation import value_words
 from arena.records.atomic import check_place, replacing
+from arena.report.charts import without_few
 from arena.report.colors import faded, palette
+from arena.report.comparison import estimate, scale_of_means
 from arena.report.page import asset, numbered_templates, plotly_script, script_json
 
 CONTENTS = {
@@ -57,7 +59,11 @@ class Ranked(msgspec.Struct, frozen=True):
     trials: list[int]
     values: list[float | None]
     errors: int
-    as_good: bool | None
+    pruned: int
+    difference: float | None
+    interval: tuple[float, float] | None
+    shared: int
+    separable: bool | None
 
 
 class ExperimentPage(msgspec.Struct, frozen=True):
@@ -117,7 +123,9 @@ def page(folder: ExperimentFolder) -> str:
     data = page_data(folder, config, rows)
     names = labels_of(rows)
     numbers = msgspec.to_builtins(data)
+    drawn, few = without_few(_figures(data, names, followed.results))
     templates = numbered_templates(numbers)
+    templates.globals.update(few=few)
     return templates.get_template("experiment.html").render(
         contents=CONTENTS,
         page=data,
@@ -126,7 +134,7 @@ def page(folder: ExperimentFolder) -> str:
         most_curves=_MOST_CURVES,
         config_text=folder.config.read_text(),
         data_json=script_json(numbers),
-        charts_json=script_json(_figures(data, names, followed.results)),
+        charts_json=script_json(drawn),
         plotly=plotly_script(),
         style=asset(templates, "report.css"),
         program=asset(templates, "report.js"),
@@ -153,7 +161,11 @@ def page_data(folder: ExperimentFolder, config: ExperimentConfig, rows: Sequence
                 trials=each.trials,
                 values=each.values,
                 errors=sum(states[trial] == State.ERROR.value for trial in each.trials),
-                as_good=each.as_good,
+                pruned=each.pruned,
+                difference=each.difference,
+                interval=each.interval,
+                shared=each.shared,
+                separable=each.separable,
             )
         )
     ends = [end for each in combinations for end in (each.low, each.high) if end is not None]
@@ -189,10 +201,11 @@ def _figures(
     """Every figure of the page by the name under which the page asks for it."""
     metric = data.metric.name
     curves = [trace for each in data.combinations[:_MOST_CURVES] for trace in _curve(each, results)]
-    titles = {"xaxis": {"title": {"text": "ticks"}}, "yaxis": {"title": {"text": metric}}}
     found: dict[str, Figure] = {}
     if curves:
-        found["learning"] = {"data": curves, "layout": {**titles, "hovermode": "closest"}}
+        yaxis = {"title": {"text": metric}, **scale_of_means(curves)}
+        layout = {"xaxis": {"title": {"text": "ticks"}}, "yaxis": yaxis, "hovermode": "closest"}
+        found["learning"] = {"data": curves, "layout": layout}
     by_trial = {trial: each for each in data.combinations for trial in each.trials}
     judged = [row for row in data.trials if row.value is not None and row.number in by_trial]
     for place, path in enumerate(names):
@@ -207,7 +220,7 @@ def _figures(
 
 
 def _curve(each: Ranked, results: Mapping[int, FollowedResults]) -> list[Figure]:
-    """The mean over the seeds of a combination, tick by tick, and the band from the least to the greatest of them."""
+    """The mean over the seeds of a combination, tick by tick, and its 95 % interval where two or more have a value."""
     columns: dict[int, list[float]] = {}
     for trial in each.trials:
         followed = results[trial]
@@ -217,20 +230,23 @@ def _curve(each: Ranked, results: Mapping[int, FollowedResults]) -> list[Figure]
     ticks = ticks[:: -(-len(ticks) // _MOST_POINTS)] if ticks else []
     if not ticks:
         return []
-    lows, highs = [min(columns[tick]) for tick in ticks], [max(columns[tick]) for tick in ticks]
-    means = [sum(columns[tick]) / len(columns[tick]) for tick in ticks]
-    common: Figure = {"type": "scatter", "x": ticks, "meta": {"policy": each.name}}
-    edge = {**common, "mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
+    means = [estimate(columns[tick]) for tick in ticks]
+    known = [(tick, found.mean, found.margin) for tick, found in zip(ticks, means, strict=True) if found.margin]
+    common: Figure = {"type": "scatter", "meta": {"policy": each.name}}
+    edge = {**common, "x": [tick for tick, *_ in known], "mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
+    lows, highs = ([mean + sign * half for _, mean, half in known] for sign in (-1, 1))
     band = [{**edge, "y": lows}, {**edge, "y": highs, "fill": "tonexty", "fillcolor": faded(each.color, 0.12)}]
     line = {
         **common,
-        "y": means,
+        "name": each.name,
+        "x": ticks,
+        "y": [found.mean for found in means],
         "mode": "lines" if len(ticks) > 1 else "markers",
         "line": {"color": each.color, "width": 2},
         "marker": {"color": each.color},
         "hovertemplate": f"{each.name} %{{y:.4g}}<extra></extra>",
     }
-    return [*(band if lows != highs else []), line]
+    return [*(band if known else []), line]
 
 
 def _points(rows: Sequence[TrialRow], path: str, by_trial: Mapping[int, Ranked]) -> Figure:
@@ -241,8 +257,16 @@ def _points(rows: Sequence[TrialRow], path: str, by_trial: Mapping[int, Ranked])
         "mode": "markers",
         "x": values if numeric else [str(value) for value in values],
         "y": [row.value for row in rows],
-        "marker": {"color": [by_trial[row.number].color for row in rows], "size": 8, "opacity": 0.8},
-        "text": [f"{by_trial[row.number].name}, seed {row.seed}" for row in rows],
+        "marker": {
+            "color": [by_trial[row.number].color for row in rows],
+            "symbol": ["x" if row.state == State.PRUNED.value else "circle" for row in rows],
+            "size": 8,
+            "opacity": 0.8,
+        },
+        "text": [
+            f"{by_trial[row.number].name}, seed {row.seed}" + ", pruned" * (row.state == State.PRUNED.value)
+            for row in rows
+        ],
         "hovertemplate": "%{text}: %{y:.4g}<extra></extra>",
     }
 

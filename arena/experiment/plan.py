@@ -12,8 +12,8 @@ from arena.config import Config
 from arena.config.result_keys import check_key
 from arena.errors import ConfigError, located, pluralize
 from arena.experiment.checks import FirstMistake
-from arena.experiment.config import MOST_TRIALS, ExperimentFile
-from arena.experiment.searching import Pruning, Search, check_search, draws, read_search
+from arena.experiment.config import MOST_TRIALS, ExperimentConfig, ExperimentFile
+from arena.experiment.searching import Pruning, Search, can_prune, check_search, draws, read_search
 from arena.experiment.slots import Slots
 from arena.experiment.trials import Trial, Trials, covering, refuse_equal
 from arena.plan.hosts import Host, allocated, parse_hosts
@@ -36,6 +36,7 @@ class ExperimentPlan:
         number: of trials in the end.
         most_roles: of any trial, the root included.
         ticks: of the first trial, in all its rounds; None where the number of episodes decides.
+        never_prunes: a line, where the pruner can never end a trial; else empty.
     """
 
     file: ExperimentFile
@@ -45,6 +46,7 @@ class ExperimentPlan:
     number: int
     most_roles: int
     ticks: int | None
+    never_prunes: str = ""
 
     @property
     def seed(self) -> int:
@@ -134,13 +136,34 @@ def _planned(file: ExperimentFile, first_mistake: FirstMistake | None) -> Experi
         error = ConfigError(mistake.message, path=mistake.path, source=mistake.source)
         raise trials.blamed(error, *tried[mistake.number])
     roles = max([trial.roles for trial in known] + [each.roles + 1 for each in configs])
-    return ExperimentPlan(file, trials, tuple(known), search, number, roles, planned_ticks(configs[0]))
+    never = _never_prunes(file.config, configs[0], number)
+    return ExperimentPlan(file, trials, tuple(known), search, number, roles, planned_ticks(configs[0]), never)
+
+
+def _never_prunes(file: ExperimentConfig, config: Config, trials: int) -> str:
+    """A line, if the pruner can never end a trial, as the first one has few results; else empty."""
+    ticks = planned_ticks(config)
+    if file.prune is None or ticks is None:
+        return ""
+    every, period = checked_plan(config, ranks=1).results.every, 1
+    if file.metric.name.startswith("evaluation/") and config.evaluation is not None:
+        period = config.evaluation.every // every
+    elif file.metric.name.startswith("ratings/"):
+        period = config.ticks // every
+    results = -(-ticks // every)
+    if can_prune(file.prune, file.metric.mode, trials=trials, steps=range(max(1, period), results + 1, max(1, period))):
+        return ""
+    return (
+        f"prune.{next(iter(file.prune))} can never end a trial: its steps are results, of which a trial has {results} "
+        f"(one in {every} ticks), and there are {pluralize(trials, 'trial')}; set fewer n_warmup_steps or "
+        "n_startup_trials, a smaller results.every, or leave `prune` out"
+    )
 
 
 def _check(config: Config, trials: Trials, variant: str, params: Mapping[str, object]) -> None:
     metric = trials.file.config.metric.name
     with located(path="metric", source=trials.file.source):
-        check_key(metric, config.policies, evaluates=config.evaluation is not None)
+        check_key(metric, config.policies, evaluates=config.evaluation is not None, rates=config.rounds > 1)
     try:
         checked_plan(config, ranks=1)
     except ConfigError as error:

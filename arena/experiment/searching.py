@@ -34,6 +34,7 @@ _PRUNERS = {
 }
 _OURS = ("self", "seed", "independent_sampler")  # parameters of a sampler that no file sets
 _STUDY = "experiment"
+_TRIED, _FAR = 40, 1e100  # trials, after those that a pruner lets pass; values that no threshold is beyond
 RANDOM = "random"
 
 
@@ -228,6 +229,28 @@ class Pruning:
             self._study.tell(asked, state=states.FAIL)
         else:
             self._study.tell(asked, value)
+
+
+def can_prune(held: Mapping[str, Mapping[str, Any]], mode: str, *, trials: int, steps: Sequence[int]) -> bool:
+    """Whether a pruner can end a trial at all: tried with trials that get worse and worse, beyond any threshold.
+
+    Args:
+        held: the key `prune` of the experiment.
+        mode: `max` or `min`.
+        trials: how many there are.
+        steps: the results of a trial that have the metric, by their numbers.
+    """
+    (options,) = held.values()
+    first = [options.get(name) for name in ("n_startup_trials", "n_min_trials", "bootstrap_count")]
+    enough = _TRIED + sum(count for count in first if isinstance(count, int))
+    for sign in (1.0, -1.0):
+        pruning = Pruning(held, mode)
+        for number in range(min(trials, enough)):
+            value = sign * (1 + number) * _FAR
+            if pruning.report(number, [(step, value) for step in steps]):
+                return True
+            pruning.end(number, value, pruned=False)
+    return False
 
 
 def _optuna() -> Any:

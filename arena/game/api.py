@@ -39,6 +39,7 @@ class Interface:
     observation_spaces: tuple[Space[Any], ...]
     action_spaces: tuple[Space[Any], ...]
     mask_sizes: tuple[int, ...]  # length of an entity's `info["action_mask"]`; 0 if it has none
+    colors: tuple[str, ...] = ()  # of an entity's pieces in the picture, as "#1f77b4"; (): they tell nothing
 
 
 class Outside(NamedTuple):

@@ -8,9 +8,10 @@ at most about a quarter of all games are played after the order was decided.
 concentrated on the pairs that say most. A circle, as of rock, paper and scissors, cannot be seen without the games of
 the pair that closes it, and where these are missing the strengths of its players are arbitrary.
 
-**Contradictions.** No order is decided while the own games of a pair contradict it, see `contradictions`. Where such
-pairs alone keep it open, each of them plays as many games again as it has had. While players beat each other in a
-circle, all pairs of the circle play, those with the fewest games first, whatever else is open.
+**Contradictions.** No order is decided while the own games of a pair contradict it, see `contradictions`. Such a pair
+plays next, as many games again as it has had, whatever else is open: its games are few, and either a circle, or chance,
+which more of them show. While players beat each other in a circle, all pairs of the circle play, those with the fewest
+games first.
 """
 
 from __future__ import annotations
@@ -196,11 +197,12 @@ def next_batch(
     episodes = wanted // count
     if circles := [pair.circle for pair in found.contradictions if pair.circle]:
         pairs = _seldom_met(circles, results, count=count, games=meeting * episodes)
-    elif found.settled:
-        again = [(pair.upper, pair.lower) for pair in found.contradictions for _ in range(-(-pair.games // meeting))]
-        pairs, episodes = again[:wanted], 1
     else:
-        pairs = most_informative(results, players, count=count, games=meeting * episodes, elo=rule.elo)
+        games = meeting * episodes
+        again = [(pair.upper, pair.lower) for pair in found.contradictions for _ in range(-(-pair.games // games))]
+        pairs = again[:count]
+        if not found.settled and len(pairs) < count:
+            pairs += most_informative(results, players, count=count - len(pairs), games=games, elo=rule.elo)
     return Batch(tuple(_meetings(settings, pairs)), episodes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from arena.config.matches import MatchConfig
     from arena.config.schema import CallbackConfig, Config
 
+_RESULTS = 50  # of a run, about, where the configuration says nothing
 _ACTS, _LEARNS = 1, 3  # loads: what a tick costs a role, as a multiple of what it costs an environment
 
 
@@ -77,12 +79,21 @@ def make_plan(config: Config, *, ranks: int | None = None, number: int = 0, plac
         stop=config.stop_rules,
         best=None if config.best is None else BestPlan(config.best.metric, config.best.mode == "max"),
         curriculum=_curriculum(config),
-        results=ResultsPlan(config.results.every or config.checkpoint_every, config.results.smoothing),
+        results=ResultsPlan(config.results.every or _result_every(config), config.results.smoothing),
         round=number,
         rounds=config.rounds,
         snapshotted=config.snapshotted,
         finish_ticks=0 if config.rounds == 1 else None if config.league is None else config.league.finish_ticks,
     )
+
+
+def _result_every(config: Config) -> int:
+    """About a fiftieth of the run, a divisor of a leg if one is near; at most a leg: each boundary has a result."""
+    leg, wanted = min(config.checkpoint_every, config.ticks), max(1, config.ticks * config.rounds // _RESULTS)
+    if wanted >= leg:
+        return leg
+    parts = min(range(1, 2 * _RESULTS), key=lambda parts: (leg % parts > 0, abs(math.log(leg / parts / wanted))))
+    return leg // parts if 2 / 3 <= leg / parts / wanted <= 3 / 2 else wanted
 
 
 def _matches(config: Config, repetitions: int, places: Sequence[str]) -> tuple[MatchPlan, ...]:

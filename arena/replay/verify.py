@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +29,8 @@ Picture = NDArray[np.uint8]
 
 PICTURES, TEXT = "rgb_array", "ansi"
 """Gymnasium's and PettingZoo's names of render modes."""
+_MOST_NAMED = 3  # entities of a policy
+_COLOR = re.compile(r"#[0-9a-fA-F]{6}\Z")
 _PER_SECOND = 10.0  # ticks per second of games without `render_fps`
 _NO_SCREEN = {"SDL_VIDEODRIVER": "dummy", "SDL_AUDIODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
 
@@ -97,12 +100,38 @@ def frames(run: Path | str, match: int, episode: int, *, lane: int = 0, round: i
         ConfigError: there is no such episode, its files are damaged, or the game draws no pictures.
     """
     found = read_replays(run).match(match, round=round)
-    for picture, _ in pictures_of(found, found.episode(episode, lane=lane)):
+    for picture, *_ in pictures_of(found, found.episode(episode, lane=lane)):
         yield picture
 
 
-def pictures_of(match: MatchReplays, episode: Episode) -> Iterator[tuple[Picture, Event]]:
-    """As `frames`, each picture with the event that it shows."""
+class Piece(NamedTuple):
+    """Entities of one policy, and the color of their pieces in the picture, as "#1f77b4"; None: the game says none."""
+
+    entities: tuple[str, ...]
+    policy: str
+    color: str | None
+
+    @property
+    def words(self) -> str:
+        """`blue_0, blue_1: ppo`; of many entities the first ones."""
+        more = len(self.entities) - _MOST_NAMED
+        names = [*self.entities[:_MOST_NAMED], *([f"{more} more"] if more > 0 else [])]
+        return f"{', '.join(names)}: {self.policy}"
+
+
+def pieces_of(manifest: Manifest, colors: Sequence[str] = ()) -> list[Piece]:
+    """The entities of a picture, those of one policy and color together; `colors` as of `Interface`."""
+    known: Sequence[str | None] = colors
+    if len(colors) != len(manifest.entities) or not all(isinstance(one, str) and _COLOR.match(one) for one in colors):
+        known = [None] * len(manifest.entities)
+    found: dict[tuple[str, str | None], list[str]] = {}
+    for entity, color in zip(manifest.entities, known, strict=True):
+        found.setdefault((entity.policy, color), []).append(entity.name)
+    return [Piece(tuple(names), policy, color) for (policy, color), names in found.items()]
+
+
+def pictures_of(match: MatchReplays, episode: Episode) -> Iterator[tuple[Picture, Event, BatchedEnv]]:
+    """As `frames`, each picture with the event that it shows, and the game."""
     for name, value in _NO_SCREEN.items():  # before a game imports a library that opens windows
         os.environ.setdefault(name, value)
     mode = PICTURES if PICTURES in rendering(match.manifest).modes else None
@@ -113,7 +142,7 @@ def pictures_of(match: MatchReplays, episode: Episode) -> Iterator[tuple[Picture
                 f"the game {match.manifest.make!r} draws no pictures; one of Gymnasium or PettingZoo has 'rgb_array' "
                 "in `metadata['render_modes']` and takes `render_mode=`, one of another kind has `render()`"
             )
-        yield picture.astype(np.uint8, copy=False), event
+        yield picture.astype(np.uint8, copy=False), event, game
 
 
 def rendered(manifest: Manifest, game: BatchedEnv) -> Picture | str | None:

@@ -37,10 +37,10 @@ _PAPER, _INK, _SOFT, _LINE = (250, 250, 251), (33, 38, 45), (120, 128, 138), (22
 
 
 class Player(NamedTuple):
-    """A player in the caption."""
+    """A player in the caption; its color, as "#1f77b4", is that of its pieces, None if they tell nothing."""
 
     name: str
-    color: str  # as "#1f77b4"
+    color: str | None
     earned: float
 
 
@@ -121,12 +121,14 @@ def _name_players(draw: ImageDraw, font: FreeTypeFont, players: Sequence[Player]
     left, middle = float(_PAD), _BAND / 2
     for player in players:
         earned = f"{player.earned:+.4g}" if player.earned else "0"
-        right = left + _DOT + 7 + draw.textlength(f"{player.name}  {earned}", font)
+        text = left + (_DOT + 7 if player.color else 0)
+        right = text + draw.textlength(f"{player.name}  {earned}", font)
         if right > end:
             draw.text((left, middle), "...", _SOFT, font, anchor="lm")
             return
-        draw.ellipse((left, middle - _DOT / 2, left + _DOT, middle + _DOT / 2), player.color)
-        draw.text((left + _DOT + 7, middle), player.name, _INK, font, anchor="lm")
+        if player.color:
+            draw.ellipse((left, middle - _DOT / 2, left + _DOT, middle + _DOT / 2), player.color)
+        draw.text((text, middle), player.name, _INK, font, anchor="lm")
         draw.text((right, middle), earned, _SOFT, font, anchor="rm")
         left = right + _PAD + 6
 

@@ -27,6 +27,7 @@ Mark = tuple[int, float, str, str, str]
 _BAND, _BANDS = 0.16, 0.6  # opacity of a band, and of all bands of a figure together
 _CLOSE = 40  # ranks: more stand without gaps
 _PLAIN = "#7a8594"
+_FEWEST = 3  # points of a chart
 _SHARE = {"tickformat": ".0%", "rangemode": "tozero"}
 _ABOVE = 0.3  # rows: forks, resets and gates are drawn beside the snapshot of their tick
 _VERDICTS = {"better": "triangle-up", "not_better": "triangle-down", "open": "square-open"}
@@ -69,6 +70,30 @@ def figures(data: PageData, colors: Colors) -> dict[str, Figure]:
         found["time-kinds"] = _time_bars(data.time, data.time.kinds)
         found["time-ranks"] = _rank_bars(data.time)
     return found
+
+
+def without_few(figures: Mapping[str, Figure]) -> tuple[dict[str, Figure], dict[str, str]]:
+    """The figures that are drawn, and in place of each with fewer than three points in all of its traces its words."""
+    few = {name for name, figure in figures.items() if max(map(_points_in, figure["data"]), default=0) < _FEWEST}
+    return (
+        {name: figure for name, figure in figures.items() if name not in few},
+        {name: _few_words(figures[name]) for name in sorted(few)},
+    )
+
+
+def _points_in(trace: Trace) -> int:
+    return sum(x is not None and y is not None for x, y in zip(trace["x"], trace["y"], strict=True))
+
+
+def _few_words(figure: Figure) -> str:
+    points = [
+        f"{trace['name']} {y:.4g} at {x:g}"
+        for trace in figure["data"]
+        if trace["type"] == "scatter" and "name" in trace and trace.get("hoverinfo") != "skip"
+        for x, y in zip(trace["x"], trace["y"], strict=True)
+        if isinstance(x, (int, float)) and y is not None
+    ]
+    return "No chart of fewer than three points" + (f": {'; '.join(points)}" if points else "")
 
 
 def _figure(traces: Sequence[Trace], *, x: str = "ticks", y: str = "", **layout: Any) -> Figure:
@@ -134,6 +159,7 @@ def _rewards(rewards: Rewards, colors: Colors) -> dict[str, Figure]:
             "line": {"color": color, "width": 2},
             "marker": {"size": 5},
             "meta": {"policy": policy},
+            "name": policy or "episode",
             "hovertemplate": f"{policy or 'episode'} %{{y:.4g}}<extra></extra>",
         }
 

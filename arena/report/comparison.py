@@ -21,7 +21,7 @@ from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
 from arena.league.ratings.intervals import half_of_mean
 from arena.records.atomic import check_place, replacing
-from arena.report.charts import Figure, Trace
+from arena.report.charts import Figure, Trace, without_few
 from arena.report.colors import SPARE, faded
 from arena.report.episodes import Floats
 from arena.report.page import asset, numbered_templates, plotly_script, script_json
@@ -111,13 +111,15 @@ def write_comparison(paths: Sequence[Path | str], output: Path | str) -> Path:
 def comparison_page(files: Sequence[RunFiles]) -> str:
     """The HTML of several runs."""
     data, figures = compared(files)
+    drawn, few = without_few(figures)
     numbers = msgspec.to_builtins(data)
     templates = numbered_templates(numbers)
     return templates.get_template("comparison.html").render(
         page=data,
         figures=figures,
+        few=few,
         data_json=script_json(numbers),
-        charts_json=script_json(figures),
+        charts_json=script_json(drawn),
         plotly=plotly_script(),
         style=asset(templates, "report.css"),
         program=asset(templates, "report.js"),
@@ -155,7 +157,7 @@ def compared(files: Sequence[RunFiles]) -> tuple[Comparison, dict[str, Figure]]:
                 axis = (
                     {"tickformat": ".0%", "range": [0, 1]}
                     if of_games
-                    else {"exponentformat": "power", **_scale(traces)}
+                    else {"exponentformat": "power", **scale_of_means(traces)}
                 )
                 layout = {"xaxis": {"title": {"text": "ticks"}}, "yaxis": {"title": {"text": ""}, **axis}}
                 figures[f"{name}: {title}"] = {"data": traces, "layout": layout}
@@ -232,7 +234,7 @@ def _curve(run: RunFiles, policy: str, edges: Floats, *, of_games: bool) -> Floa
     return np.where(counts, sums / np.maximum(counts, 1), np.nan)
 
 
-def _scale(traces: Sequence[Trace]) -> Figure:
+def scale_of_means(traces: Sequence[Trace]) -> Figure:
     """An axis that holds all means; the intervals of few runs, which may be far wider, reach beyond it."""
     values = [value for trace in traces if trace["line"]["width"] for value in trace["y"]]
     room = 0.1 * (max(values) - min(values)) or 0.5

@@ -11,7 +11,7 @@ from arena.report.episodes import Floats, Ints
 
 MOST_PARTS, _FEWEST_PARTS = 80, 8
 _OF_A_MATCH = 8  # numbers of a match in a part, on average
-_TAIL = 10  # matches: for each 10 beyond the first, the lowest and the highest are left out of the band
+_QUARTILES = 0.25, 0.75
 
 
 class Curve(msgspec.Struct, frozen=True):
@@ -20,9 +20,8 @@ class Curve(msgspec.Struct, frozen=True):
     Args:
         ticks: [N] the end of each part.
         mean: [N] of the numbers in it.
-        low: [N] of the band over the matches' means: the lowest, where there are ten or fewer, else the lower end of
-            the middle 80 % of them. Both ends are means of matches; if one match alone has numbers, they are equal.
-        high: [N] likewise.
+        low: [N] of the band, the lower quartile of the matches' means; if one match alone has numbers, they are equal.
+        high: [N] the upper quartile.
         count: [N] how many numbers.
     """
 
@@ -74,8 +73,6 @@ def curve(ticks: Ints, values: Floats, *, matches: Ints, edges: Floats) -> Curve
 
 def _point(sums: Floats, counts: Ints) -> tuple[float, float, float, int]:
     """Mean, band and count of one part, from the sums and counts of its matches."""
-    mean, means = float(sums.sum() / counts.sum()), np.sort(sums / counts)
-    if len(means) == 1:
-        return mean, mean, mean, int(counts.sum())
-    left_out = (len(means) - 1) // _TAIL  # at each end
-    return mean, float(means[left_out]), float(means[-1 - left_out]), int(counts.sum())
+    mean = float(sums.sum() / counts.sum())
+    low, high = (mean, mean) if len(counts) == 1 else map(float, np.quantile(sums / counts, _QUARTILES))
+    return mean, low, high, int(counts.sum())

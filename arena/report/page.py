@@ -23,7 +23,7 @@ from arena.league.round_text import gate_words
 from arena.records.atomic import check_place, replacing
 from arena.records.faults import fault_words
 from arena.records.folder import RunFolder
-from arena.report.charts import activity_colors, figures
+from arena.report.charts import activity_colors, figures, without_few
 from arena.report.colors import Colors
 from arena.report.numbers import FORMS, NOTHING
 from arena.report.read_run import RunFiles, read_run
@@ -91,8 +91,9 @@ def page(files: RunFiles, *, live: str = "", replays: int = MOST_REPLAYS, episod
     strips = replay_strips(files.folder, most=replays, episodes=episodes)
     data, colors = page_data(files, [strip.replay for strip in strips]), Colors(files.config)
     numbers = plain(data)
+    drawn, few = without_few(figures(data, colors))
     templates = numbered_templates(numbers)
-    templates.globals.update(color=colors.__getitem__, zip=zip)
+    templates.globals.update(few=few, color=colors.__getitem__, zip=zip)
     templates.globals.update(told=fault_words, gate_words=gate_words)
     return templates.get_template("report.html").render(
         contents=CONTENTS,
@@ -104,7 +105,7 @@ def page(files: RunFiles, *, live: str = "", replays: int = MOST_REPLAYS, episod
         colors=colors.policies,
         activities={} if data.time is None else activity_colors(data.time),
         data_json=script_json(numbers),
-        charts_json=script_json(figures(data, colors)),
+        charts_json=script_json(drawn),
         plotly=plotly_script(),
         style=asset(templates, "report.css"),
         program=asset(templates, "report.js"),

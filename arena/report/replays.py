@@ -21,12 +21,19 @@ from arena.records.formats import EpisodeLine
 from arena.replay.format import MANIFEST
 from arena.replay.playback import ReplayDiffers
 from arena.replay.reader import Episode, MatchReplays, read_replays
-from arena.replay.verify import Picture, pictures_of, rendering
+from arena.replay.verify import Picture, Piece, pictures_of, pieces_of, rendering
 from arena.report.numbers import NOTHING, count, decimal
 
 MOST_PICTURES = 100  # of a replay: of a longer one every second, third, ... picture
 _LONGEST = 300  # pixels of a picture's longer side
 _LARGEST = 700_000  # bytes of a lossless strip; a larger one is compressed with loss
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """Who is in the picture: entities and their policy, and the color of their pieces; None if these tell nothing."""
+
+    words: str
+    color: str | None
 
 
 class Replay(msgspec.Struct, frozen=True):
@@ -44,7 +51,7 @@ class Replay(msgspec.Struct, frozen=True):
     lane: int
     episode: int
     env: str
-    players: list[str]
+    pieces: list[Shown]
     ticks: int
     pictures: int = 0
     columns: int = 1
@@ -172,7 +179,7 @@ def _strip(match: MatchReplays, episode: Episode) -> Strip:
         lane=episode.lane,
         episode=episode.number,
         env=manifest.env,
-        players=list(_players(match)),
+        pieces=_shown(pieces_of(manifest)),
         ticks=episode.length,
     )
     try:
@@ -182,6 +189,10 @@ def _strip(match: MatchReplays, episode: Episode) -> Strip:
         return Strip(msgspec.structs.replace(told, failure=str(error)), "")
 
 
+def _shown(pieces: Sequence[Piece]) -> list[Shown]:
+    return [Shown(piece.words, piece.color) for piece in pieces]
+
+
 def _check_pillow() -> None:
     if importlib.util.find_spec("PIL") is None:
         raise ConfigError("pictures need pillow; the extra 'video' brings it: pip install \"mpi-policy-arena[video]\"")
@@ -189,11 +200,20 @@ def _check_pillow() -> None:
 
 def _drawn(told: Replay, match: MatchReplays, episode: Episode) -> Strip:
     step = -(-(episode.length + 1) // MOST_PICTURES)
-    pictures = list(_every(step, (picture for picture, _ in pictures_of(match, episode)), last=episode.length))
+    colors: tuple[str, ...] = ()
+
+    def seen() -> Iterator[Picture]:
+        nonlocal colors
+        for picture, _, game in pictures_of(match, episode):
+            colors = game.interface.colors
+            yield picture
+
+    pictures = list(_every(step, seen(), last=episode.length))
     columns = math.ceil(math.sqrt(len(pictures)))
     height, width, _ = pictures[0].shape
     shown = msgspec.structs.replace(
         told,
+        pieces=_shown(pieces_of(match.manifest, colors)),
         pictures=len(pictures),
         columns=columns,
         width=width,

@@ -18,7 +18,7 @@ from arena.league.ratings.contradictions import Contradiction
 from arena.league.ratings.curves import CurvePoint, at_tick, curves
 from arena.league.ratings.ranking import Doubt, equals
 from arena.league.ratings.ratings import Interval, Ratings, fit
-from arena.league.ratings.standings import Curtailed, curtailed, tables
+from arena.league.ratings.standings import Curtailed, Narrow, curtailed, narrow_leader, tables
 from arena.league.read_results import ResultSet
 from arena.league.results import Results
 from arena.league.timeline import Beginning, Timeline
@@ -116,6 +116,7 @@ class Standings(msgspec.Struct, frozen=True):
         curtailed: the player whose rating is biased most by games that were cut; None where that is too little to
             matter, and where lanes play a number of games, whatever their length.
         order: None if no decided order was asked for.
+        narrow: the leader, where its rating rests on few opponents; None in a tournament.
         equal: the neighbors that have proved to be as good as each other; none where policies learn.
     """
 
@@ -131,6 +132,7 @@ class Standings(msgspec.Struct, frozen=True):
     curtailed: Curtailed | None
     order: Order | None
     equal: list[Doubt]
+    narrow: Narrow | None
 
     @property
     def tables(self) -> list[list[Standing]]:
@@ -182,6 +184,9 @@ def standings(
         unrated=reading.unrated,
         aborted=reading.aborted,
         curtailed=None if planned_ticks(config) is None else curtailed(ratings, reading.cut, config),
+        narrow=None
+        if planned_ticks(config) is None
+        else narrow_leader(timeline, [row.player for row in found if row.table == 0]),
         order=None if rule is None else _order(results, config, rule, sides),
         equal=[]
         if timeline.learns

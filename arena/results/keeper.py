@@ -167,19 +167,28 @@ class RunResults:
         for found in self._iterations.take_until(tick):
             self._write(found)
 
-    def boundary(self, tick: int, *, ends: bool = False, stopped: bool = False) -> None:
+    def boundary(
+        self,
+        tick: int,
+        *,
+        ends: bool = False,
+        stopped: bool = False,
+        ratings: Callable[[], Mapping[str, float]] | None = None,
+    ) -> None:
         """Writes the results up to a boundary that are not on record yet.
 
         Args:
             tick: of the boundary, of which everything was handed over.
             ends: whether the run has come to its end.
             stopped: whether the run was ended early.
+            ratings: of a league at the end of a round: the Elo of its policies.
         """
         self.leg_over(tick)
         totals = self._iterations.totals
-        due = tick % self._every == 0 or ends or stopped or self.met is not None
+        due = tick % self._every == 0 or self._every <= self._plan.checkpoint_every or ratings is not None
+        due = due or ends or stopped or self.met is not None
         if tick > totals.tick and due:
-            found = self._iterations.take(tick)
+            found = self._iterations.take(tick) | ({} if ratings is None else {"ratings": dict(ratings())})
             evaluation = evaluation_of(self._folder, tick, self._policies) if self._plan.evaluate_every else None
             perf, self.perf = self.perf, {}
             self._write(found, evaluation=evaluation, perf=perf, over=ends, ends_leg=True)

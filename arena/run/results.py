@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -51,7 +52,16 @@ def write_boundary(run: Run, memory: ProcessState, results: RunResults, *, stopp
     if evaluates and tick not in evaluations.evaluated(run.folder):
         results.leg_over(tick)
     else:
-        results.boundary(tick, ends=ends, stopped=stopped)
+        results.boundary(tick, ends=ends, stopped=stopped, ratings=_ratings(run, memory))
+
+
+def _ratings(run: Run, memory: ProcessState) -> Callable[[], Mapping[str, float]] | None:
+    """The ratings of a league at the end of a round; None anywhere else."""
+    if run.plan.rounds == 1 or not run.leg.start or run.leg.start < run.plan.ticks:
+        return None
+    from arena.run.rounds import ratings  # it imports the ratings, which a run of one round does not need
+
+    return partial(ratings, run, memory)
 
 
 def newest_result(run: Run, results: RunResults | None) -> dict[str, Any] | None:

@@ -122,6 +122,19 @@ def is_decided(run: Run, memory: ProcessState) -> bool:
     return is_over(config, known[: run.plan.round + 1], results)
 
 
+def ratings(run: Run, memory: ProcessState) -> dict[str, float]:
+    """The Elo of each policy that can be rated, as in the standings after the round that was played to its end.
+
+    Args:
+        run: the league.
+        memory: of rank 0.
+    """
+    config = config_of(run)
+    found = league_table(_games_so_far(run, memory, config).read(run.plan.round), {}, config)
+    elo = {row.player: row.elo for rows in found.tables for row in rows}
+    return {name: elo[name] for name in config.policies if name in elo}
+
+
 def _proposed(
     run: Run, memory: ProcessState, config: Config, before: Sequence[Round], following: Round, results: Timeline
 ) -> Round:

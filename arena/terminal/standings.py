@@ -14,7 +14,7 @@ from arena.league.next_round import Champion
 from arena.league.ratings.contradictions import Contradiction
 from arena.league.ratings.intervals import of_share
 from arena.league.ratings.ranking import Doubt
-from arena.league.ratings.standings import ENOUGH, Curtailed, LeagueTable, Row
+from arena.league.ratings.standings import ENOUGH, Curtailed, LeagueTable, Narrow, Row
 from arena.league.timeline import Timeline
 from arena.terminal.text import elo_words
 
@@ -107,7 +107,7 @@ def standings_lines(rows: Sequence[Row], *, most: int | None = None, always: Col
     Args:
         rows: the best first.
         most: the most rows, unless there are more of `always`; None: all.
-        always: players that are shown, however weak they are.
+        always: players that are shown, however weak they are; so is the leader.
     """
     if not rows:
         return []
@@ -128,6 +128,7 @@ def league_lines(found: LeagueTable, *, most: int | None = None, always: Collect
         *equal_lines(found.equal),
         *prior_lines(prior=found.prior),
         *curtailed_lines(found.curtailed),
+        *narrow_lines(found.narrow),
     ]
 
 
@@ -178,7 +179,8 @@ def contradiction_lines(found: Sequence[Contradiction]) -> list[str]:
     if not found:
         return []
     pairs = [
-        f"{one.lower} scores {one.score:.1%} [{one.low:.1%}, {one.high:.1%}] against {one.upper}, which stands higher"
+        f"{one.lower} scores {one.score:.1%} [{one.low:.1%}, {one.high:.1%}] against {one.upper}, which stands higher, "
+        f"where their strengths let expect {one.expected:.1%}"
         for one in found[:_MOST_PAIRS]
     ]
     circles = {frozenset(one.circle): one.circle for one in reversed(found) if one.circle}
@@ -221,9 +223,19 @@ def curtailed_lines(found: Curtailed | None) -> list[str]:
     ]
 
 
+def narrow_lines(found: Narrow | None) -> list[str]:
+    """That the leader has met few of the others, and what helps; nothing where it has met more."""
+    if found is None:
+        return []
+    return [
+        f"the rating of {found.player}, which leads, rests on few opponents: nearly all of its games were against "
+        f"{' and '.join(found.opponents)}, of {found.others} other players; `arena tournament RUN` lets all meet"
+    ]
+
+
 def _shown(rows: Sequence[Row], most: int, always: Collection[str]) -> list[Row]:
-    wanted = [row.player for row in rows if row.player in always]
-    others = [row.player for row in rows if row.player not in always]
+    wanted = {rows[0].player, *(row.player for row in rows if row.player in always)}
+    others = [row.player for row in rows if row.player not in wanted]
     chosen = {*wanted, *others[: max(0, most - len(wanted))]}
     return [row for row in rows if row.player in chosen]
 

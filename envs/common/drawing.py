@@ -23,6 +23,8 @@ PALE: Color = (226, 229, 232)
 PAPER: Color = (248, 249, 250)
 WHITE: Color = (255, 255, 255)
 
+PLAYERS: tuple[Color, ...] = (BLUE, RED, INK, (148, 103, 189), (140, 86, 75), (227, 119, 194))
+
 # Glyphs of 3 x 5 pixels, one string of three per row from the top.
 _GLYPHS = {
     "0": "### #.# #.# #.# ###", "1": ".#. ##. .#. .#. ###", "2": "### ..# ### #.. ###", "3": "### ..# ### ..# ###",
@@ -30,6 +32,11 @@ _GLYPHS = {
     "8": "### #.# ### #.# ###", "9": "### #.# ### ..# ###", "-": "... ... ### ... ...", ".": "... ... ... ... .#.",
     "e": "... ### ### #.. ###", "+": "... .#. ### .#. ...", " ": "... ... ... ... ...",
 }  # fmt: skip
+
+
+def hexadecimal(color: Color) -> str:
+    """The color as `#1f77b4`."""
+    return "#{:02x}{:02x}{:02x}".format(*color)
 
 
 def mixed(color: Color, other: Color, share: float) -> Color:

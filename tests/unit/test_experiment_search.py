@@ -11,7 +11,7 @@ import pytest
 from arena.errors import ConfigError
 from arena.experiment.config import parse_experiment
 from arena.experiment.plan import plan_experiment
-from arena.experiment.searching import Pruning, Search, Told, draws, read_search, suggest
+from arena.experiment.searching import Pruning, Search, Told, can_prune, draws, read_search, suggest
 from arena.experiment.variation import Choice, Form, Range, Varied, is_within
 from experiment_folders import GAMMA, RATE, RUN
 
@@ -156,6 +156,27 @@ def test_pruning_equals_optunas_across_a_resume(name: str) -> None:
         ended = whole[trial] < 8
         resumed.end(trial, None if ended else curves[trial][-1][1], pruned=ended)
     assert played(resumed, 4) == whole[4:]
+
+
+@pytest.mark.parametrize(
+    ("held", "trials", "results", "able"),
+    [
+        ({"median": {}}, 6, 1, True),
+        ({"median": {}}, 5, 50, False),  # 5 pass before the first one can be pruned
+        ({"median": {"n_warmup_steps": 3}}, 30, 2, False),
+        ({"median": {"n_warmup_steps": 3}}, 30, 4, True),
+        ({"median": {"n_startup_trials": 100}}, 1000, 2, True),
+        ({"percentile": {"percentile": 25.0, "n_min_trials": 40}}, 39, 9, False),
+        ({"successive_halving": {"min_resource": 8}}, 20, 4, False),
+        ({"successive_halving": {"min_resource": 2}}, 20, 4, True),
+        ({"hyperband": {"min_resource": 1, "max_resource": 9}}, 30, 9, True),
+        ({"threshold": {"lower": -1.0, "n_warmup_steps": 9}}, 3, 5, False),
+        ({"threshold": {"upper": 1e6}}, 1, 1, True),
+    ],
+)
+def test_a_pruner_that_can_never_prune_is_known(held: dict[str, Any], trials: int, results: int, able: bool) -> None:
+    for mode in ("max", "min"):
+        assert can_prune(held, mode, trials=trials, steps=range(1, results + 1)) is able
 
 
 def test_median_pruning_compares_with_the_median() -> None:

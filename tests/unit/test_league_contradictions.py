@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from itertools import combinations
 
@@ -190,13 +191,38 @@ def test_contradicting_pair_keeps_the_order_open() -> None:
     batch = next_batch([setting], "abc", hidden(), rule, played=hidden().games)
     assert batch is not None
     assert {frozenset(match.seats) for match in batch.matches} == {frozenset("ac")}
-    assert sum(match.copies for match in batch.matches) * batch.episodes == 16
+    assert 16 <= sum(match.copies for match in batch.matches) * batch.episodes < 16 + 2 * batch.episodes
+
+
+def test_contradicting_pair_plays_next_whatever_else_is_open() -> None:
+    """Of eight players in order, p1 beats p5 though p5 stands higher; equal neighbors keep the order open besides."""
+    results = Results()
+    for upper, lower in combinations(range(8), 2):
+        wins = 16 if upper // 2 == lower // 2 else 28
+        results.add_score((f"p{upper}",), (f"p{lower}",), Score(wins=wins, losses=32 - wins))
+    results.add_score(("p5",), ("p1",), Score(wins=32))
+    rule, names = Rule(10_000, error=0.05, elo=20), [f"p{number}" for number in range(8)]
+    setting = MatchConfig(env="g", seats=("?", "?"), sides=((0,), (1,)))
+    found = table(results, names, rule)
+    ((pair,), games) = found.contradictions, results.between("p5", "p1").games
+    assert (pair.lower, pair.upper, pair.circle, found.settled) == ("p5", "p1", (), False)
+    batch = next_batch([setting], names, results, rule, played=results.games)
+    assert batch is not None
+    played = Counter[frozenset[str]]()
+    for match in batch.matches:
+        played[frozenset(str(seat) for seat in match.seats)] += match.copies * match.lanes * batch.episodes
+    assert games <= played[frozenset({"p1", "p5"})] <= 2 * games + 2 * batch.episodes
+    assert len(played) > 1, "the other games are those that say most"
 
 
 def test_the_pair_that_keeps_an_order_open_is_named() -> None:
     rule = Rule(1000, error=0.05, elo=20)
     (line,) = verdict_lines(table(hidden(), "abc", rule), rule, hidden().games)
-    assert line == "the order is not decided after 240 games: those of a and c contradict it"
+    (pair,) = found_in(hidden())
+    assert line == (
+        "the order is not decided after 240 games: those of a and c (c scores 50.0%, expected "
+        f"{pair.expected:.1%}) contradict it"
+    )
 
 
 def test_misfit_with_the_right_sign_leaves_the_order_decided() -> None:
@@ -278,7 +304,10 @@ def test_contradictions_are_printed_with_scores_and_intervals() -> None:
     found = found_in(circle())
     pairs, circles, remedy = contradiction_lines(found)
     low = f"{of_share(found[0].games, found[0].games)[0]:.1%}"
-    assert f"scores 100.0% [{low}, 100.0%] against {found[0].upper}, which stands higher" in pairs
+    assert (
+        f"scores 100.0% [{low}, 100.0%] against {found[0].upper}, which stands higher, where their strengths" in pairs
+    )
+    assert found[0].expected < 0.5 and f"let expect {found[0].expected:.1%}" in pairs
     assert circles.endswith(f"{' beats '.join([*found[0].circle, found[0].circle[0]])}")
     assert remedy == "see payoffs and Nash averaging in the report, which need no order"
     assert contradiction_lines([]) == []

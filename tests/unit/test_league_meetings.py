@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from arena.league.metagame.meetings import RATES, meetings
+from arena.league.metagame.meetings import RATES, Meetings, meetings
 from arena.league.metagame.payoff import payoff
 from arena.league.results import Results, Score
 from arena.league.timeline import Beginning, Period, Timeline
@@ -28,6 +28,13 @@ def test_older_games_count_less() -> None:
     assert rate in RATES
     assert meetings(found).counts(["a", "s"])[0, 1] == pytest.approx([8 * rate**2, 4 * rate, 2])
     assert meetings(found).counts_of("s", ["a"])[0] == pytest.approx([2, 4 * rate, 8 * rate**2])
+
+
+def test_matchmaking_ages_games_by_whole_rounds() -> None:
+    halves = [(0, 50, 8), (50, 100, 4), (100, 150, 2), (150, 200, 1)]
+    periods = [Period(start, end, games(a_s=(wins, 0, 0)), frozenset("a")) for start, end, wins in halves]
+    found = Meetings(Timeline(periods, 100, frozenset("a")), by_round=True)
+    assert found.counts_of("a", ["s"])[0] == pytest.approx([3 + 12 * found.rates["a"], 0, 0])
 
 
 def test_games_of_players_that_never_change_count_in_full() -> None:

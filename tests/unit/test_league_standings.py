@@ -11,7 +11,17 @@ import pytest
 
 from arena.league.ratings.ranking import equals
 from arena.league.ratings.ratings import fit
-from arena.league.ratings.standings import ENOUGH, Curtailed, Row, curtailed, league_table, rows, standings_at, tables
+from arena.league.ratings.standings import (
+    ENOUGH,
+    Curtailed,
+    Row,
+    curtailed,
+    league_table,
+    narrow_leader,
+    rows,
+    standings_at,
+    tables,
+)
 from arena.league.results import Results, Score
 from arena.league.timeline import Beginning, Period
 from arena.terminal.standings import (
@@ -66,6 +76,48 @@ def test_long_table_keeps_the_best_and_pinned_players() -> None:
     lines = standings_lines([row(rank, f"p{rank}") for rank in range(1, 21)], most=3, always={"p20", "p9"})
     assert [line.split()[1] for line in lines[1:-1]] == ["p1", "p9", "p20"]
     assert lines[-1] == "and 17 more"
+
+
+def test_long_table_never_omits_the_leader() -> None:
+    lines = standings_lines(
+        [row(rank, f"p{rank}") for rank in range(1, 21)], most=3, always={f"p{n}" for n in range(9, 21)}
+    )
+    assert [line.split()[1] for line in lines[1:-1]] == ["p1", *(f"p{n}" for n in range(9, 21))]
+
+
+@pytest.mark.parametrize(
+    ("leaders", "narrow"),
+    [
+        ({"lead_a": 60}, ("a",)),
+        ({"lead_a": 50, "lead_b": 10}, ("a", "b")),
+        ({"lead_a": 99, "lead_b": 1, "lead_c": 1, "lead_d": 1}, ("a",)),
+        ({"lead_a": 20, "lead_b": 20, "lead_c": 20}, None),
+    ],
+)
+def test_leader_that_has_met_few_of_the_others_is_told(leaders: dict[str, int], narrow: Any) -> None:
+    played = met(a_b=20, b_c=20, c_d=20, d_a=20)
+    for pair, games in leaders.items():
+        played.add_score(("lead",), (pair.partition("_")[2],), Score(wins=games))
+    found = league_table(timeline(played, learners="abcd"), {}, league(PAIR))
+    assert found.tables[0][0].player == "lead"
+    assert (found.narrow and found.narrow.opponents) == narrow
+    told = [line for line in league_lines(found) if "rests on few opponents" in line]
+    assert len(told) == (narrow is not None)
+    if narrow:
+        assert f"against {' and '.join(narrow)}, of 4 other players" in told[0]
+
+
+def test_leading_snapshot_rests_on_the_games_of_its_policy_at_that_time_too() -> None:
+    early = Results()
+    for other in "abcd":
+        early.add_score(("p",), (other,), Score(wins=20))
+    late = met(a_b=20, b_c=20, c_d=20, d_a=20)
+    late.add_score(("p@100",), ("a",), Score(wins=50))
+    late.add_score(("p",), ("a",), Score(losses=50))
+    order = ["p@100", "a", "b", "c", "d"]
+    assert narrow_leader(timeline(early, late, learners="p", snapshots=["p@100"]), order) is None
+    found = narrow_leader(timeline(met(a_b=2), late, learners="p", snapshots=["p@100"]), order)
+    assert found is not None and found.opponents == ("a",)
 
 
 # --- games that were cut --------------------------------------------------------------------------------------------

@@ -345,16 +345,19 @@ def test_a_curve_is_the_mean_of_equal_parts_with_a_band_over_matches() -> None:
     found = curve(ticks, np.array([1.0, 3.0, 6.0, 5.0, np.nan]), matches=matches, edges=np.array([0.0, 10.0, 20.0]))
     assert found.ticks == [10.0, 20.0]
     assert found.mean == pytest.approx([10 / 3, 5.0])
-    assert (found.low, found.high) == ([2.0, 5.0], [6.0, 5.0])  # the means of the two matches; then one is left
+    assert (found.low, found.high) == ([3.0, 5.0], [5.0, 5.0])  # between the two matches' 2 and 6; then one is left
     assert found.count == [3, 1]
 
 
-@pytest.mark.parametrize(("matches", "low", "high"), [(2, 0.0, 1.0), (10, 0.0, 9.0), (11, 1.0, 9.0), (30, 2.0, 27.0)])
-def test_band_covers_ten_matches_or_the_middle_of_more(matches: int, low: float, high: float) -> None:
-    means = np.arange(float(matches))
+@pytest.mark.parametrize("matches", [5, 40, 401])
+def test_band_is_the_middle_half_of_the_matches(matches: int) -> None:
+    means = np.random.default_rng(0).permutation(np.arange(float(matches)))
+    means[means == matches - 1] = 1e6  # one match far from all others
     ticks = np.ones(matches, np.int64)
     found = curve(ticks, means, matches=np.arange(matches), edges=np.array([0.0, 1.0]))
-    assert (found.low, found.high) == ([low], [high])
+    inside = sum(found.low[0] <= mean <= found.high[0] for mean in means)
+    assert matches // 2 <= inside <= matches // 2 + 1
+    assert found.high[0] < matches
 
 
 @pytest.mark.parametrize(
@@ -459,11 +462,19 @@ def test_constant_value_is_drawn_at_its_height(own: RunFolder) -> None:
     assert axis["range"] == pytest.approx([0.005, 0.015])
 
 
-def test_equal_lengths_are_one_bar_among_whole_numbers(own: RunFolder) -> None:
+def test_a_chart_of_fewer_than_three_points_is_words(own: RunFolder) -> None:
     own.episodes.write_text("".join(json.dumps({**line, "length": 1}) + "\n" for line in lines(own.episodes)))
-    files = read_run(own.path)
-    axis = figures(page_data(files), Colors(files.config))["lengths-0"]["layout"]["xaxis"]
-    assert (axis["dtick"], axis["range"]) == (1, [0, 4])
+    own.metrics.write_text("".join(json.dumps(line) + "\n" for line in lines(own.metrics)[:2]))
+    text = page(read_run(own.path))
+    shown = json.loads(re.search(r'<script type="application/json" id="charts">(.*?)</script>', text)[1])  # type: ignore[index]
+    assert {"learning-returns", "meta-nash"} <= shown.keys()
+    assert not [name for name in shown if name.startswith(("lengths-0", "logged-")) and name != "lengths-0-time"]
+    for figure in shown.values():
+        assert max(len(trace["x"]) for trace in figure["data"]) >= 3
+    assert {*re.findall(r'data-chart="([^"]+)"', text)} == shown.keys()
+    updates = lines(own.metrics)
+    value = next(name for name in updates[0] if name not in ("policy", "update", "ticks", "samples", "seconds"))
+    assert f"No chart of fewer than three points: {updates[0]['policy']} {updates[0][value]:.4g} at" in text
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,18 @@ from typing import Any
 
 import pytest
 
-from arena.config import parse_config
+from arena.config import load_config, parse_config
 from arena.errors import ConfigError
 from arena.launch import lead
+from arena.league.ratings.standings import league_table
+from arena.league.read_results import read
 from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.report.page import write_report
 from arena.report.read_run import read_run
 from arena.report.sections import page_data
 from arena.results import read_results
+from arena.run.planning import checked_plan
 from arena.run.prepare import prepare
 from arena.run.status import RunStatus, run_status
 from arena.terminal.display import silent_display
@@ -39,6 +42,7 @@ DUEL = {
     "seed": 5,
     "ticks": 120,
     "checkpoint_every": 40,
+    "results": {"every": 40},
     "envs": {"game": TOUCHDOWN},
     "policies": {"blue": PPO, "red": RANDOM},
     "matches": [{"env": "game", "seats": ["blue", "red"], "lanes": 2, "copies": 2}],
@@ -59,6 +63,7 @@ LEAGUE = {
     "ticks": 30,
     "rounds": 3,
     "checkpoint_every": 30,
+    "results": {"every": 30},
     "policies": {"blue": PPO, "red": RANDOM, "green": RANDOM},
     "matches": [
         {
@@ -144,6 +149,37 @@ def test_results_of_a_league_count_on_over_its_rounds(every: int, tmp_path: Path
     lines = check(run)
     assert lines[-1]["ticks"] == 90
     assert set(lines[-1]["policy_reward_mean"]) == {"blue", "red", "green"}
+
+
+def test_results_of_a_league_have_the_ratings_of_each_round(tmp_path: Path) -> None:
+    data = {key: value for key, value in LEAGUE.items() if key != "results"}
+    run = train(data, tmp_path / "run")
+    lines = json_lines(run / "result.json")
+    rated = {line["ticks"]: line["ratings"] for line in lines if "ratings" in line}
+    assert [*rated] == [30, 60, 90]
+    config = load_config(RunFolder(run).config)
+    for number, ratings in enumerate(rated.values()):
+        found = read(RunFolder(run), last=number)
+        tables = league_table(found.timeline, found.cut, config).tables
+        known = {row.player: row.elo for rows in tables for row in rows}
+        assert ratings == pytest.approx({name: known[name] for name in config.policies if name in known})
+        assert "blue" in ratings
+    with pytest.raises(ConfigError, match="only leagues have ratings"):
+        parse_config({"name": "test", **DUEL, "stop": {"ratings/blue": 50}}, source="test")
+    curves = points(run / "tensorboard" / "_results")["ratings/blue"]
+    assert curves == pytest.approx({tick: ratings["blue"] for tick, ratings in rated.items()})
+    assert [row["ratings/blue"] for row in table(run / "progress.csv") if row["ratings/blue"]]
+
+
+@pytest.mark.parametrize(
+    ("ticks", "leg", "rounds", "every"),
+    [(20_000, 10_000, 1, 400), (997, 10_000, 1, 19), (500, 10_000, 40, 500), (1_000_000, 1000, 1, 1000)],
+)
+def test_results_are_about_a_fiftieth_of_a_run_apart(ticks: int, leg: int, rounds: int, every: int) -> None:
+    data = {**DUEL, "name": "test", "ticks": ticks, "checkpoint_every": leg, "rounds": rounds, "results": {}}
+    plan = checked_plan(parse_config(data, source="test"), ranks=1)
+    assert plan.results.every == every
+    assert every <= ticks, "at least one in a round"
 
 
 def test_result_of_a_boundary_has_its_evaluation(tmp_path: Path) -> None:

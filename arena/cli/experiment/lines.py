@@ -49,7 +49,8 @@ def head_line(plan: ExperimentPlan, slots: Slots, *, only: int | None = None) ->
         each = pluralize(processes, "process", "processes")
         return f"trial {only} of {pluralize(plan.number, 'trial')}, {each}{hosts}"
     each = pluralize(plan.processes(slots), "process", "processes")
-    return f"{pluralize(plan.number, 'trial')} of {each}, {plan.at_once(slots)} at the same time{hosts}"
+    line = f"{pluralize(plan.number, 'trial')} of {each}, {plan.at_once(slots)} at the same time{hosts}"
+    return f"{line}\n{plan.never_prunes}" if plan.never_prunes else line
 
 
 def plan_lines(plan: ExperimentPlan, slots: Slots) -> list[str]:

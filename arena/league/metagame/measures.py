@@ -34,13 +34,14 @@ class Measures(msgspec.Struct, frozen=True):
 
 
 def in_matrix(order: Sequence[str], policies: Collection[str]) -> list[str]:
-    """The players of the matrix: the configured policies first, then the strongest snapshots; best first.
+    """The players of the matrix: the leader, the configured policies, then the strongest snapshots; best first.
 
     Args:
         order: all players, the best first.
         policies: of the configuration.
     """
-    chosen = {*sorted(order, key=lambda player: player not in policies)[:MOST_IN_MATRIX]}
+    first = sorted(order, key=lambda player: (player != order[0], player not in policies))
+    chosen = {*first[:MOST_IN_MATRIX]}
     return [player for player in order if player in chosen]
 
 

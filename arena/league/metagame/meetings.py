@@ -53,13 +53,15 @@ class Meetings:
 
     Args:
         timeline: all games.
+        by_round: whether age is counted in whole rounds, as matchmaking does between two of them.
     """
 
-    def __init__(self, timeline: Timeline) -> None:
+    def __init__(self, timeline: Timeline, *, by_round: bool = False) -> None:
         self._timeline = timeline
         self._ends: dict[int, int] = {}  # of each period, by its start
         scores = defaultdict[tuple[_Self, _Self], Array](lambda: np.zeros(3))
-        for start, period in ((group[0].start, period) for group in timeline.groups() for period in group):
+        for begun, period in ((group[0].start, period) for group in timeline.groups() for period in group):
+            start = timeline.round_of(period) if by_round else begun
             self._ends[start] = period.end
             for (first, second), score in period.results.pairs().items():
                 if len({*first}) == len({*second}) == 1 and first[0] != second[0]:
@@ -165,9 +167,9 @@ class Meetings:
 
 
 @lru_cache(maxsize=1)
-def meetings(timeline: Timeline) -> Meetings:
-    """The meetings of a timeline; those of the newest one are cached."""
-    return Meetings(timeline)
+def meetings(timeline: Timeline, *, by_round: bool = False) -> Meetings:
+    """The meetings of a timeline, see `Meetings`; the newest ones are cached."""
+    return Meetings(timeline, by_round=by_round)
 
 
 def _predicted(counts: Array, rates: Array) -> Array:

@@ -81,9 +81,12 @@ def payoff(results: Results | Timeline, players: Sequence[str]) -> Payoff:
 
 
 def posterior(results: Results | Timeline, player: str, others: Sequence[str]) -> Array:
-    """The weights of a player's row of a payoff matrix, float64 [others, 3]; no player meets itself."""
+    """The weights of a player's row of a payoff matrix, as matchmaking takes them: aged by rounds; float64 [others, 3].
+
+    No player meets itself.
+    """
     if isinstance(results, Timeline):
-        counts = meetings(results).counts_of(player, others)
+        counts = meetings(results, by_round=True).counts_of(player, others)
     else:
         counts = _counts(results, [player, *others])[0, 1:]
     counts[[name == player for name in others]] = 0

@@ -45,6 +45,7 @@ class Contradiction(NamedTuple):
         high: where it ends.
         games: between the two.
         beats: whether the lower player beats the upper one.
+        expected: points per game of the lower player by the strengths, on the sides that the two had.
         circle: players of which each beats the next one and the last one beats the first, beginning with the lower and
             the upper player; empty if there is no such circle.
     """
@@ -56,6 +57,7 @@ class Contradiction(NamedTuple):
     high: float
     games: int
     beats: bool
+    expected: float
     circle: tuple[str, ...] = ()
 
 
@@ -83,15 +85,12 @@ def contradictions(
         for below, lower in enumerate(order[place + 1 :], start=place + 1):
             if (games := played.get((lower, upper))) is None:
                 continue
-            expected = games.expected(strengths[below] - strengths[place] + margin, side, fitted.nu)
-            if games.low > expected and games.high >= better[lower, upper]:
+            apart = strengths[below] - strengths[place]
+            if games.low > games.expected(apart + margin, side, fitted.nu) and games.high >= better[lower, upper]:
                 path = _path(beaten, upper, lower) if upper in beaten[lower] else ()
-                circle = (lower, *path[:-1]) if path else ()
-                found.append(
-                    Contradiction(
-                        lower, upper, games.score, games.low, games.high, games.games, upper in beaten[lower], circle
-                    )
-                )
+                circle, beats = (lower, *path[:-1]) if path else (), upper in beaten[lower]
+                expected, share = games.expected(apart, side, fitted.nu), (games.score, games.low, games.high)
+                found.append(Contradiction(lower, upper, *share, games.games, beats, expected, circle))
     return found
 
 

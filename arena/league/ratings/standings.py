@@ -9,11 +9,12 @@ import numpy as np
 
 from arena.config.members import Sides
 from arena.config.schema import Config
+from arena.league.metagame.meetings import meetings
 from arena.league.populations import populations_of
 from arena.league.ratings.ranking import Doubt, equals
 from arena.league.ratings.ratings import Ratings, comparable, fit
 from arena.league.results import Results, Score
-from arena.league.timeline import Beginning, Timeline
+from arena.league.timeline import Beginning, Timeline, together
 
 ENOUGH = 30
 """Finished games per game that the end of a leg has cut, from which on a rating is taken for unbiased.
@@ -23,6 +24,8 @@ mostly long. So between equal players, the share of points of the one that loses
 half of cut / finished: 347 Elo times that, 12 Elo at 30. A game that ends with its leg is not cut, and adds no bias.
 """
 
+
+_FEW, _NEARLY_ALL = 2, 0.95  # opponents of a leader, and the share of its games that they have
 
 POPULATIONS = ("first side", "second side")
 NONE_BEGUN: Mapping[str, Beginning] = {}
@@ -68,6 +71,7 @@ class LeagueTable(NamedTuple):
         curtailed: the player whose rating is biased most by games that were cut; None if the bias is small.
         equal: the neighbors that have proved to be as good as each other; none where policies learn.
         without_winner: a line for each game without winners: why it is not rated.
+        narrow: the leader of the first table, where its rating rests on few opponents; None: it does not.
     """
 
     tables: list[list[Row]]
@@ -75,6 +79,21 @@ class LeagueTable(NamedTuple):
     curtailed: Curtailed | None
     equal: Sequence[Doubt] = ()
     without_winner: Sequence[str] = ()
+    narrow: Narrow | None = None
+
+
+class Narrow(NamedTuple):
+    """A leader that has met few of the others: its place rests on their ratings rather than on games against the rest.
+
+    Args:
+        player: the leader.
+        opponents: that it has met in nearly all of its games, the most frequent one first.
+        others: the number of the other players in its table.
+    """
+
+    player: str
+    opponents: tuple[str, ...]
+    others: int
 
 
 class Curtailed(NamedTuple):
@@ -118,7 +137,34 @@ def standings_at(
     equal = (
         [] if timeline.learns else [one for own in found for one in equals(now.results, [row.player for row in own])]
     )
-    return LeagueTable(found, ratings.prior, curtailed(ratings, cut, config), equal)
+    narrow = narrow_leader(now, [row.player for row in found[0]])
+    return LeagueTable(found, ratings.prior, curtailed(ratings, cut, config), equal, narrow=narrow)
+
+
+def narrow_leader(timeline: Timeline, order: Sequence[str]) -> Narrow | None:
+    """The best player, if one or two others had nearly all of its games, though there are more; else None.
+
+    Of a policy that learns, newer games count more, see `metagame.meetings`. A snapshot also has the games of its
+    policy in the periods before and after it. Games of teams of several players do not count.
+
+    Args:
+        timeline: the games.
+        order: the players of a table, the best first.
+    """
+    leader, others = order[0], list(order[1:])
+    if len(others) <= _FEW:
+        return None
+    games = meetings(timeline).counts_of(leader, others).sum(axis=1)
+    policy, _, tick = leader.partition("@")
+    for group in timeline.groups() if tick else ():
+        if group[0].start <= int(tick) <= group[-1].end:
+            played = together(period.results for period in group)
+            games += [played.between(policy, other).games for other in others]
+    most = np.argsort(-games, kind="stable")
+    needed = 1 + int(np.searchsorted(np.cumsum(games[most]), _NEARLY_ALL * games.sum()))
+    if not games.any() or needed > _FEW:
+        return None
+    return Narrow(leader, tuple(others[place] for place in most[:needed]), len(others))
 
 
 def curtailed(ratings: Ratings, cut: Mapping[str, int], config: Config) -> Curtailed | None:
@@ -162,17 +208,17 @@ def tables(
     current = now or played
     scores, begun = current.tallies(), current.newest_beginnings if isinstance(current, Timeline) else {}
     found: list[list[Row]] = []
-    for scale, together in enumerate(comparable(played, ratings.players, at=at)):
+    for scale, names in enumerate(comparable(played, ratings.players, at=at)):
         if sides is None:
-            found.append(rows(ratings.among(together), scores, scale=scale, begun=begun))
+            found.append(rows(ratings.among(names), scores, scale=scale, begun=begun))
             continue
-        members = [[name for name in together if name in side] for side in sides]
-        means = [float(np.mean([ratings.of(name).elo for name in names])) for names in members if names]
+        members = [[name for name in names if name in side] for side in sides]
+        means = [float(np.mean([ratings.of(name).elo for name in own])) for own in members if own]
         half = (means[0] - means[1] + ratings.side.value) / 2 if all(members) else 0.0
         found += [
-            rows(ratings.among(names), scores, middle=middle, population=title, scale=scale, begun=begun)
-            for names, middle, title in zip(members, (half, -half), POPULATIONS, strict=True)
-            if names
+            rows(ratings.among(own), scores, middle=middle, population=title, scale=scale, begun=begun)
+            for own, middle, title in zip(members, (half, -half), POPULATIONS, strict=True)
+            if own
         ]
     return found
 
