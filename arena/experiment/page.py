@@ -38,6 +38,7 @@ CONTENTS = {
     "trials": "Trials",
     "experiment": "Experiment",
 }
+_SHARED = ("mean", "half", "trials", "values", "pruned", "difference", "interval", "shared", "separable")
 _MOST_CURVES = 30  # combinations whose curves are drawn, the best ones
 _MOST_POINTS = 80  # of a curve
 _PLAIN = "#7a8594"
@@ -154,18 +155,10 @@ def page_data(folder: ExperimentFolder, config: ExperimentConfig, rows: Sequence
                 rank=number + 1,
                 name=combination_words(each, names) or "all trials",
                 color=colors[number] if number < len(colors) else _PLAIN,
-                mean=each.mean,
-                half=each.half,
                 low=None if each.mean is None else each.mean - (each.half or 0.0),
                 high=None if each.mean is None else each.mean + (each.half or 0.0),
-                trials=each.trials,
-                values=each.values,
                 errors=sum(states[trial] == State.ERROR.value for trial in each.trials),
-                pruned=each.pruned,
-                difference=each.difference,
-                interval=each.interval,
-                shared=each.shared,
-                separable=each.separable,
+                **{name: getattr(each, name) for name in _SHARED},
             )
         )
     ends = [end for each in combinations for end in (each.low, each.high) if end is not None]

@@ -29,13 +29,6 @@ _LONGEST = 300  # pixels of a picture's longer side
 _LARGEST = 700_000  # bytes of a lossless strip; a larger one is compressed with loss
 
 
-class Shown(msgspec.Struct, frozen=True):
-    """Who is in the picture: entities and their policy, and the color of their pieces; None if these tell nothing."""
-
-    words: str
-    color: str | None
-
-
 class Replay(msgspec.Struct, frozen=True):
     """What the page says of a replay.
 
@@ -51,7 +44,7 @@ class Replay(msgspec.Struct, frozen=True):
     lane: int
     episode: int
     env: str
-    pieces: list[Shown]
+    pieces: list[Piece]
     ticks: int
     pictures: int = 0
     columns: int = 1
@@ -179,7 +172,7 @@ def _strip(match: MatchReplays, episode: Episode) -> Strip:
         lane=episode.lane,
         episode=episode.number,
         env=manifest.env,
-        pieces=_shown(pieces_of(manifest)),
+        pieces=pieces_of(manifest),
         ticks=episode.length,
     )
     try:
@@ -187,10 +180,6 @@ def _strip(match: MatchReplays, episode: Episode) -> Strip:
         return _drawn(told, match, episode)
     except (ConfigError, ReplayDiffers) as error:  # a replay that cannot be shown does not stop the page
         return Strip(msgspec.structs.replace(told, failure=str(error)), "")
-
-
-def _shown(pieces: Sequence[Piece]) -> list[Shown]:
-    return [Shown(piece.words, piece.color) for piece in pieces]
 
 
 def _check_pillow() -> None:
@@ -213,7 +202,7 @@ def _drawn(told: Replay, match: MatchReplays, episode: Episode) -> Strip:
     height, width, _ = pictures[0].shape
     shown = msgspec.structs.replace(
         told,
-        pieces=_shown(pieces_of(match.manifest, colors)),
+        pieces=pieces_of(match.manifest, colors),
         pictures=len(pictures),
         columns=columns,
         width=width,

@@ -10,10 +10,18 @@ from typing import Any
 import imageio_ffmpeg
 import numpy as np
 import pytest
+from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError, WriteError
+from arena.replay.format import EntityReplays, Manifest
+from arena.replay.verify import pieces_of
 from arena.replay.video import Caption, Player, captioned, check_video, scaled, write_video
+from envs.common import drawing
+from envs.cover import Cover
+from envs.matrix import Matrix
+from envs.skirmish import Skirmish
+from envs.touchdown import Touchdown
 from full_disk import full_above
 
 BLUE, RED = Player("blue", "#1f77b4", 1.5), Player("red", "#d62728", -1.5)
@@ -110,3 +118,50 @@ def test_missing_package_is_named_with_the_remedy(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "imageio_ffmpeg" else found(name))
     with pytest.raises(ConfigError, match=r"a video needs imageio-ffmpeg; the extra 'video' brings"):
         check_video(tmp_path / "a.mp4")
+
+
+GAMES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "touchdown": (Touchdown, {"team_size": 2}),
+    "cover": (Cover, {"players": 4}),
+    "matrix": (Matrix, {}),
+    "skirmish": (Skirmish, {}),
+}
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_pieces_have_the_colors_of_the_picture(name: str) -> None:
+    make, kwargs = GAMES[name]
+    game = make(lanes=1, **kwargs)
+    game.reset(np.ones(1, bool), [3])
+    names = game.interface.entities
+    assert len(game.interface.colors) == len(names)
+    shown = colors_of(game.render())
+    if name == "matrix":  # whose cells are the paler the less they pay
+        assert game.interface.colors == (BLUE.color, RED.color)
+    else:
+        assert {*game.interface.colors} <= shown
+    if name == "touchdown":
+        world = drawing.World()
+        for (x, y), color in zip(game.positions[0], game.interface.colors, strict=True):
+            row, column = world.place(x, y)
+            assert colors_of(game.render()[round(row), round(column)][None, None]) == {color}
+
+
+def test_pieces_are_named_by_entities_and_policy() -> None:
+    space = Discrete(2)
+    entities = tuple(
+        EntityReplays(f"{team}_{index}", policy, 0, space)
+        for team, policy in (("north", "ppo"), ("south", "a2c"))
+        for index in range(4)
+    )
+    manifest = Manifest(0, 0, "game", "game", {}, (), entities)
+    north, south = pieces_of(manifest, ["#112233"] * 4 + ["#445566"] * 4)
+    assert (north.words, north.color) == ("north_0, north_1, north_2, 1 more: ppo", "#112233")
+    assert (south.entities, south.policy, south.color) == (tuple(f"south_{n}" for n in range(4)), "a2c", "#445566")
+    for unknown in ((), ["#112233"], ["red; background: url(x)"] * 8):
+        assert [piece.color for piece in pieces_of(manifest, unknown)] == [None, None]
+
+
+def test_a_player_without_a_color_has_no_mark() -> None:
+    picture = captioned(plain(480, 480), Caption((Player("player_0: ppo", None, 1.5),), "", 0.0))
+    assert {"#1f77b4", "#d62728"}.isdisjoint(colors_of(picture))
