@@ -185,7 +185,7 @@ def test_interrupted_iteration_is_saved_and_the_next_one_continues(tmp_path: Pat
                 NOTES.append("interrupted")
                 os.kill(os.getpid(), signal.SIGINT)
 
-    data = {"name": "test", **DUEL, "ticks": 1600, "checkpoint_every": 800}
+    data = {"name": "test", **DUEL, "ticks": 1600, "checkpoint_every": 800, "results": {"every": 800}}
     with Trainer(data, run_dir=tmp_path / "run", callbacks=[Interrupts()]) as trainer:
         with pytest.raises(KeyboardInterrupt):
             trainer.train()
