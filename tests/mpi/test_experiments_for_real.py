@@ -37,6 +37,7 @@ def run_of(*, ticks: int = 120, every: int = 30, seconds: float = 0.0, **policie
         "seed": 3,
         "ticks": ticks,
         "checkpoint_every": every,
+        "results": {"every": every},
         "envs": {"game": {"make": "games:Slow", "kwargs": {"length": 7, "seconds": seconds}}},
         "policies": {"a": {"algorithm": "learners:GymLearner"}},
         "matches": [{"env": "game", "seats": ["a"]}],

@@ -56,7 +56,7 @@ def weights(run: Path, tick: int) -> bytes | None:
 def test_interrupted_run_with_longer_games_leaves_the_same_bytes(
     leg: int, ticks: int, longest: int, tmp_path: Path
 ) -> None:
-    data = {**LONGER, "ticks": ticks, "checkpoint_every": leg}
+    data = {**LONGER, "ticks": ticks, "checkpoint_every": leg, "results": {"every": leg, "smoothing": 1}}
     whole = train(data, tmp_path / "whole")
     changes = json_lines(whole / "changes.jsonl")
     assert [line["tick"] for line in changes] == list(range(0, ticks, leg))
@@ -148,7 +148,7 @@ def test_changes_are_neither_read_nor_applied_again_at_later_boundaries(
 
 def test_evaluation_plays_the_current_game(tmp_path: Path) -> None:
     data = {**LONGER, "ticks": 3 * LEG, "evaluation": {"every": LEG, "episodes": 1}}
-    run = train(data, tmp_path / "run")
+    run = train({**data, "results": {"every": LEG}}, tmp_path / "run")
     lengths = [line["evaluation"]["episode_len_mean"] for line in json_lines(run / "result.json")]
     changes = [line["set"].get("envs.game.kwargs.max_steps") for line in json_lines(run / "changes.jsonl")]
     assert lengths[0] <= 50 < lengths[1] <= 100
