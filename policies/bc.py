@@ -60,7 +60,7 @@ from policies.extensions.encoder import make_encoder
 from policies.extensions.option import Extension
 from policies.networks.actor_critic import mlp
 from policies.networks.distributions import Distribution
-from policies.networks.heads import ActionHead, UnitHead, action_head
+from policies.networks.heads import ActionHead, BoxHead, UnitHead, action_head
 from policies.networks.mlp import BufferPool
 from policies.networks.units.inputs import unit_inputs
 from policies.networks.units.network import UnitActor
@@ -115,7 +115,7 @@ class Actor(nn.Module):
 
     def __init__(self, space: Space[Any], head: ActionHead, options: Options, generator: torch.Generator) -> None:
         super().__init__()
-        self.head = head.requires_grad_(False)  # the deviation of Box actions stays 1
+        self.head = head.requires_grad_(False)  # the deviation of Box actions stays as it is
         self.encoder = make_encoder(space, generator, options.encoder)
         self.actor = mlp(
             (self.encoder.features, *options.hidden_sizes),
@@ -266,7 +266,9 @@ class BehaviorCloning(Algorithm):
         best, space = policy.mode(), self.env.single_observation_space
         counts: list[Tensor] = []
         if self._plays_mean:
-            likeness = (best.detach() - batch.actions).abs().mean()
+            assert isinstance(self.head, BoxHead)
+            unit = torch.from_numpy(self.head.half_width.ravel()).to(best)
+            likeness = ((best.detach() - batch.actions) * unit).abs().mean()
         elif isinstance(space, UnitSpace):
             alike = (best.values == batch.actions.values).all(1).float()
             loss, likeness = per_transition(batch.actions, torch.stack([loss, alike]), batch.weights).mean(1)
@@ -317,7 +319,8 @@ class BehaviorCloning(Algorithm):
 
     def exported(self) -> Exported:
         """The network for `arena export`; of Box actions the deviation is 0, as the mean is played."""
-        more: dict[str, Any] = {"log_std": ["-inf"] * self.head.outputs} if self._plays_mean else {}
+        head = self.head
+        more = {"log_std": ["-inf"] * head.outputs, **head.scale_words()} if isinstance(head, BoxHead) else {}
         return exported(
             self.network,
             self.env.single_observation_space,

@@ -29,6 +29,7 @@ from torch.nn import functional
 from arena.errors import ConfigError
 from policies import closed_form
 from policies.closed_form import q_learning
+from policies.common.adam import Optimizer
 from policies.common.algorithm import Metrics
 from policies.common.off_policy import Given, OffPolicy, OffPolicyOptions
 from policies.common.options import (
@@ -176,9 +177,18 @@ class DQN(OffPolicy):
             generator=torch.Generator().manual_seed(group.shared_seed),
             encoder=self.options.encoder,
         ).to(self.device)
-        self.optimizer = self.adam(self.network)
-        self.target = Target(self.network, self.optimizer)
-        self.set_up(self.network, {"optimizer": self.optimizer}, {"network": self.target})
+        optimizer = self.adam(self.network)
+        self.target = Target(self.network, optimizer)
+        self.set_up(self.network, {"optimizer": optimizer}, {"network": self.target})
+
+    @property
+    def optimizer(self) -> Optimizer:
+        """What moves the network."""
+        return self.optimizers["optimizer"]
+
+    @optimizer.setter
+    def optimizer(self, optimizer: Optimizer) -> None:
+        self.optimizers["optimizer"] = optimizer
 
     def run(self) -> None:
         """Plays and learns until the environment raises `BudgetReached`."""

@@ -89,7 +89,7 @@ class TournamentRun(Rank0Base):
         config, batch = opening(self._request)
         for policy in config.policies.values():
             if policy.load is not None:
-                checkpoint.load(policy.load)
+                checkpoint.load(policy.load, tensors=False)
         asked = self._request
         if asked.resume:
             run = continued(config, ranks=ranks, run_dir=asked.run_dir, greedy=asked.greedy)

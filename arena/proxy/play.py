@@ -6,7 +6,11 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 Actor = Callable[[Any, Any], Any]
-"""A function from observations and infos to actions, in the form of the algorithm's face."""
+"""A function from observations and infos to actions, in the form of the algorithm's face.
+
+It may have a method `begin_episode()`, which is called before it sees the first observation of an episode; not on the
+vector face, where each row has its own episodes and `infos` say where one has ended.
+"""
 
 
 def play(env: Any, actor: Actor) -> NoReturn:
@@ -21,8 +25,11 @@ def play(env: Any, actor: Actor) -> NoReturn:
         BudgetReached: always, at the end.
     """
     batched, parallel = hasattr(env, "num_envs"), hasattr(env, "possible_agents")
+    begin_episode = None if batched else getattr(actor, "begin_episode", None)
     while True:
         observations, infos = env.reset()
+        if begin_episode is not None:
+            begin_episode()
         over = False
         while not over:
             observations, _, terminated, truncated, infos = env.step(actor(observations, infos))

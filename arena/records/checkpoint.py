@@ -54,7 +54,7 @@ class Checkpoint:
     """What a checkpoint holds.
 
     Args:
-        state: what the algorithm saved, with numpy arrays in the place of tensors.
+        state: what the algorithm saved.
         policy: the name of the policy.
         algorithm: its name in the configuration.
         ticks: how many ticks the writer's match had played: fewer than the boundary if the policy had left before it.
@@ -179,20 +179,24 @@ def own_path_of(folder: Path, boundary: int, seat: tuple[int, int]) -> Path:
     return folder / f"{boundary:012d}.match-{seat[0]}-seat-{seat[1]}.ckpt"
 
 
-def load(path: Path | str) -> Checkpoint:
+def load(path: Path | str, *, tensors: bool = True) -> Checkpoint:
     """Reads a checkpoint file, or the newest complete one in a policy's folder.
 
     In a folder a damaged file is skipped, with a warning in the log.
+
+    Args:
+        path: the file or the folder.
+        tensors: whether tensors of the state come back as such, which imports torch; false: as arrays.
 
     Raises:
         ConfigError: nothing there; not a checkpoint; damaged; or written by a newer arena.
     """
     path = anchored(path)
     if not path.is_dir():
-        return _read(path)
+        return _read(path, tensors)
     for file in reversed(list_checkpoints(path)):
         try:
-            return _read(file)
+            return _read(file, tensors)
         except Damaged as error:
             _log.warning("passed over: %s", error)
     raise ConfigError("no whole checkpoint in this folder", source=str(path))
@@ -305,17 +309,17 @@ def _finished_name(part: Path) -> str:
 
 def ticks_of(path: Path) -> int:
     """The boundary of a checkpoint, in ticks: from its file name; for the best one, from its content."""
-    return _read(path).boundary if path.name == BEST else int(path.name.partition(".")[0])
+    return _read(path, False).boundary if path.name == BEST else int(path.name.partition(".")[0])
 
 
-def _read(path: Path) -> Checkpoint:
+def _read(path: Path, tensors: bool) -> Checkpoint:
     from arena.records import state_codec  # as above
 
     members = _members(path)
     try:
         header = json.loads(members.pop(_HEADER))
         _check_version(header, path)
-        state = state_codec.decode(header["state"], list(members.values()))
+        state = state_codec.decode(header["state"], list(members.values()), tensors=tensors)
         ticks = header["ticks"]
         boundary = header.get("boundary", ticks)
         return Checkpoint(state, header["policy"], header["algorithm"], ticks, header["update"], boundary)

@@ -648,6 +648,8 @@ class Gaussian(_Decoding, frozen=True, kw_only=True, tag="gaussian"):
     low: tuple[_Number, ...]
     high: tuple[_Number, ...]
     log_std: tuple[_Number, ...]
+    middle: tuple[float, ...] = ()  # the action of the number 0; empty: 0
+    half_width: tuple[float, ...] = ()  # by how much the number 1 exceeds it; empty: 1
 
 
 class SquashedGaussian(_Decoding, frozen=True, kw_only=True, tag="squashed_gaussian"):

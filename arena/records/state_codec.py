@@ -1,7 +1,7 @@
 """A policy's state as bytes: a JSON text for its structure and one `.npy` file for each array. No pickle.
 
     state  = None | bool | int | float | str | array | list | tuple | dict with keys str, int or bytes
-    array  = numpy array or scalar, or a torch tensor, which comes back as a numpy array
+    array  = numpy array or scalar, or a torch tensor, which comes back as a tensor on the CPU
 
 In the JSON text, None, bool, int, str and finite floats stand for themselves and a list for a list. Everything else
 is an object with one key:
@@ -9,6 +9,7 @@ is an object with one key:
     {"tuple": [...]}   {"dict": [[key, value], ...]}   {"float": "7ff8000000000000"}   bits of NaN and infinities
     {"bytes": "00ff"}          a key of a dict
     {"array": 3}       {"scalar": 3}                   the third array file; a scalar is an array without axes
+    {"tensor": 3}              the same, of a tensor
 
 Subclasses are saved as their base types: an OrderedDict comes back as dict, a named tuple as tuple.
 
@@ -17,6 +18,7 @@ Reading trusts nothing: the result needs no more memory than the bytes that are 
 
 from __future__ import annotations
 
+import importlib
 import io
 import math
 import struct
@@ -44,32 +46,38 @@ def encode(state: Any) -> tuple[Any, list[bytes]]:
     return _encode(state, "state", arrays), arrays
 
 
-def decode(structure: Any, arrays: Sequence[bytes]) -> Any:
+def decode(structure: Any, arrays: Sequence[bytes], *, tensors: bool = True) -> Any:
     """The state that `encode` was given: equal bit for bit, arrays writable and with memory of their own.
+
+    Args:
+        structure, arrays: what `encode` has returned.
+        tensors: whether tensors come back as such, which imports torch; false: as arrays.
 
     Raises:
         ValueError: the structure is not one that `encode` makes, or an array is larger than its bytes.
     """
-    return _decode(structure, iter(enumerate(arrays)))
+    return _decode(structure, iter(enumerate(arrays)), tensors)
 
 
-def _decode(structure: Any, arrays: Iterator[tuple[int, bytes]]) -> Any:
+def _decode(structure: Any, arrays: Iterator[tuple[int, bytes]], tensors: bool) -> Any:
     if isinstance(structure, list):
-        return [_decode(item, arrays) for item in structure]
+        return [_decode(item, arrays, tensors) for item in structure]
     if not isinstance(structure, dict):
         return structure
     if len(structure) != 1:
         raise ValueError(f"an object with one key expected, got the keys {sorted(structure)}")
     ((kind, content),) = structure.items()
     if kind == "tuple":
-        return tuple(_decode(item, arrays) for item in content)
+        return tuple(_decode(item, arrays, tensors) for item in content)
     if kind == "dict":
-        return {_read_key(key): _decode(value, arrays) for key, value in content}
+        return {_read_key(key): _decode(value, arrays, tensors) for key, value in content}
     if kind == "float":
         return struct.unpack(">d", bytes.fromhex(content))[0]
-    if kind in ("array", "scalar"):
+    if kind in ("array", "scalar", "tensor"):
         array = _next_array(content, arrays)
-        return array if kind == "array" else array[()]
+        if kind == "tensor" and tensors:  # the algorithm that has saved it has torch; the processes of the arena do not
+            return importlib.import_module("torch").from_numpy(array)
+        return array[()] if kind == "scalar" else array
     raise ValueError(f"unknown kind of value {kind!r}")
 
 
@@ -127,7 +135,8 @@ def _encode(value: Any, where: str, arrays: list[bytes]) -> Any:
     if isinstance(value, (list, tuple)):
         items = [_encode(item, f"{where}[{index}]", arrays) for index, item in enumerate(value)]
         return {"tuple": items} if isinstance(value, tuple) else items
-    return {"array": _store(_array(value, where), where, arrays)}
+    kind = "array" if isinstance(value, np.ndarray) else "tensor"
+    return {kind: _store(_array(value, where), where, arrays)}
 
 
 def _key(key: Any, where: str) -> str | int | dict[str, str]:

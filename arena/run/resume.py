@@ -113,7 +113,7 @@ def _out_of_step(folder: RunFolder, boundary: Boundary) -> bool:
         if seat.policy not in boundary.checkpoints or seat.worker in boundary.left:
             continue
         path = checkpoint.own_path_of(folder.checkpoints_path(seat.policy), boundary.tick, seat.worker)
-        kept = checkpoint.load(path).state if path.exists() else {}
+        kept = checkpoint.load(path, tensors=False).state if path.exists() else {}
         found = {name: len(value) if hasattr(value, "shape") else value for name, value in kept.items()}
         ticks = {name: value for name, value in found.items() if isinstance(value, int)}
         lengths.setdefault((seat.policy, seat.game), []).append(ticks)

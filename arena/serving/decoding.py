@@ -5,7 +5,8 @@
     values             values [n]               argmax; sampled: with probability epsilon a uniform allowed one
     multi_categorical  logits [sum of nvec]     each part as `categorical`
     bernoulli          logits [k]               logits > 0; sampled: logits + logistic noise > 0
-    gaussian           mean [k]                 mean; sampled: + exp(log_std) normal noise; clipped to low, high
+    gaussian           mean [k]                 mean; sampled: + exp(log_std) normal noise; middle + half_width times
+                                                it; clipped to low, high
     squashed_gaussian  mean [k], log_std [k]    tanh(mean); sampled: + exp(log_std) normal noise before tanh; scaled
     deterministic      action [k] in [-1, 1]    scaled to low, high
 
@@ -70,11 +71,15 @@ class Decoder:
         else:
             width, given = size, (decoding.low, decoding.high)
             if isinstance(decoding, Gaussian):
-                given = *given, decoding.log_std
+                scale = decoding.middle or (0.0,) * size, decoding.half_width or (1.0,) * size
+                given = *given, decoding.log_std, *scale
                 self._std = np.exp(np.array(decoding.log_std, np.float64))
             self._low, self._high = (np.array(bound, np.float64) for bound in (decoding.low, decoding.high))
-            with np.errstate(invalid="ignore"):  # of a Gaussian, which is not scaled: bounds may be infinite
-                self._middle, self._reach = (self._low / 2 + self._high / 2, self._high / 2 - self._low / 2)
+            if isinstance(decoding, Gaussian):
+                self._middle, self._reach = (np.array(part, np.float64) for part in scale)
+            else:
+                with np.errstate(invalid="ignore"):  # infinite bounds are refused by who describes the model
+                    self._middle, self._reach = self._low / 2 + self._high / 2, self._high / 2 - self._low / 2
         if any(len(numbers) != size for numbers in given):
             raise ValueError(f"actions of the shape {decoding.shape} do not have {max(map(len, given))} numbers")
         self.outputs = ((width,), (width,)) if isinstance(decoding, SquashedGaussian) else ((width,),)
@@ -109,15 +114,14 @@ class Decoder:
             return self._shaped((first if noise is None else first + noise) > 0)
         if isinstance(decoding, Gaussian):
             free = first if random is None else first + self._std * _drawn(first, random, "normal")
-            low, high = (bound.astype(self._dtype) for bound in (self._low, self._high))
-            return self._shaped(np.clip(free.astype(self._dtype), low, high))
+            return self._scaled(free)
         if isinstance(decoding, SquashedGaussian):
             free = first if random is None else first + np.exp(outputs[1]) * _drawn(first, random, "normal")
             return self._scaled(np.tanh(free))
         return self._scaled(first)
 
     def _scaled(self, unit: Array) -> Array:
-        """Numbers in [-1, 1] as the environment takes them: -1 low and 1 high."""
+        """Numbers as the environment takes them: between two bounds, -1 low and 1 high."""
         low, high = (bound.astype(self._dtype) for bound in (self._low, self._high))
         stretched = (self._middle + self._reach * unit).astype(self._dtype)
         return self._shaped(np.clip(stretched, low, high))  # rounding may have passed them

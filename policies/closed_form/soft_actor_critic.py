@@ -45,7 +45,9 @@ def sac(algorithm: SAC, batch: Transitions) -> tuple[Tensor, Tensor]:
     else:
         step = _choices(algorithm, features, values, batch.masks, alpha)
     if network.temperature is not None:
-        algorithm.optimizers["temperature"].gradient[0] += alpha * step.surplus
+        gradient = network.temperature.log_alpha.grad
+        assert gradient is not None, "optimizers set gradients to zero before"
+        gradient += alpha * step.surplus
     metrics = (float((weighted * errors).mean(1).sum() / 2), float(taken.mean()), step.loss, step.entropy)
     return torch.tensor(metrics, dtype=torch.float64), errors.abs().mean(0)
 

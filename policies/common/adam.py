@@ -6,7 +6,7 @@ optimizers also import torch's compiler when the first one is made: more than a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -37,6 +37,11 @@ class Adam:
         self._mean = torch.zeros_like(self.vector)  # m_t
         self._square = torch.zeros_like(self.vector)  # v_t
         self._count = torch.zeros((), device=self.vector.device)  # t, as the kernel wants it
+
+    @property
+    def parameters(self) -> list[nn.Parameter]:
+        """What it moves, as one vector."""
+        return [self.vector]
 
     @property
     def gradient(self) -> Tensor:
@@ -75,6 +80,10 @@ class Adam:
             maximize=False,
         )
 
+    def shape_gradient(self, function: Callable[[Tensor], Any]) -> Any:
+        """Calls a function that may change the gradient, one vector [n]; returns its result."""
+        return function(self.gradient)
+
     def state_dict(self) -> dict[str, Any]:
         """Counter and running means."""
         return {"steps": self.steps, "mean": self._mean, "square": self._square}
@@ -86,6 +95,8 @@ class Adam:
             ConfigError: it belongs to a module of another size.
         """
         stored = to_tensors(state)
+        if "mean" not in stored:
+            raise ConfigError(f"the stored optimizer is no Adam of this package: it has {', '.join(map(str, stored))}")
         if stored["mean"].shape != self._mean.shape:
             raise ConfigError(
                 f"the stored optimizer moves {stored['mean'].numel()} numbers, this network has {self._mean.numel()}"
@@ -93,6 +104,48 @@ class Adam:
         self.steps = int(stored["steps"])
         self._mean.copy_(stored["mean"])
         self._square.copy_(stored["square"])
+
+
+class TorchOptimizer:
+    """An optimizer of torch in place of an `Adam`; its learning rate is that of the algorithm."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self._optimizer = optimizer
+        self.parameters: list[nn.Parameter] = [one for group in optimizer.param_groups for one in group["params"]]
+
+    def zero_grad(self) -> None:
+        """Sets the gradient to zero."""
+        self._optimizer.zero_grad(set_to_none=False)
+        for parameter in self.parameters:
+            parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+
+    def shape_gradient(self, function: Callable[[Tensor], Any]) -> Any:
+        """As of `Adam`."""
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        vector = torch.cat([gradient.flatten() for gradient in gradients])
+        result = function(vector)
+        for gradient, part in zip(gradients, vector.split([one.numel() for one in gradients]), strict=True):
+            gradient.copy_(part.view_as(gradient))
+        return result
+
+    def clip_grad_norm(self, longest: float) -> float:
+        """As of `Adam`."""
+        return float(nn.utils.clip_grad_norm_(self.parameters, longest))
+
+    def step(self, rate: float) -> None:
+        """One step with this learning rate, in all groups of parameters."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+        self._optimizer.step()
+
+
+Optimizer = Adam | torch.optim.Optimizer
+"""What moves the weights of an algorithm: a subclass may replace an `Adam` by an optimizer of torch."""
+
+
+def held(optimizer: Optimizer) -> Adam | TorchOptimizer:
+    """An optimizer in the form that the group learner uses."""
+    return optimizer if isinstance(optimizer, Adam) else TorchOptimizer(optimizer)
 
 
 def flatten_parameters(parameters: list[nn.Parameter]) -> tuple[nn.Parameter, Tensor]:

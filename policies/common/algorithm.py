@@ -18,7 +18,7 @@ from arena.errors import ConfigError
 from arena.game.spaces import leaves_of
 from arena.game.units import UnitActions, UnitSpace
 from policies.common.devices import device_of
-from policies.common.tensors import load_weights, to_arrays
+from policies.common.tensors import load_weights, to_arrays, to_tensors
 from policies.extensions.extra_loss import ExtraLoss
 from policies.networks.heads import action_head, check_choices
 
@@ -70,7 +70,7 @@ class Algorithm:
         self.options = self.Options(**options)
         self.device = device_of(self.options.device)
         self.ticks_done = 0
-        self._parts: dict[str, Any] = {}
+        self._parts: tuple[str, ...] = ()
         self._counters: dict[str, object] = {}
 
     @classmethod
@@ -158,15 +158,15 @@ class Algorithm:
         """Names what makes up the policy's state.
 
         Args:
-            names: attributes of this object: modules, objects with a `state_dict`, mappings of these.
+            names: attributes of this object: modules, objects with a `state_dict`, mappings of these. A subclass may
+                replace them.
             counters: names of whole numbers, each with the object that has it as an attribute.
         """
-        self._parts = {name: getattr(self, name) for name in names}
-        self._counters = counters
+        self._parts, self._counters = names, counters
 
     def state_dict(self) -> dict[str, Any]:
         """All that the policy needs to go on: weights, optimizers, counters. Its workers draw from new streams."""
-        parts = {name: _stored(part) for name, part in self._parts.items()}
+        parts = {name: _stored(getattr(self, name)) for name in self._parts}
         return parts | {name: getattr(owner, name) for name, owner in self._counters.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -180,14 +180,15 @@ class Algorithm:
             found = ", ".join(map(str, state)) or "nothing"
             expected = ", ".join([*self._parts, *self._counters])
             raise ConfigError(f"this is no state of {type(self).__name__}: it has {found}; expected {expected}")
-        for name, part in self._parts.items():
+        for name in self._parts:
+            part = getattr(self, name)
             if isinstance(part, Mapping) and part.keys() != state[name].keys():
                 raise ConfigError(
                     f"this is no state of {type(self).__name__} with these options: its {name} are "
                     f"{', '.join(state[name])}; expected {', '.join(part)}"
                 )
-        for name, part in self._parts.items():
-            _load(part, state.get(name, {}))
+        for name in self._parts:
+            _load(getattr(self, name), state.get(name, {}))
         for name, owner in self._counters.items():
             setattr(owner, name, int(state[name]))
 
@@ -207,6 +208,10 @@ def _load(part: Any, state: Any) -> None:
             _load(inner, state[name])
     elif isinstance(part, nn.Module):
         load_weights(part, state)
+    elif isinstance(part, torch.optim.Optimizer):
+        if not isinstance(state.get("param_groups"), list):
+            raise ConfigError(f"the stored optimizer is no {type(part).__name__}, as this policy has")
+        part.load_state_dict(to_tensors(state))
     else:
         part.load_state_dict(state)
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from arena.group.group import Moments
-from policies.common.adam import Adam
+from policies.common.adam import Optimizer, held
 from policies.common.algorithm import Metrics
 from policies.common.normalization import Normalization, ObservationNormalizer, joined, pooled
 from policies.common.nstep import NStepBatch, NStepBuilder
@@ -87,7 +87,7 @@ class GroupLearner:
     # ------------------------------------------------------------------------------------------------- gradient steps
 
     def mean_gradients(
-        self, batch: Any, backward: Backward, names: Sequence[str], optimizer: Adam, *, label: str
+        self, batch: Any, backward: Backward, names: Sequence[str], optimizer: Optimizer, *, label: str
     ) -> Metrics:
         """Leaves the mean gradient of the group in the optimizer; returns the group's mean metrics.
 
@@ -101,7 +101,7 @@ class GroupLearner:
         Raises:
             FloatingPointError: a metric is not finite.
         """
-        optimizer.zero_grad()
+        held(optimizer).zero_grad()
         values = backward(batch) if batch.size else torch.zeros(len(names))
         measured = {**dict(zip(names, values.tolist(), strict=True)), **self._extra_backward(batch)}
         metrics = self.average([optimizer], float(batch.size), measured)
@@ -115,13 +115,15 @@ class GroupLearner:
         values = self.extra.backward(self.network, batch) if batch.size else [0.0] * len(self.extra.names)
         return dict(zip(self.extra.names, values, strict=True))
 
-    def average(self, optimizers: Sequence[Adam], weight: float, metrics: Metrics) -> Metrics:
+    def average(self, optimizers: Sequence[Optimizer], weight: float, metrics: Metrics) -> Metrics:
         """Replaces the gradients by their weighted mean over the workers that step together, in one exchange."""
         if self.pools_samples:
             return metrics
-        return self.group.average_gradients([one.vector for one in optimizers], weight=weight, **metrics)
+        return self.group.average_gradients(
+            [vector for one in optimizers for vector in held(one).parameters], weight=weight, **metrics
+        )
 
-    def step(self, optimizers: Sequence[Adam], rate: float, *, label: str) -> Metrics:
+    def step(self, optimizers: Sequence[Optimizer], rate: float, *, label: str) -> Metrics:
         """Shapes and clips the gradients that the optimizers hold, each by itself, and steps on them.
 
         Returns:
@@ -131,13 +133,14 @@ class GroupLearner:
             FloatingPointError: a gradient is not finite; no weight was changed.
         """
         shaped: Metrics = {}
+        movers = [held(optimizer) for optimizer in optimizers]
         if self.shape is not None:
-            for optimizer in optimizers:
-                shaped.update(self.shape(optimizer.gradient) or {})
-        lengths = [optimizer.clip_grad_norm(self._max_grad_norm) for optimizer in optimizers]
+            for mover in movers:
+                shaped.update(mover.shape_gradient(self.shape) or {})
+        lengths = [mover.clip_grad_norm(self._max_grad_norm) for mover in movers]
         self.check_finite({"gradient_length": math.hypot(*lengths)}, label)
-        for optimizer in optimizers:
-            optimizer.step(rate)
+        for mover in movers:
+            mover.step(rate)
         return shaped
 
     def check_finite(self, metrics: Metrics, label: str) -> None:
@@ -408,7 +411,7 @@ class ReplayLearner(GroupLearner):
         batch: Transitions,
         backward: BackwardWithErrors,
         names: Sequence[str],
-        optimizers: Sequence[Adam],
+        optimizers: Sequence[Optimizer],
         rate: float,
     ) -> tuple[Metrics, Tensor]:
         """One gradient step of the group: the group's mean metrics, and this worker's temporal-difference errors [N].
@@ -422,7 +425,7 @@ class ReplayLearner(GroupLearner):
         """
         label = f"gradient step {self.gradient_steps + 1}"
         for optimizer in optimizers:
-            optimizer.zero_grad()
+            held(optimizer).zero_grad()
         values, errors = backward(batch) if batch.size else (torch.zeros(len(names)), torch.zeros(0))
         measured = {**dict(zip(names, values.tolist(), strict=True)), **self._extra_backward(batch)}
         metrics = self.average(optimizers, float(batch.size), measured)

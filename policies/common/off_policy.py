@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from arena.errors import ConfigError
 from arena.game.infos import fields_of
-from policies.common.adam import Adam
+from policies.common.adam import Adam, Optimizer
 from policies.common.algorithm import Algorithm, check_autoreset
 from policies.common.columns import to_leaves, to_mask
 from policies.common.devices import moved
@@ -186,7 +186,7 @@ class OffPolicy(Algorithm, ABC):
     def set_up(
         self,
         network: nn.Module,
-        optimizers: Mapping[str, Adam],
+        optimizers: Mapping[str, Optimizer],
         targets: Mapping[str, Target[Any]],
         *,
         experience: NStepBuilder | None = None,
@@ -205,7 +205,7 @@ class OffPolicy(Algorithm, ABC):
             rank, size: see `ReplayLearner`; None: the worker's in its group.
         """
         o, group, space = self.options, self.group, self.env.single_observation_space
-        self.optimizers, self.targets = optimizers, targets
+        self.optimizers, self.targets = dict(optimizers), targets
         normalizer: dict[str, Any] = {"clip": o.clip_observations, "enabled": o.normalize_observations}
         self.normalization = normalization or ObservationNormalizer(space, **normalizer)
         layout: dict[str, Any] = {

@@ -105,7 +105,7 @@ class OnPolicyOptions(AlgorithmOptions, frozen=True, kw_only=True):
     clip_rewards: Clip | None = 10.0  # the same of a normalized reward
     hidden_sizes: Sizes = (64, 64)  # layers of the actor, and of the critic
     activation: Activation = "tanh"  # tanh or relu
-    log_std_init: LogStd = 0.0  # initial logarithm of the deviation of Box actions
+    log_std_init: LogStd = 0.0  # initial logarithm of the deviation of Box actions, in half widths of their bounds
     encoder: Extension | None = None  # a torch module of your own for observations; null: the built-in one
     extra_loss: Extension | None = None  # a further loss of your own, whose gradient is added; null: none
     recurrent: Recurrent | None = None  # lstm or gru: a layer with memory before actor and critic; null: none
@@ -416,9 +416,8 @@ class OnPolicy(Algorithm):
             found: Tensor = network.actor(network.encoder.parted(features).actor)
             return found if memory is None else (found, memory)
 
-        more: dict[str, Any] = (
-            {"log_std": numbers(self.head.log_std.tolist())} if isinstance(self.head, BoxHead) else {}
-        )
+        head = self.head
+        more = {"log_std": numbers(head.log_std.tolist()), **head.scale_words()} if isinstance(head, BoxHead) else {}
         return exported(
             self.network,
             self.env.single_observation_space,

@@ -90,10 +90,14 @@ class Batch(Columns, frozen=True):
         return self.replace(weights=torch.full((self.size,), 1 / (moments["decisions"].mean or 1.0)))
 
     def standardized(self, moments: Mapping[str, Moments]) -> Batch:
-        """The batch with advantages of mean 0 and deviation 1; `moments` are those of `standardizable`."""
-        errors = moments["advantages"]
-        batch = self.replace(advantages=(self.advantages - errors.mean) / (errors.std + 1e-8))
-        if self.decisions is None or not (picks := moments["option_advantages"]).count:
+        """The batch with advantages of mean 0 and deviation 1; `moments` are those of `standardizable`.
+
+        A single advantage of the group stays as it is: its deviation from its mean, 0, teaches nothing.
+        """
+        errors, batch = moments["advantages"], self
+        if errors.count > 1:
+            batch = self.replace(advantages=(self.advantages - errors.mean) / (errors.std + 1e-8))
+        if self.decisions is None or (picks := moments["option_advantages"]).count < 2:
             return batch
         decisions = self.decisions.clone()
         decisions[:, 3] = (decisions[:, 3] - picks.mean) / (picks.std + 1e-8)

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import nn
 
-from policies.common.adam import Adam, flatten_parameters
+from policies.common.adam import Adam, Optimizer, flatten_parameters
 from policies.common.tensors import load_weights
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -26,18 +26,20 @@ class Target(Generic[Module]):
         module: the copy.
     """
 
-    def __init__(self, module: Module, optimizer: Adam) -> None:
+    def __init__(self, module: Module, optimizer: Optimizer) -> None:
         self.module = copy.deepcopy(module).requires_grad_(False)
         self._vector, _ = flatten_parameters(list(self.module.parameters()))
-        self._followed = optimizer
+        self._followed = (
+            optimizer.vector if isinstance(optimizer, Adam) else flatten_parameters(list(module.parameters()))[0]
+        )
 
     @torch.no_grad()
     def update(self, tau: float) -> None:
         """Moves to (1 - tau) * itself + tau * what is learned; tau = 1 is a copy."""
         if tau == 1.0:
-            self._vector.copy_(self._followed.vector)
+            self._vector.copy_(self._followed)
         else:
-            self._vector.lerp_(self._followed.vector, tau)
+            self._vector.lerp_(self._followed, tau)
 
     def state_dict(self) -> dict[str, Any]:
         """The copy's weights."""

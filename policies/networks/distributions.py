@@ -209,17 +209,22 @@ class DiagonalGaussian:
         scaled = (actions - self.mean) * (-self.log_std).exp()
         return -0.5 * scaled.square() - self.log_std - _LOG_SQRT_2PI
 
-    def clipped_log_prob(self, actions: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    def clipped_log_prob(self, actions: Tensor, low: Tensor, high: Tensor, unit: Tensor) -> Tensor:
         """Log-probability [N] of actions [N, d] that were clipped to bounds [d] after they were sampled.
 
         A number on a bound has the probability of all that lies beyond it, any other its density: clipped actions
         follow a censored normal distribution.
+
+        Args:
+            actions, low, high: in the numbers that are sampled.
+            unit: [d] how much 1 is in the unit that densities are given in.
         """
         deviation = self.log_std.exp()
         below = torch.special.log_ndtr((low - self.mean) / deviation).where(actions <= low, -torch.inf)
         above = torch.special.log_ndtr((self.mean - high) / deviation).where(actions >= high, -torch.inf)
         inside = (actions > low) & (actions < high)  # where both bounds are the same number, nothing is
-        return torch.where(inside, self._log_densities(actions), torch.logaddexp(below, above)).sum(-1)
+        densities = self._log_densities(actions) - unit.log()
+        return torch.where(inside, densities, torch.logaddexp(below, above)).sum(-1)
 
     def entropy(self) -> Tensor:
         return (self.log_std + (0.5 + _LOG_SQRT_2PI)).expand_as(self.mean).sum(-1)

@@ -3,7 +3,8 @@
     outputs of the actor [N, outputs] --distribution--> actions as learned from [N, *shape] --to_env--> the game's own
 
 Actions as learned from are indices from 0 (Discrete, MultiDiscrete), 0. and 1. (MultiBinary), or unbounded numbers
-(Box): what the space adds, `start`, bounds, shape and dtype, is only for the game.
+(Box), which are 0 in the middle between two bounds and -1 and 1 at them: what the space adds, `start`, bounds, shape
+and dtype, is only for the game.
 """
 
 from __future__ import annotations
@@ -149,7 +150,12 @@ class MultiBinaryHead(ActionHead):
 
 
 class BoxHead(ActionHead):
-    """Unbounded Gaussian, which learns from its own actions; the game gets them clipped, see `env_log_prob`."""
+    """Unbounded Gaussian, which learns from its own actions; the game gets them scaled and clipped, see `env_log_prob`.
+
+    A number with two bounds is learned as (number - middle) / half_width, so that a new policy, with mean 0 and
+    deviation exp(log_std_init), explores all of it, whatever its unit. One without two bounds stays as it is; the
+    largest number of a dtype is no bound.
+    """
 
     def __init__(self, space: spaces.Box, log_std_init: float) -> None:
         super().__init__()
@@ -157,6 +163,37 @@ class BoxHead(ActionHead):
         self.shape, self.dtype = (self.outputs,), torch.float32
         self.log_std = nn.Parameter(torch.full((self.outputs,), log_std_init))
         self._low, self._high = space.low, space.high
+        low, high = space.low.astype(np.float64), space.high.astype(np.float64)
+        largest = min(float(np.finfo(space.dtype).max), float(np.finfo(np.float32).max))
+        bounded = (np.abs(low) < largest) & (np.abs(high) < largest)
+        with np.errstate(invalid="ignore"):
+            self._middle = np.where(bounded, low / 2 + high / 2, 0.0)
+            half_width = np.where(bounded, high / 2 - low / 2, 1.0)
+        self.half_width = np.where(half_width > 0, half_width, 1.0)  # [*shape]; a single number is no interval
+        if (self._middle != 0).any() or (self.half_width != 1).any():
+            # Weights mean nothing without the scale that they were learned with, so it is stored beside them.
+            self.register_buffer("scale", torch.from_numpy(np.stack([self._middle.ravel(), self.half_width.ravel()])))
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *others: Any) -> None:
+        """As of torch.
+
+        Raises:
+            ConfigError: the weights were learned between other bounds.
+        """
+        stored, own = state_dict.get(f"{prefix}scale"), getattr(self, "scale", None)
+        if stored is not None and own is not None and not torch.equal(stored.cpu(), own.cpu()):
+            (middle, reach), (now, width) = stored.tolist(), own.tolist()
+            raise ConfigError(
+                f"the stored policy acts in a Box with the middle {middle} and the half width {reach}, here they are "
+                f"{now} and {width}; take the bounds of the action space that it was learned with"
+            )
+        super()._load_from_state_dict(state_dict, prefix, *others)
+
+    def scale_words(self) -> dict[str, list[float]]:
+        """The scale, for the description of an exported model; empty where actions are as learned from."""
+        if not hasattr(self, "scale"):
+            return {}
+        return {"middle": self._middle.ravel().tolist(), "half_width": self.half_width.ravel().tolist()}
 
     def noise(self, ticks: int, rows: int, generator: torch.Generator) -> Tensor:
         return normal((ticks, rows, self.outputs), generator)
@@ -165,16 +202,17 @@ class BoxHead(ActionHead):
         return DiagonalGaussian(outputs, self.log_std)
 
     def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
-        shaped = actions.reshape(-1, *self._low.shape).astype(self._low.dtype, copy=False)
-        return np.clip(shaped, self._low, self._high)
+        scaled = self._middle + self.half_width * actions.reshape(-1, *self._low.shape)
+        return np.clip(scaled.astype(self._low.dtype, copy=False), self._low, self._high)
 
     def from_env(self, actions: NDArray[Any]) -> Tensor:
-        return torch.from_numpy(actions.reshape(len(actions), -1).astype(np.float32))
+        unit = (np.asarray(actions, np.float64) - self._middle) / self.half_width
+        return torch.from_numpy(unit.reshape(len(unit), -1).astype(np.float32))
 
     def env_log_prob(self, policy: Distribution, actions: Tensor) -> Tensor:
         assert isinstance(policy, DiagonalGaussian)
-        low, high = (torch.from_numpy(bound.ravel().astype(np.float32)) for bound in (self._low, self._high))
-        return policy.clipped_log_prob(actions, low.to(actions.device), high.to(actions.device))
+        low, high = (self.from_env(bound[None])[0].to(actions.device) for bound in (self._low, self._high))
+        return policy.clipped_log_prob(actions, low, high, torch.from_numpy(self.half_width.ravel()).to(actions))
 
 
 class UnitHead(ActionHead):

@@ -103,14 +103,22 @@ def test_generator_states_with_numbers_of_128_bits_are_kept(tmp_path: Path) -> N
     assert other.random(5).tolist() == generator.random(5).tolist()
 
 
-def test_tensors_come_back_as_numpy_arrays(tmp_path: Path) -> None:
-    module = torch.nn.Linear(3, 2)
-    state = {"weights": module.state_dict(), "grad": module.weight, "rng": torch.Generator().get_state()}
-    loaded = checkpoint.load(save(tmp_path, state)).state
-    assert type(loaded["weights"]) is dict
-    assert loaded["weights"]["weight"].tobytes() == module.weight.detach().numpy().tobytes()
-    assert isinstance(loaded["grad"], np.ndarray)
-    assert loaded["rng"].dtype == np.uint8
+def test_tensors_come_back_as_tensors(tmp_path: Path) -> None:
+    module, other = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
+    optimizer, fresh = (torch.optim.RMSprop(one.parameters(), lr=0.1, momentum=0.9) for one in (module, other))
+    module(torch.ones(3)).sum().backward()
+    optimizer.step()
+    state = {"weights": module.state_dict(), "optimizer": optimizer.state_dict(), "rng": torch.Generator().get_state()}
+    path = save(tmp_path, {**state, "scalar": torch.tensor(2.5), "flags": [torch.ones(2, dtype=torch.bool)]})
+    loaded = checkpoint.load(path).state
+    other.load_state_dict(loaded["weights"])
+    fresh.load_state_dict(loaded["optimizer"])
+    torch.Generator().set_state(loaded["rng"])
+    torch.testing.assert_close(other.weight, module.weight, rtol=0, atol=0)
+    torch.testing.assert_close(fresh.state_dict(), optimizer.state_dict(), rtol=0, atol=0)
+    assert loaded["scalar"].shape == () and loaded["flags"][0].dtype == torch.bool
+    plain = checkpoint.load(path, tensors=False).state  # of a process without torch
+    assert isinstance(plain["scalar"], np.ndarray) and plain["scalar"] == 2.5
 
 
 def test_loaded_arrays_can_be_written_to_and_do_not_share_memory(tmp_path: Path) -> None:

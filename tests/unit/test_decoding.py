@@ -80,6 +80,13 @@ def test_gaussian_numbers_have_their_deviation_and_are_clipped() -> None:
     assert np.unique(sampled(still, [2.0, 5.0]), axis=0).tolist() == [[2.0, 5.0]]
 
 
+def test_gaussian_numbers_are_scaled_before_they_are_clipped() -> None:
+    scale = {"middle": [1.0, 10.0], "half_width": [2.0, 100.0]}
+    decode = decoder(kind="gaussian", log_std=["-inf", 0.0], **scale, **BOX)
+    assert decode([np.array([[0.5, 0.25], [1.5, -1.0]], np.float32)]).tolist() == [[2.0, 35.0], [3.0, -90.0]]
+    np.testing.assert_allclose(sampled(decode, [0.0, 0.0])[:, 1].std(), 100.0, rtol=0.02)
+
+
 def test_squashed_numbers_are_scaled_to_the_bounds() -> None:
     bounds = {"shape": [1], "dtype": "float64", "low": [2.0], "high": [6.0]}
     decode = decoder(kind="squashed_gaussian", **bounds)

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from torch import Tensor, distributions
 
 from arena.errors import ConfigError
+from policies.common.tensors import load_weights
 from policies.networks.distributions import (
     Bernoulli,
     Categorical,
@@ -203,7 +204,9 @@ def test_bound_has_the_probability_of_all_values_clipped_to_it() -> None:
     mean, log_std = numbers(40, 4), torch.tensor([0.3, -0.5, 0.0, 1.0])
     policy = DiagonalGaussian(mean, log_std)
     actions = head.to_env((2 * numbers(40, 4)).numpy())
-    theirs, played = distributions.Normal(mean.double(), log_std.double().exp()), torch.from_numpy(actions)
+    middle, reach = torch.tensor([0.5, 0.0, 0.5, 0.0]), torch.tensor([1.5, 1.0, 1.0, 1.0])  # of [-1, 2]; of one number
+    theirs = distributions.Normal(middle + reach * mean.double(), reach * log_std.double().exp())
+    played = torch.from_numpy(actions)
     expected = theirs.log_prob(played)
     expected = expected.where(played > torch.tensor(low), theirs.cdf(torch.tensor(low)).log())
     expected = expected.where(played < torch.tensor(high), (1 - theirs.cdf(torch.tensor(high))).log())
@@ -213,6 +216,40 @@ def test_bound_has_the_probability_of_all_values_clipped_to_it() -> None:
     torch.testing.assert_close(found, expected.sum(-1).float(), rtol=1e-4, atol=1e-5)
     far = head.env_log_prob(DiagonalGaussian(mean + 60, log_std), head.from_env(actions))
     assert far.isfinite().all()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_box_head_explores_all_between_finite_bounds(dtype: type[np.floating]) -> None:
+    largest = np.finfo(dtype).max
+    low = np.array([[0, -1, 1000], [-np.inf, 0, -largest]], dtype)
+    high = np.array([[100, 1, 1008], [np.inf, np.inf, largest]], dtype)
+    head = action_head(spaces.Box(low, high, dtype=dtype))
+    policy = head.distribution(torch.zeros(1, 6), None)
+    middle = head.to_env(policy.mode().numpy())
+    assert middle.tolist() == [[[50, 0, 1004], [0, 0, 0]]] and middle.dtype == dtype
+    further = head.to_env(policy.sample(torch.full((1, 6), 0.5)).numpy())  # half a deviation
+    assert further.tolist() == [[[75, 0.5, 1006], [0.5, 0.5, 0.5]]]
+    assert head.to_env(policy.sample(torch.full((1, 6), -9.0)).numpy()).tolist() == [[[0, -1, 1000], [-9, 0, -9]]]
+    assert head.from_env(further).tolist() == [[0.5] * 6]
+
+
+def test_box_far_from_zero_keeps_its_digits() -> None:
+    head = action_head(spaces.Box(1.7e9, 1.7e9 + 4, (1,), np.float64))
+    assert head.to_env(np.array([[-0.5], [0.0], [0.5]], np.float32)).ravel().tolist() == [
+        1.7e9 + 1,
+        1.7e9 + 2,
+        1.7e9 + 3,
+    ]
+
+
+def test_unit_box_is_stored_as_before_and_other_bounds_are_refused() -> None:
+    unit, wide, wider = (action_head(spaces.Box(-size, size, (2,), np.float32)) for size in (1, 50, 60))
+    assert set(unit.state_dict()) == {"log_std"}
+    load_weights(wide, wide.state_dict())
+    for stored, words in ((unit, "scale"), (wider, r"half width \[60.0, 60.0\], here they are .* \[50.0, 50.0\]")):
+        with pytest.raises(ConfigError, match=words):
+            load_weights(wide, stored.state_dict())
 
 
 @pytest.mark.parametrize(

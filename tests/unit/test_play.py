@@ -53,3 +53,22 @@ def test_play_resets_a_vector_environment_once() -> None:
     with pytest.raises(BudgetReached):
         play(env, actor)
     assert env.calls == ["reset", *(f"step {number}" for number in range(7))]
+
+
+class Remembers:
+    """The actor of a recurrent model of another library: it needs to know when an episode begins."""
+
+    def begin_episode(self) -> None:
+        self.state: int | None = None
+
+    def __call__(self, observation: Any, info: Any) -> int:
+        self.state = 0 if self.state is None else self.state + 1
+        return self.state
+
+
+def test_play_tells_an_actor_when_an_episode_begins() -> None:
+    env = Gym()
+    with pytest.raises(BudgetReached):
+        play(env, Remembers())
+    steps = [f"step {state}" for state in (0, 1, 2)]
+    assert env.calls == ["reset", *steps, "reset", *steps, "reset", "step 0"]

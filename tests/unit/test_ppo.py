@@ -28,6 +28,7 @@ from learning_steps import evaluate, learn, play
 from policies.a2c import A2C
 from policies.common.columns import to_leaves
 from policies.common.rollout import Batch
+from policies.hppo import HPPO
 from policies.ppo import PPO
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
@@ -442,12 +443,82 @@ def test_an_environment_that_resets_on_the_next_step_is_refused() -> None:
 # ---------------------------------------------------------------------------------------------------------- learning
 
 
+@pytest.mark.parametrize("algorithm", [PPO, A2C, HPPO])
+def test_update_from_one_transition_learns(algorithm: type[PPO]) -> None:
+    """A single advantage minus its mean is 0; half of the actions are right at first."""
+    right = spaces.Discrete(2)
+    rewards: list[float] = []
+
+    def reward(observations: Any, actions: Any) -> Any:
+        rewards.append(float(observations[0] == actions[0]))
+        return matching(observations, actions)
+
+    env = ScriptedEnv(right, right, rows=1, ticks=600, length=20, reward=reward)
+    options: dict[str, Any] = {"n_steps": 1, "learning_rate": 3e-3, "gamma": 0.0, "hidden_sizes": (16,)}
+    if algorithm is HPPO:
+        options |= {"option_ticks": 1, "n_options": 2}
+    made = algorithm(env, solo_group(), ticks=600, normalize_advantage=True, **options)
+    with pytest.raises(BudgetReached):
+        made.run()
+    assert np.mean(rewards[-200:]) > 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("algorithm", "options"),
+    [
+        (PPO, {"n_steps": 16, "learning_rate": 3e-3, "n_epochs": 6, "minibatch_size": 64}),
+        (A2C, {"learning_rate": 1e-2, "normalize_advantage": True}),
+    ],
+)
+def test_action_far_from_zero_is_found(algorithm: type[PPO], options: dict[str, Any]) -> None:
+    env = ScriptedEnv(VECTOR, spaces.Box(0, 100, (2,)), rows=16, ticks=480, length=50, reward=near_70)
+    made = algorithm(env, solo_group(), ticks=480, gamma=0.0, hidden_sizes=(16,), **options)
+    with pytest.raises(BudgetReached):
+        made.run()
+    found = made.actor(greedy=True)(*env.reset())
+    assert np.abs(found - 70).mean() < 12
+
+
+def test_torch_optimizer_replaces_adam_and_is_saved() -> None:
+    class OwnOptimizer(PPO):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            self.optimizer = torch.optim.RMSprop(self.network.parameters(), momentum=0.5)
+
+        def shape_gradient(self, gradient: torch.Tensor) -> dict[str, float]:
+            gradient *= 0.5
+            return {"shaped": float(gradient.square().sum())}
+
+    def work(group: ThreadGroup) -> Any:
+        own = OwnOptimizer(ScriptedEnv(VECTOR, CHOICE, ticks=40), group, ticks=40, **SMALL)
+        before = {name: weight.clone() for name, weight in own.network.state_dict().items()}
+        with pytest.raises(BudgetReached):
+            own.run()
+        assert any(not torch.equal(before[name], weight) for name, weight in own.network.state_dict().items())
+        again = OwnOptimizer(ScriptedEnv(VECTOR, CHOICE, ticks=40), solo_group(), ticks=40, **SMALL)
+        again.load_state_dict(own.state_dict())
+        torch.testing.assert_close(again.optimizer.state_dict(), own.optimizer.state_dict(), rtol=0, atol=0)
+        return own.state_dict()["network"]
+
+    first, second = together(2, work)
+    assert all_equal(first, second)
+    with pytest.raises(ConfigError, match="is no RMSprop"):
+        OwnOptimizer(ScriptedEnv(VECTOR, CHOICE), solo_group(), ticks=40, **SMALL).load_state_dict(
+            trained(ScriptedEnv(VECTOR, CHOICE, ticks=8)).state_dict()
+        )
+
+
 def matching(observations: Any, actions: Any) -> Any:
     return (observations == actions).astype(np.float64)
 
 
 def near(observations: Any, actions: Any) -> Any:
     return -np.abs(actions - observations).mean(axis=1).astype(np.float64)
+
+
+def near_70(observations: Any, actions: Any) -> Any:
+    return -np.abs(actions - 70).mean(axis=1).astype(np.float64)
 
 
 def equal_bits(observations: Any, actions: Any) -> Any:

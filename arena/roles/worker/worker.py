@@ -234,6 +234,8 @@ class Worker:
             with kept_streams():  # not for longer: other roles of the process may draw between two ticks
                 return actor(observations, infos)
 
+        if hasattr(actor, "begin_episode"):
+            act.begin_episode = actor.begin_episode  # type: ignore[attr-defined]
         self._env.reopen()
         with suppress(BudgetReached), located(inside=self._path):
             play(self._env, act)
