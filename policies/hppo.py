@@ -115,8 +115,10 @@ class OptionRollout(Rollout):
         others: as of `Rollout`.
     """
 
-    def __init__(self, space: Space[Any], head: ActionHead, *, ticks: int, rows: int, option_ticks: int) -> None:
-        super().__init__(space, head, ticks=ticks, rows=rows)
+    def __init__(
+        self, space: Space[Any], head: ActionHead, *, ticks: int, rows: int, option_ticks: int, **others: Any
+    ) -> None:
+        super().__init__(space, head, ticks=ticks, rows=rows, **others)
         self._option_ticks = option_ticks
         self.course = OptionState.fresh(ticks + 1, rows)  # before each tick, and after the last one
         self.options = np.zeros((ticks, rows), np.int64)  # that were played
@@ -251,7 +253,8 @@ class HPPO(PPO):
     def make_rollout(self) -> OptionRollout:
         """Storage of the ticks that one update learns from, with the options that were played."""
         space, rows, option_ticks = self.env.single_observation_space, self.env.num_envs, self.options.option_ticks
-        return OptionRollout(space, self.head, ticks=self.n_steps, rows=rows, option_ticks=option_ticks)
+        sizes: dict[str, Any] = {"ticks": self.n_steps, "rows": rows, "option_ticks": option_ticks}
+        return OptionRollout(space, self.head, **sizes, double=self.double)
 
     def draw_noise(self, ticks: int) -> Tensor:
         """Noise for the actions of `ticks` ticks, [ticks, B, outputs]; keeps noise for the options of the rollout."""
@@ -377,7 +380,10 @@ class HPPO(PPO):
         def act(observations: Any, infos: Mapping[str, Any]) -> NDArray[Any]:
             nonlocal course
             fields = fields_of(infos)
-            leaves, mask = to_leaves(space, observations), to_mask(fields.action_mask, self.head.mask_size)
+            leaves, mask = (
+                to_leaves(space, observations, double=self.double),
+                to_mask(fields.action_mask, self.head.mask_size),
+            )
             rows, inputs = len(leaves[0]), self.normalization.observations(leaves)
             course = course if len(course.options) == rows else OptionState.fresh(rows)
             course = course if fields.ended is None else course.ended(np.asarray(fields.ended, np.bool_))

@@ -97,8 +97,8 @@ class PPO(OnPolicy):
             noise = self.draw_noise(rollout.ticks - rollout.played)
             collect(self.env, self.head, rollout, self.act, noise)
             done = self.ticks_done + self.n_steps
-            # `updates` yields the metrics of one update. Without a barrier it yields at rank 0 those of one update per
-            # full batch that has arrived, perhaps none, and nothing at the other workers.
+            # `updates` yields the metrics of one update. Without a barrier it yields at rank 0 those of each update for
+            # which all workers have given samples, perhaps none, and nothing at the other workers.
             for metrics in self.group_learner.updates(self.evaluate, self.update):
                 metrics = {**metrics, "learning_rate": self.learning_rate} if metrics else metrics
                 self.early_stops = int(metrics.get("early_stops", self.early_stops))  # of rank 0, if it learns for all
@@ -124,6 +124,8 @@ class PPO(OnPolicy):
         Raises:
             FloatingPointError: a reward is not finite.
         """
+        if self.updates == 0 and not self.double:
+            self.group_learner.check_magnitude(self.env.single_observation_space, self.rollout.flat()[0])
         rollout, (played, last, finals) = self.rollout, self.inputs()  # leaves: of T ticks, after them, of cut episodes
         _, masks, actions = rollout.flat()
         log_probs, values = evaluate_network(self.network, played, masks, actions, self.device)

@@ -13,6 +13,7 @@ import msgspec
 
 from arena.config.check_league import check_rounds, check_winners
 from arena.config.decode import NAME_RULE, is_name, is_snapshot_name, show
+from arena.config.fields import MAX_LAG
 from arena.config.independent import check_independent, expanded
 from arena.config.matches import (
     ExploitersRule,
@@ -50,6 +51,12 @@ def check(config: Config) -> None:
         if not getattr(config, path):
             raise ConfigError("is empty; at least one is needed", path=path)
     _check_listed(config)
+    for name, policy in config.policies.items():
+        if policy.max_lag != MAX_LAG and (policy.sync, policy.reduce) != ("samples", "fast"):
+            raise ConfigError(
+                "has no effect: only with `sync: samples` and `reduce: fast` are workers ahead of each other",
+                path=f"policies.{name}.max_lag",
+            )
     for name, env in config.envs.items():
         _check_wrappers(env.wrappers, f"envs.{name}.wrappers")
     for name in filter(is_snapshot_name, config.policies):

@@ -70,6 +70,15 @@ def leaves_of(space: Space[Any], *, ragged: bool = False) -> tuple[Leaf, ...]:
     return leaves
 
 
+def leaf_spaces(space: Space[Any]) -> Iterator[Space[Any]]:
+    """The spaces of an observation's leaves, in the order of `leaves_of`."""
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        for part in space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces:
+            yield from leaf_spaces(part)
+    else:
+        yield space
+
+
 def check_unit_spaces(interface: Interface) -> None:
     """Checks that units and their actions belong together.
 

@@ -1,30 +1,36 @@
 """Pooling samples without a barrier: every worker sends its samples when it has them, and continues.
 
     every worker    put(samples, count)        one fragment
-    the root        get(at_least)              the oldest fragments that make a batch, in the order of arrival
+                    is_ahead, sleep()          while more than `max_lag` of its fragments wait, it waits too
+    the root        get()                      the oldest fragment of each worker: those of one update
                     publish(weights)           to all others
     the others      latest()                   the newest weights that have arrived
 
-No worker waits for another one. Fragments and weights travel as orders, so they are delivered whatever the receiver
-waits for. While the receiver computes, delivery is delayed until its next step, and the sender's next fragment with it.
+A worker may be `max_lag` updates ahead of the root. The n-th fragment of a worker is learned from in the n-th update,
+and played with weights after update n - `max_lag` or later: so much is the lag at most. Fragments and weights travel as
+orders, so they are delivered whatever the receiver waits for. While the receiver computes, delivery is delayed until
+its next step.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from arena.diagnostics.profile import Stopwatch
+from arena.diagnostics.profile import Activity, Stopwatch
 from arena.group import reductions
-from arena.transport.endpoint import Bytes, Endpoint, Order
+from arena.transport.endpoint import Bytes, Endpoint, Order, Tag
 from arena.transport.pickling import unpack
+
+MAX_LAG = 2  # updates, by default
 
 
 class Fragment(NamedTuple):
     """The samples of one `put`."""
 
     size: int  # number of samples
+    version: int | None  # of the weights that have played it, in updates; None: those at the beginning of the leg
     samples: Any  # a container of arrays
 
 
@@ -35,63 +41,102 @@ class AsyncSamples:
         endpoint: of the worker.
         members: the addresses of all workers, in the order of their group ranks.
         stopwatch: measures the worker's time.
+        max_lag: in updates.
+
+    Attributes:
+        version: how many updates the weights of this worker have had; None: those at the beginning of the leg.
+        lags: of the fragments that `get` has returned last, in updates.
     """
 
-    def __init__(self, endpoint: Endpoint, members: Sequence[int], stopwatch: Stopwatch) -> None:
-        self._stopwatch = stopwatch
-        self._endpoint = endpoint
-        self._root, *self._others = members
-        self._waiting: deque[Fragment] = deque()
-        self._latest: Bytes | None = None
+    def __init__(
+        self, endpoint: Endpoint, members: Sequence[int], stopwatch: Stopwatch, *, max_lag: int = MAX_LAG
+    ) -> None:
+        self._stopwatch, self._endpoint, self._max_lag = stopwatch, endpoint, max_lag
+        self._members, self._root = list(members), members[0]
+        self._waiting: list[deque[Fragment]] = [deque() for _ in members]  # at the root, of each worker
+        self._before = [0] * len(members)  # how many of them waited when the leg began
+        self._began = self._updates = 0  # updates at the root when the leg began, and since then
+        self._sent = 0  # fragments of this worker in this leg
+        self._known: int | None = None  # how many of this worker's fragments waited; None until the root has told
+        self._latest: Any = None
+        self.version: int | None = None
+        self.lags: list[int] = []
+        wake = endpoint.waker(endpoint.address)
+        assert wake is not None, "a role sees its own memory"
+        self._wake = wake
         if endpoint.address == self._root:
+            self.version = 0
             endpoint.on_order(Order.SAMPLES, self._on_samples)
         else:
             endpoint.on_order(Order.WEIGHTS, self._on_weights)
 
-    def _on_samples(self, _: int, data: Bytes) -> None:
-        self._waiting.append(Fragment(*unpack(data)))
+    def _on_samples(self, sender: int, data: Bytes) -> None:
+        self._waiting[self._members.index(sender)].append(Fragment(*unpack(data)))
+        self._wake()
 
     def _on_weights(self, _: int, data: Bytes) -> None:
-        self._latest = bytes(data)
+        self._updates, before, version, weights = unpack(data)
+        self._known = before[self._members.index(self._endpoint.address)]
+        self._latest = version, weights
+        self._wake()
 
     def put(self, samples: Any, count: int) -> None:
-        """Sends a copy of a fragment to the root; nothing if `count` is 0."""
-        if count == 0:
-            return
-        data = reductions.dump((count, samples))
+        """Sends a copy of a fragment of `count` samples to the root."""
+        data = reductions.dump((count, self.version, samples))
+        self._sent += 1
         if self._endpoint.address == self._root:
-            self._on_samples(self._root, data)
+            self._waiting[0].append(Fragment(*unpack(data)))
         else:
             self._endpoint.order(self._root, Order.SAMPLES, data)
 
-    def get(self, at_least: int) -> list[Any] | None:
-        """Removes and returns the oldest fragments with at least this many samples together; None if there are too few.
+    @property
+    def is_ahead(self) -> bool:
+        """Whether more than `max_lag` fragments of this worker are not learned from yet, as far as it knows."""
+        if self._endpoint.address == self._root:
+            return len(self._waiting[0]) > self._max_lag
+        return self._known is None or self._known + self._sent - self._updates > self._max_lag
 
-        The last of them is the one that reaches the number.
-        """
-        counted = 0
-        for number, fragment in enumerate(self._waiting, start=1):
-            counted += fragment.size
-            if counted >= at_least:
-                return [self._waiting.popleft().samples for _ in range(number)]
-        return None
+    def sleep(self) -> None:
+        """Waits until fragments or weights may have come."""
+        before = self._stopwatch.switch(Activity.WAITING_FOR_GROUP)
+        self._endpoint.sleep((self._endpoint.address, Tag.GROUP, self._root))
+        self._stopwatch.switch(before)
+
+    def get(self) -> list[Any] | None:
+        """Removes and returns the oldest fragment of each worker; None if there is none of some worker."""
+        if not all(self._waiting):
+            return None
+        assert self.version is not None, "the root's weights have a version"
+        parts = [queue.popleft() for queue in self._waiting]
+        self.lags = [self.version - (self._began if part.version is None else part.version) for part in parts]
+        self.version += 1
+        self._updates += 1
+        return [part.samples for part in parts]
 
     def publish(self, weights: Any) -> None:
-        """Sends the root's weights, a container of arrays, to all others."""
+        """Sends the root's weights, a container of arrays, to all others; before the first `put`, and after `get`."""
         self._stopwatch.count_update()
-        data = reductions.dump(weights)
-        for other in self._others:
+        data = reductions.dump((self._updates, self._before, self.version, weights))
+        for other in self._members[1:]:
             self._endpoint.order(other, Order.WEIGHTS, data)
 
     def latest(self) -> Any:
         """The newest weights that have arrived since the last call; None if there are none."""
-        held, self._latest = self._latest, None
-        return None if held is None else unpack(held)
+        if self._latest is None:
+            return None
+        self.version, weights = self._latest
+        self._latest = None
+        return weights
 
-    def state_dict(self) -> list[tuple[int, Any]]:
-        """The fragments that no `get` has returned yet."""
-        return [tuple(fragment) for fragment in self._waiting]
+    def state_dict(self) -> dict[str, Any]:
+        """At the root, the fragments that no `get` has returned yet; the version of the weights."""
+        return {"version": self.version, "waiting": [[tuple(one) for one in queue] for queue in self._waiting]}
 
-    def load_state_dict(self, state: Sequence[tuple[int, Any]]) -> None:
-        """Adds the fragments of a `state_dict`."""
-        self._waiting.extend(Fragment(*fragment) for fragment in state)
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues with the fragments of a `state_dict`, of as many workers as there are now."""
+        self.version = state["version"]
+        if self._endpoint.address == self._root:
+            self._began = self.version or 0
+            for queue, stored in zip(self._waiting, state["waiting"], strict=False):
+                queue.extend(Fragment(*fragment) for fragment in stored)
+            self._before = [len(queue) for queue in self._waiting]

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from arena.diagnostics.profile import Activity, StoppedWatch, Stopwatch
 from arena.errors import GroupError
 from arena.group import reductions
-from arena.group.async_samples import AsyncSamples
+from arena.group.async_samples import MAX_LAG, AsyncSamples
 from arena.group.collectives import Operation, Piece, collectives_of
 from arena.transport.backoff import wait_until
 from arena.transport.endpoint import Endpoint
@@ -54,9 +54,11 @@ class Group:
         reduce: `ordered`: gradients are summed in the order of the group ranks, samples are gathered from all; `fast`:
             gradients are summed by MPI in any order, if there is a `comm` and no member has left; samples are pooled
             without a barrier, see `async_samples`.
+        max_lag: how many updates the weights that play may be behind without a barrier.
         rows: lanes x entities of the worker with the most; None if unknown.
         on_log: called with `log`'s values, once per update.
         on_save: called with `save`'s state, once per update.
+        on_tell: called with `tell`'s text.
         stopwatch: measures the worker's time.
     """
 
@@ -74,7 +76,9 @@ class Group:
         on_log: Callable[[Mapping[str, float]], None],
         on_save: Callable[[Any], None],
         reduce: str = "ordered",
+        max_lag: int = MAX_LAG,
         rows: int | None = None,
+        on_tell: Callable[[str], None] | None = None,
         stopwatch: Stopwatch | None = None,
     ) -> None:
         self.size = len(members)
@@ -90,9 +94,11 @@ class Group:
         self._mpi_sums = reduce == "fast" and comm is not None and self.size > 1
         self._stopwatch = stopwatch or StoppedWatch()
         without_barrier = sync == "samples" and reduce == "fast"
-        self._async_samples = AsyncSamples(endpoint, members, self._stopwatch) if without_barrier else None
+        self._async_samples = (
+            AsyncSamples(endpoint, members, self._stopwatch, max_lag=max_lag) if without_barrier else None
+        )
         self._on_log = on_log
-        self._on_save = on_save
+        self._on_save, self._on_tell = on_save, on_tell
         self.updates = 0  # number of `log` calls; the other members make the same updates
         self.calls: Counter[str] = Counter()  # collectives of this leg, by name
         self.exchanges = (
@@ -245,6 +251,11 @@ class Group:
         self.updates += 1
         if self.is_writer:
             self._on_log(values)
+
+    def tell(self, text: str) -> None:
+        """Shows the user a sentence about this policy; only the one of the writer, see `is_writer`."""
+        if self.is_writer and self._on_tell is not None:
+            self._on_tell(text)
 
     def save(self, state: Any) -> None:
         """Offers the policy's state after an update; the writer's is saved when a checkpoint is due.

@@ -160,6 +160,7 @@ def _policies(config: Config, matches: Sequence[MatchPlan]) -> dict[str, PolicyP
             load=policy.load,
             sync=policy.sync,
             reduce=policy.reduce,
+            max_lag=policy.max_lag,
             workers=tuple(workers[name]),
         )
         for name, policy in config.policies.items()

@@ -131,6 +131,7 @@ class PolicyPlan:
     load: str | None = None
     sync: str = "gradients"
     reduce: str = "ordered"
+    max_lag: int = 2
     workers: tuple[tuple[int, int], ...] = ()
 
 

@@ -186,7 +186,7 @@ def _layout(
         key = _likeness(match)
         if key not in known:
             known[key], breaches, hint = _examine_environment(match, conformance)
-            if hint:
+            if hint and not _is_normalized(plan, match):
                 hints[match.env] = hint
             report(_environment_line(match, known[key], conformance=conformance is not None and not breaches))
             for breach in breaches:
@@ -194,6 +194,13 @@ def _layout(
     interfaces = tuple(known[_likeness(match)] for match in plan.matches)
     seats = tuple(check_seats(match, interface) for match, interface in zip(plan.matches, interfaces, strict=True))
     return _Layout(plan, interfaces, seats, hints)
+
+
+def _is_normalized(plan: Plan, match: MatchPlan) -> bool:
+    """Whether all policies of a match normalize what they see, or learn nothing."""
+    policies = [plan.policies[seat.policy] for seat in match.seats]
+    acting = [one.frozen or one.algorithm in ONLY_ACT or one.options.get("normalize_observations") for one in policies]
+    return registry.external_kind(match.make) is None and all(acting)
 
 
 def _likeness(match: MatchPlan) -> str:
@@ -214,9 +221,9 @@ def _examine_environment(
         closing(make_game(match, _PROBE_LANES)) as game,
         closing(make_game(match, _PROBE_LANES)) as again,
     ):
-        breaches = _check_conformance(game, again, match)
+        breaches, advice = _check_conformance(game, again, match)
         check_idle_action(match, game.interface)
-        return game.interface, breaches, ""
+        return game.interface, breaches, "\n".join(f"warning: environment {match.env}: {line}" for line in advice)
 
 
 def interface_of(match: MatchPlan) -> Interface:
@@ -348,8 +355,8 @@ def adapted_game(match: MatchPlan, lanes: int, contexts: Sequence[EnvContext] | 
         raise ConfigError(f"environment {match.env!r}: {argument}{error.message}", path=match.path) from error
 
 
-def _check_conformance(game: BatchedEnv, again: BatchedEnv, match: MatchPlan) -> Sequence[str]:
-    """Plays two environments with the same arguments; returns the breaches that do not prevent a run.
+def _check_conformance(game: BatchedEnv, again: BatchedEnv, match: MatchPlan) -> tuple[Sequence[str], Sequence[str]]:
+    """Plays two environments with the same arguments; returns the breaches that do not prevent a run, and advice.
 
     Raises:
         ConfigError: a breach that prevents a run.
@@ -357,15 +364,16 @@ def _check_conformance(game: BatchedEnv, again: BatchedEnv, match: MatchPlan) ->
     from arena.testing import check_batched_env
 
     breaches: list[str] = []
+    advice: list[str] = []
     try:
-        check_batched_env(game, again=again, tolerate=breaches.append)
+        check_batched_env(game, again=again, tolerate=breaches.append, advise=advice.append)
     except Exception as error:
         known = isinstance(error, (ConfigError, GameError))  # says it all
         found = error if known else f"{type(error).__name__}: {error}{registry.where_raised(error)}"
         raise ConfigError(
             f"environment {match.env!r} does not behave as the interface asks: {found}", path=match.path
         ) from error
-    return breaches
+    return breaches, advice
 
 
 def check_idle_action(match: MatchPlan, interface: Interface) -> None:

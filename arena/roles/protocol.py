@@ -131,6 +131,13 @@ class Update:
 
 
 @dataclass(frozen=True)
+class Notice:
+    """A sentence of an algorithm for the user."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Failed:
     """The error with which a role ended.
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from arena.game import spaces
 from arena.game.api import BatchedEnv, Frame, Step
 from arena.game.infos import refused_key
+from arena.game.magnitude import large_numbers
 from arena.game.ragged import Ragged
 from arena.game.units import UnitActions, UnitSpace
 from arena.testing.breach import ContractBroken, must
@@ -27,6 +28,7 @@ def check_batched_env(
     repeatable: bool = True,
     again: BatchedEnv | None = None,
     tolerate: Callable[[str], None] | None = None,
+    advise: Callable[[str], None] | None = None,
 ) -> None:
     """Plays `ticks` ticks with random actions, twice, and checks everything that the game returns.
 
@@ -40,12 +42,19 @@ def check_batched_env(
             boundary, and so does a replay; None: `env` plays both times.
         tolerate: called with a sentence about each breach that does not prevent a run: the game is not repeatable, or
             cannot be rendered; None: these are raised, too.
+        advise: called with a sentence about observations that a network does not learn from as they are.
 
     Raises:
         ContractBroken: at the first breach.
     """
     _check_interface(env)
-    first = _play(env, ticks, seed)
+    seen: list[list[list[Any]]] = []  # of each frame and entity the leaves
+    first = _play(env, ticks, seed, seen)
+    for name, space, frames in zip(
+        env.interface.entities, env.interface.observation_spaces, zip(*seen, strict=True), strict=True
+    ):
+        if advise is not None and (words := large_numbers(space, list(map(np.concatenate, zip(*frames, strict=True))))):
+            advise(f"{name}: {words}")
     if repeatable:
         with _tolerated(tolerate, "replays of it can differ, and a resumed run from the run that was not interrupted"):
             _check_repeated(first, _play(env if again is None else again, ticks, seed))
@@ -90,8 +99,8 @@ def _check_interface(env: BatchedEnv) -> None:
         must(size in allowed, f"{name}: mask_size is {size}", f"for {space} it is one of {allowed}")
 
 
-def _play(env: BatchedEnv, ticks: int, seed: int) -> list[list[Any]]:
-    """Everything that the game returned, frame by frame, as arrays."""
+def _play(env: BatchedEnv, ticks: int, seed: int, seen: list[list[list[Any]]] | None = None) -> list[list[Any]]:
+    """Everything that the game returned, frame by frame, as arrays; `seen` receives copies of what entities see."""
     state = _EpisodeState(env)
     actors = _actors(env, seed)
     rng = np.random.default_rng(seed)
@@ -99,11 +108,15 @@ def _play(env: BatchedEnv, ticks: int, seed: int) -> list[list[Any]]:
     frame = env.reset(all_lanes, [seed + lane for lane in range(env.lanes)])
     state.see_reset(frame, all_lanes)
     history = [_arrays(env, frame)]
+    if seen is not None:
+        seen.append(_leaves_seen(env, frame))
     for tick in range(ticks):
         step = env.step(_random_actions(env, state.observations, state.active, state.masks, actors, rng))
         state.see_step(step)
         flags = (step.rewards, step.terminated, step.truncated)
         history.append([*_arrays(env, step.frame), *(array.copy() for array in flags)])
+        if seen is not None:
+            seen.append(_leaves_seen(env, step.frame))
         over = state.over
         if tick % 3 == 2 and over.any():  # not at once: lanes that are over must not change meanwhile
             frame = env.reset(over)
@@ -118,6 +131,14 @@ def _arrays(env: BatchedEnv, frame: Frame) -> list[Any]:
     for space, batched in zip(env.interface.observation_spaces, frame.observations, strict=True):
         arrays += spaces.flatten(space, batched)
     return [copy.deepcopy(array) for array in arrays]
+
+
+def _leaves_seen(env: BatchedEnv, frame: Frame) -> list[list[Any]]:
+    """Copies of the leaves that each entity sees; of ragged ones the items."""
+    return [
+        [np.array(leaf.values if isinstance(leaf, Ragged) else leaf) for leaf in spaces.flatten(space, batched)]
+        for space, batched in zip(env.interface.observation_spaces, frame.observations, strict=True)
+    ]
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -124,7 +124,7 @@ class TorchOptimizer:
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         vector = torch.cat([gradient.flatten() for gradient in gradients])
         result = function(vector)
-        for gradient, part in zip(gradients, vector.split([one.numel() for one in gradients]), strict=True):
+        for gradient, part in zip(gradients, torch.split(vector, [one.numel() for one in gradients]), strict=True):
             gradient.copy_(part.view_as(gradient))
         return result
 

@@ -31,10 +31,24 @@ if TYPE_CHECKING:
 
 @cache
 def storage_dtype(dtype: np.dtype[Any]) -> torch.dtype:
-    """How a leaf of an observation is kept: flags and bytes as bytes, other integers int64, floats float32."""
+    """How a leaf of an observation is kept: flags and bytes as bytes, other integers int64, float64, others float32."""
     if dtype == np.bool_ or dtype == np.uint8:
         return torch.uint8
+    if dtype == np.float64:
+        return torch.float64
     return torch.int64 if np.issubdtype(dtype, np.integer) else torch.float32
+
+
+def kept_leaves(space: Space[Any], *, double: bool = False) -> tuple[Leaf, ...]:
+    """The leaves of a space as they are kept: numbers in double precision only where they will be normalized.
+
+    Far from zero float32 loses the differences that normalization is for; networks take float32.
+    """
+    leaves = leaves_of(space, ragged=True)
+    single = np.dtype(np.float32)
+    return tuple(
+        leaf if double or leaf.ragged or leaf.dtype != np.float64 else leaf._replace(dtype=single) for leaf in leaves
+    )
 
 
 def to_stored(array: NDArray[Any], dtype: np.dtype[Any]) -> Tensor:
@@ -47,9 +61,9 @@ def to_stored(array: NDArray[Any], dtype: np.dtype[Any]) -> Tensor:
     return stored
 
 
-def to_leaves(space: Space[Any], observations: Any) -> list[Any]:
-    """A batch of observations as columns of N rows, one per leaf, in the dtypes that networks take."""
-    return stored_leaves(leaves_of(space, ragged=True), flatten(space, observations))
+def to_leaves(space: Space[Any], observations: Any, *, double: bool = False) -> list[Any]:
+    """A batch of observations as columns of N rows, one per leaf; see `kept_leaves`."""
+    return stored_leaves(kept_leaves(space, double=double), flatten(space, observations))
 
 
 def stored_leaves(layout: Sequence[Leaf], arrays: Sequence[Any]) -> list[Any]:
@@ -65,9 +79,9 @@ def to_mask(mask: Any, mask_size: int) -> Tensor | None:
     return None if mask is None or not mask_size else torch.tensor(np.asarray(mask, np.bool_))
 
 
-def last_leaves(space: Space[Any], final_obs: Any, rows: NDArray[np.intp]) -> list[Any]:
+def last_leaves(space: Space[Any], final_obs: Any, rows: NDArray[np.intp], *, double: bool = False) -> list[Any]:
     """The last observations of rows [K] whose episodes have ended, as columns of K rows, one per leaf; K > 0."""
-    layout = leaves_of(space, ragged=True)
+    layout = kept_leaves(space, double=double)
     columns = zip(*(flatten(space, final_obs[row]) for row in rows), strict=True)
     arrays = [
         Ragged.of(column, leaf.dtype, leaf.shape) if leaf.ragged else np.stack(column)

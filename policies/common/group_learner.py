@@ -3,7 +3,8 @@
     sync: gradients               every worker steps on its own minibatches, with the mean gradient of the group
     sync: samples                 rank 0 steps on the samples of all workers, then the others take its weights
     sync: samples, reduce: fast   the same without a barrier: every worker hands its samples over and continues with
-                                  the newest weights that have arrived; rank 0 learns whenever a full batch has come
+                                  the newest weights that have arrived, up to `max_lag` updates ahead; rank 0 learns
+                                  whenever it has samples of every worker
 
 On one full batch the first two are the same. What is decided around a collective (how many minibatches, when to stop)
 is decided on values that all workers agree on.
@@ -17,13 +18,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from gymnasium.spaces import Space
 from torch import Tensor, nn
 
+from arena.game.magnitude import large_numbers
 from arena.group.group import Moments
 from policies.common.adam import Optimizer, held
 from policies.common.algorithm import Metrics
 from policies.common.normalization import Normalization, ObservationNormalizer, joined, pooled
 from policies.common.nstep import NStepBatch, NStepBuilder
+from policies.common.ragged import RaggedTensor
 from policies.common.replay import Replay, Transitions
 from policies.common.replay_ratio import ReplayRatio
 from policies.common.rng import REPLAYING, stream
@@ -58,10 +62,12 @@ class GroupLearner:
 
     Attributes:
         extra: a further loss, whose gradient is added to each minibatch's; None: there is none.
+        notice: a sentence for the user, for when learning starts; empty: none.
         shape: changes the group's mean gradient before it is limited, and returns numbers to log; None: no change.
     """
 
     extra: ExtraLoss | None = None
+    notice = ""
     shape: Callable[[Tensor], Metrics | None] | None = None
 
     def __init__(self, group: Group, network: nn.Module, *, max_grad_norm: float | None, remedy: str) -> None:
@@ -81,6 +87,8 @@ class GroupLearner:
 
     def start(self) -> None:
         """Gives all workers the weights of rank 0; a collective, unless there is no barrier."""
+        if self.notice:
+            self.group.tell(self.notice)
         if self.group.async_samples is None:
             self.group.broadcast(self.network)
 
@@ -152,6 +160,12 @@ class GroupLearner:
         if not all(map(math.isfinite, metrics.values())):
             raise FloatingPointError(f"policy {self.group.policy!r}: {label} measured {metrics}; {self._remedy}")
 
+    def check_magnitude(self, space: Space[Any], leaves: Sequence[Any]) -> None:
+        """Tells the user where observations [N, ...], not normalized, are far beyond what a network learns from."""
+        plain = [(leaf.values if isinstance(leaf, RaggedTensor) else leaf).numpy() for leaf in leaves]
+        if words := large_numbers(space, plain):
+            self.group.tell(words)
+
     # ------------------------------------------------------------------------------------------------------- together
 
     def update_at_rank_0(self, update: Callable[[], Metrics]) -> Metrics:
@@ -159,6 +173,22 @@ class GroupLearner:
         metrics = update() if self.group.is_root else {}
         self.group.broadcast(self.network)
         return self.group.broadcast_object(metrics) or {}
+
+    def parts_without_barrier(
+        self, samples: AsyncSamples, load_weights: Callable[[Mapping[str, Any] | None], None]
+    ) -> Iterator[list[Any]]:
+        """At rank 0, the fragments of each update that can be made now; the others load the newest weights.
+
+        A worker that is ahead of the group waits, see `AsyncSamples`.
+        """
+        while True:
+            while self.group.is_root and (parts := samples.get()) is not None:
+                yield parts
+            if not samples.is_ahead:
+                break
+            samples.sleep()
+        if not self.group.is_root:
+            load_weights(samples.latest())
 
     def worker_state_dict(self) -> dict[str, Any]:
         """What only this worker has."""
@@ -220,8 +250,8 @@ class RolloutLearner(GroupLearner):
     def updates(self, evaluate: Callable[[], Evaluation], update: Callable[[Batch, int], Metrics]) -> Iterator[Metrics]:
         """Learns from the complete rollout: yields the metrics of each update when it is made, and ends with the last.
 
-        This is one update. Without a barrier rank 0 makes one for each full batch of samples that has arrived, which
-        may be none; the others make none and take the newest weights.
+        This is one update. Without a barrier rank 0 makes one whenever it has a rollout of each worker, perhaps none
+        now or several; the others make none and take the newest weights.
 
         Args:
             evaluate: values and advantages of its transitions; called once.
@@ -262,10 +292,7 @@ class RolloutLearner(GroupLearner):
             batch = evaluate().complete(self._sequence_length)
         slots = rollout.ticks * rollout.rows  # not transitions, as the number of rows that act differs
         samples.put({"statistics": [tuple(one) for one in own], "batch": batch.to_samples()}, slots)
-        if not self.group.is_root:
-            self._load_weights(samples.latest())
-            return
-        while (parts := samples.get(slots * self.group.size)) is not None:
+        for parts in self.parts_without_barrier(samples, self._load_weights):
             normalization.update(joined([part["statistics"] for part in parts], self.group.policy))
             batch = Batch.cat([Batch.from_samples(part["batch"]) for part in parts])
             metrics: Metrics = {}
@@ -274,6 +301,7 @@ class RolloutLearner(GroupLearner):
                 batch = batch.weighted(moments)
                 batch = batch.standardized(moments) if self._normalize_advantage else batch
                 metrics = update(batch.to(self._device), batch.size) | _described(moments)
+                metrics.update(_lags(samples))
             normalization.advance()
             samples.publish(self._weights())
             yield metrics
@@ -299,8 +327,8 @@ class RolloutLearner(GroupLearner):
             own["normalization"] = self._normalization.worker_state_dict()
             if samples is not None and not self.group.is_root:
                 own["weights"] = self._weights()
-        if samples is not None and (waiting := samples.state_dict()):
-            own["fragments"] = waiting
+        if samples is not None and (self.group.is_root or own):
+            own["fragments"] = samples.state_dict()
         return own
 
     def load_worker_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -312,7 +340,8 @@ class RolloutLearner(GroupLearner):
             self._normalization.load_worker_state_dict(state["normalization"])
         if self.group.async_samples is not None:
             self._load_weights(state.get("weights") if rollout.played else None)
-            self.group.async_samples.load_state_dict(state.get("fragments", ()))
+            if "fragments" in state and (self.group.is_root or rollout.played):
+                self.group.async_samples.load_state_dict(state["fragments"])
 
 
 class ReplayLearner(GroupLearner):
@@ -364,6 +393,12 @@ class ReplayLearner(GroupLearner):
         self._history: dict[str, list[float]] = {}  # metrics since the last line of them
         self._priority_beta = 1.0
         self.gradient_steps = 0
+
+    def start(self) -> None:
+        """Gives all workers the weights of rank 0; a collective, unless there is no barrier."""
+        super().start()
+        if self.group.async_samples is not None and self.group.is_root:
+            self.group.async_samples.publish(self._weights())
 
     def learn(self, update: GradientStep, *, tick: int, priority_beta: float) -> None:
         """Makes the gradient steps that are due after the last ticks; a collective.
@@ -473,10 +508,9 @@ class ReplayLearner(GroupLearner):
         own["statistics"] = [tuple(one) for one in self._normalization.describe_new(new)]
         slots = self._options.train_every * self._experience.worker_rows  # not transitions, of which there may be none
         samples.put(own, slots)
-        if not self.group.is_root:
-            self._load_weights(samples.latest())
-            return
-        while (parts := samples.get(slots * self.group.size)) is not None:
+        for parts in self.parts_without_barrier(samples, self._load_weights):
+            for name, value in _lags(samples).items():
+                self._history.setdefault(name, []).append(value)
             self._normalization.update(joined([part["statistics"] for part in parts], self.group.policy))
             self._learn_from(parts, update, workers=self.group.size)
             samples.publish(self._weights())
@@ -485,6 +519,8 @@ class ReplayLearner(GroupLearner):
         """One gradient step on a minibatch of this worker's replay."""
         assert self.replay is not None
         batch = self.replay.sample(size, self._generator, beta=self._priority_beta)
+        if self.gradient_steps == 0 and not self._normalization.enabled:
+            self.check_magnitude(self._experience.layout["space"], batch.observations)
         metrics, errors = update(self._normalization.minibatch(batch).to(self._device))
         self.gradient_steps += 1
         self.replay.update_priorities(batch.indices, errors.cpu())
@@ -524,9 +560,8 @@ class ReplayLearner(GroupLearner):
         self._experience.load_state_dict(state["experience"])
         if self.replay is not None and "replay" in state:
             self.replay.load_state_dict(state["replay"])
-        if self.group.async_samples is not None:
-            waiting = state.get("fragments", ())
-            self.group.async_samples.load_state_dict([one for one in waiting if one[1]["worker"] < self.size])
+        if self.group.async_samples is not None and self.group.is_root and "fragments" in state:
+            self.group.async_samples.load_state_dict(state["fragments"])
 
 
 def _moments(values: Tensor) -> Moments:
@@ -536,6 +571,12 @@ def _moments(values: Tensor) -> Moments:
         return Moments(0.0, 0.0, 0, 0)
     mean = float(held.mean())
     return Moments(mean, math.sqrt(float(((held - mean) ** 2).sum()) / held.size), held.size, held.size)
+
+
+def _lags(samples: AsyncSamples) -> Metrics:
+    """By how many updates the weights that have played the samples of an update were older; nothing if alone."""
+    lags = samples.lags
+    return {"lag_mean": float(np.mean(lags)), "lag_max": float(max(lags))} if len(lags) > 1 else {}
 
 
 def _described(moments: Mapping[str, Moments]) -> Metrics:

@@ -27,10 +27,10 @@ from numpy.typing import NDArray
 
 from arena.errors import ConfigError
 from arena.game.ragged import Ragged
+from arena.game.spaces import leaf_spaces
 from policies.common.columns import storage_dtype
 from policies.common.options import check_unused, wrong
 from policies.common.ragged import RaggedTensor
-from policies.networks.actor_critic import leaf_spaces
 from policies.networks.units.inputs import UnitInputs, unit_inputs
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class ObservationNormalizer:
             numbers = {place: leaf.shape or () for place, leaf in leaves if enabled and _is_numbers(leaf)}
         else:
             numbers = dict(inputs.numbers) if enabled else {}
-        self._inputs = inputs
+        self._inputs, self.enabled = inputs, enabled
         if enabled and not numbers:
             raise wrong("normalize_observations", True, f"false: {space} has no numbers that could be normalized")
         self._places, self._clip = tuple(numbers), math.inf if clip is None else clip

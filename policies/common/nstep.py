@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from arena.game.infos import StepFields, fields_of
-from arena.game.spaces import flatten, leaves_of
-from policies.common.columns import Columns, Storage, last_leaves, stored_leaves, to_mask
+from arena.game.spaces import flatten
+from policies.common.columns import Columns, Storage, kept_leaves, last_leaves, stored_leaves, to_mask
 from policies.common.tensors import to_arrays, to_tensors
 
 NO_DECISION = -1  # no sight
@@ -76,6 +76,7 @@ class NStepBuilder:
         rows: `B`.
         n_step: actions whose rewards a transition sums at most.
         gamma: discount per action.
+        double: whether numbers of float64 are kept as such.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class NStepBuilder:
         rows: int,
         n_step: int,
         gamma: float,
+        double: bool = False,
     ) -> None:
         self.rows, self.ticks = rows, 0
         self.worker_rows = rows  # of this worker's environment
@@ -98,9 +100,10 @@ class NStepBuilder:
             "action_dtype": action_dtype,
             "mask_size": mask_size,
             "reward_shape": reward_shape,
+            "double": double,
         }
         self._space, self._mask_size = space, mask_size
-        self._layout = leaves_of(space)
+        self._layout, self._double = kept_leaves(space, double=double), double
         self._powers = np.power(gamma, np.arange(n_step + 1), dtype=np.float64)
         self._weights = self._powers[:-1].reshape(-1, *(1 for _ in reward_shape))  # of rewards in columns
         # What is under way: column j is the row's transition that has seen j + 1 actions.
@@ -232,7 +235,7 @@ class NStepBuilder:
         """The last observations of rows [K]; without a mask everything is allowed."""
         told = to_mask(fields.final_mask, self._mask_size)
         mask = None if told is None else told[torch.from_numpy(rows)]
-        return Columns(tuple(last_leaves(self._space, fields.final_obs, rows)), mask)
+        return Columns(tuple(last_leaves(self._space, fields.final_obs, rows, double=self._double)), mask)
 
     def _keep(self, sights: Columns) -> NDArray[np.int64]:
         """Takes new sights; their numbers."""

@@ -213,6 +213,7 @@ class OffPolicy(Algorithm, ABC):
             "action_shape": self.actions.shape,
             "action_dtype": self.actions.dtype,
             "mask_size": self.actions.mask_size,
+            "double": o.normalize_observations,
         }
         self.experience = experience or NStepBuilder(**layout, rows=self.env.num_envs, n_step=o.n_step, gamma=o.gamma)
         size, pooled = size or group.size, group.sync == "samples"
@@ -243,6 +244,10 @@ class OffPolicy(Algorithm, ABC):
         self.extend_learner()
         parts = ("network", "targets", "optimizers", "normalization", "intensity")
         self.track(*parts, gradient_steps=self.group_learner, ticks_done=self)
+
+    def follow_length(self, before: int) -> list[str]:
+        """The options whose values differ from those that they had in a run of `before` ticks, with their values."""
+        return [*super().follow_length(before), *(["priority_beta"] if self.options.prioritized else [])]
 
     @abstractmethod
     def act_randomly(self, rows: int, mask: Tensor | None) -> Tensor:
@@ -295,11 +300,14 @@ class OffPolicy(Algorithm, ABC):
         It has its own random stream, so that its use changes nothing in a run. Greedy: without exploration.
         """
         generator = None if greedy else stream(self.group.seed, ACTING)
-        space = self.env.single_observation_space
+        space, o = self.env.single_observation_space, self.options
 
         @torch.inference_mode()
         def act(observations: Any, infos: Mapping[str, Any]) -> NDArray[Any]:
-            leaves, mask = to_leaves(space, observations), to_mask(fields_of(infos).action_mask, self.actions.mask_size)
+            leaves, mask = (
+                to_leaves(space, observations, double=o.normalize_observations),
+                to_mask(fields_of(infos).action_mask, self.actions.mask_size),
+            )
             actions = self.act(moved(self.normalization(leaves), self.device), moved(mask, self.device), generator)
             return self.actions.to_env(actions.cpu().numpy())
 
@@ -307,13 +315,15 @@ class OffPolicy(Algorithm, ABC):
 
     def served(self) -> Served:
         """The function that chooses actions for served games, with the current weights."""
-        space = self.env.single_observation_space
+        space, o = self.env.single_observation_space, self.options
 
         @torch.inference_mode()
         def act(
             observations: Any, masks: NDArray[np.int8] | None, memory: NDArray[np.float32], random: Random
         ) -> tuple[NDArray[Any], NDArray[np.float32]]:
-            leaves = moved(self.normalization(to_leaves(space, observations)), self.device)
+            leaves = moved(
+                self.normalization(to_leaves(space, observations, double=o.normalize_observations)), self.device
+            )
             mask = moved(to_mask(masks, self.actions.mask_size), self.device)
             if random is None:
                 actions = self.act(leaves, mask, None)

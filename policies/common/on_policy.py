@@ -305,6 +305,7 @@ class OnPolicy(Algorithm):
     Attributes:
         generator: this worker's random stream, for exploration and shuffling.
         updates: of the policy.
+        double: whether observations are kept in double precision until they are normalized.
 
     Raises:
         ConfigError: an option or a space that the algorithm cannot take.
@@ -325,6 +326,7 @@ class OnPolicy(Algorithm):
         self.network = self.make_network(torch.Generator().manual_seed(group.shared_seed)).to(self.device)
         self.optimizer = Adam(self.network, epsilon=o.adam_epsilon)
         self.generator = stream(group.seed, EXPLORING)
+        self.double = bool(o.normalize_observations)
         self.normalization = Normalization(env.single_observation_space, env.num_envs, o)
         self.rollout = self.make_rollout()
         self.updates = 0
@@ -344,6 +346,14 @@ class OnPolicy(Algorithm):
             device=self.device,
         )
         self.extend_learner()
+
+    def follow_length(self, before: int) -> list[str]:
+        """The options whose values differ from those that they had in a run of `before` ticks, with their values."""
+        rows, workers = self.group.rows or self.env.num_envs, self.group.size
+        then = self.Options(**self.given_options).settled(rows=rows, workers=workers, ticks=before)
+        pairs = {name: (getattr(then, name), getattr(self.options, name)) for name in then.__struct_fields__}
+        changed = [f"{name} ({old}, now {new})" for name, (old, new) in pairs.items() if old != new]
+        return [*super().follow_length(before), *changed]
 
     def make_network(self, generator: torch.Generator) -> Any:
         """Actor and critic, with the same initial weights at every worker: an `ActorCritic`, or an equivalent."""
@@ -368,7 +378,9 @@ class OnPolicy(Algorithm):
     def make_rollout(self) -> Rollout:
         """Storage of the ticks that one update learns from."""
         space, memory_size = self.env.single_observation_space, self.network.encoder.memory_size
-        return Rollout(space, self.head, ticks=self.n_steps, rows=self.env.num_envs, memory_size=memory_size)
+        return Rollout(
+            space, self.head, ticks=self.n_steps, rows=self.env.num_envs, memory_size=memory_size, double=self.double
+        )
 
     def draw_noise(self, ticks: int) -> Tensor:
         """Noise for the actions of `ticks` ticks, [ticks, B, outputs]."""
@@ -398,7 +410,10 @@ class OnPolicy(Algorithm):
 
         @torch.inference_mode()
         def act(observations: Any, infos: Mapping[str, Any]) -> Any:
-            leaves, mask = to_leaves(space, observations), to_mask(fields_of(infos).action_mask, head.mask_size)
+            leaves, mask = (
+                to_leaves(space, observations, double=self.double),
+                to_mask(fields_of(infos).action_mask, head.mask_size),
+            )
             seen = self.normalization.observations(recollection.beside(leaves, infos))
             policy, memory = self.network.act(moved(seen, self.device), moved(mask, self.device))
             recollection.keep(memory, infos)
@@ -435,7 +450,7 @@ class OnPolicy(Algorithm):
         def act(
             observations: Any, masks: NDArray[np.int8] | None, memory: NDArray[np.float32], random: Random
         ) -> tuple[Any, NDArray[np.float32]]:
-            leaves, mask = to_leaves(space, observations), to_mask(masks, head.mask_size)
+            leaves, mask = to_leaves(space, observations, double=self.double), to_mask(masks, head.mask_size)
             seen = self.normalization.observations([*leaves, torch.from_numpy(memory)] if size else leaves)
             policy, after = self.network.act(moved(seen, self.device), moved(mask, self.device))
             if random is None:
@@ -458,7 +473,7 @@ class OnPolicy(Algorithm):
             actions: [N, ...] as the environment takes them.
             masks: [N, mask_size] the choices that were allowed; None: all.
         """
-        leaves = to_leaves(self.env.single_observation_space, observations)
+        leaves = to_leaves(self.env.single_observation_space, observations, double=self.double)
         mask = to_mask(masks, self.head.mask_size)
         if memory_size := self.network.encoder.memory_size:
             leaves.append(torch.zeros(len(leaves[0]), memory_size))
@@ -477,7 +492,7 @@ class OnPolicy(Algorithm):
         encoder = self.network.encoder
         if getattr(encoder, "critic_features", None) is not None or encoder.memory_size:
             return None
-        leaves = to_leaves(self.env.single_observation_space, observations)
+        leaves = to_leaves(self.env.single_observation_space, observations, double=self.double)
         values = values_of(self.network, self.normalization.observations(leaves), self.device)
         found: NDArray[np.float64] = values.double().numpy()
         return found

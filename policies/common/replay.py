@@ -20,8 +20,7 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 from torch import Tensor
 
-from arena.game.spaces import leaves_of
-from policies.common.columns import Columns, Storage
+from policies.common.columns import Columns, Storage, kept_leaves
 from policies.common.nstep import NStepBatch
 from policies.common.sum_tree import SumTree
 
@@ -138,6 +137,7 @@ class Replay:
         workers: whose fragments it takes.
         alpha: of `Priorities`; None: all transitions are equally likely.
         epsilon: of `Priorities`.
+        double: whether numbers of float64 are kept as such.
 
     Attributes:
         size: transitions that may be drawn.
@@ -156,12 +156,13 @@ class Replay:
         workers: int = 1,
         alpha: float | None = None,
         epsilon: float = 1e-6,
+        double: bool = False,
     ) -> None:
         self.size = self.added = 0
         length = -(-capacity // workers)  # of each ring
         slots = length * workers
         self._rings = [Ring(base, length) for base in range(0, slots, length)]
-        self._sights = Storage(leaves_of(space), mask_size, slots)
+        self._sights = Storage(kept_leaves(space, double=double), mask_size, slots)
         self._columns = (  # of the transition that begins in a slot
             torch.empty(slots, *action_shape, dtype=action_dtype),
             torch.empty(slots, *reward_shape),

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from arena.game.infos import StepFields, fields_of
-from arena.game.spaces import Leaf, flatten, leaves_of
+from arena.game.spaces import Leaf, flatten
 from policies.common.columns import (
     Columns,
     RaggedStorage,
     Storage,
     from_plain,
+    kept_leaves,
     last_leaves,
     per_choice,
     per_transition,
@@ -242,6 +243,7 @@ class Rollout:
     rollout.flat(), rollout.trajectories(values, final_values)
     rollout.advance()                                    what was seen last is what the next rollout sees first
 
+    Numbers of float64 are kept as such only if `double` says so; see `policies.common.columns`.
     Where rows have memory, it is the last leaf: call `remember` with the memory after tick `t` before `add`.
 
     Attributes:
@@ -252,11 +254,13 @@ class Rollout:
         open: what was incomplete when the last rollout ended.
     """
 
-    def __init__(self, space: Space[Any], head: ActionHead, *, ticks: int, rows: int, memory_size: int = 0) -> None:
-        self.ticks, self.rows = ticks, rows
+    def __init__(
+        self, space: Space[Any], head: ActionHead, *, ticks: int, rows: int, memory_size: int = 0, double: bool = False
+    ) -> None:
+        self.ticks, self.rows, self._double = ticks, rows, double
         self._space, self._mask_size = space, head.mask_size
         memory = [Leaf(("memory",), np.dtype(np.float32), (memory_size,))] if memory_size else []
-        self._seen = Storage([*leaves_of(space, ragged=True), *memory], head.mask_size, ticks + 1, rows)
+        self._seen = Storage([*kept_leaves(space, double=double), *memory], head.mask_size, ticks + 1, rows)
         self._memory = self._seen.leaves[-1].zero_() if memory_size else None
         self._actions: Any = (
             RaggedStorage(ticks, rows, np.dtype(np.int64), head.shape)
@@ -310,7 +314,7 @@ class Rollout:
         if self._void is not None:
             self._void[t, rows] = fields.void
         if truncated.any() and len(cut := np.flatnonzero(truncated & ~terminated)):
-            final = last_leaves(self._space, fields.final_obs, cut)
+            final = last_leaves(self._space, fields.final_obs, cut, double=self._double)
             if self._memory is not None:
                 final.append(self._memory[t + 1, rows][torch.from_numpy(cut)])
             self._cut.append((t, (rows.start or 0) + cut, final))

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from arena.errors import ConfigError
 from arena.game.spaces import flatten, leaves_of, no_op
 from arena.game.units import UnitActions
-from policies.common.columns import storage_dtype
+from policies.common.columns import kept_leaves, storage_dtype
 from policies.networks.box import SquashedGaussian
 
 if TYPE_CHECKING:
@@ -88,7 +88,8 @@ def exported(
         names = (*names, "next_memory")
     if entities:
         inputs.append({"name": "entity", "dtype": "int64", "shape": (), "n": entities})
-    dtypes = [storage_dtype(leaf.dtype) for leaf in layout]
+    double = normalization is not None and normalization.enabled
+    dtypes = [storage_dtype(leaf.dtype) for leaf in kept_leaves(space, double=double)]
     module = ExportedNetwork(network, outputs, dtypes, normalization, decoding["kind"]).eval()
     leaves = iter(flatten(space, no_op(space)))  # zeros need not be allowed
     rows = [next(leaves) if "path" in given else np.zeros(given["shape"], given["dtype"]) for given in inputs]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from arena.errors import ConfigError
-from arena.game.spaces import leaves_of
+from arena.game.spaces import leaf_spaces, leaves_of
 from policies.networks.distributions import Distribution
 from policies.networks.heads import ActionHead, check_choices
 from policies.networks.mlp import MLP, BufferPool
@@ -202,15 +202,6 @@ class Encoder(nn.Module):
     def parted(self, features: Tensor) -> Features:
         """The features of actor and critic, from [N, features]; here both see all."""
         return Features(features, features)
-
-
-def leaf_spaces(space: Space[Any]) -> Iterator[Space[Any]]:
-    """The spaces of an observation's leaves, in the order of `arena.game.spaces.leaves_of`."""
-    if isinstance(space, (spaces.Dict, spaces.Tuple)):
-        for part in space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces:
-            yield from leaf_spaces(part)
-    else:
-        yield space
 
 
 def _leaf_encoder(space: Space[Any], generator: torch.Generator) -> Image | OneHot | Numbers:

@@ -164,7 +164,8 @@ class BoxHead(ActionHead):
         self.log_std = nn.Parameter(torch.full((self.outputs,), log_std_init))
         self._low, self._high = space.low, space.high
         low, high = space.low.astype(np.float64), space.high.astype(np.float64)
-        largest = min(float(np.finfo(space.dtype).max), float(np.finfo(np.float32).max))
+        dtypes: tuple[Any, ...] = (space.dtype, np.float32)
+        largest = min(float(np.finfo(dtype).max) for dtype in dtypes)
         bounded = (np.abs(low) < largest) & (np.abs(high) < largest)
         with np.errstate(invalid="ignore"):
             self._middle = np.where(bounded, low / 2 + high / 2, 0.0)
@@ -203,7 +204,8 @@ class BoxHead(ActionHead):
 
     def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         scaled = self._middle + self.half_width * actions.reshape(-1, *self._low.shape)
-        return np.clip(scaled.astype(self._low.dtype, copy=False), self._low, self._high)
+        bounded: NDArray[Any] = np.clip(scaled.astype(self._low.dtype, copy=False), self._low, self._high)
+        return bounded
 
     def from_env(self, actions: NDArray[Any]) -> Tensor:
         unit = (np.asarray(actions, np.float64) - self._middle) / self.half_width

@@ -14,9 +14,9 @@ from torch import Tensor
 from arena.dataset.reader import Part, Samples, open_dataset
 from arena.errors import ConfigError, located
 from arena.game.ragged import Ragged
-from arena.game.spaces import leaves_of, unflatten
+from arena.game.spaces import unflatten
 from arena.game.units import UnitSpace
-from policies.common.columns import Columns, stored_leaves
+from policies.common.columns import Columns, kept_leaves, stored_leaves
 from policies.common.ragged import RaggedTensor
 from policies.networks.distributions import FORBIDDEN
 from policies.networks.heads import ActionHead
@@ -131,7 +131,7 @@ def _decisions(
 def _of_part(part: Part, entity: int, space: Space[Any], head: ActionHead, action_space: Space[Any]) -> Demonstrations:
     acted = part.acted[:, :, entity]
     seen, played = ([_rows(leaf, acted) for leaf in leaves[entity]] for leaves in (part.observations, part.actions))
-    observations = tuple(stored_leaves(leaves_of(space, ragged=True), seen))
+    observations = tuple(stored_leaves(kept_leaves(space), seen))
     actions = head.from_env(unflatten(action_space, played))
     if isinstance(space, UnitSpace):
         decided = allowed_rows(space, observations, actions) & (actions.lengths > 0)

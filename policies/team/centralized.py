@@ -110,6 +110,7 @@ class Centralized(OffPolicy):
             "rows": self.env.num_envs // len(self.own) * self.entities,
             "n_step": options.n_step,
             "gamma": options.gamma,
+            "double": options.normalize_observations,
         }
         alone = len(group.teams) == group.size
         self.set_up(

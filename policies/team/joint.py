@@ -24,10 +24,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from arena.game.infos import StepFields
-from arena.game.spaces import flatten, leaves_of
+from arena.game.spaces import flatten, leaf_spaces
 from policies.common.columns import Columns, storage_dtype, to_leaves, to_mask
 from policies.common.nstep import NO_DECISION, NStepBuilder, who_acts
-from policies.networks.actor_critic import leaf_spaces
 
 
 def joint_space(space: Space[Any], entities: int) -> spaces.Tuple[Any]:
@@ -50,6 +49,7 @@ class JointNStepBuilder(NStepBuilder):
         rows: `B`.
         n_step: joint actions whose rewards a transition sums at most.
         gamma: discount per joint action.
+        double: whether numbers of float64 are kept as such.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class JointNStepBuilder(NStepBuilder):
         rows: int,
         n_step: int,
         gamma: float,
+        double: bool = False,
     ) -> None:
         super().__init__(
             joint_space(space, entities),
@@ -73,10 +74,11 @@ class JointNStepBuilder(NStepBuilder):
             rows=rows // entities,
             n_step=n_step,
             gamma=gamma,
+            double=double,
         )
         self.worker_rows = rows
         self._of_one, self._mask_of_one, self._entities = space, mask_size, entities
-        self._kinds = [storage_dtype(leaf.dtype) for leaf in leaves_of(self._space)]
+        self._kinds = [storage_dtype(leaf.dtype) for leaf in self._layout]
         self._nothing = [_nothing(leaf, kind) for leaf, kind in zip(leaf_spaces(space), self._kinds, strict=False)]
         self._out = np.zeros((self.rows, entities), np.bool_)  # entities that are out of the lane's game
 
@@ -104,7 +106,7 @@ class JointNStepBuilder(NStepBuilder):
 
     def _look(self, observations: Any, fields: StepFields) -> tuple[Any, Columns]:
         """The lanes in which an entity acts next; what all lanes see [L]."""
-        self.leaves = to_leaves(self._of_one, observations)  # [B, ...], as the actors take them
+        self.leaves = to_leaves(self._of_one, observations, double=self._double)  # [B, ...], as the actors take them
         self.mask = to_mask(fields.action_mask, self._mask_of_one)
         all_rows = np.ones(self.rows * self._entities, np.bool_)
         acts = self._by_lane(all_rows if fields.active is None else np.asarray(fields.active, np.bool_))

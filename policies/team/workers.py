@@ -112,7 +112,10 @@ class TeamNStepBuilder(JointNStepBuilder):
 
     def _notice(self, outcome: list[Array], observations: Any, fields: StepFields, ended: Array | None = None) -> None:
         """Keeps a tick, and shows the worker's rows to its policy."""
-        self.leaves, self.mask = to_leaves(self._of_one, observations), to_mask(fields.action_mask, self._mask_of_one)
+        self.leaves, self.mask = (
+            to_leaves(self._of_one, observations, double=self._double),
+            to_mask(fields.action_mask, self._mask_of_one),
+        )
         self.given, self.given_actions = fields.given, fields.given_action
         seen = [np.array(leaf) for leaf in flatten(self._of_one, observations)]
         active = np.array(np.ones(self.worker_rows) if fields.active is None else fields.active, np.bool_)

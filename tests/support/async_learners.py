@@ -31,8 +31,8 @@ class NotesPPO(PPO):
             NOTES.append(("offered", mark_of(part), len(part["batch"]["actions"])))
             offer(part, count)
 
-        def noted_take(at_least: int) -> Any:
-            parts = take(at_least)
+        def noted_take() -> Any:
+            parts = take()
             if parts is not None:
                 NOTES.append(("learned", [(mark_of(part), len(part["batch"]["actions"])) for part in parts]))
             return parts

@@ -48,11 +48,15 @@ class ThreadGroup:
         self.async_samples: Any = None  # every update is a barrier
         self.logged: list[dict[str, float]] = []
         self.saved: list[Any] = []
+        self.told: list[str] = []
         self.called: list[str] = []
 
     @property
     def is_root(self) -> bool:
         return self.rank == 0
+
+    def tell(self, text: str) -> None:
+        self.told.append(text)
 
     def average_gradients(self, parameters: Iterable[torch.Tensor], *, weight: float = 1.0, **scalars: float) -> Any:
         held = list(parameters)

@@ -15,6 +15,7 @@ from arena.transport import Tag
 from arena.transport.scheduler import RoleEndpoint, RoleScheduler
 
 MEMBERS = (0, 1, 2)
+TURNS = 30
 
 
 def together(*mains: Any) -> None:
@@ -37,11 +38,8 @@ def meet(endpoint: RoleEndpoint) -> None:
 
 
 @settings(max_examples=60)
-@given(
-    st.lists(st.tuples(st.sampled_from(MEMBERS), st.integers(0, 7)), max_size=30),
-    st.integers(1, 20),
-)
-def test_get_returns_each_sample_once_in_batches_of_the_size(offers: list[tuple[int, int]], at_least: int) -> None:
+@given(st.lists(st.tuples(st.sampled_from(MEMBERS), st.integers(0, 7)), max_size=30))
+def test_get_returns_the_oldest_fragment_of_each_worker_once(offers: list[tuple[int, int]]) -> None:
     taken: list[list[Any]] = []
     rest: list[Any] = []
 
@@ -52,60 +50,66 @@ def test_get_returns_each_sample_once_in_batches_of_the_size(offers: list[tuple[
                 fragments.put(np.arange(count) + 100 * number, count)
         meet(endpoint)
         if endpoint.address == 0:
-            while (parts := fragments.get(at_least)) is not None:
-                taken.append(parts)
-            rest.extend(samples for _, samples in fragments.state_dict())
+            while (parts := fragments.get()) is not None:
+                taken.append([part.tolist() for part in parts])
+            rest.extend([one[2].tolist() for one in queue] for queue in fragments.state_dict()["waiting"])
 
     together(main, main, main)
-    for batch in taken:
-        assert sum(map(len, batch)) >= at_least > sum(map(len, batch[:-1]))
-    assert sum(map(len, rest)) < at_least
-    found = sorted(int(value) for batch in [*taken, rest] for part in batch for value in part)
-    assert found == sorted(value + 100 * number for number, (_, count) in enumerate(offers) for value in range(count))
+    offered = [
+        [
+            [100 * number + value for value in range(count)]
+            for number, (owner, count) in enumerate(offers)
+            if owner == member
+        ]
+        for member in MEMBERS
+    ]
+    rounds = min(map(len, offered))
+    assert taken == [list(parts) for parts in zip(*(queue[:rounds] for queue in offered), strict=True)]
+    assert rest == [queue[rounds:] for queue in offered]
 
 
-def test_get_keeps_the_order_of_a_workers_fragments() -> None:
-    seen: list[int] = []
+@pytest.mark.parametrize("max_lag", [0, 1, 2])
+@pytest.mark.parametrize("slow", MEMBERS)
+def test_no_worker_is_more_than_max_lag_ahead(slow: int, max_lag: int) -> None:
+    """One worker begins each fragment only when no other can go on; all play the same number of fragments."""
+    lags: list[int] = []
+    ahead: list[int] = []
+    sent = dict.fromkeys(MEMBERS, 0)
 
-    def root(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
+    def main(endpoint: RoleEndpoint) -> None:
+        samples = AsyncSamples(endpoint, MEMBERS, StoppedWatch(), max_lag=max_lag)
         meet(endpoint)
-        meet(endpoint)
-        seen.extend(int(part[0]) for part in fragments.get(20) or [])
+        is_root = endpoint.address == 0
+        if is_root:
+            samples.publish(0)
+        for _ in range(12):
+            if endpoint.address == slow:
+                for _ in range(TURNS):  # of the others
+                    endpoint.send(3, Tag.REQUEST, b"")
+                    endpoint.receive(3, Tag.REPLY)
+            samples.put(np.zeros(1), 1)
+            sent[endpoint.address] += 1
+            ahead.append(max(sent.values()) - min(sent.values()))
+            while True:
+                while is_root and samples.get() is not None:
+                    lags.extend(samples.lags)
+                    samples.publish(0)
+                if not samples.is_ahead:
+                    break
+                samples.sleep()
+            if not is_root:
+                samples.latest()
 
-    def other(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
-        meet(endpoint)
-        for number in range(10):
-            fragments.put(np.array([10 * endpoint.address + number]), 1)
-        meet(endpoint)
+    def answer(endpoint: RoleEndpoint) -> None:
+        for _ in range(12 * TURNS):
+            endpoint.receive(slow, Tag.REQUEST)
+            endpoint.send(slow, Tag.REPLY, b"")
 
-    together(root, other, other)
-    assert len(seen) == 20
-    for member in (1, 2):
-        assert [value for value in seen if value // 10 == member] == [10 * member + number for number in range(10)]
-
-
-def test_a_worker_without_samples_does_not_stop_the_others() -> None:
-    batches: list[int] = []
-
-    def root(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
-        meet(endpoint)
-        for _ in range(5):
-            endpoint.receive(1, Tag.GROUP)
-            batches.append(len(fragments.get(4) or []))
-        endpoint.send(2, Tag.GROUP, b"")
-
-    def fast(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
-        meet(endpoint)
-        for _ in range(5):
-            fragments.put(np.zeros(4), 4)
-            endpoint.send(0, Tag.GROUP, b"")
-
-    def slow(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
-        meet(endpoint)
-        endpoint.receive(0, Tag.GROUP)
-
-    together(root, fast, slow)
-    assert batches == [1] * 5
+    names = {address: f"worker {address}" for address in (*MEMBERS, 3)}
+    RoleScheduler(names).run({**dict.fromkeys(MEMBERS, main), 3: answer})
+    assert 0 <= max(lags) <= max_lag and min(lags) >= 0
+    assert len(lags) >= 3 * (12 - max_lag)
+    assert max(ahead) <= max_lag + 1
 
 
 def test_latest_returns_the_newest_weights_once() -> None:
@@ -135,13 +139,14 @@ def test_fragments_left_over_are_used_in_the_next_leg() -> None:
     def root(endpoint: RoleEndpoint, fragments: AsyncSamples) -> None:
         fragments.put(np.arange(3), 3)
         fragments.put(np.arange(2), 2)
-        fresh = AsyncSamples(endpoint, MEMBERS, StoppedWatch())
+        assert fragments.get() is None
+        fresh = AsyncSamples(endpoint, (0,), StoppedWatch())
         fresh.load_state_dict(fragments.state_dict())
-        assert fresh.get(6) is None
-        found.extend(fresh.get(5) or [])
+        assert not fresh.is_ahead
+        found.extend([fresh.get(), fresh.get(), fresh.get()])
 
     together(root, lambda *_: None, lambda *_: None)
-    assert [len(part) for part in found] == [3, 2]
+    assert [None if parts is None else len(parts[0]) for parts in found] == [3, 2, None]
 
 
 @pytest.mark.parametrize("reduce", ["ordered", "fast"])

@@ -39,6 +39,7 @@ from arena.roles.protocol import (
     Left,
     Listening,
     Next,
+    Notice,
     Progress,
     Ready,
     Restarted,
@@ -290,6 +291,8 @@ class Root:
             progress.update(message.record)
         elif isinstance(message, Stopping):
             early_stop.receive(message, progress.ticks)
+        elif isinstance(message, Notice):
+            self._display.message(message.text)
         elif isinstance(message, Restarted):
             self._display.message(log_restart(self._run.folder, message))
         elif isinstance(message, Listening):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from arena.plan.plan import PolicyPlan
 from arena.records.metrics import UpdateRecord
-from arena.roles.protocol import Update
+from arena.roles.protocol import Notice, Update
 from arena.run.run import Run
 from arena.transport import Endpoint, Tag
 from arena.transport.pickling import pack
@@ -47,6 +47,10 @@ class PolicyLog:
     def seconds(self) -> float:
         """The time since the policy began to learn, in all legs."""
         return time.monotonic() - self._begun
+
+    def tell(self, text: str) -> None:
+        """Sends a sentence for the user to the root."""
+        self._endpoint.send(0, Tag.TO_ROOT, pack(Notice(f"policy {self._policy.name}: {text}")))
 
     def update(self, values: Mapping[str, float]) -> None:
         """Sends the metrics of one update to the root."""
