@@ -320,7 +320,9 @@ class BehaviorCloning(Algorithm):
     def exported(self) -> Exported:
         """The network for `arena export`; of Box actions the deviation is 0, as the mean is played."""
         head = self.head
-        more = {"log_std": ["-inf"] * head.outputs, **head.scale_words()} if isinstance(head, BoxHead) else {}
+        more: dict[str, Any] = (
+            {"log_std": ["-inf"] * head.outputs, **head.scale_words()} if isinstance(head, BoxHead) else {}
+        )
         return exported(
             self.network,
             self.env.single_observation_space,

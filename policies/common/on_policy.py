@@ -432,7 +432,9 @@ class OnPolicy(Algorithm):
             return found if memory is None else (found, memory)
 
         head = self.head
-        more = {"log_std": numbers(head.log_std.tolist()), **head.scale_words()} if isinstance(head, BoxHead) else {}
+        more: dict[str, Any] = (
+            {"log_std": numbers(head.log_std.tolist()), **head.scale_words()} if isinstance(head, BoxHead) else {}
+        )
         return exported(
             self.network,
             self.env.single_observation_space,
