@@ -83,12 +83,12 @@ def _export(arguments: argparse.Namespace) -> int:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    given = {"RUN": arguments.run, "--policy": arguments.policy, "--checkpoint": arguments.checkpoint}
+    given = {"--policy": arguments.policy, "--checkpoint": arguments.checkpoint}
     given |= {"--output": arguments.output, "--engines": arguments.engines}
     idle = [name for name, value in given.items() if value is not None]
     if idle:
         raise ConfigError("is not allowed with --verify, which reads it from the folder; leave it out", path=idle[0])
-    problems = verify(arguments.verify, samples=arguments.samples, batch_sizes=arguments.batch)
+    problems = verify(arguments.verify, arguments.run, samples=arguments.samples, batch_sizes=arguments.batch)
     if arguments.json:
         say(json.dumps({"verified": not problems, "problems": problems}, indent=2))
     elif not problems:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from arena.errors import ConfigError, LayoutError
+from arena.records.atomic import regular
 from arena.terminal.output import say
 
 
@@ -30,7 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _inspect(arguments: argparse.Namespace) -> int:
     path = _in_use(Path(arguments.file))
     try:
-        data = path.read_bytes()
+        with open(path, "rb", opener=regular) as file:
+            data = file.read()
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", source=str(path)) from error
     from arena.external.shared_memory.layout import decode

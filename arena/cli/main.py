@@ -19,7 +19,7 @@ from arena.cli.arguments import Parser
 from arena.diagnostics.start_folder import started_here
 from arena.errors import ConfigError, LinkError, Start, WriteError
 from arena.run.stop import restored_handlers
-from arena.terminal.output import complain, guarded_output, present_streams
+from arena.terminal.output import complain, complain_of, guarded_output, present_streams
 
 _DESCRIPTION = "Many policies learning with and against each other, in many copies of many games, over MPI."
 _EXIT_CODES = (
@@ -58,6 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Signal handlers are restored afterwards. Outside of the main thread no signal ends a run gracefully.
     """
     present_streams()
+    if argv is None:
+        sys.excepthook = complain_of
     arguments = argparse.Namespace(plays=False)
     with started_here(), restored_handlers(), guarded_output(lasts=False):
         try:

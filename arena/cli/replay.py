@@ -240,7 +240,7 @@ def _one(match: MatchReplays, episode: Episode, arguments: argparse.Namespace) -
     line = _lines_of(RunFolder(Path(target)), match).get((episode.lane, episode.number))
     say(f"{_title(match)}, {_place(episode)}{_result(line)}")
     if video is not None:
-        speed = arguments.per_second or rendering(match.manifest).per_second
+        speed = arguments.per_second or rendering(match.playable).per_second
         write_video(anchored(video), _captioned(match, episode), per_second=speed)
         length = pluralize(episode.length, "tick")
         say(f"{video}: {anchored(video).stat().st_size / 1000:,.0f} kB, {length}, {speed:g} in a second")
@@ -254,14 +254,14 @@ def _one(match: MatchReplays, episode: Episode, arguments: argparse.Namespace) -
 
 def _tell(match: MatchReplays, episode: Episode) -> None:
     """Prints what happens, tick by tick; with the game's own text, if it has one."""
-    written = TEXT in rendering(match.manifest).modes
+    written = TEXT in rendering(match.playable).modes
     active: NDArray[np.bool_] | None = None
     seen: list[Any] = []  # by the entities before the tick; of units alone
     for event, game in events_of(match, episode, render_mode=TEXT if written else None):
         if event.step is not None and active is not None:
             say(f"tick {event.tick}: {', '.join(_deeds(match, event, active, seen))}")
         if written and isinstance(text := rendered(match.manifest, game), str):
-            say(text)
+            say(text, styles=True)
         active = event.frame.active[0].copy()
         sights = zip(game.interface.observation_spaces, event.frame.observations, strict=True)
         seen = [(space, row(space, batch, 0)) if isinstance(space, UnitSpace) else None for space, batch in sights]

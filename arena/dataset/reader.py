@@ -43,6 +43,7 @@ from arena.errors import ConfigError, nearest
 from arena.game.ragged import Ragged
 from arena.game.spaces import check_choices, row, unflatten
 from arena.game.units import UnitActions, UnitSpace
+from arena.records.atomic import refuse_links
 from arena.records.folder import RunFolder
 
 _MOST_EMPTY_ITEMS = 2**26  # of a column: more than are ever in a part
@@ -318,6 +319,8 @@ def open_dataset(path: Path | str) -> Samples:
             cannot be read.
     """
     path = anchored(path)
+    of_run = any((path / name).exists() for name in ("samples", "config.yaml"))
+    refuse_links(path, {"samples": None, "config.yaml": None} if of_run else None)
     home = path / "samples" if (path / "samples").is_dir() else path
     found = [folder / MANIFEST for folder in matches_in(home) if (folder / MANIFEST).exists()]
     if not found:

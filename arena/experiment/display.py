@@ -14,6 +14,7 @@ from arena.experiment.scheduler import State
 from arena.experiment.tables import labels_of
 from arena.experiment.values import TrialRow
 from arena.experiment.variation import value_words
+from arena.terminal.output import drawing, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -123,7 +124,7 @@ class PlainExperimentDisplay:
 
     def message(self, text: str) -> None:
         """Prints a line."""
-        self._stream.write(f"{text}\n")
+        self._stream.write(f"{printable(text)}\n")
         self._stream.flush()
 
     def stop(self) -> None:
@@ -144,7 +145,7 @@ class LiveExperimentDisplay:
         from rich.live import Live
 
         self._progress = progress
-        self._console = Console(file=stream, force_terminal=True, width=width)
+        self._console = Console(file=drawing(stream), force_terminal=True, width=width)
         self._live = Live(console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
 
     def start(self) -> None:
@@ -158,7 +159,7 @@ class LiveExperimentDisplay:
 
     def message(self, text: str) -> None:
         """Prints the text above the table."""
-        self._console.print(text, markup=False, highlight=False)
+        self._console.print(printable(text), markup=False, highlight=False)
 
     def stop(self) -> None:
         """Gives the cursor back."""
@@ -174,16 +175,16 @@ class LiveExperimentDisplay:
         running = [row for row in progress.rows if row.state == State.RUNNING.value]
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         for name in ("trial", *names.values(), "seed"):
-            table.add_column(name, no_wrap=True)
+            table.add_column(Text(printable(name)), no_wrap=True)
         for name in ("ticks", progress.metric.name):
-            table.add_column(name, justify="right", no_wrap=True)
+            table.add_column(Text(printable(name)), justify="right", no_wrap=True)
         for row in running[:_MOST_RUNNING]:
             values = [value_words(row.params[path]) if path in row.params else "" for path in names]
             value = "-" if row.last is None else number_words(row.last)
-            table.add_row(f"{row.number:04d}", *values, str(row.seed), str(row.ticks), value)
+            table.add_row(f"{row.number:04d}", *map(Text, map(printable, values)), str(row.seed), str(row.ticks), value)
         more = [Text(f"and {len(running) - _MOST_RUNNING} more")] if len(running) > _MOST_RUNNING else []
         head = "  ".join(filter(None, [progress.counts, progress.left]))
-        return Group(Text(head), table, *more, Text(progress.best))
+        return Group(Text(head), table, *more, Text(printable(progress.best)))
 
 
 def outcome_lines(rows: Sequence[TrialRow], metric: MetricConfig) -> list[str]:

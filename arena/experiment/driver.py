@@ -49,7 +49,7 @@ from arena.experiment.scheduler import (
 from arena.experiment.searching import Pruning, Search, Told, suggest
 from arena.experiment.slots import Slots
 from arena.experiment.tables import run_name, trial_row, write_best, write_table
-from arena.experiment.trials import Trial
+from arena.experiment.trials import Trial, digest_of
 from arena.experiment.values import FollowedResults, TrialRow, judged
 from arena.experiment.variation import Params, is_within
 from arena.records.atomic import replacing
@@ -154,7 +154,8 @@ class Driver:
             number = next((number for number in self._asked if number != signal.SIGUSR1), None)
             if number is not None:
                 return 128 + number
-            self.requeue.touch(mode=0o600)
+            with replacing(self.requeue):
+                pass  # an empty file
             return 0
         return 1 if any(r.state is State.ERROR for r in self.records.values() if r.wanted) else 0
 
@@ -216,6 +217,7 @@ class Driver:
                         "another folder",
                         path=joined("set", each.path),
                     )
+            self._config_of(number, record)
             trials = [*self.plan.trials.repeated(record.variant, record.params)]
             self._roles.update((trial.digest, trial.roles) for trial in trials)
             if trials[number % repeat].digest != record.digest:
@@ -488,7 +490,13 @@ class Driver:
         held = next(each for each in self.plan.trials.variants if each.name == record.variant)
         repetition = record.seed - int(record.params.get("seed", held.seed))
         name = run_name(self.plan.file.config.name, number)
-        return self.plan.trials.config_of(record.variant, record.params, repetition, name=name)
+        config = self.plan.trials.config_of(record.variant, record.params, repetition, name=name)
+        if digest_of(config) != record.digest or not {*record.params} <= {each.path for each in held.varied}:
+            raise ConfigError(
+                "has other values than the experiment asks for; restore it, or start in another folder",
+                source=str(self.folder.state_path(number)),
+            )
+        return config
 
     def _is_complete(self, record: Record) -> bool:
         """Whether a run has come to its end, although no driver has put that on record."""

@@ -29,14 +29,20 @@ from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
 from arena.experiment.config import ExperimentConfig, parse_experiment
 from arena.experiment.scheduler import State
-from arena.records.atomic import make_folder, part_of, private, replacing, writing
-from arena.records.folder import RunFolder
+from arena.records.atomic import Names, make_folder, part_of, private, refuse_links, replacing, writing
+from arena.records.folder import NAMES as RUN_NAMES
+from arena.records.folder import RunFolder, plain_name
 from arena.records.journal import Journal, JournalReader
 from arena.records.lock import is_held
 
 DIGITS = 4
 _BEGINNING = "lock.beginning"  # of the processes that run trials alone, which hold `lock` together
 _NAME = re.compile(r"([0-9]{4,})\.jsonl")
+_NAMES: Names = {
+    **dict.fromkeys(("experiment.yaml", "configs", "states", "logs", "trials.csv", "best.json", "requeue")),
+    **dict.fromkeys(("report.html", "lock", _BEGINNING)),
+    "trials": {"*": RUN_NAMES},
+}
 _ATTEMPTS, _PAUSE_SECONDS = 20, 0.01  # to lock a trial
 
 
@@ -171,9 +177,10 @@ class ExperimentFolder:
         """The folder of an experiment that has begun.
 
         Raises:
-            ConfigError: it is not one.
+            ConfigError: it is not one, or it holds a link.
         """
         folder = cls(path)
+        refuse_links(folder.path, _NAMES)
         if not is_experiment(path):
             found = "experiment.yaml is missing" if folder.path.is_dir() else "it does not exist"
             raise ConfigError(
@@ -204,8 +211,9 @@ class ExperimentFolder:
         """Makes the tree; what is there stays.
 
         Raises:
-            ConfigError: it cannot be made.
+            ConfigError: it cannot be made, or holds a link.
         """
+        refuse_links(self.path, _NAMES)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             for part in (self.path, self.configs, self.trials, self.states, self.logs):
@@ -216,7 +224,7 @@ class ExperimentFolder:
     @contextmanager
     def beginning_alone(self) -> Iterator[None]:
         """Waits until no other process begins the experiment in this folder, to run a trial of it."""
-        descriptor = private(str(self.path / _BEGINNING), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        descriptor = private(str(self.path / _BEGINNING), os.O_RDWR | os.O_CREAT)
         try:
             with suppress(OSError):  # of a file system without locks
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -251,7 +259,7 @@ class ExperimentFolder:
 
     def run_folder(self, record: Record) -> RunFolder:
         """The run folder of a trial."""
-        return RunFolder(self.trials / (record.first.folder or f"{record.number:0{DIGITS}d}"))
+        return RunFolder(self.trials / plain_name(record.first.folder or f"{record.number:0{DIGITS}d}"))
 
     def requeue_of(self, trial: int) -> Path:
         """As `requeue`, of a trial that is run alone."""
@@ -320,7 +328,7 @@ def trial_lock(path: Path) -> Iterator[None]:
         ConfigError: another process runs it.
     """
     with writing(path):
-        descriptor = private(str(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        descriptor = private(str(path), os.O_RDWR | os.O_CREAT)
     try:
         for attempt in range(_ATTEMPTS):  # a process that watches holds it for an instant
             try:
@@ -340,7 +348,7 @@ def trial_lock(path: Path) -> Iterator[None]:
 
 def _is_locked(path: Path) -> bool:
     """Whether a process holds the lock of a trial's state file, as it does from before the first line to its end."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = private(str(path), os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

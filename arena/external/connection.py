@@ -18,6 +18,7 @@ from arena.external.slots import Game, Slots
 from arena.game.api import Interface
 from arena.plan.plan import MatchPlan, TickRules
 from arena.plan.seats import check_seats
+from arena.records.atomic import private
 
 if TYPE_CHECKING:
     from arena.records.formats import ExternalPlace, GamesLine
@@ -118,7 +119,7 @@ class Connection:
         """Opens the file for the output of a program."""
         if self._logs is None:
             return None
-        return (self._logs / f"simulator-{self._match.match}-{program}.log").open("a+b")
+        return open(self._logs / f"simulator-{self._match.match}-{program}.log", "a+b", opener=private)
 
     def place(self, kind: str) -> ExternalPlace:
         """The match's entry in `external.json`."""

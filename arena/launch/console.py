@@ -11,9 +11,10 @@ from typing import IO, TYPE_CHECKING
 from arena.launch import mpirun
 from arena.launch.events import Event, EventDisplay, write_event
 from arena.plan.plan import Role
-from arena.records.atomic import writing
+from arena.records.atomic import private, writing
 from arena.roles.protocol import Failed
 from arena.run.run import Run
+from arena.terminal.output import printable, say
 
 if TYPE_CHECKING:
     from arena.run.display import Display
@@ -29,7 +30,7 @@ def tell(failure: Failed, stream: IO[str] | None = None) -> None:
         text = f"arena: error: {failure.message}"
     else:
         text = f"arena: the run has ended: {failure.who}\n{failure.message}"
-    print(text, file=stream or sys.stderr, flush=True)
+    print(printable(text), file=stream or sys.stderr, flush=True)
 
 
 class Output:
@@ -44,11 +45,11 @@ class Output:
         if mpirun.EVENTS_VARIABLE in os.environ:
             write_event(Event("message", {"text": text}))
         else:
-            print(text, flush=True)
+            say(text)
 
     def complain(self, text: str) -> None:
         """Writes why and where the run has ended early."""
-        print(text, file=sys.stderr, flush=True)
+        print(printable(text), file=sys.stderr, flush=True)
 
     def fail(self, failure: Failed) -> None:
         """Writes why there is no result."""
@@ -92,7 +93,7 @@ def log_beside_display(run: Run, roles: tuple[Role, ...]) -> None:
     log = run.folder.log_path(0)
     logging.raiseExceptions = False  # without it, a full disk would print tracebacks to the console
     with writing(log):
-        log.touch(mode=0o600)  # logging would make it readable for all users
+        open(log, "ab", opener=private).close()  # logging would make it readable for all users
         logging.basicConfig(filename=log, level=logging.INFO, format=_LOG_FORMAT, force=True)
     _say_roles(run, roles)
 
@@ -127,7 +128,7 @@ def speak_into(log: Path) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     with writing(log):
-        file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        file = private(str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for descriptor in (1, 2):
         os.dup2(file, descriptor)
     os.close(file)

@@ -20,6 +20,7 @@ from arena.launch.watchdog_thread import RootWatchdog
 from arena.plan.plan import Role, RoleKind
 from arena.preflight.external import external_kinds
 from arena.records import evaluations
+from arena.records.atomic import replacing
 from arena.records.episode import episode_of
 from arena.records.folder import RunFolder
 from arena.records.formats import EpisodeLine, plan_file, write_document
@@ -215,7 +216,8 @@ def _end_callbacks(memory: ProcessState) -> None:
 def _stopped(run: Run, tick: int, memory: ProcessState, output: Output = CONSOLE_OUTPUT) -> int:
     stop = memory.stop
     if stop.requeue:
-        run.folder.requeue.touch(mode=0o600)
+        with replacing(run.folder.requeue):
+            pass  # an empty file
     elif stop.number is None:  # stopped by a callback: the run is over
         run.folder.requeue.unlink(missing_ok=True)
     by = f", {stop.words}" if stop.by else ""

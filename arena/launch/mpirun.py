@@ -26,6 +26,7 @@ from arena.errors import ConfigError
 from arena.launch.bound_process import bound
 from arena.plan.hosts import Host, allocated, shares
 from arena.run.stop import ENDING_SIGNALS, ONE_REQUEST_SECONDS, handled_signals, takes_signals
+from arena.terminal.output import OwnEscapes
 
 _UNDER_A_LAUNCHER = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID", "MPI_LOCALRANKID")
 _CONFIRM_VARIABLE = "ARENA_CONFIRM"  # set if the starting process waits for the two lines below
@@ -547,7 +548,7 @@ def _told(status: int, received: Sequence[int], heard: _Heard, *, has_resume: bo
     """
     killed = -status if status < 0 else status - 128 if 128 < status < 128 + signal.NSIG else 0
     if (received or killed) and heard.listener is None and sys.stdout.isatty():  # rank 0 has not closed its display
-        sys.stdout.write(_SHOW_CURSOR + "\n")
+        sys.stdout.write(OwnEscapes(f"{_SHOW_CURSOR}\n"))
         sys.stdout.flush()
     if received and status == 128 + signal.SIGUSR2:  # rank 0 does not know which signal this process got
         heard.stream.write(f"arena: ended by {signal.Signals(received[0]).name}\n")

@@ -22,6 +22,7 @@ from contextlib import suppress
 
 from arena.diagnostics.process_load import delays, starved_seconds, stopped
 from arena.diagnostics.stacks import killed_report
+from arena.terminal.output import printable
 
 _LOOK_SECONDS = 1.0  # between two checks
 _ANSWER_SECONDS = 30.0  # for the stacks; then the process is killed
@@ -67,7 +68,7 @@ def main(pid: int, number: int, patience: float) -> None:
     _send(pid, signal.SIGKILL)
     heading, ending = told.pop("heading"), told.pop("ending")
     words = killed_report(heading, dump, {int(thread): name for thread, name in told.items()})
-    sys.stderr.write(f"{words}\n{ending}\n")
+    sys.stderr.write(printable(f"{words}\n{ending}\n"))
 
 
 def _send(pid: int, number: int) -> None:

@@ -11,8 +11,10 @@ from typing import Any
 
 import msgspec
 
+from arena.config.load import load_config
+from arena.config.named import check_texts
 from arena.config.schema import Config
-from arena.errors import ConfigError
+from arena.errors import ConfigError, located
 from arena.league.rounds import Round
 from arena.plan.plan import Plan
 from arena.records import boundary
@@ -47,12 +49,18 @@ def read(folder: RunFolder) -> list[Round]:
     """The rounds that were planned, the first one first; none where the file is not there.
 
     Raises:
-        ConfigError: the file is damaged, or of another version of the arena.
+        ConfigError: the file is damaged, or of another version of the arena; or it names what config.yaml does not.
     """
-    found = []
+    found, config = [], None
     for line in lines_in(JournalReader(folder.rounds)):
         if line.descriptions is None:
             raise ConfigError(f"is damaged: round {line.round} lacks `descriptions`", source=str(folder.rounds))
+        given = [line.options, *(match.env_kwargs for match in line.descriptions)]
+        if any(given):
+            config = config or load_config(folder.config)
+            with located(path=f"round {line.round}", source=str(folder.rounds)):
+                check_texts(given[:1], config)
+                check_texts(given[1:], config, free=bool(config.callbacks))  # which may propose matches
         told = msgspec.structs.asdict(line)
         known = {name: told[name] for name in Round.__struct_fields__ if name in told}
         found.append(Round(**{**known, "number": line.round, "matches": line.descriptions}))

@@ -49,7 +49,7 @@ class Csv:
             csv.writer(file).writerow(self._row(values))
 
     def _rows(self) -> list[list[str]]:
-        with open(self._path, newline="") as file:
+        with open(self._path, newline="", opener=private) as file:
             return list(csv.reader(file))[1:]
 
     def _row(self, values: Mapping[str, Any]) -> list[str]:

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from arena.callbacks import StartedRun
 from arena.config import yaml
 from arena.errors import ConfigError, nearest
-from arena.records.atomic import replacing
+from arena.records.atomic import private, replacing
 from arena.records.folder import RunFolder
 from arena.results.files import numbers
 
@@ -87,7 +87,8 @@ def _id_of(folder: Path) -> str:
         digest = hashlib.sha256(str(folder.resolve()).encode() + b"\n" + config).hexdigest()[:16]
         with replacing(path) as file:
             file.write(digest.encode())
-    return path.read_text()
+    with open(path, opener=private) as file:
+        return file.read()
 
 
 def _has_login() -> bool:

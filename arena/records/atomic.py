@@ -1,6 +1,7 @@
 """Atomic writes: a crash at any instant leaves the old file or the new one, never a part.
 
-Everything that a run writes is private to its owner: folders 0700, files 0600.
+Everything that a run writes is private to its owner: folders 0700, files 0600. A run folder may come from somebody
+else, so nothing is written through a link: new files are made where nothing is, and `private` opens no others.
 """
 
 from __future__ import annotations
@@ -12,14 +13,56 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeAlias
 
 from arena.errors import ConfigError, WriteError, shown
 
+Names: TypeAlias = "Mapping[str, Names | None]"
+
 
 def private(path: str, flags: int) -> int:
-    """An opener for `open` that creates files which only their owner can read."""
-    return os.open(path, flags, 0o600)
+    """An opener for `open` of files to write: creates files which only their owner can read, and follows no link."""
+    return regular(path, flags | os.O_NOFOLLOW)
+
+
+def regular(path: str, flags: int) -> int:
+    """An opener for `open` that refuses all but regular files: a FIFO would wait for its other end."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK, 0o600)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "it is no regular file", path)
+
+
+def refuse_links(folder: Path, names: Names | None = None) -> None:
+    """Refuses a folder in which something is neither a file nor a folder: a link, a FIFO, a device or a socket.
+
+    Args:
+        folder: it may be a link itself, as the user has named it; one that is not there holds nothing.
+        names: of what is looked at in it, `*`: any, each with the names inside of it; None: all.
+
+    Raises:
+        ConfigError: with the path of what was found; or a folder cannot be read.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                name = entry.name if names is None or entry.name in names else "*"
+                if names is not None and name not in names:
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    refuse_links(Path(entry.path), None if names is None else names[name])
+                elif not entry.is_file(follow_symlinks=False):
+                    what = "a link" if entry.is_symlink() else "a FIFO, a device or a socket"
+                    raise ConfigError(
+                        f"is {what}; in this folder all must be files and folders of its own: remove it, or put a copy "
+                        "of what it stands for in its place",
+                        source=entry.path,
+                    )
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", source=str(folder)) from error
 
 
 @contextmanager
@@ -97,8 +140,9 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     """
     part = part_of(path)
     with writing(path):
+        part.unlink(missing_ok=True)  # of a process that was killed; or a link, which must not be followed
         try:
-            with open(part, "wb", opener=private) as file:
+            with open(part, "xb", opener=private) as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -118,17 +162,17 @@ def replace_folder(path: Path, files: Mapping[str, bytes]) -> None:
     """
     part, old = part_of(path), path.with_name(f".{path.name}.old")
     with writing(path):
-        shutil.rmtree(part, ignore_errors=True)
+        _remove(part)
         try:
             part.mkdir(mode=0o700)
             for name, content in files.items():
-                with open(part / name, "wb", opener=private) as file:
+                with open(part / name, "xb", opener=private) as file:
                     file.write(content)
                     file.flush()
                     os.fsync(file.fileno())
             _sync_folder(part)
             if path.exists():
-                shutil.rmtree(old, ignore_errors=True)
+                _remove(old)
                 os.replace(path, old)
             os.replace(part, path)
         finally:
@@ -136,7 +180,15 @@ def replace_folder(path: Path, files: Mapping[str, bytes]) -> None:
             if old.exists() and not path.exists():
                 os.replace(old, path)
         _sync_folder(path.parent)
-        shutil.rmtree(old, ignore_errors=True)
+        _remove(old)
+
+
+def _remove(path: Path) -> None:
+    """Removes a folder, or whatever else is in its place; a link, not what it leads to."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def part_of(path: Path) -> Path:

@@ -13,7 +13,6 @@ processor computes, takes 0.75 ms per MB here, BLAKE2b 1.7 ms, CRC-32 0.4 ms.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +22,7 @@ import msgspec
 
 from arena.errors import ConfigError
 from arena.records import checkpoint
-from arena.records.atomic import make_folder, replacing
+from arena.records.atomic import make_folder, private, replacing
 from arena.records.checkpoint import Damaged
 from arena.records.folder import RunFolder
 from arena.records.formats import BOUNDARY_VERSION, Boundary, FileMark, digest_of
@@ -165,7 +164,8 @@ def cut_journals(folder: RunFolder, boundary: Boundary) -> None:
     """Cuts the journals that are recorded tick by tick to their lengths at a boundary."""
     for path in (folder.episodes, folder.metrics):
         if path.exists():
-            os.truncate(path, boundary.journals.get(path.name, 0))
+            with open(path, "r+b", opener=private) as file:
+                file.truncate(boundary.journals.get(path.name, 0))
 
 
 def _path(folder: RunFolder, tick: int) -> Path:

@@ -33,7 +33,7 @@ from typing import IO, Any
 
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, nearest
-from arena.records.atomic import make_folder, part_of, replacing
+from arena.records.atomic import make_folder, part_of, refuse_links, regular, replacing
 
 FORMAT_VERSION = 1
 _HEADER, _DIGEST = "checkpoint.json", "sha256"
@@ -239,6 +239,7 @@ def find(path: Path | str, policy: str) -> Path:
     given, path = str(path), anchored(path)
     if not path.exists():
         raise ConfigError("there is no such checkpoint file, checkpoint folder or run folder", source=given)
+    refuse_links(path, {"checkpoints": None} if (path / "config.yaml").is_file() else None)
     if path.is_file() or list_checkpoints(path):
         return path
     home = path / "checkpoints"
@@ -368,7 +369,7 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
         ConfigError: it cannot be read, or, also while the block reads it, is not a checkpoint.
     """
     try:
-        file = path.open("rb")
+        file = open(path, "rb", opener=regular)  # noqa: SIM115 - closed below
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", source=str(path)) from error
     try:

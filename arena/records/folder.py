@@ -33,7 +33,7 @@ from pathlib import Path
 
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, shown
-from arena.records.atomic import make_folder, replacing
+from arena.records.atomic import Names, make_folder, refuse_links, replacing
 
 _UNBEGUN = {"logs", "checkpoints", "tensorboard", "boundaries", "rounds.jsonl", "tournament.json", "lock"}
 """The files of a run that has not begun."""
@@ -123,6 +123,7 @@ class RunFolder:
         path = anchored(path)
         try:
             folder = cls(_existing(path, given=given) if resume else _claimed(path, given=given))
+            refuse_links(folder.path, NAMES)
             for part in (folder.logs, folder.checkpoints):
                 make_folder(part)
         except OSError as error:
@@ -134,9 +135,10 @@ class RunFolder:
         """The folder of a run that has begun.
 
         Raises:
-            ConfigError: it is not one.
+            ConfigError: it is not one, or it holds a link.
         """
         folder = cls(Path(path))
+        refuse_links(folder.path, NAMES)
         if not folder.config.is_file():
             raise not_a_run(folder.path)
         return folder
@@ -187,7 +189,7 @@ class RunFolder:
 
     def snapshots_path(self, policy: str) -> Path:
         """Where the snapshots of one policy are."""
-        return self.path / "snapshots" / policy
+        return self.path / "snapshots" / plain_name(policy)
 
     def log_path(self, rank: int) -> Path:
         """The log of one process; four digits, so that the files stand in order."""
@@ -195,12 +197,29 @@ class RunFolder:
 
     def checkpoints_path(self, policy: str) -> Path:
         """Where the checkpoints of one policy are."""
-        return self.checkpoints / policy
+        return self.checkpoints / plain_name(policy)
 
     def write_config(self, text: str) -> None:
         """Writes the resolved configuration atomically."""
         with replacing(self.config) as file:
             file.write(text.encode())
+
+
+NAMES: Names = dict.fromkeys(
+    [path.name for path in vars(RunFolder(Path())).values() if path.name] + ["evaluations", "snapshots"]
+)
+"""What is read and written in a run folder; other programs may keep other files there, and links."""
+
+
+def plain_name(name: str) -> str:
+    """A name that a file of a run folder gives to a file or folder in it.
+
+    Raises:
+        ConfigError: it leads elsewhere.
+    """
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
+        raise ConfigError(f"a file of a run folder names {name!r}, which cannot be the name of a file in it")
+    return name
 
 
 def not_a_run(path: Path, remedy: str = "") -> ConfigError:
@@ -210,6 +229,7 @@ def not_a_run(path: Path, remedy: str = "") -> ConfigError:
         path: as the user gave it.
         remedy: the end of the message.
     """
+    refuse_links(path, NAMES)  # as something may not be a file for this reason
     if (path / "experiment.yaml").is_file():
         found = f"it is an experiment, whose runs are in {shown(path / 'trials')}"
         return ConfigError(f"not a run folder: {found}; name one of them{remedy}", source=str(path))

@@ -42,7 +42,7 @@ from arena.config.matches import MatchConfig
 from arena.errors import ConfigError
 from arena.plan.plan import MatchPlan, Plan, Role, RoleKind
 from arena.records import checkpoint
-from arena.records.atomic import replacing
+from arena.records.atomic import regular, replacing
 from arena.records.folder import RunFolder
 from arena.records.metrics import UPDATE_FIELDS, UpdateRecord
 from arena.records.outcome import Ending, Outcome
@@ -71,7 +71,8 @@ def read_document(path: Path, kind: type[S]) -> S:
         ConfigError: the file cannot be read, is damaged, or is of another version of the arena.
     """
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        with open(path, "rb", opener=regular) as file:
+            return msgspec.json.decode(file.read(), type=kind)
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", source=str(path)) from error
     except (ValueError, RecursionError) as error:

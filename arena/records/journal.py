@@ -15,7 +15,7 @@ import msgspec
 
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, WriteError
-from arena.records.atomic import private, writing
+from arena.records.atomic import private, regular, writing
 
 T = TypeVar("T")
 
@@ -162,13 +162,13 @@ class JournalReader:
             yield line
 
     def _lines_before(self) -> int:
-        with self.path.open("rb") as file:
+        with open(self.path, "rb", opener=regular) as file:
             return file.read(self._start).count(b"\n")
 
     def _whole(self) -> Iterator[tuple[int, bytes]]:
         self.unfinished = 0
         try:
-            file = self.path.open("rb")
+            file = open(self.path, "rb", opener=regular)  # noqa: SIM115 - closed below
         except OSError as error:
             raise ConfigError(f"cannot be read: {error.strerror}", source=str(self.path)) from error
         with file:

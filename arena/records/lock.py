@@ -113,7 +113,7 @@ def refuse_held(folder: Path | str) -> None:
     """
     path = Path(folder) / _NAME
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = private(str(path), os.O_RDWR)
     except FileNotFoundError:  # no process has ever written here
         return
     except OSError as error:
@@ -131,7 +131,7 @@ def is_held(folder: Path | str) -> bool:
     system without locks the text alone decides.
     """
     try:
-        descriptor = os.open(Path(folder) / _NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = private(str(Path(folder) / _NAME), os.O_RDONLY)
     except OSError:
         return False
     try:
@@ -154,7 +154,7 @@ def is_left(folder: Path | str) -> bool:
 def _made(path: Path) -> int:
     """The lock file, open; made where it is missing."""
     try:
-        return private(str(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW)
+        return private(str(path), os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise _unlockable(path, error) from error
 

@@ -4,7 +4,8 @@
         for event in playback.events():        begins of episodes, and ticks
             event.same                         the lanes that are as recorded
 
-Neither policies nor MPI are needed. The game is imported by the names in the manifest: code named by a run folder runs.
+Neither policies nor MPI are needed. The game is imported by the names in the manifest, so that only one that is known
+to name the run's own game may be given: `MatchReplays.playable`.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ are read, and reading runs no code.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,9 +22,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from arena.config import load_config
+from arena.config.named import check_texts
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
 from arena.game.ragged import Ragged
+from arena.records.atomic import refuse_links
+from arena.records.folder import NAMES
+from arena.registry import EXTERNAL
 from arena.replay.format import (
     MANIFEST,
     Begin,
@@ -94,6 +100,30 @@ class MatchReplays:
 
     path: Path
     manifest: Manifest
+
+    @cached_property
+    def playable(self) -> Manifest:
+        """The manifest, with which the match can be played again: its game is the one that config.yaml names.
+
+        Raises:
+            ConfigError: it is not; or there is no config.yaml.
+        """
+        manifest, place = self.manifest, str(self.path / MANIFEST)
+        config = load_config(self.path.parents[2] / "config.yaml")
+        env = config.envs.get(manifest.env)
+        known: dict[str, Any] = {"imports": config.imports}
+        known |= {} if env is None else {"make": env.make, "wrappers": env.wrapped_in, "screen": env.screen}
+        for key in ("make", "wrappers", "screen", "imports"):
+            if json.dumps(found := getattr(manifest, key)) != json.dumps(known.get(key)):
+                raise ConfigError(
+                    f"found {found!r:.200}, but config.yaml, which alone can name code, has {known.get(key)!r:.200}; "
+                    "with the configuration of that time the replays can be played",
+                    path=key,
+                    source=place,
+                )
+        own = config.curriculum is not None or bool(config.callbacks)
+        check_texts(manifest.kwargs, config, free=own and manifest.make not in EXTERNAL, path="kwargs", source=place)
+        return manifest
 
     @cached_property
     def recordings(self) -> tuple[Recording, ...]:
@@ -177,7 +207,9 @@ def read_replays(path: Path | str) -> Replays:
     Raises:
         ConfigError: there are none, or a manifest is missing, damaged, or comes from a newer arena.
     """
-    home = anchored(path) / "replays"
+    path = anchored(path)
+    refuse_links(path, NAMES)
+    home = path / "replays"
     found = [manifest for folder in sorted(home.glob("round-*/match-*")) if (manifest := _manifest_in(folder))]
     if not found:
         raise ConfigError(

@@ -50,7 +50,7 @@ def verify(match: MatchReplays, *, lane: int | None = None) -> Iterator[tuple[Re
         lanes = [position for position, number in enumerate(recording.lanes) if lane in (None, number)]
         if not lanes:
             continue
-        with Playback(match.manifest, recording, lanes=lanes) as playback:
+        with Playback(match.playable, recording, lanes=lanes) as playback:
             try:
                 for event in playback.events():
                     for position in np.flatnonzero(event.lanes & ~event.same).tolist():
@@ -75,7 +75,7 @@ def events_of(
     recording = episode.recording
     since = max(place for place, begin in enumerate(recording.begins[: episode.place + 1]) if begin.anew)
     position = recording.lanes.index(episode.lane)
-    with Playback(match.manifest, recording, lanes=[position], render_mode=render_mode) as playback:
+    with Playback(match.playable, recording, lanes=[position], render_mode=render_mode) as playback:
         for event in playback.events(since=since):
             if not event.same[0]:
                 raise ReplayDiffers(_difference(match, episode.lane, event, 0))
@@ -134,7 +134,7 @@ def pictures_of(match: MatchReplays, episode: Episode) -> Iterator[tuple[Picture
     """As `frames`, each picture with the event that it shows, and the game."""
     for name, value in _NO_SCREEN.items():  # before a game imports a library that opens windows
         os.environ.setdefault(name, value)
-    mode = PICTURES if PICTURES in rendering(match.manifest).modes else None
+    mode = PICTURES if PICTURES in rendering(match.playable).modes else None
     for event, game in events_of(match, episode, render_mode=mode):
         picture = rendered(match.manifest, game)
         if not isinstance(picture, np.ndarray) or picture.shape[2:] != (3,):

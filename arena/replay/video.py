@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError, WriteError, nearest
-from arena.records.atomic import check_place
+from arena.records.atomic import check_place, private
 
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
@@ -86,7 +86,8 @@ def write_video(path: Path, pictures: Iterator[Picture], *, per_second: float) -
     part = path.with_name(f".{path.stem}.part{path.suffix}")
     write = _write_mp4 if path.suffix.lower() == ".mp4" else _write_images
     try:
-        part.open("wb").close()  # an encoder's message about an unusable path says less
+        part.unlink(missing_ok=True)
+        open(part, "xb", opener=private).close()  # an encoder's message about an unusable path says less
         try:
             write(part, _held(map(_even, pictures), round(_HELD * per_second)), per_second)
             part.replace(path)

@@ -24,7 +24,7 @@ from arena.errors import ConfigError
 from arena.game.api import Frame, Interface, Step
 from arena.game.ragged import Ragged
 from arena.game.spaces import flatten
-from arena.records.atomic import make_folder, replacing, writing
+from arena.records.atomic import make_folder, private, replacing, writing
 from arena.replay.digests import Digests
 from arena.replay.format import (
     MANIFEST,
@@ -193,7 +193,7 @@ class ReplayWriter:
         """
         self.flush()
         if self._begun:
-            with writing(self._path), open(self._path, "rb") as file:
+            with writing(self._path), open(self._path, "rb", opener=private) as file:
                 os.fsync(file.fileno())
 
     def _append(self, data: bytes) -> None:
@@ -203,7 +203,7 @@ class ReplayWriter:
         with writing(self._path):
             size = self._path.stat().st_size
             try:
-                with open(self._path, "ab") as file:
+                with open(self._path, "ab", opener=private) as file:
                     file.write(data)
             except OSError:
                 with suppress(OSError):  # the first error is reported

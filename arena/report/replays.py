@@ -207,7 +207,7 @@ def _drawn(told: Replay, match: MatchReplays, episode: Episode) -> Strip:
         columns=columns,
         width=width,
         height=height,
-        per_second=max(2.0, rendering(match.manifest).per_second / step),
+        per_second=max(2.0, rendering(match.playable).per_second / step),
     )
     return Strip(shown, _image(_sheet(pictures, columns)))
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from arena.diagnostics.start_folder import anchored
-from arena.records.atomic import replacing
+from arena.records.atomic import refuse_links, replacing
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 
@@ -48,6 +48,8 @@ def read_results(path: Path | str) -> list[dict[str, Any]]:
     """
     path = anchored(path)
     file = path if path.suffix == ".json" else RunFolder(path).results
+    if file != path:
+        refuse_links(path, {file.name: None})
     return list(JournalReader(file).made(_result_of, missing_ok=True))
 
 

@@ -12,7 +12,6 @@ The class lives in the root's process. Its changes hold from the next leg on, ov
 from __future__ import annotations
 
 import inspect
-import os
 import re
 import traceback
 from collections.abc import Mapping, Sequence
@@ -24,13 +23,14 @@ import msgspec
 from arena.callbacks import check_options, made_object
 from arena.config import Config, overrides, parse_config, yaml
 from arena.config.matches import MatchConfig
+from arena.config.named import check_texts
 from arena.errors import CallbackFailed, ConfigError, close_name, located
 from arena.plan.plan import CallbackPlan, Plan
-from arena.records.atomic import writing
+from arena.records.atomic import private, writing
 from arena.records.folder import RunFolder
 from arena.records.formats import ChangeLine
 from arena.records.journal import Journal, JournalReader
-from arena.registry import load_object
+from arena.registry import EXTERNAL, load_object
 from arena.run.run import Run
 
 _METHODS: Mapping[str, tuple[str, ...]] = {"begin": (), "changes": ("result",), "resume": ("lines",)}
@@ -97,8 +97,8 @@ def forget_after(folder: RunFolder, tick: int) -> None:
         if line.tick > tick:
             break
         end = journal.position
-    with writing(folder.changes):
-        os.truncate(folder.changes, end)
+    with writing(folder.changes), open(folder.changes, "r+b", opener=private) as file:
+        file.truncate(end)
 
 
 def changed(
@@ -205,7 +205,7 @@ def _changed_data(run: Run, lines: Sequence[ChangeLine]) -> Any:
 
 
 def check_change(config: Config, key: str, value: Any) -> None:
-    """Refuses a change of what cannot be changed between two legs.
+    """Refuses a change of what cannot be changed between two legs, or that names what config.yaml does not name.
 
     Raises:
         ConfigError: with the key.
@@ -227,6 +227,8 @@ def check_change(config: Config, key: str, value: Any) -> None:
         raise ConfigError(
             f"found {value!r:.80}; expected numbers, text, true, false, null, lists or mappings", path=key
         )
+    programs = any(env.make in EXTERNAL for env in config.envs.values())  # which a simulator's arguments start
+    check_texts(value, config, free=config.curriculum is not None and not programs, path=key)
 
 
 def _is_plain(value: Any) -> bool:

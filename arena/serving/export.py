@@ -25,8 +25,8 @@ import numpy as np
 from arena import registry
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, ExportError, located
-from arena.records.atomic import make_folder, replace_folder
-from arena.records.folder import RunFolder
+from arena.records.atomic import make_folder, refuse_links, replace_folder
+from arena.records.folder import NAMES, RunFolder
 from arena.records.formats import EngineReport, ExportReport, ModelFile, document_text
 from arena.serving import engines
 from arena.serving.algorithm import load_algorithm
@@ -147,19 +147,22 @@ def export(
     return Export(document, folder, rows.recorded)
 
 
-def verify(folder: Path | str, *, samples: int = SAMPLES, batch_sizes: Sequence[int] = BATCH_SIZES) -> list[str]:
-    """Compares the files of an export with the checkpoint that they name.
+def verify(
+    folder: Path | str, run: str | None = None, *, samples: int = SAMPLES, batch_sizes: Sequence[int] = BATCH_SIZES
+) -> list[str]:
+    """Compares the files of an export with the checkpoint that they name, of a run; None: the export lies in it.
 
     Returns:
         what is wrong: the file, or engine, output, figure and limit; empty: nothing.
 
     Raises:
-        ConfigError: there is no such folder, or a package is missing.
+        ConfigError: there is no such folder, a package is missing, or the export names a run in which it does not lie.
         ExportError: a step has failed.
     """
     folder = anchored(folder)
     if not folder.is_dir():
         raise ConfigError("there is no such folder; name one that `arena export` has written", source=str(folder))
+    refuse_links(folder)
     problems: list[str] = []
     try:
         file = read_description(folder)
@@ -169,7 +172,15 @@ def verify(folder: Path | str, *, samples: int = SAMPLES, batch_sizes: Sequence[
         onnx_packages()
     elif (folder / MODEL).exists():
         problems.append(f"{folder / MODEL}: is not of this export: {DESCRIPTION} says that {file.engine!r} was chosen")
-    session, run = None, (folder / file.run).resolve()
+    session, home = None, (folder / file.run).resolve()
+    if run is None and folder.resolve().parents[2:3] != (home,):
+        raise ConfigError(
+            f"names the run folder {file.run!r}, in which it does not lie, and a description cannot name code; name "
+            f"that folder: arena export RUN --verify {folder}",
+            source=str(folder / DESCRIPTION),
+        )
+    run = home if run is None else Path(run)
+    refuse_links(run, NAMES)
     try:
         with _step("1, restore", mistakes=True):
             loaded = load_algorithm(run, file.policy, str(file.tick))

@@ -19,6 +19,7 @@ from arena.errors import pluralize, shown
 from arena.records.faults import Losses
 from arena.records.scoreboard import Score, Scoreboard, Series
 from arena.run.display import Display
+from arena.terminal.output import drawing, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -79,7 +80,7 @@ class PlainDisplay:
 
     def message(self, text: str) -> None:
         """Prints the text at once."""
-        self._stream.write(f"{text}\n")
+        self._stream.write(f"{printable(text)}\n")
         self._stream.flush()
 
     def stop(self) -> None:
@@ -143,7 +144,7 @@ class LiveDisplay:
 
         self._total, self._colors, self._clock = total_ticks, colors, clock
         self._rate = Rate(clock)
-        self._console = Console(file=stream, force_terminal=True, width=width)
+        self._console = Console(file=drawing(stream), force_terminal=True, width=width)
         self._live = Live(console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
         self._draw_at = 0.0
         self._pending: tuple[int, Scoreboard] | None = None
@@ -162,7 +163,7 @@ class LiveDisplay:
 
     def message(self, text: str) -> None:
         """Prints the text above the panel."""
-        self._console.print(text, markup=False, highlight=False)
+        self._console.print(printable(text), markup=False, highlight=False)
 
     def stop(self) -> None:
         """Draws the last state and gives the cursor back."""
@@ -181,7 +182,8 @@ class LiveDisplay:
         from rich.console import Group
         from rich.text import Text
 
-        return Group(self._bar(ticks_done), self._table(scoreboard), *map(Text, scoreboard.games.values()))
+        games = (Text(printable(line)) for line in scoreboard.games.values())
+        return Group(self._bar(ticks_done), self._table(scoreboard), *games)
 
     def _bar(self, ticks_done: int) -> RenderableType:
         from rich.progress_bar import ProgressBar
@@ -210,8 +212,8 @@ class LiveDisplay:
         table.add_column("last update", no_wrap=True, overflow="ellipsis")
         for name, score in scoreboard.shown.items():
             cells = (str(score.episodes), _number(score.returns.last_mean), _percent(score.win_rate))
-            policy = Text(name, style=self._colors.get(name) or "bold")
-            table.add_row(policy, *cells, Text(_update_words(score)))
+            policy = Text(printable(name), style=self._colors.get(name) or "bold")
+            table.add_row(policy, *cells, Text(printable(_update_words(score))))
         return table
 
 

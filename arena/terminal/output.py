@@ -1,16 +1,20 @@
-"""Output to a pipe whose reader may exit, as `head` does, or to a disk that may be full: the first error is raised.
+"""Output of a command: to a terminal, a pipe whose reader may exit, as `head` does, or a disk that may be full.
 
-Later output is discarded, so that no further write fails, not even Python's flush at its exit.
+The first error is raised, and later output discarded, so that no further write fails, not even Python's flush at its
+exit. Names and messages come from folders, games and algorithms, so a terminal gets no control character of theirs:
+`guarded_output` shows them as `\\u001b`, as `printable` does. Escape sequences of our own are `OwnEscapes`.
 """
 
 from __future__ import annotations
 
 import io
 import os
+import re
 import sys
-from collections.abc import Iterator
+import traceback
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import IO, TYPE_CHECKING, BinaryIO
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
 
 from arena.errors import WriteError
 
@@ -18,6 +22,44 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 _STANDARD = 2  # the last of the descriptors that a process is given: stderr's
+_CONTROLS = re.compile(  # C0 without tabs and ends of lines, C1, marks of the writing direction, halves of characters
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]|\r(?!\n)"
+)
+_STYLE = re.compile("(\x1b\\[[0-9;]*m)")  # ECMA-48, select graphic rendition
+
+
+def printable(text: str) -> str:
+    """The text with each control character as JSON writes it, such as `\\u001b`: a terminal obeys none of them."""
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+class OwnEscapes(str):
+    """Text whose escape sequences are the arena's own, and reach the terminal."""
+
+
+class Printed:
+    """A stream that gets `printable` text, and `OwnEscapes` as they are; `own`: all that is written here is such."""
+
+    def __init__(self, stream: IO[str], *, own: bool = False) -> None:
+        self.stream, self._own = stream, own
+
+    def write(self, text: str) -> int:
+        """Writes."""
+        own = self._own or isinstance(text, OwnEscapes)
+        return self.stream.write(OwnEscapes(text) if own else printable(text))
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Writes."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+def drawing(stream: IO[str]) -> IO[str]:
+    """The stream for a program that draws with escape sequences, to which all text is given as `printable`."""
+    return cast("IO[str]", Printed(stream, own=True))
 
 
 class _Guarded(io.FileIO):
@@ -53,7 +95,7 @@ class _Guarded(io.FileIO):
 
 @contextmanager
 def guarded_output(*, lasts: bool) -> Iterator[None]:
-    """Guards stdout and stderr inside this context; streams without a file behind them stay as they are.
+    """Guards stdout and stderr inside this context: they get printable text, and raise no error twice.
 
     Args:
         lasts: whether a reader of stdout that has left is no error; for stderr it is never one.
@@ -85,15 +127,27 @@ def present_streams() -> None:
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
 
 
-def say(text: str) -> None:
-    """Prints a line and flushes it; raises what `guarded_output` raises."""
-    print(text, flush=True)
+def say(text: str, *, styles: bool = False) -> None:
+    """Prints a line and flushes it; raises what `guarded_output` raises.
+
+    Colors and the like in the text of a game, `styles`, count on a terminal alone.
+    """
+    parts = _STYLE.split(text) if styles else [text]
+    keep = len(parts) > 1 and sys.stdout.isatty()
+    shown = [part * keep if place % 2 else printable(part) for place, part in enumerate(parts)]
+    sys.stdout.write(OwnEscapes("".join([*shown, "\x1b[0m" * keep, "\n"])))
+    sys.stdout.flush()
 
 
 def complain(text: str) -> None:
     """Writes on stderr why a command ends, or a hint; errors are ignored, as the exit code reports the failure, too."""
     with suppress(OSError):
-        print(text, end="", file=sys.stderr, flush=True)
+        print(printable(text), end="", file=sys.stderr, flush=True)
+
+
+def complain_of(*error: Any) -> None:
+    """A `sys.excepthook`: the traceback, whose messages may be those of a game."""
+    complain("".join(traceback.format_exception(*error)))
 
 
 def discard(descriptor: int) -> None:
@@ -103,18 +157,18 @@ def discard(descriptor: int) -> None:
     os.close(nowhere)
 
 
-def _guarded(stream: IO[str], *, lasts: bool) -> IO[str]:
-    if not isinstance(stream, io.TextIOWrapper):
-        return stream
-    try:
-        raw = _Guarded(stream.fileno(), lasts=lasts)
-    except OSError:  # it is in memory
-        return stream
-    buffer: BinaryIO = raw if stream.write_through else io.BufferedWriter(raw)  # PYTHONUNBUFFERED means both layers
-    return io.TextIOWrapper(
-        buffer,
-        encoding=stream.encoding,
-        errors=stream.errors,
-        line_buffering=stream.line_buffering,
-        write_through=stream.write_through,
-    )
+def _guarded(stream: IO[str] | None, *, lasts: bool) -> IO[str]:
+    if isinstance(stream, Printed):
+        stream = stream.stream
+    if isinstance(stream, io.TextIOWrapper):
+        with suppress(OSError):  # it is in memory
+            raw = _Guarded(stream.fileno(), lasts=lasts)
+            buffer: BinaryIO = raw if stream.write_through else io.BufferedWriter(raw)  # PYTHONUNBUFFERED: both layers
+            stream = io.TextIOWrapper(
+                buffer,
+                encoding=stream.encoding,
+                errors=stream.errors,
+                line_buffering=stream.line_buffering,
+                write_through=stream.write_through,
+            )
+    return cast("IO[str]", stream and Printed(stream))

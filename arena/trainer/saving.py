@@ -33,7 +33,7 @@ def save(folder: RunFolder, to: Path) -> Path:
     def left_out(where: str, names: list[str]) -> list[str]:
         return [name for name in names if Path(where) == folder.path and name in _LEFT_OUT]
 
-    shutil.copytree(folder.path, part, ignore=left_out)
+    shutil.copytree(folder.path, part, symlinks=True, ignore=left_out)
     make_folder(part / "logs")
     if to.exists():
         to.rmdir()

@@ -53,6 +53,7 @@ from arena.run.run import Run
 from arena.run.stop_rules import rule_met
 from arena.serving.policy import Policy, configured_policy
 from arena.terminal.display import silent_display
+from arena.terminal.output import say
 from arena.trainer.player import Player
 from arena.trainer.remote import RemoteRun
 from arena.trainer.saving import save
@@ -300,7 +301,7 @@ class Trainer:
         kept = self._held.memory.results  # None where other processes have played
         newest = (self.results[-1:] or [{}])[0] if kept is None else dict(kept.newest or {})
         if self._verbose:
-            print(_line(newest), flush=True)
+            say(_line(newest))
         return newest
 
     def _warn_if_cut(self, before: int) -> None:

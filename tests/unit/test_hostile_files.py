@@ -1,4 +1,4 @@
-"""Untrusted checkpoints are read or refused: they run no code, write nothing, allocate no excess."""
+"""Untrusted files are read or refused: they run no code, name none, write nothing, allocate no excess."""
 
 from __future__ import annotations
 
@@ -20,8 +20,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import experiment_folders
+from arena.config import parse_config
 from arena.errors import ConfigError
+from arena.experiment.config import parse_experiment
+from arena.experiment.display import PlainExperimentDisplay, Progress
+from arena.experiment.driver import Driver
+from arena.experiment.folder import ExperimentFolder, Record, StateLine, write_state
+from arena.experiment.plan import plan_experiment
+from arena.experiment.scheduler import State
+from arena.experiment.slots import Slots
+from arena.plan.hosts import Host
 from arena.records import checkpoint
+from arena.records.folder import RunFolder
+from arena.records.formats import Boundary
+from arena.run.curriculum import check_change
 
 HEADER = {"version": 1, "policy": "blue", "algorithm": "ppo", "boundary": 1, "ticks": 1, "update": 1, "arena": "x"}
 GIBIBYTE = 2**30
@@ -219,3 +232,79 @@ def test_mutated_checkpoint_is_read_or_refused(tmp_path: Path, data: st.DataObje
     path.write_bytes(content)
     with little_memory(), suppress(ConfigError):
         checkpoint.load(path)
+
+
+# ---------------------------------------------------------------------------------------- names in other files of a run
+
+RUN: dict[str, Any] = {
+    "name": "run",
+    "ticks": 10,
+    "envs": {"game": {"make": "touchdown", "kwargs": {"maps": ["plain", "own:Map"]}}},
+    "policies": {"blue": {"algorithm": "random"}, "red": {"algorithm": "random"}},
+    "matches": [{"env": "game", "seats": ["blue", "red"]}],
+}
+CURRICULUM = {"curriculum": {"class": "curricula:Longer"}}
+SIMULATOR = {"envs": {"game": {"make": "shared_memory", "kwargs": {}}}}
+
+
+@pytest.mark.parametrize(
+    ("more", "value", "allowed"),
+    [
+        ({}, {"map": "own:Map", "size": 3, "flag": True, "parts": [None, 1.5]}, False),  # the key is new, too
+        ({}, ["plain", "own:Map", 3], True),
+        ({}, "hard", False),
+        ({}, ["plain", ["hard"]], False),
+        (CURRICULUM, "hard", True),
+        (CURRICULUM, {"hard": ["harder"]}, True),
+        (CURRICULUM, "own:Map", True),
+        (CURRICULUM, "evil:Map", False),
+        (CURRICULUM, {"deep": [{"evil:Map": 1}]}, False),
+        ({**CURRICULUM, **SIMULATOR}, "touch exploded", False),  # it may be the program
+        ({**CURRICULUM, **SIMULATOR}, 3, True),
+    ],
+)
+def test_change_names_what_the_configuration_names(more: dict[str, Any], value: Any, allowed: bool) -> None:
+    config = parse_config({**RUN, **more}, source="")
+    if allowed:
+        check_change(config, "envs.game.kwargs.level", value)
+    else:
+        with pytest.raises(ConfigError, match=r"only config\.yaml can name code, programs and files") as caught:
+            check_change(config, "envs.game.kwargs.level", value)
+        assert caught.value.path == "envs.game.kwargs.level"
+
+
+@pytest.mark.parametrize("name", ["../../x", "/etc", "..", ".", "", "a/b", "a\0b"])
+def test_names_in_a_run_folder_lead_nowhere_else(name: str, tmp_path: Path) -> None:
+    folder, boundary = RunFolder(tmp_path), Boundary(tick=1, checkpoints={name: 1})
+    line = StateLine("", State.PENDING, folder=name or "..")
+    for function in (
+        lambda: folder.checkpoints_path(name),
+        lambda: folder.snapshot_path(name, 5),
+        lambda: boundary.checkpoint(folder, name),
+        lambda: ExperimentFolder(tmp_path).run_folder(Record(0, line, line)),
+    ):
+        with pytest.raises(ConfigError, match="cannot be the name of a file in it"):
+            function()
+
+
+@pytest.mark.parametrize(
+    "params", [{"policies.blue.algorithm": "evil:Worker"}, {"imports": ["evil"]}, {"loggers": ["evil:Log"]}]
+)
+def test_values_of_a_trial_on_record_are_those_of_the_experiment(params: dict[str, Any], tmp_path: Path) -> None:
+    plan = plan_experiment(parse_experiment({"name": "sweep", "run": experiment_folders.RUN, "repeat": 2}))
+    folder = ExperimentFolder(tmp_path / "e")
+    folder.make()
+    for number, trial in enumerate(plan.known):
+        line = StateLine("", State.PENDING, variant="", params=params, seed=trial.seed, digest=trial.digest)
+        line.folder = folder.folder_name(number, "")
+        write_state(folder.state_path(number), [line])
+    folder.write_config("name: sweep\n")
+    driver = Driver(
+        plan,
+        folder,
+        Slots([Host("here", 1)]),
+        PlainExperimentDisplay(io.StringIO(), Progress(10, 2, plan.file.config.metric)),
+    )
+    with pytest.raises(ConfigError, match=r"0000\.jsonl: has other values than the experiment asks for"):
+        driver.run()
+    assert not any(folder.trials.iterdir())

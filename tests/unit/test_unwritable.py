@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from arena.errors import WriteError
+from arena.errors import ConfigError, WriteError
+from arena.experiment.folder import trial_lock
+from arena.launch.console import speak_into
 from arena.records import checkpoint
-from arena.records.atomic import make_folder, replace_folder, replacing
+from arena.records.atomic import make_folder, part_of, private, replace_folder, replacing
 from arena.records.folder import RunFolder
 from arena.records.journal import Journal, JournalReader
+from arena.records.lock import RunLock
 from arena.records.metrics import UpdateRecord
 from arena.records.recorder import Recorder
 from arena.records.tensorboard import ScalarFile
@@ -55,6 +59,73 @@ def test_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch
         replace_folder(path, {"a": b"4"})
     assert list(tmp_path.iterdir()) == [path]
     assert (path / "a").read_bytes() == b"2"
+
+
+WRITERS: dict[str, Callable[[Path], object]] = {
+    "replacing": lambda path: RunFolder(path.parent).write_config("new"),
+    "checkpoint": lambda path: checkpoint.duplicate(save(path.parent / "other", 1), path),
+    "folder": lambda path: replace_folder(path, {"file": b"new"}),
+}
+APPENDERS: dict[str, Callable[[Path], object]] = {
+    "journal": Journal,
+    "log": speak_into,
+    "lock": lambda path: RunLock.take(path.parent),
+    "state of a trial": lambda path: trial_lock(path).__enter__(),
+    "opener": lambda path: private(str(path), os.O_WRONLY | os.O_APPEND),
+}
+NAMED = {"replacing": "config.yaml", "lock": "lock"}
+
+
+@pytest.mark.parametrize("there", ["link", "dangling link", "hard link", "fifo", "file"])
+@pytest.mark.parametrize("writer", WRITERS)
+def test_new_file_is_made_where_nothing_is(writer: str, there: str, tmp_path: Path) -> None:
+    """Whatever lies where the new version is written is removed, not written to."""
+    outside, path = tmp_path / "outside", tmp_path / "run" / NAMED.get(writer, "file")
+    path.parent.mkdir()
+    outside.write_bytes(b"mine")
+    part = part_of(path)
+    if there == "fifo":
+        os.mkfifo(part)
+    elif there == "file":
+        part.write_bytes(b"of a killed process")
+    elif there == "hard link":
+        part.hardlink_to(outside)
+    else:
+        part.symlink_to(outside if there == "link" else tmp_path / "nothing")
+    WRITERS[writer](path)
+    assert path.exists()
+    assert not path.is_symlink()
+    assert outside.read_bytes() == b"mine"
+    assert not (tmp_path / "nothing").exists()
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_link_in_the_place_of_a_file_is_replaced(writer: str, tmp_path: Path) -> None:
+    outside, path = tmp_path / "outside", tmp_path / "run" / NAMED.get(writer, "file")
+    path.parent.mkdir()
+    outside.mkdir() if writer == "folder" else outside.write_bytes(b"mine")
+    path.symlink_to(outside)
+    WRITERS[writer](path)
+    assert not path.is_symlink()
+    assert list(outside.iterdir()) == [] if writer == "folder" else outside.read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("there", ["link", "dangling link", "fifo", "folder"])
+@pytest.mark.parametrize("appender", APPENDERS)
+def test_file_that_is_appended_to_is_no_link(appender: str, there: str, tmp_path: Path) -> None:
+    outside, path = tmp_path / "outside", tmp_path / "run" / NAMED.get(appender, "file")
+    path.parent.mkdir()
+    outside.write_bytes(b"mine\n")
+    if there == "folder":
+        path.mkdir()
+    elif there == "fifo":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(outside if there == "link" else tmp_path / "nothing")
+    with pytest.raises((OSError, ConfigError), match=r"run/(file|lock)|'.*/run'"):
+        APPENDERS[appender](path)
+    assert outside.read_bytes() == b"mine\n"
+    assert not (tmp_path / "nothing").exists()
 
 
 def test_failed_checkpoint_keeps_only_the_older_one(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import imageio_ffmpeg
 import msgspec
 import numpy as np
 import pytest
+import yaml
 from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.error import DependencyNotInstalled
 from PIL import Image
@@ -310,8 +311,12 @@ def test_game_that_refuses_its_record_is_a_difference(tmp_path: Path) -> None:
 )
 def test_missing_game_is_named(change: Any, words: str, tmp_path: Path) -> None:
     match = match_of(play(run_of("games:Countdown"), tmp_path))
-    path = match.path / MANIFEST
+    path, config = match.path / MANIFEST, match.path.parents[2] / "config.yaml"
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    held = yaml.safe_load(config.read_text())
+    (game,) = held["envs"].values()
+    game.update(change)
+    config.write_text(yaml.safe_dump(held))
     with pytest.raises(ConfigError, match=words):
         differences(match_of(match.path.parents[2]))
 

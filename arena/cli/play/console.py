@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 import select
 import sys
+
+from arena.terminal.output import say
 
 _SECONDS = 0.2  # between two looks whether the process is ending
 
 BOLD, DIM, YELLOW = "1", "2", "33"  # ECMA-48, select graphic rendition
-_STYLES = re.compile("\x1b\\[[0-9;]*m")
 
 
 class Console:
@@ -29,10 +29,7 @@ class Console:
 
     def say(self, text: str, style: str = "") -> None:
         """Writes a line; `style`, and styles in the text, count on a terminal alone."""
-        if not self._terminal:
-            text = _STYLES.sub("", text)
-        sys.stdout.write(f"{self.styled(text, style)}\n")
-        sys.stdout.flush()
+        say(self.styled(text, style), styles=True)
 
     def styled(self, text: str, style: str) -> str:
         """The text with a style, on a terminal."""

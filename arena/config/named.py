@@ -1,0 +1,39 @@
+"""Only config.yaml names code: other files of a run folder give games and algorithms no text that it does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from arena.config.schema import Config
+from arena.errors import ConfigError
+
+
+def check_texts(found: Any, config: Config, *, free: bool = False, path: str = "", source: str = "") -> None:
+    """Refuses arguments or options with text that config.yaml does not have: it may name code, a program or a file.
+
+    Args:
+        free: whether code that config.yaml names may have set them: text without `:` may be new, as it names no code.
+    """
+    texts = {text for text in _texts(found) if ":" in text or not free}
+    if texts and (strangers := texts - {*_texts(msgspec.to_builtins(config))}):
+        raise ConfigError(
+            f"found the text {min(strangers)!r:.200}, which config.yaml does not have; only config.yaml can name code, "
+            "programs and files: add it there",
+            path=path,
+            source=source,
+        )
+
+
+def _texts(found: Any) -> Iterator[str]:
+    if isinstance(found, str):
+        yield found
+    elif isinstance(found, Mapping):
+        for key, value in found.items():
+            yield from _texts(key)
+            yield from _texts(value)
+    elif isinstance(found, (list, tuple)):
+        for value in found:
+            yield from _texts(value)
