@@ -38,11 +38,8 @@ from arena.records.lock import is_held
 DIGITS = 4
 _BEGINNING = "lock.beginning"  # of the processes that run trials alone, which hold `lock` together
 _NAME = re.compile(r"([0-9]{4,})\.jsonl")
-_NAMES: Names = {
-    **dict.fromkeys(("experiment.yaml", "configs", "states", "logs", "trials.csv", "best.json", "requeue")),
-    **dict.fromkeys(("report.html", "lock", _BEGINNING)),
-    "trials": {"*": RUN_NAMES},
-}
+_FILES = ("experiment.yaml", "configs", "states", "logs", "trials.csv", "best.json", "requeue", "report.html", "lock")
+_NAMES: Names = {**dict.fromkeys((*_FILES, _BEGINNING)), "trials": {"*": RUN_NAMES}}
 _ATTEMPTS, _PAUSE_SECONDS = 20, 0.01  # to lock a trial
 
 
@@ -177,7 +174,7 @@ class ExperimentFolder:
         """The folder of an experiment that has begun.
 
         Raises:
-            ConfigError: it is not one, or it holds a link.
+            ConfigError: it is not one.
         """
         folder = cls(path)
         refuse_links(folder.path, _NAMES)

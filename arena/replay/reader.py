@@ -115,12 +115,9 @@ class MatchReplays:
         known |= {} if env is None else {"make": env.make, "wrappers": env.wrapped_in, "screen": env.screen}
         for key in ("make", "wrappers", "screen", "imports"):
             if json.dumps(found := getattr(manifest, key)) != json.dumps(known.get(key)):
-                raise ConfigError(
-                    f"found {found!r:.200}, but config.yaml, which alone can name code, has {known.get(key)!r:.200}; "
-                    "with the configuration of that time the replays can be played",
-                    path=key,
-                    source=place,
-                )
+                why = f"found {found!r:.200}, but config.yaml, which alone can name code, has {known.get(key)!r:.200}"
+                remedy = "with the configuration of that time the replays can be played"
+                raise ConfigError(f"{why}; {remedy}", path=key, source=place)
         own = config.curriculum is not None or bool(config.callbacks)
         check_texts(manifest.kwargs, config, free=own and manifest.make not in EXTERNAL, path="kwargs", source=place)
         return manifest

@@ -179,11 +179,11 @@ def verify(
             f"that folder: arena export RUN --verify {folder}",
             source=str(folder / DESCRIPTION),
         )
-    run = home if run is None else Path(run)
-    refuse_links(run, NAMES)
+    home = home if run is None else Path(run)
+    refuse_links(home, NAMES)
     try:
         with _step("1, restore", mistakes=True):
-            loaded = load_algorithm(run, file.policy, str(file.tick))
+            loaded = load_algorithm(home, file.policy, str(file.tick))
             exported = loaded.algorithm.exported()
         if sha256(loaded.checkpoint.read_bytes()) != file.weights_sha256:
             problems.append(f"{loaded.checkpoint}: its sha256 is not the weights_sha256 of {DESCRIPTION}")
@@ -212,7 +212,7 @@ def verify(
     problems += [f"{folder / MODEL}: {words}" for words in differences(session, expected)]
     with _step("2, inputs"):
         reference = engines.eager(exported).run
-        rows = rows_of(RunFolder(run), file.policy, loaded.observation_space, expected.inputs, reference, samples)
+        rows = rows_of(RunFolder(home), file.policy, loaded.observation_space, expected.inputs, reference, samples)
     with _step("3, reference"):
         outputs = _reference(reference, rows, expected, batch_sizes)
     report = EngineReport(name=file.engine, seconds=0.0, verdict="ok")
