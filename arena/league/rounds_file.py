@@ -55,12 +55,12 @@ def read(folder: RunFolder) -> list[Round]:
     for line in lines_in(JournalReader(folder.rounds)):
         if line.descriptions is None:
             raise ConfigError(f"is damaged: round {line.round} lacks `descriptions`", source=str(folder.rounds))
-        given = [line.options, *(match.env_kwargs for match in line.descriptions)]
-        if any(given):
+        options, kwargs = [*line.options.values()], [match.env_kwargs for match in line.descriptions]
+        if any([*options, *kwargs]):
             config = config or load_config(folder.config)
             with located(path=f"round {line.round}", source=str(folder.rounds)):
-                check_texts(given[:1], config)
-                check_texts(given[1:], config, free=bool(config.callbacks))  # which may propose matches
+                check_texts(options, config)
+                check_texts(kwargs, config, free=bool(config.callbacks))  # which may propose matches
         told = msgspec.structs.asdict(line)
         known = {name: told[name] for name in Round.__struct_fields__ if name in told}
         found.append(Round(**{**known, "number": line.round, "matches": line.descriptions}))

@@ -162,7 +162,11 @@ def test_commands_refuse_links_and_fifos(
 
 
 def test_every_file_of_a_run_is_refused_as_a_link(
-    runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], in_time: None
+    runs: dict[str, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    in_time: None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     outside = tmp_path / "outside"
     outside.write_text("{}\n")
@@ -176,9 +180,9 @@ def test_every_file_of_a_run_is_refused_as_a_link(
         assert f"{place}: is a link" in capsys.readouterr().err
     inside = received(runs["flat"], tmp_path / "deep" / "run")
     with socket.socket(socket.AF_UNIX) as listening:
-        os.chdir(inside.replays)
+        monkeypatch.chdir(inside.replays)  # an address is short
         listening.bind("s")
-        os.chdir(tmp_path)
+        monkeypatch.undo()
         with pytest.raises(ConfigError, match="a FIFO, a device or a socket"):
             Trainer.restore(inside.path)
     assert outside.read_text() == "{}\n"
