@@ -33,9 +33,21 @@ def _described(entries: Mapping[str, registry.Entry]) -> dict[str, str]:
     return {name: entry.description for name, entry in entries.items()}
 
 
+def docstring(made: Any) -> str:
+    """The docstring of a class or function; under `python -OO`, which strips it, from its source."""
+    stripped = isinstance(made, type) and vars(made).get("__doc__") is None  # `getdoc` would take a base class's
+    if not stripped and (found := inspect.getdoc(made)):
+        return found
+    try:
+        (node,) = ast.parse(textwrap.dedent(inspect.getsource(made))).body
+    except (OSError, TypeError, SyntaxError, ValueError):  # created at run time, or an object
+        return ""
+    return (ast.get_docstring(node) or "") if isinstance(node, (ast.ClassDef, ast.FunctionDef)) else ""
+
+
 def _documented(kinds: Mapping[str, type[msgspec.Struct]]) -> dict[str, str]:
     """The first sentences of docstrings, as a line of a list has them."""
-    heads = {name: (inspect.getdoc(kind) or "").partition("\n")[0] for name, kind in kinds.items()}
+    heads = {name: docstring(kind).partition("\n")[0] for name, kind in kinds.items()}
     return {name: head[:1].lower() + head[1:].removesuffix(".") for name, head in heads.items()}
 
 
@@ -172,7 +184,7 @@ def _argument(parameter: inspect.Parameter, words: str) -> Option:
 
 def _said(made: Any) -> dict[str, str]:
     """The descriptions of arguments in a docstring."""
-    _, _, described = (inspect.getdoc(made) or "").partition("\nArgs:\n")
+    _, _, described = docstring(made).partition("\nArgs:\n")
     section = re.split(r"\n(?=\S)", described)[0]
     return {name: " ".join(words.split()).removesuffix(".") for name, words in _ARGUMENT.findall(section)}
 
@@ -197,7 +209,7 @@ def listing() -> list[str]:
     """All that has a name, a line for each, for a terminal."""
     width = max(map(len, _BUILT_IN))
     own = {
-        name: f"{kind}: {(inspect.getdoc(found) or '').partition(chr(10))[0]}".removesuffix(": ").removesuffix(".")
+        name: f"{kind}: {docstring(found).partition(chr(10))[0]}".removesuffix(": ").removesuffix(".")
         for kind in vars(registry.OWN)
         for name, found in registry.own_names(kind).items()
     }

@@ -65,7 +65,7 @@ def configuration() -> str:
     for title, kinds in (("Generator", matches.GENERATORS), ("Rule", matches.RULES)):
         for name, struct in kinds.items():
             own = [row for row in _rows(struct) if row not in shared]
-            parts.append(_section(f"{title} `{name}`", (inspect.getdoc(struct) or "").split("\n")[0], keys=own))
+            parts.append(_section(f"{title} `{name}`", reference.docstring(struct).split("\n")[0], keys=own))
     return "\n".join(parts)
 
 
