@@ -163,7 +163,7 @@ def _result(line: EpisodeLine | None) -> str:
 
 
 def _seat_result(seat: SeatLine) -> str:
-    return " ".join(filter(None, [seat.outcome, "NaN" if seat.return_ is None else f"{seat.return_:.6g}"]))
+    return " ".join(filter(None, [seat.outcome, "took no part" if seat.return_ is None else f"{seat.return_:.6g}"]))
 
 
 # --------------------------------------------------------------------------------------------------- verification

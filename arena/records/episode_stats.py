@@ -6,6 +6,7 @@ together, column by column, and the loops over episodes run in C.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, compress, groupby, islice
 from operator import mul
@@ -123,11 +124,20 @@ def _line_up(episode: EpisodeRow) -> tuple[str, list[tuple[str, tuple[int | str,
 
 
 def _means(returns: Sequence[Sequence[float]], sizes: Sequence[int]) -> Sequence[float]:
-    """Per episode the mean over the entities of all seats; `returns` are per seat and episode."""
+    """Per episode the mean over the entities of all seats that took part; `returns` are per seat and episode."""
     if len(sizes) == 1:
         return returns[0]
     entities = sum(sizes)
-    return [sum(map(mul, values, sizes)) / entities for values in zip(*returns, strict=True)]
+    return [
+        mean if not math.isnan(mean := sum(map(mul, values, sizes)) / entities) else _mean_of_present(values, sizes)
+        for values in zip(*returns, strict=True)
+    ]
+
+
+def _mean_of_present(values: Sequence[float], sizes: Sequence[int]) -> float:
+    """NaN if no seat took part."""
+    present = [(value, size) for value, size in zip(values, sizes, strict=True) if not math.isnan(value)]
+    return sum(value * size for value, size in present) / sum(size for _, size in present) if present else math.nan
 
 
 def _shares(outcomes: Sequence[Outcome | None], sizes: Sequence[int]) -> Shares | None:

@@ -196,6 +196,7 @@ class Score:
         returns: per episode, the mean over the policy's entities of their return.
         lengths: per episode, its ticks.
         decided: the games of each kind.
+        absent: episodes in which none of its entities took part; they count nowhere else.
         values: what the last update logged.
         updates: how many it has logged.
     """
@@ -204,6 +205,7 @@ class Score:
     returns: Series = field(default_factory=Series)
     lengths: Total = field(default_factory=Total)
     decided: dict[Kind, Games] = field(default_factory=dict)
+    absent: int = 0
     values: Mapping[str, float] = field(default_factory=dict)
     updates: int = 0
 
@@ -239,7 +241,7 @@ class Score:
 
     @property
     def episodes(self) -> int:
-        """How many episodes it has finished."""
+        """How many episodes it has finished, of those in which it took part."""
         return self.returns.count
 
     @property
@@ -249,8 +251,13 @@ class Score:
 
     def add(self, results: Results) -> None:
         """Adds the results of finished episodes."""
-        self.returns.extend(results.places, results.returns)
-        self.lengths.add(results.lengths)
+        places, returns, lengths = results.places, results.returns, results.lengths
+        if math.isnan(sum(returns)):
+            took_part = [not math.isnan(value) for value in returns]
+            places, returns, lengths = (list(compress(values, took_part)) for values in (places, returns, lengths))
+            self.absent += took_part.count(False)
+        self.returns.extend(places, returns)
+        self.lengths.add(lengths)
         for settled in {*results.settled}:
             kind = Kind(results.env, settled)
             self.decided.setdefault(kind, Games()).add(results, [one is settled for one in results.settled])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -156,7 +157,20 @@ def rendered(manifest: Manifest, game: BatchedEnv) -> Picture | str | None:
     except Exception as error:
         raise ConfigError(
             f"the game {manifest.make!r} cannot be drawn: {type(error).__name__}: {error}{registry.where_raised(error)}"
+            + _drawing_hint(error)
         ) from error
+
+
+def _drawing_hint(error: Exception) -> str:
+    """What helps MuJoCo, whose errors without a screen come from its library of windows or of OpenGL."""
+    if "mujoco" not in sys.modules or re.search("glfw|opengl|glx|egl|osmesa|display|x11", f"{error}", re.I) is None:
+        return ""
+    found = os.environ.get("MUJOCO_GL")
+    said = "is not set" if found is None else f"is {found!r}"
+    return (
+        f". MuJoCo draws with the library that the environment variable MUJOCO_GL names; it {said}: set it to egl "
+        "(a GPU or Mesa) or osmesa (no GPU) before the command"
+    )
 
 
 class Rendering(NamedTuple):

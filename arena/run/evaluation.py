@@ -147,7 +147,7 @@ def episodes_per_lane(run: Run, policies: Collection[str], episodes: int) -> int
 def result_words(score: Score) -> str:
     """A result with its 95 % intervals."""
     if score.episodes == 0:
-        return "no episode"
+        return "took no part" if score.absent else "no episode"
     words = [pluralize(score.episodes, "episode"), f"return {_mean_words(score)}", f"length {score.lengths.mean:.1f}"]
     if score.games.count:
         low, high = of_share(score.wins, score.games.count)

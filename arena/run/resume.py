@@ -267,7 +267,8 @@ def _check_same(before: Config, now: Config, source: str) -> None:
     if differences:
         raise ConfigError(
             f"--resume goes on with the same policies in the same games, but {'; '.join(differences)}. "
-            f"Go back to that, or {_ANEW}",
+            "Go back to that, or start a new run that begins with the policies of this one: "
+            f"arena train NEW.yaml --continue {Path(source).parent}",
             source=source,
         )
 

@@ -263,7 +263,7 @@ def _change_words(score: Score) -> str:
         return _before_after(score.games, "won {}", "game", _percent) + _draw_words(score.drawn) + words
     if score.episodes:
         return _before_after(score.returns, "return {}", "episode", _number)
-    return "finished no episode"
+    return "took no part" if score.absent else "finished no episode"
 
 
 def _before_after(series: Series, phrase: str, noun: str, words: Callable[[float | None], str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import inspect
 import re
 from collections.abc import Iterator, Sequence
 from types import UnionType
@@ -12,7 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 import msgspec
 
 from arena.config import league, matches, schema
-from arena.terminal.reference import keys_of
+from arena.terminal.reference import docstring, keys_of
 
 _LOADED: dict[tuple[type, str], str] = {(schema.Config, "name"): "the file's name"}  # by reading a file
 _HEAD = "| key | type | default | meaning |\n|---|---|---|---|"
@@ -65,7 +64,7 @@ def configuration() -> str:
     for title, kinds in (("Generator", matches.GENERATORS), ("Rule", matches.RULES)):
         for name, struct in kinds.items():
             own = [row for row in _rows(struct) if row not in shared]
-            parts.append(_section(f"{title} `{name}`", reference.docstring(struct).split("\n")[0], keys=own))
+            parts.append(_section(f"{title} `{name}`", docstring(struct).split("\n")[0], keys=own))
     return "\n".join(parts)
 
 

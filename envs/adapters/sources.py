@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import pkgutil
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import ModuleType
@@ -110,6 +112,21 @@ def _registered(name: str) -> Callable[..., Any] | None:
     return None
 
 
+def _close(name: str) -> str | None:
+    """The game that is probably meant, often another version; None if no name is close."""
+    pettingzoo = importlib.import_module("pettingzoo")
+    known = [
+        re.sub(r"-v(\d+)$", r"_v\1", registered).replace("/", ".")
+        for kind in ("parallel", "aec")
+        for registered in getattr(pettingzoo, f"{kind}_registry", {})
+    ]
+    package = name.rpartition(".")[0]
+    for parent in (f"pettingzoo.{package}", package):
+        found = sys.modules.get(parent)  # the search for the game has imported it
+        known += [f"{package}.{module.name}" for module in pkgutil.iter_modules(getattr(found, "__path__", ()))]
+    return close_name(name, known)
+
+
 def _first_of(*modules: str) -> ModuleType:
     for module in modules:
         try:
@@ -119,9 +136,9 @@ def _first_of(*modules: str) -> ModuleType:
             if not absent:  # the module exists, but an import in it fails
                 raise ConfigError(f"{module} cannot be imported: {error}") from error
     tried = " or ".join(repr(module) for module in modules)
-    raise ConfigError(
-        f"there is no module {tried}; is the package installed, and the version at its end the right one?"
-    )
+    close = _close(modules[-1])
+    hint = f"did you mean {close!r}?" if close else "is the package installed, and the version at its end the right one?"
+    raise ConfigError(f"there is no module {tried}; {hint}")
 
 
 def _is_part(missing: str | None, module: str) -> bool:
