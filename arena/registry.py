@@ -252,6 +252,22 @@ def _shadow_note(module_name: str) -> str:
     return ""
 
 
+def hidden_packages() -> list[str]:
+    """A line for each package of the arena that one of another origin hides from this process."""
+    lines = []
+    for package in _OWN_PACKAGES:
+        spec = importlib.util.find_spec(package)
+        homes = (
+            [Path(home).resolve() for home in (spec.submodule_search_locations or [spec.origin or ""])] if spec else []
+        )
+        if homes[:1] != [_HOME / package]:
+            found = (
+                f"hidden by {homes[0]}: rename that one" if homes else f"missing in {_HOME}: install the arena again"
+            )
+            lines.append(f"the arena's own package {package!r} is {found}")
+    return lines
+
+
 def _location(module: ModuleType | None) -> Path | None:
     if module is None:
         return None

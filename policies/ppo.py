@@ -217,5 +217,5 @@ class PPO(OnPolicy):
         steps = math.ceil(int(settled.n_steps) * rows / minibatch_size) * given.n_epochs
         sizes = rollout_sizes(given, rows=rows, ticks=ticks, workers=workers)
         if given.minibatch_size == AUTO:
-            sizes["samples per gradient step"] = minibatch_size * workers
+            sizes["samples per gradient step"] = min(minibatch_size, int(settled.n_steps) * rows) * workers
         return {**sizes, "gradient steps per update": steps}

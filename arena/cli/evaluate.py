@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from arena import registry
 from arena.cli.arguments import positive_int
 from arena.config import load_config
 from arena.config.schema import Config, PolicyConfig
@@ -34,7 +35,7 @@ from arena.records.folder import RunFolder
 from arena.records.scoreboard import Scoreboard
 from arena.run.evaluation import alike_words, episodes_per_lane, result_words
 from arena.run.leg import UNBOUNDED_TICKS
-from arena.run.opponents import opposed, seats_of
+from arena.run.opponents import opponent_of, opposed, policy_at, seats_of
 from arena.run.prepare import prepare
 from arena.run.run import Run
 from arena.terminal.display import silent_display
@@ -82,7 +83,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WHICH",
         help="of a run: first, last, best, or a number of ticks (default: last)",
     )
-    parser.add_argument("--against", metavar="POLICY", help="a policy or algorithm that takes all other seats")
+    parser.add_argument(
+        "--against", metavar="POLICY", help="a policy, blue@5000, or algorithm that takes all other seats"
+    )
     parser.add_argument("--sample", action="store_true", help="sampled actions instead of the most likely ones")
     parser.add_argument(
         "--run-dir", metavar="DIR", help="below which the records go (default: its evaluations/, or runs/)"
@@ -117,7 +120,8 @@ def evaluate(
         target: a run folder, or a configuration file.
         episodes: at least so many for each line; every lane plays the same number.
         checkpoints: which of a run's checkpoints: `first`, `last`, `best`, or a number of ticks; None: the last.
-        against: an algorithm or a policy of the configuration that takes all other seats; None: as configured.
+        against: an algorithm, a policy of the configuration, or a policy of the run at a tick (`blue@5000`), which takes
+            all other seats; None: as configured.
         greedy: the most likely action rather than a sampled one.
         run_dir: below which the records go; None: `evaluations/` in the run folder, or `runs/`.
 
@@ -132,7 +136,10 @@ def evaluate(
     with located(source=target):
         labels = [""] if folder is None else checkpoints or ["last"]  # empty: the weights as configured
         weights = [weights_of(config, folder, label) for label in labels]
-        contests = [contest for held in weights for contest in _contests(held, against, home)]
+        version = None
+        if against is not None and "@" in against:
+            version = policy_at(config, folder, against, path="--against")
+        contests = [contest for held in weights for contest in _contests(held, against, version, home)]
     if folder is not None:
         try:
             make_folder(home)  # readable for its owner alone, as all of a run folder
@@ -198,7 +205,8 @@ def _files(config: Config, folder: RunFolder, label: str) -> dict[str, Path]:
     return found
 
 
-def _contests(weights: Weights, against: str | None, home: Path) -> list[Contest]:
+def _contests(weights: Weights, against: str | None, version: PolicyConfig | None, home: Path) -> list[Contest]:
+    """The evaluations with these weights; `version`: what plays the other seats, if `against` is `blue@5000`."""
     config = weights.config
     base = [] if weights.label else [f"{config.name}-evaluation"]
     label = [weights.label] if weights.label else []
@@ -207,12 +215,15 @@ def _contests(weights: Weights, against: str | None, home: Path) -> list[Contest
         titles = {policy: weights.title(policy) for policy in seated}
         return [Contest(config, titles, home / _file_name(*base, *label))]
     shown = [name for name in config.policies if name in weights.loaded or not weights.loaded]
+    opponent = opponent_of(config, against) if version is None else version
+    of_both = against in config.policies and against in registry.ALGORITHMS and opponent.algorithm != against
+    words = f"the policy {against}" if of_both else against
     found = []
     for policy in shown:
-        contested = opposed(config, policy, against)
+        contested = opposed(config, policy, opponent)
         if contested is not None:
             comma = "" if policy in weights.loaded else ","
-            titles = {policy: f"{weights.title(policy)}{comma} against {against}"}
+            titles = {policy: f"{weights.title(policy)}{comma} against {words}"}
             found.append(Contest(contested, titles, home / _file_name(*base, policy, *label, "against", against)))
     if not found:
         raise ConfigError(

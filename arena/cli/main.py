@@ -18,6 +18,7 @@ from arena import __version__
 from arena.cli.arguments import Parser
 from arena.diagnostics.start_folder import started_here
 from arena.errors import ConfigError, LinkError, Start, WriteError
+from arena.registry import hidden_packages
 from arena.run.stop import restored_handlers
 from arena.terminal.output import complain, complain_of, guarded_output, present_streams
 
@@ -91,6 +92,9 @@ def _run(arguments: argparse.Namespace) -> int:
     mpirun.settle()  # before NumPy is imported: with --ranks 1 no launcher of ours has done so
     if Start.folder not in sys.path:
         sys.path.append(Start.folder)  # so that a configuration can name a user's own `my_module:MyWorker`
+    if not mpirun.under_launcher():  # once, not by every rank
+        for line in hidden_packages():
+            complain(f"arena: warning: {line}\n")
     status = int(arguments.command(arguments))
     sys.stdout.flush()  # here an error can still be reported
     return status

@@ -31,6 +31,7 @@ from arena.plan.plan import MatchPlan
 from arena.preflight.external import refuse_external
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
+from arena.run.opponents import policy_versions
 
 _NOT_IN_POPULATIONS = re.compile(r"[^A-Za-z0-9_.-]+")
 _MOST_DIGITS = 18  # of a tick
@@ -57,10 +58,7 @@ class Source(NamedTuple):
         """The checkpoints and snapshots of a policy, by ticks."""
         if self.folder is None:
             return {}
-        homes = (self.folder.snapshot_path(policy, 0).parent, self.folder.checkpoints_path(policy))
-        best = [file] if (file := homes[1] / checkpoint.BEST).exists() else []
-        files = [*best, *(file for home in homes for file in checkpoint.list_checkpoints(home))]
-        return {checkpoint.ticks_of(file): file for file in files}
+        return policy_versions(self.folder, policy)
 
 
 def read_sources(targets: Sequence[str]) -> list[Source]:

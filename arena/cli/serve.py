@@ -34,6 +34,7 @@ from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
 from arena.records.scoreboard import Scoreboard
 from arena.run.evaluation import result_words
+from arena.run.opponents import policy_at, policy_versions
 from arena.serving.algorithm import load_algorithm
 from arena.serving.clones import Clones
 from arena.serving.exported import Exporter, ExportFailed, can_export
@@ -65,7 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--match", type=int, default=0, metavar="M", help="games with the entities of this match (default: 0)"
     )
-    what.add_argument("--policy", metavar="P", help="games of one entity, which this policy plays")
+    what.add_argument(
+        "--policy", metavar="P", help="games of one entity, which this policy plays, as blue or blue@5000"
+    )
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--http", metavar="[HOST:]PORT", help="listen for POST /step (default: 127.0.0.1:8000)")
     where.add_argument("--socket", metavar="ADDRESS", help="listen at host:port or unix:PATH for PolicyClient")
@@ -161,6 +164,13 @@ def prepare(arguments: argparse.Namespace) -> Served:
     folder = RunFolder.of_target(arguments.target)
     config = load_config(arguments.target if folder is None else folder.config, arguments.overrides)
     registry.import_plugins(config.imports)
+    if arguments.policy is not None and "@" in arguments.policy:
+        if arguments.checkpoint is not None:
+            raise ConfigError(
+                f"--policy {arguments.policy} names a checkpoint already; leave it out", path="--checkpoint"
+            )
+        policy_at(config, folder, arguments.policy, path="--policy")
+        arguments.policy, _, arguments.checkpoint = arguments.policy.partition("@")
     if folder is None and arguments.checkpoint is not None:
         raise ConfigError("a configuration has no checkpoints; name a run folder", path="--checkpoint")
     if folder is None and arguments.engine == "onnx":
@@ -398,7 +408,7 @@ def _tick(folder: RunFolder | None, name: str, label: str | None) -> int | None:
         return None
     if label in (None, "last", "follow"):
         return checkpoint.ticks_of(files[-1])
-    named = {str(checkpoint.ticks_of(file)): checkpoint.ticks_of(file) for file in files}
+    named = {str(tick): tick for tick in policy_versions(folder, name)} if folder is not None else {}
     if label == "first":
         return checkpoint.ticks_of(files[0])
     if label not in named:

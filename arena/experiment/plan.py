@@ -18,6 +18,7 @@ from arena.experiment.slots import Slots
 from arena.experiment.trials import Trial, Trials, covering, refuse_equal
 from arena.plan.hosts import Host, allocated, parse_hosts
 from arena.plan.process_count import usable_cores
+from arena.preflight.examine import refuse_main
 from arena.run.planning import checked_plan
 from arena.run.status import planned_ticks
 
@@ -124,6 +125,8 @@ def _planned(file: ExperimentFile, first_mistake: FirstMistake | None) -> Experi
     number = len(known)
     tried = [(variant.name, params) for variant in trials.variants for params in covering(variant)]
     configs = [trials.config_of(name, params) for name, params in tried]
+    for config_of_trial in configs:
+        refuse_main(config_of_trial)
     if adaptive:
         assert search is not None
         number = search.trials * config.repeat

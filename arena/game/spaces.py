@@ -486,6 +486,14 @@ def _first_allowed(mask: NDArray[np.int8] | None) -> int:
     return 0 if mask is None else int(np.argmax(mask != 0))
 
 
+def allows_some(space: Space[Any], masks: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which rows of action masks [N, mask_size] allow an action: an option of every choice."""
+    if isinstance(space, spaces.MultiDiscrete):
+        firsts = np.cumsum(space.nvec.ravel()) - space.nvec.ravel()
+        return (np.maximum.reduceat(masks, firsts, axis=1) > 0).all(axis=1)
+    return masks.any(axis=1)
+
+
 def mask_size(space: Space[Any]) -> int:
     """The length of an action mask for this space: one item per action (MultiDiscrete: all of its choices in a row)."""
     if isinstance(space, spaces.Discrete):

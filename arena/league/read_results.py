@@ -47,7 +47,8 @@ class ResultSet(NamedTuple):
         unrated: games without a winner, or not of two sides.
         aborted: games that were cut, or in which a seat was idle.
         unfinished: lines that a kill has left incomplete: 0 or 1.
-        cut: per player the games with others that would have counted if the end of a leg had not cut them.
+        cut: per player the games with others that would have counted if the end of a leg had not cut them; none where
+            all games that count have one length, as then cuts favor no player.
         without_winner: a line for each game that has no winners: why, and what helps.
     """
 
@@ -97,6 +98,7 @@ def read(
     counted = 0
     first: int | None = None
     cut: Counter[str] = Counter()
+    lengths: set[int] = set()
     parts = _PARTS if config.learners else 1
     for episode, found in referee.judged(reader.lines(EpisodeLine, missing_ok=True)):
         if until is not None and episode.tick > until:
@@ -106,6 +108,7 @@ def read(
             dropped[found] += 1
         else:
             counted += 1
+            lengths.add(episode.length)
             encounters.extend(found)
             place = episode.round, _part_of(episode, rounds, parts, config.ticks)
             results = timed.setdefault(place, Results())
@@ -124,7 +127,7 @@ def read(
         unrated=dropped[_Dropped.UNRATED],
         aborted=dropped[_Dropped.ABORTED],
         unfinished=reader.unfinished,
-        cut=cut,
+        cut=cut if len(lengths) > 1 else {},
         without_winner=games.winners.words(games.rules),
     )
 

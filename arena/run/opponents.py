@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 
 from arena import registry
 from arena.config.matches import MatchConfig, SeatEntry
 from arena.config.schema import Config, PolicyConfig
 from arena.errors import ConfigError, nearest
+from arena.league import rounds_file
+from arena.records import checkpoint
+from arena.records.folder import RunFolder
 
 _OPPONENT = "opponent"
+_MOST_DIGITS = 18  # of a tick
 
 
-def opposed(config: Config, policy: str, against: str) -> Config | None:
+def opposed(config: Config, policy: str, opponent: PolicyConfig) -> Config | None:
     """The matches of a policy with others, all others' seats taken by one opponent; None if there is no such match."""
-    opponent = _opponent(config, against)
     names = (_OPPONENT, *(f"{_OPPONENT}-{number}" for number in range(2, len(config.policies) + 2)))
     name = next(name for name in names if name not in config.policies)
     matches: list[MatchConfig] = []
@@ -30,7 +35,42 @@ def opposed(config: Config, policy: str, against: str) -> Config | None:
     return msgspec.structs.replace(config, policies=policies, matches=tuple(matches))
 
 
-def _opponent(config: Config, against: str) -> PolicyConfig:
+def policy_versions(folder: RunFolder, policy: str) -> dict[int, Path]:
+    """The checkpoints and snapshots of a policy of a run, by tick."""
+    homes = (folder.snapshot_path(policy, 0).parent, folder.checkpoints_path(policy))
+    best = [file] if (file := homes[1] / checkpoint.BEST).exists() else []
+    files = [*best, *(file for home in homes for file in checkpoint.list_checkpoints(home))]
+    return {checkpoint.ticks_of(file): file for file in files}
+
+
+def policy_at(config: Config, folder: RunFolder | None, version: str, *, path: str) -> PolicyConfig:
+    """A policy of a run as it was at a tick, frozen.
+
+    Args:
+        config: of the run, as its folder has it.
+        folder: of the run; None: there is none, and so no version.
+        version: `blue@5000`, the policy and the tick of a checkpoint or snapshot.
+        path: of the option, for errors.
+
+    Raises:
+        ConfigError: there is no such policy or checkpoint.
+    """
+    name, _, tick = version.partition("@")
+    files = {} if folder is None or name not in config.policies else policy_versions(folder, name)
+    if folder is None or not (tick.isascii() and tick.isdecimal() and len(tick) <= _MOST_DIGITS and int(tick) in files):
+        known = [f"{name}@{found}" for found in sorted(files)] or [*config.policies]
+        raise ConfigError(f"there is no player {version!r}; {nearest(version, known)}", path=path)
+    given = config.policies[name]
+    options = rounds_file.options_at(rounds_file.read_played(folder, config), int(tick)).get(name, given.options)
+    return msgspec.structs.replace(given, frozen=True, load=str(files[int(tick)].resolve()), options=options)
+
+
+def opponent_of(config: Config, against: str) -> PolicyConfig:
+    """A policy of a configuration, or an algorithm as a policy.
+
+    Raises:
+        ConfigError: it is neither, or the algorithm cannot act without options.
+    """
     if against in config.policies:
         return config.policies[against]
     if against not in registry.ALGORITHMS and ":" not in against:

@@ -259,8 +259,8 @@ def _check_mask(env: BatchedEnv, frame: Frame, entity: int, lanes: NDArray[np.bo
         _check_array(last, np.int8, (env.lanes, size), f"{where}: final mask")
         if not np.isin(last[lanes], (0, 1)).all():
             raise ContractBroken(f"{where}: final mask {last}; items are 0 and 1")
-    acting = mask[lanes & frame.active[:, entity]]
-    must(acting.any(axis=1).all(), f"{where}: the mask forbids everything", "an active entity needs an allowed action")
+    acting = spaces.allows_some(env.interface.action_spaces[entity], mask[lanes & frame.active[:, entity]])
+    must(acting.all(), f"{where}: the mask forbids everything", "an active entity needs an allowed action")
 
 
 def _check_infos(env: BatchedEnv, frame: Frame, when: str) -> None:

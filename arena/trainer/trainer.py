@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from html import escape
 from pathlib import Path
 from types import TracebackType
@@ -34,6 +35,8 @@ from arena.launch import mpirun
 from arena.launch.console import Output, log_beside_display
 from arena.launch.lead import HeldRun, in_one_process, lock, scored
 from arena.launch.untouched_process import untouched_process
+from arena.plan.seats import check_seats
+from arena.preflight.examine import interface_of, refuse_main
 from arena.preflight.spec import spec_of
 from arena.records import best, boundary, checkpoint, evaluations
 from arena.records.folder import RunFolder
@@ -42,11 +45,11 @@ from arena.records.journal import JournalReader
 from arena.results import read_results
 from arena.results.evaluations import numbers_of
 from arena.roles.protocol import Failed
-from arena.run.curriculum import changed_config, check_change, lines_of
+from arena.run.curriculum import changed_config, check_change, lines_of, with_changes
 from arena.run.display import Display
 from arena.run.evaluation import episodes_per_lane, is_due
 from arena.run.evaluation_config import evaluation_config
-from arena.run.opponents import opposed
+from arena.run.opponents import opponent_of, opposed, policy_at
 from arena.run.prepare import prepare
 from arena.run.resume import rolled_back
 from arena.run.run import Run
@@ -348,7 +351,12 @@ class Trainer:
             check_change(self._config, key, value)
         wanted = {**self._held.memory.wanted, **changes}
         known = [line for line in lines_of(run.folder) if line.tick <= run.leg.start]
-        _check_held(changed_config(run, [*known, ChangeLine(tick=run.leg.start, set=wanted)]))
+        changed = changed_config(run, [*known, ChangeLine(tick=run.leg.start, set=wanted)])
+        _check_held(changed)
+        with untouched_process():
+            for before, match in zip(run.plan.matches, with_changes(run.plan, changed).matches, strict=True):
+                if match.env_kwargs != before.env_kwargs and registry.external_kind(match.make) is None:
+                    interface_of(match)  # made once: arguments that it does not take are found here
         self._held.memory.wanted = wanted
 
     # ----------------------------------------------------------------------------------------------------- its policies
@@ -358,7 +366,8 @@ class Trainer:
 
         Args:
             episodes: at least so many of each policy.
-            against: a policy or algorithm that takes all seats of others; None: as configured.
+            against: a policy, a policy at a tick (`blue@5000`), or an algorithm, which takes all seats of others; None:
+                as configured.
             greedy: the most likely actions rather than sampled ones.
 
         Returns:
@@ -375,7 +384,11 @@ class Trainer:
         frozen = evaluation_config(msgspec.structs.replace(now, evaluation=EvaluationConfig(every=1)), loads)
         contests = {"": frozen}
         if against is not None:
-            each = {name: opposed(frozen, name, against) for name in self.policies}
+            if "@" in against:
+                opponent = policy_at(self._config, run.folder, against, path="against")
+            else:
+                opponent = opponent_of(frozen, against)
+            each = {name: opposed(frozen, name, opponent) for name in self.policies}
             contests = {name: found for name, found in each.items() if found is not None}
             if not contests:
                 raise ConfigError("no policy has a match with seats of others", path="against")
@@ -495,42 +508,78 @@ class Trainer:
             player.memory = memory
             return player.act(observation, info, greedy=greedy), player.memory
 
-    def compute_actions(self, observations: Mapping[str, Any], *, greedy: bool = True) -> dict[str, Any]:
+    def compute_actions(
+        self,
+        observations: Mapping[str, Any],
+        infos: Mapping[str, Mapping[str, Any]] | None = None,
+        *,
+        greedy: bool = True,
+    ) -> dict[str, Any]:
         """The actions for observations by entity of match 0, each of the policy in its seat.
 
         The memory of an entity's policy continues from call to call, until the next iteration.
 
+        Args:
+            observations: by the name of an entity, as `arena plan` prints it; a sample of its space.
+            infos: of the game, by entity; `action_mask` says which actions are allowed.
+            greedy: the best actions rather than sampled ones.
+
         Raises:
             ConfigError: an entity that the match has not.
         """
-        match = self._held.run.plan.matches[0]
-        seats = {str(entity): seat.policy for seat in match.seats for entity in seat.entities}
+        seats = self._seated
         unknown = next((name for name in observations if str(name) not in seats), None)
         if unknown is not None:
             raise ConfigError(f"match 0 has no entity {unknown!r}; {nearest(str(unknown), seats)}")
         actions = {}
         for name, observation in observations.items():
             policy, memory = seats[str(name)], self._memories.get(str(name))
-            found = self.compute_action(observation, policy=policy, memory=memory, greedy=greedy)
+            info = (infos or {}).get(name)
+            found = self.compute_action(observation, policy=policy, info=info, memory=memory, greedy=greedy)
             if self._players[policy].remembers:
                 found, self._memories[str(name)] = found
             actions[name] = found
         return actions
 
+    @cached_property
+    def _seated(self) -> dict[str, str]:
+        """By the name of each entity of match 0, the policy that plays it; the game is made once."""
+        match = self._held.run.plan.matches[0]
+        with untouched_process(), self._origin.located():
+            interface = interface_of(match)
+            seats = check_seats(match, interface)
+        return {
+            interface.entities[entity]: seat.policy
+            for seat, entities in zip(match.seats, seats, strict=True)
+            for entity in entities
+        }
+
     def state(self, policy: str) -> dict[str, Any]:
-        """What a policy has learned, as its `state_dict()` has it.
+        """What a policy has learned, as its `state_dict()` has it; of a frozen policy, what it has loaded.
 
         Raises:
-            ConfigError: it has no checkpoint yet.
+            ConfigError: it has no checkpoint yet, or is frozen and loads none.
         """
-        return dict(checkpoint.load(self._checkpoint(self._named(policy))).state)
+        name = self._named(policy)
+        given = self._config_now().policies[name]
+        if given.frozen and given.load is not None:
+            return dict(checkpoint.load(checkpoint.find(given.load, name)).state)
+        return dict(checkpoint.load(self._checkpoint(name)).state)
 
     def set_state(self, policy: str, state: Mapping[str, Any]) -> None:
         """Replaces what a policy has learned, from the next iteration on.
 
         Raises:
-            ConfigError: the state is of another algorithm or has other shapes; nothing is changed then.
+            ConfigError: the state is of another algorithm or has other shapes, or the policy is frozen; nothing is
+                changed then.
         """
+        given = self._config_now().policies[self._named(policy)]
+        if given.frozen:
+            raise ConfigError(
+                f"{policy!r} is frozen: it plays with what `load:` names, in every leg; "
+                f"change({{'policies.{policy}.frozen': False}}) lets it learn",
+                path=f"policies.{policy}",
+            )
         path = self._checkpoint(self._named(policy))
         held = checkpoint.load(path)
         difference = _difference(held.state, state, "")
@@ -543,7 +592,13 @@ class Trainer:
         self._check_open()
         found = boundary.newest(self._held.run.folder) if self._held.run.begun or self._held.run.resumed else None
         if found is None or name not in found.checkpoints:
-            raise ConfigError(f"{name!r} has no state before its first iteration", path=f"policies.{name}")
+            frozen = self._config_now().policies[name].frozen
+            why = (
+                "is frozen and loads no checkpoint, so it has no state"
+                if frozen
+                else ("has no state before its first iteration")
+            )
+            raise ConfigError(f"{name!r} {why}", path=f"policies.{name}")
         return found.checkpoint(self._held.run.folder, name)
 
     # ------------------------------------------------------------------------------------------------ saving and ending
@@ -631,13 +686,7 @@ def _check_remote(config: Config, callbacks: Sequence[Any]) -> None:
         raise ConfigError("a Trainer starts its processes itself; under mpirun or srun use ranks=1")
     if callbacks:
         raise ConfigError("objects as callbacks need ranks=1; name a class under `callbacks` of the configuration")
-    for name, env in config.envs.items():
-        if env.make.startswith("__main__:"):
-            raise ConfigError(
-                f"found {env.make!r}, a class of this program, which other processes do not have; put it into a "
-                "module, or use ranks=1",
-                path=f"envs.{name}.make",
-            )
+    refuse_main(config, ", or use ranks=1")
 
 
 def _check_held(config: Config) -> None:

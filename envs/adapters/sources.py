@@ -137,7 +137,9 @@ def _first_of(*modules: str) -> ModuleType:
                 raise ConfigError(f"{module} cannot be imported: {error}") from error
     tried = " or ".join(repr(module) for module in modules)
     close = _close(modules[-1])
-    hint = f"did you mean {close!r}?" if close else "is the package installed, and the version at its end the right one?"
+    hint = (
+        f"did you mean {close!r}?" if close else "is the package installed, and the version at its end the right one?"
+    )
     raise ConfigError(f"there is no module {tried}; {hint}")
 
 

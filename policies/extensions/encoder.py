@@ -45,8 +45,11 @@ class OwnEncoder(Encoder):
             )
         self.own, self.features, self.learns = module, features, True
         tried = [torch.zeros(_TRIED_ROWS, *leaf.shape, dtype=_dtype(leaf.dtype)) for leaf in leaves_of(space)]
-        with torch.no_grad():
-            found = self.own(tried)
+        try:
+            with torch.no_grad():
+                found = self.own(tried)
+        except Exception as error:
+            raise loaded.failure("fails on two rows of zeros", error, _OPTION) from error
         if not isinstance(found, Tensor) or found.shape != (_TRIED_ROWS, features):
             shape = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
             raise ConfigError(

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple
 from msgspec import Meta
 
 from arena.errors import ConfigError, located
-from arena.registry import load_object
+from arena.registry import load_object, where_raised
 
 Extension = Annotated[str, Meta(min_length=1)] | dict[str, Any]
 """`package.module:Class`, or `{class: ..., options: {...}}`."""
@@ -34,12 +34,19 @@ class Loaded(NamedTuple):
             more: further arguments, by name.
 
         Raises:
-            ConfigError: it takes other arguments.
+            ConfigError: it takes other arguments, or raises an error.
         """
         try:
             return self.kind(*arguments, **more, **self.options)
-        except TypeError as error:
-            raise ConfigError(f"{self.name!r} cannot be made: {error}", path=f"options.{option}") from error
+        except Exception as error:
+            raise self.failure("cannot be made", error, option) from error
+
+    def failure(self, what: str, error: Exception, option: str) -> ConfigError:
+        """An error in this class as a mistake of the user's, with the line that raised it."""
+        if isinstance(error, ConfigError):
+            return error
+        words = f"{self.name!r} {what}: {type(error).__name__}: {error}{where_raised(error)}"
+        return ConfigError(words, path=f"options.{option}")
 
 
 def load_extension(given: str | Mapping[str, Any], option: str) -> Loaded:

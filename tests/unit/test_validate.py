@@ -343,3 +343,16 @@ def test_units_are_checked_in_the_lanes_that_are_shown() -> None:
     ):
         with pytest.raises(GameError, match=r"'a' in lane 1 .*action 'walk': actor 5 is no unit; there are 0"):
             check()
+
+
+@pytest.mark.parametrize("space", [Discrete(4), MultiDiscrete([2, 2])])
+def test_mask_that_forbids_everything_is_refused_of_active_entities(space: Space[Any]) -> None:
+    spaces = (NUMBERS,) * ENTITIES
+    validator = StepValidator(Interface(("a", "b"), spaces, (space,) * ENTITIES, (4, 4)), LANES)
+    masks = [np.ones((LANES, 4), np.int8) for _ in range(ENTITIES)]
+    masks[1][2] = 0 if isinstance(space, Discrete) else [1, 1, 0, 0]
+    active = np.ones((LANES, ENTITIES), np.bool_)
+    with pytest.raises(GameError, match="forbids everything; an active entity needs an allowed action"):
+        validator.check_step(step(masks=masks, active=active))
+    active[2, 1] = False
+    validator.check_step(step(masks=masks, active=active))

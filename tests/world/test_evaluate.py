@@ -293,3 +293,26 @@ def test_interrupt_is_reported_in_one_line(
         assert "--resume" not in error
         assert "Traceback" not in error
     assert len(list((tmp_path / "runs").iterdir())) == 1, "a run that was not played leaves nothing"
+
+
+def test_opponent_may_be_a_policy_at_a_tick(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (line,) = titles(evaluate(capsys, run, "--against", "blue@0"))
+    assert line == "blue at its last checkpoint against blue@0"
+    (records,) = (run / "evaluations").iterdir()
+    loads = {name: policy["load"] for name, policy in configured(records)["policies"].items() if policy.get("load")}
+    assert {checkpoint.ticks_of(Path(file)) for file in loads.values()} == {0, 20}
+
+
+@pytest.mark.parametrize("version", ["blue@7", "blue@", "green@0", "red@0", "blue@0@0", "blue@-0", "blue@last"])
+def test_unknown_version_of_a_policy_is_named(version: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert f"--against: there is no player {version!r}" in mistake(capsys, run, "--against", version)
+
+
+def test_opponent_of_the_name_of_an_algorithm_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    policies = {"blue": COUNTS, "random": ROCK | {"options": {"action": 2}}}
+    matches = [{"env": "game", "seats": ["blue", "random"]}]
+    target = written(tmp_path / "named", duel(policies=policies, matches=matches))
+    assert "against the policy random" in titles(evaluate(capsys, target, "--against", "random"))[0]
+    policies["random"] = RANDOM
+    target = written(tmp_path / "same", duel(policies=policies, matches=matches))
+    assert titles(evaluate(capsys, target, "--against", "random"))[0].endswith("against random")

@@ -349,3 +349,47 @@ def test_a_thousand_iterations_that_learn_leave_nothing_behind(tmp_path: Path) -
     assert after[:2] == before[:2]
     assert after[2] < before[2] + 100
     assert ended - begun < 300 * 20, "a result alone has a hundred blocks"
+
+
+def test_actions_are_computed_by_entity_names_and_with_masks(tmp_path: Path) -> None:
+    config = {
+        "ticks": 40,
+        "envs": {"game": {"make": "pettingzoo:classic.tictactoe_v3"}},
+        "policies": {"a": {"algorithm": "ppo", "options": {"n_steps": 10}}, "b": {"algorithm": "random"}},
+        "matches": [{"env": "game", "seats": ["a", "b"]}],
+    }
+    with Trainer(config, run_dir=tmp_path / "run", every=20) as trainer:
+        trainer.train()
+        seen = {"player_1": np.zeros((3, 3, 2), np.int8), "player_2": np.zeros((3, 3, 2), np.int8)}
+        for place in range(9):
+            mask = np.zeros(9, np.int8)
+            mask[place] = 1
+            actions = trainer.compute_actions(seen, {name: {"action_mask": mask} for name in seen})
+            assert actions == {"player_1": place, "player_2": place}
+        with pytest.raises(ConfigError, match="match 0 has no entity 'player_3'; did you mean 'player_"):
+            trainer.compute_actions({"player_3": seen["player_1"]})
+
+
+def test_state_of_a_frozen_policy_is_what_it_loads(tmp_path: Path) -> None:
+    config = {**DUEL, "ticks": 20, "checkpoint_every": 20}
+    with Trainer(config, run_dir=tmp_path / "first") as trainer:
+        trainer.train()
+        learned = trainer.state("blue")
+    policies = {**DUEL["policies"], "blue": {**DUEL["policies"]["blue"], "frozen": True, "load": str(tmp_path / "first")}}
+    with Trainer({**config, "policies": policies}, run_dir=tmp_path / "second") as trainer:
+        assert {*trainer.state("blue")} == {*learned}
+        with pytest.raises(ConfigError, match="'blue' is frozen: it plays with what `load:` names"):
+            trainer.set_state("blue", learned)
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [("envs.game.kwargs.max_stepz", "max_stepz"), ("policies.blue.options.nope", "nope"), ("ticks", "cannot be changed")],
+)
+def test_wrong_change_is_refused_at_once_and_the_trainer_goes_on(tmp_path: Path, key: str, words: str) -> None:
+    with Trainer({**DUEL, "ticks": 40}, run_dir=tmp_path / "run", every=20) as trainer:
+        trainer.train()
+        key = key.replace("envs.game", f"envs.{next(iter(DUEL['envs']))}")
+        with pytest.raises(ConfigError, match=words):
+            trainer.change({key: 3})
+        assert trainer.train()["ticks"] > 20

@@ -23,7 +23,7 @@ from arena.errors import ConfigError
 from arena.terminal.output import say
 
 CHECKS: tuple[Callable[[], Iterable[Finding]], ...] = (
-    *(software.python, software.packages),
+    *(software.python, software.packages, software.own_packages),
     *(mpi.library, mpi.launcher, mpi.few_processes, mpi.many_processes, mpi.a_death),
     *(
         memory.shared,

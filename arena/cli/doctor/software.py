@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from importlib import metadata
 
 from arena.cli.doctor.finding import Finding, ok, problem, warning
+from arena.registry import hidden_packages
 
 PYTHONS = ((3, 10), (3, 14))  # from, to below
 PACKAGES = {  # from, to below
@@ -51,6 +52,14 @@ def packages() -> Iterator[Finding]:
             yield ok(name, version)
         else:
             yield warning(name, f"{version} is not a tested version", remedy)
+
+
+def own_packages() -> Iterator[Finding]:
+    """The packages that are installed beside `arena`: does another one of the same name hide them?"""
+    lines = hidden_packages()
+    yield from (problem("packages of the arena", line) for line in lines)
+    if not lines:
+        yield ok("packages of the arena", "arena, envs and policies are of one installation")
 
 
 def _numbers(version: str) -> tuple[int, ...]:

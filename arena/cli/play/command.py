@@ -28,7 +28,7 @@ from arena.preflight.external import refuse_external
 from arena.records.folder import RunFolder
 from arena.registry import import_plugins
 from arena.roles.protocol import Failed
-from arena.run.opponents import policies_of, replaced_seat
+from arena.run.opponents import policies_of, policy_at, replaced_seat
 from arena.run.prepare import prepare
 from arena.terminal.display import silent_display
 
@@ -65,7 +65,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="a place in the match's seats; may be given several times (default: 0)",
     )
-    parser.add_argument("--advice", metavar="POLICY", help="show what this policy thinks of the choices")
+    parser.add_argument(
+        "--advice", metavar="POLICY", help="show what this policy, as blue or blue@5000, thinks of the choices"
+    )
     parser.add_argument(
         "--checkpoints", metavar="LABEL", help="of a run: first, last, best, or a number of ticks (default: last)"
     )
@@ -90,7 +92,13 @@ def run(arguments: argparse.Namespace) -> int:
         frozen = weights_of(config, folder, label).config
         refuse_external(frozen)
         played = _with_human(
-            frozen, arguments.match, arguments.seat or [0], episodes=arguments.episodes, advice=arguments.advice
+            frozen,
+            arguments.match,
+            arguments.seat or [0],
+            episodes=arguments.episodes,
+            advice=None
+            if arguments.advice is None
+            else (arguments.advice, _adviser(config, frozen, folder, arguments.advice)),
         )
     if arguments.seed is not None:
         played = msgspec.structs.replace(played, seed=arguments.seed)
@@ -107,8 +115,19 @@ def run(arguments: argparse.Namespace) -> int:
         )
 
 
-def _with_human(config: Config, match: int, seats: Sequence[int], *, episodes: int, advice: str | None) -> Config:
-    """The configuration of one match of one lane, in which a human has some seats.
+def _adviser(config: Config, frozen: Config, folder: RunFolder | None, name: str) -> PolicyConfig:
+    """The policy that advises: with the weights that play, or of the tick that its name ends with."""
+    if "@" in name:
+        return policy_at(config, folder, name, path="--advice")
+    if name not in frozen.policies:
+        raise ConfigError(f"no policy {name!r}; {nearest(name, frozen.policies)}", path="--advice")
+    return frozen.policies[name]
+
+
+def _with_human(
+    config: Config, match: int, seats: Sequence[int], *, episodes: int, advice: tuple[str, PolicyConfig] | None
+) -> Config:
+    """The configuration of one match of one lane, in which a human has some seats; `advice`: name and policy.
 
     Raises:
         ConfigError: there is no such match, seat or policy.
@@ -126,13 +145,11 @@ def _with_human(config: Config, match: int, seats: Sequence[int], *, episodes: i
     name = next(name for name in _free_names() if name not in config.policies)
     options: dict[str, Any] = {"episodes": episodes, "named": len(set(seats)) > 1}
     if advice is not None:
-        if advice not in config.policies:
-            raise ConfigError(f"no policy {advice!r}; {nearest(advice, config.policies)}", path="--advice")
-        known = config.policies[advice]
+        adviser, known = advice
         options["advice"] = {
-            "name": advice, "algorithm": known.algorithm, "options": dict(known.options), "load": known.load
+            "name": adviser, "algorithm": known.algorithm, "options": dict(known.options), "load": known.load
         }  # fmt: skip
-        advices.configured(advice, options["advice"])
+        advices.configured(adviser, options["advice"])
     taken = tuple(replaced_seat(seat, name) if place in seats else seat for place, seat in enumerate(entry.seats))
     alone: MatchConfig = msgspec.structs.replace(entry, seats=taken, lanes=1, copies=1, pipeline=1, env_kwargs={})
     others = {policy for seat in taken for policy in policies_of(seat)} - {name}

@@ -21,7 +21,7 @@ from arena.game.api import Frame, Info, Interface, Step
 from arena.game.arrays import is_finite, lost_value
 from arena.game.infos import refused_key
 from arena.game.ragged import Ragged
-from arena.game.spaces import Columns, Leaf, flatten, is_ragged, leaves_of, take_rows
+from arena.game.spaces import Columns, Leaf, allows_some, flatten, is_ragged, leaves_of, take_rows
 from arena.game.units import UnitSpace, bounds
 from arena.transport.pickling import pack
 
@@ -154,6 +154,11 @@ class StepValidator:
         for entity, masks in enumerate(zip(frame.masks, final_masks, strict=True)):
             for mask in masks:
                 self._check_mask(entity, mask, lanes)
+            if masks[0] is not None and self._interface.mask_sizes[entity]:
+                free = allows_some(self._interface.action_spaces[entity], masks[0])
+                for lane in np.flatnonzero(lanes & frame.active[:, entity] & ~free)[:1].tolist():
+                    found = f"the action mask {_shortened(masks[0][lane])}, which forbids everything"
+                    raise self._error(entity, f"{found}; an active entity needs an allowed action", lane)
         self._check_infos(frame.infos, lanes)
 
     def _check_flags(self, name: str, flags: Any) -> None:
