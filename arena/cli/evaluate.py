@@ -120,8 +120,8 @@ def evaluate(
         target: a run folder, or a configuration file.
         episodes: at least so many for each line; every lane plays the same number.
         checkpoints: which of a run's checkpoints: `first`, `last`, `best`, or a number of ticks; None: the last.
-        against: an algorithm, a policy of the configuration, or a policy of the run at a tick (`blue@5000`), which takes
-            all other seats; None: as configured.
+        against: an algorithm, a policy of the configuration, or one of the run at a tick (`blue@5000`), which takes all
+            other seats; None: as configured.
         greedy: the most likely action rather than a sampled one.
         run_dir: below which the records go; None: `evaluations/` in the run folder, or `runs/`.
 

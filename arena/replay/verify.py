@@ -163,7 +163,10 @@ def rendered(manifest: Manifest, game: BatchedEnv) -> Picture | str | None:
 
 def _drawing_hint(error: Exception) -> str:
     """What helps MuJoCo, whose errors without a screen come from its library of windows or of OpenGL."""
-    if "mujoco" not in sys.modules or re.search("glfw|opengl|glx|egl|osmesa|display|x11", f"{error}", re.I) is None:
+    if (
+        "mujoco" not in sys.modules
+        or re.search("glfw|opengl|loadgl|glx|egl|osmesa|display|x11", f"{error}", re.I) is None
+    ):
         return ""
     found = os.environ.get("MUJOCO_GL")
     said = "is not set" if found is None else f"is {found!r}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -981,3 +982,16 @@ def test_games_import_neither_torch_nor_pettingzoo_nor_mpi() -> None:
     code = f"import sys, {modules}; print(*{{name.split('.')[0] for name in sys.modules}})"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"torch", "pettingzoo", "mpi4py", "pygame"} & set(loaded)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("classic.connect_four_v2", "classic.connect_four_v3"),
+        ("classic/tictactoe-v1", "classic.tictactoe_v3"),
+        ("mpe2.simple_tag_v2", "mpe2.simple_tag_v3"),
+    ],
+)
+def test_other_version_of_a_pettingzoo_game_is_suggested(name: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(f"did you mean '{meant}'?")):
+        pettingzoo_factory(name)

@@ -147,7 +147,7 @@ def test_every_key_of_http_is_described_with_its_default() -> None:
         if key == "copy":
             continue
         (cells,) = [row for keys, row in rows.items() if key in re.findall(r"\w+", keys)]
-        default = {None: "null", False: "false"}.get(parameter.default, parameter.default)
+        default = {None: "null", False: "false", (): "none"}.get(parameter.default, parameter.default)
         if key not in ("entities", "like", "config"):
             assert str(default).removesuffix(".0") in re.findall(r"[\w.]+", cells[0]), key
 

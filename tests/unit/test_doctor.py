@@ -356,3 +356,22 @@ def test_the_doctors_own_process_needs_neither_torch_nor_mpi() -> None:
 
 def test_checks_are_distinct() -> None:
     assert max(Counter(doctor.CHECKS).values()) == 1
+
+
+def test_package_that_hides_one_of_the_arena_is_told_by_every_command(tmp_path: Path) -> None:
+    (tmp_path / "envs").mkdir()
+    (tmp_path / "envs" / "__init__.py").touch()
+    home = Path(software.__file__).parents[3]
+    words = f"the arena's own package 'envs' is hidden by {tmp_path.resolve() / 'envs'}: rename that one"
+    for path, hidden in ((tmp_path, True), (home, False)):
+        check = "from arena.cli.doctor.software import own_packages; print(*(one.line for one in own_packages()))"
+        for program in (["-c", check], ["-m", "arena", "list"]):
+            ran = subprocess.run(
+                [sys.executable, *program],
+                capture_output=True,
+                text=True,
+                cwd=home,
+                env={**os.environ, "PYTHONPATH": f"{path}{os.pathsep}{home}", "PYTHONSAFEPATH": "1"},
+                check=True,
+            )
+            assert (words in ran.stdout + ran.stderr) == hidden

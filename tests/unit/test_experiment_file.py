@@ -282,3 +282,16 @@ def test_trials_keep_their_best_checkpoints_by_the_metric() -> None:
     assert best is not None and (best.metric, best.mode) == ("policy_reward_mean/blue", "min")
     own = planned(run={**RUN, "best": {"metric": "episode_len_mean"}}).trials.config_of("", {}).best
     assert own is not None and own.metric == "episode_len_mean", "unless the run says what is best"
+
+
+@pytest.mark.parametrize("key", ["envs.game.make", "policies.blue.algorithm"])
+def test_classes_of_the_program_are_refused_in_experiments(key: str) -> None:
+    run = {
+        "ticks": 10,
+        "envs": {"game": {"make": "matrix"}},
+        "policies": {"blue": {"algorithm": "random"}},
+        "matches": [{"env": "game", "seats": ["blue", "blue"]}],
+    }
+    with pytest.raises(ConfigError, match="found '__main__:BidWar', a class of this program") as found:
+        plan_experiment(parse_experiment({"run": run, "set": {key: "__main__:BidWar"}}))
+    assert found.value.path == key

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -156,3 +158,13 @@ def test_every_matrix_game_is_named_where_the_game_is_shown() -> None:
 def test_unknown_name_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "ppo", "sac", "nope"]) == 2
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("names", [[], ["ppo", "matchmaking", "touchdown"], ["--markdown", "configuration"]])
+def test_descriptions_are_the_same_without_docstrings(names: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", *names]) == 0
+    stripped = subprocess.run(
+        [sys.executable, "-OO", "-m", "arena", "list", *names], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    assert stripped.stdout == capsys.readouterr().out

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -31,6 +33,7 @@ from arena.replay.format import (
     framed,
 )
 from arena.replay.reader import MatchReplays, Recording, read_replays
+from arena.replay.verify import rendered
 from arena.replay.writer import ReplayWriter
 from full_disk import full_above
 
@@ -362,3 +365,32 @@ def test_foreign_files_are_left_alone(tmp_path: Path) -> None:
     discard_after(folder(tmp_path), 0)
     assert {path.read_bytes() for path in folder(tmp_path).iterdir()} == {b"mine"}
     assert len(list(folder(tmp_path).iterdir())) == 3
+
+
+@pytest.mark.parametrize(
+    ("message", "variable", "words"),
+    [
+        ("X11: The DISPLAY environment variable is missing", None, "it is not set: set it to egl"),
+        ("gladLoadGL error", "glfw", "it is 'glfw': set it to egl"),
+        ("a wall is missing", None, None),
+    ],
+)
+def test_error_of_mujocos_rendering_names_its_variable(
+    message: str, variable: str | None, words: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Game:
+        def render(self) -> None:
+            raise RuntimeError(message)
+
+    manifest: Any = SimpleNamespace(make="gymnasium:Ant-v5")
+    game: Any = Game()
+    monkeypatch.delenv("MUJOCO_GL", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("MUJOCO_GL", variable)
+    for loaded in (False, True):
+        if loaded:
+            monkeypatch.setitem(sys.modules, "mujoco", ModuleType("mujoco"))
+        with pytest.raises(ConfigError) as found:
+            rendered(manifest, game)
+        assert ("MUJOCO_GL" in found.value.message) == (loaded and words is not None)
+    assert words is None or words in found.value.message

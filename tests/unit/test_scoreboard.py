@@ -143,10 +143,23 @@ def test_decided_games_keep_their_places() -> None:
     assert (list(found.places), list(found.decided)) == ([(0, 1, 2), (1, 1, 2), (2, 1, 2)], [(0, 1, 2), (2, 1, 2)])
 
 
-def test_nan_return_is_shown() -> None:
+def test_episodes_without_a_policy_are_not_its_own() -> None:
     board = Scoreboard()
-    board.add(results_of([episode(seat("blue", math.nan, None))]))
-    assert board.policies["blue"].returns.mean == pytest.approx(math.nan, nan_ok=True)
+    board.add(results_of([episode(seat("blue", math.nan, None), seat("red", 3, None))]))
+    assert [result_words(board.policies[name]) for name in ("blue", "red")] == [
+        "took no part",
+        "1 episode, return 3.00, length 10.0",
+    ]
+    assert "blue  took no part" in summary_lines(board, "run")
+    board.add(results_of([episode(seat("blue", 2, None), seat("red", 5, None), length=20)]))
+    assert result_words(board.policies["blue"]) == "1 episode, return 2.00, length 20.0"
+    assert board.policies["red"].returns.mean == 4
+
+
+def test_mean_of_a_policy_is_over_the_seats_that_took_part() -> None:
+    board = Scoreboard()
+    board.add(results_of([episode(seat("blue", math.nan, None, 3), seat("blue", 2, None, 1))]))
+    assert board.policies["blue"].returns.mean == 2
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=150))

@@ -311,8 +311,8 @@ def test_unknown_version_of_a_policy_is_named(version: str, run: Path, capsys: p
 def test_opponent_of_the_name_of_an_algorithm_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     policies = {"blue": COUNTS, "random": ROCK | {"options": {"action": 2}}}
     matches = [{"env": "game", "seats": ["blue", "random"]}]
-    target = written(tmp_path / "named", duel(policies=policies, matches=matches))
+    target = written(tmp_path, duel(policies=policies, matches=matches))
     assert "against the policy random" in titles(evaluate(capsys, target, "--against", "random"))[0]
     policies["random"] = RANDOM
-    target = written(tmp_path / "same", duel(policies=policies, matches=matches))
+    target = written(tmp_path, duel(policies=policies, matches=matches))
     assert titles(evaluate(capsys, target, "--against", "random"))[0].endswith("against random")

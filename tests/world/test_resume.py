@@ -282,6 +282,7 @@ def test_another_game_is_refused_before_files_change(difference: str, tmp_path: 
     with pytest.raises(ConfigError) as caught:
         resume(data, tmp_path)
     assert words in str(caught.value)
+    assert f"--continue {folder.path}" in str(caught.value)
     assert str(folder.config) in str(caught.value)
     assert snapshot(folder.path) == before
     assert is_left(folder.path), "the folder still shows that the run was killed"

@@ -375,7 +375,10 @@ def test_state_of_a_frozen_policy_is_what_it_loads(tmp_path: Path) -> None:
     with Trainer(config, run_dir=tmp_path / "first") as trainer:
         trainer.train()
         learned = trainer.state("blue")
-    policies = {**DUEL["policies"], "blue": {**DUEL["policies"]["blue"], "frozen": True, "load": str(tmp_path / "first")}}
+    policies = {
+        **DUEL["policies"],
+        "blue": {**DUEL["policies"]["blue"], "frozen": True, "load": str(tmp_path / "first")},
+    }
     with Trainer({**config, "policies": policies}, run_dir=tmp_path / "second") as trainer:
         assert {*trainer.state("blue")} == {*learned}
         with pytest.raises(ConfigError, match="'blue' is frozen: it plays with what `load:` names"):
@@ -384,7 +387,11 @@ def test_state_of_a_frozen_policy_is_what_it_loads(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("key", "words"),
-    [("envs.game.kwargs.max_stepz", "max_stepz"), ("policies.blue.options.nope", "nope"), ("ticks", "cannot be changed")],
+    [
+        ("envs.game.kwargs.max_stepz", "max_stepz"),
+        ("policies.blue.options.nope", "nope"),
+        ("ticks", "cannot be changed"),
+    ],
 )
 def test_wrong_change_is_refused_at_once_and_the_trainer_goes_on(tmp_path: Path, key: str, words: str) -> None:
     with Trainer({**DUEL, "ticks": 40}, run_dir=tmp_path / "run", every=20) as trainer:
