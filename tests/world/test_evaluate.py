@@ -312,7 +312,8 @@ def test_opponent_of_the_name_of_an_algorithm_is_told(tmp_path: Path, capsys: py
     policies = {"blue": COUNTS, "random": ROCK | {"options": {"action": 2}}}
     matches = [{"env": "game", "seats": ["blue", "random"]}]
     target = written(tmp_path, duel(policies=policies, matches=matches))
-    assert "against the policy random" in titles(evaluate(capsys, target, "--against", "random"))[0]
+    place = ("--run-dir", str(tmp_path / "records"))
+    assert "against the policy random" in titles(evaluate(capsys, target, "--against", "random", *place))[0]
     policies["random"] = RANDOM
     target = written(tmp_path, duel(policies=policies, matches=matches))
-    assert titles(evaluate(capsys, target, "--against", "random"))[0].endswith("against random")
+    assert titles(evaluate(capsys, target, "--against", "random", *place))[0].endswith("against random")
