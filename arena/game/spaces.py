@@ -490,8 +490,8 @@ def allows_some(space: Space[Any], masks: NDArray[Any]) -> NDArray[np.bool_]:
     """Which rows of action masks [N, mask_size] allow an action: an option of every choice."""
     if isinstance(space, spaces.MultiDiscrete):
         firsts = np.cumsum(space.nvec.ravel()) - space.nvec.ravel()
-        return (np.maximum.reduceat(masks, firsts, axis=1) > 0).all(axis=1)
-    return masks.any(axis=1)
+        return np.asarray((np.maximum.reduceat(masks, firsts, axis=1) > 0).all(axis=1))
+    return np.asarray(masks.any(axis=1))
 
 
 def mask_size(space: Space[Any]) -> int:

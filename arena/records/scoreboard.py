@@ -254,7 +254,8 @@ class Score:
         places, returns, lengths = results.places, results.returns, results.lengths
         if math.isnan(sum(returns)):
             took_part = [not math.isnan(value) for value in returns]
-            places, returns, lengths = (list(compress(values, took_part)) for values in (places, returns, lengths))
+            places, returns = list(compress(places, took_part)), list(compress(returns, took_part))
+            lengths = list(compress(lengths, took_part))
             self.absent += took_part.count(False)
         self.returns.extend(places, returns)
         self.lengths.add(lengths)

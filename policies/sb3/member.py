@@ -40,10 +40,10 @@ from torch import nn
 from torch.optim import Optimizer
 
 from arena.errors import ConfigError
+from arena.game.spaces import leaf_spaces
 from policies.common.algorithm import check_no_units
 from policies.common.rng import ACTING, EXPLORING
 from policies.common.tensors import misfit
-from policies.networks.actor_critic import leaf_spaces
 from policies.networks.heads import check_choices
 from policies.sb3 import buffers
 from policies.sb3.archive import Contents, pack, unpack

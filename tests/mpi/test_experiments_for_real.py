@@ -293,11 +293,11 @@ def test_experiments_run_from_python_and_are_opened_later(tmp_path: Path, monkey
     with monkeypatch.context() as inside:
         inside.chdir(tmp_path)
         first, second = run_experiments([data, Experiment(**{**data, "name": "other", "repeat": 1})])
-        _check_outcomes(first, second)
+    assert (first.folder, second.folder) == (tmp_path / "experiments/lengths", tmp_path / "experiments/other")
+    _check_outcome(first)
 
 
-def _check_outcomes(first: Outcome, second: Outcome) -> None:
-    assert (first.folder, second.folder) == (Path("experiments/lengths"), Path("experiments/other"))
+def _check_outcome(first: Outcome) -> None:
     again = open_experiment(first.folder)
     assert again.data() == first.data() and [*again.trials] == [0, 1, 2, 3]
     means = [each.mean for each in first.combinations]

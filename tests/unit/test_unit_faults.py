@@ -49,7 +49,7 @@ def test_globals_that_are_missing_are_named() -> None:
 
 @pytest.mark.parametrize("flag", [256, -1000, 2**40, 0.5])
 def test_flags_that_int8_cannot_hold_are_refused(flag: float) -> None:
-    with pytest.raises(ValueError, match="whole numbers of int8"):
+    with pytest.raises(ValueError, match="int8"):
         SPACE.complete(sample(visible={"B": [flag, 1, 1]}))
 
 
