@@ -127,7 +127,7 @@ def read(
         unrated=dropped[_Dropped.UNRATED],
         aborted=dropped[_Dropped.ABORTED],
         unfinished=reader.unfinished,
-        cut=cut if len(lengths) > 1 else {},
+        cut={} if len(lengths) == 1 else cut,
         without_winner=games.winners.words(games.rules),
     )
 

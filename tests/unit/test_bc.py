@@ -255,7 +255,7 @@ def test_log_prob_of_deterministic_box_actions_is_refused(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"data": "nowhere"}, r"options.data: nowhere: no recorded samples"),
+        ({"data": "nowhere"}, r"options.data: \S*nowhere: no recorded samples"),
         ({"data": 3}, r"options.data: found 3: expected text"),
         ({"policy": "blu"}, r"options.policy: .*no samples of the policy 'blu'; did you mean 'blue'"),
         ({"train_every": 50}, r"options.train_every: an update every 50 ticks does not fit into a run of 40"),

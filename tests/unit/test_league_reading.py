@@ -112,6 +112,17 @@ def test_cut_games_are_counted_per_player(folder: RunFolder) -> None:
     assert found.aborted == len(games)
 
 
+def test_cut_games_favor_no_player_where_all_games_are_of_one_length(folder: RunFolder) -> None:
+    cut = episode("ab", None, cut=True)
+    for lengths, expected in (((5, 5), {}), ((5, 6), {"a": 1, "b": 1})):
+        write_episodes(folder, *(episode("ab", "win", length=length) for length in lengths), cut)
+        assert found_cut(folder) == expected
+
+
+def found_cut(folder: RunFolder) -> dict[str, int]:
+    return dict(read(folder).cut)
+
+
 def test_a_game_without_a_winner_or_without_two_sides_is_not_rated(folder: RunFolder) -> None:
     write_episodes(folder, episode("ab", None))
     assert (read(folder).unrated, read(folder).results.games) == (1, 0)
