@@ -137,7 +137,7 @@ def evaluate(
         labels = [""] if folder is None else checkpoints or ["last"]  # empty: the weights as configured
         weights = [weights_of(config, folder, label) for label in labels]
         version = None
-        if against is not None and "@" in against:
+        if against is not None and "@" in against and against not in config.policies:
             version = policy_at(config, folder, against, path="--against")
         contests = [contest for held in weights for contest in _contests(held, against, version, home)]
     if folder is not None:

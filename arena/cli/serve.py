@@ -164,7 +164,7 @@ def prepare(arguments: argparse.Namespace) -> Served:
     folder = RunFolder.of_target(arguments.target)
     config = load_config(arguments.target if folder is None else folder.config, arguments.overrides)
     registry.import_plugins(config.imports)
-    if arguments.policy is not None and "@" in arguments.policy:
+    if "@" in (arguments.policy or "") and arguments.policy not in config.policies:
         if arguments.checkpoint is not None:
             raise ConfigError(
                 f"--policy {arguments.policy} names a checkpoint already; leave it out", path="--checkpoint"

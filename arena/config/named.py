@@ -37,3 +37,24 @@ def _texts(found: Any) -> Iterator[str]:
     elif isinstance(found, (list, tuple)):
         for value in found:
             yield from _texts(value)
+
+
+def refuse_main(config: Config, instead: str = "") -> None:
+    """Refuses classes of the program that runs, which other processes do not have.
+
+    Args:
+        config: whose games and algorithms are made in other processes.
+        instead: what else would help, after ", or".
+
+    Raises:
+        ConfigError: a game or an algorithm is one of `__main__`.
+    """
+    named = {f"envs.{name}.make": env.make for name, env in config.envs.items()}
+    named |= {f"policies.{name}.algorithm": policy.algorithm for name, policy in config.policies.items()}
+    for path, target in named.items():
+        if target.startswith("__main__:"):
+            raise ConfigError(
+                f"found {target!r}, a class of this program, which other processes do not have; put it into a module"
+                f"{instead}",
+                path=path,
+            )

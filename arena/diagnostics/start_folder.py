@@ -34,7 +34,7 @@ def started_here() -> Iterator[None]:
     except FileNotFoundError:  # it was deleted; then no file is found there
         folder = os.environ.get("PWD", "/")
     relative = {os.path.join(folder, entry): entry for entry in sys.path if not os.path.isabs(entry)}
-    before = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    before = os.open(".", getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
     Start.folder = folder
     sys.path[:] = [os.path.join(folder, entry) for entry in sys.path]
     try:

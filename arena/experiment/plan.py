@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from arena.config import Config
+from arena.config.named import refuse_main
 from arena.config.result_keys import check_key
 from arena.errors import ConfigError, located, pluralize
 from arena.experiment.checks import FirstMistake
@@ -18,7 +19,6 @@ from arena.experiment.slots import Slots
 from arena.experiment.trials import Trial, Trials, covering, refuse_equal
 from arena.plan.hosts import Host, allocated, parse_hosts
 from arena.plan.process_count import usable_cores
-from arena.preflight.examine import refuse_main
 from arena.run.planning import checked_plan
 from arena.run.status import planned_ticks
 

@@ -220,8 +220,8 @@ class HttpGames:
         self.address = f"http://{host}:{listener.getsockname()[1]}/step"
         self._threads = ActorThreads(self._actor_threads or slots, self._deliver)
         self._connections = Connections(4 * slots + 64, self._keep_alive_s, self._access)
-        for logger in (_log, logging.getLogger("uvicorn.error"), logging.getLogger(HttpConnection.__module__)):
-            if not logger.filters:  # of another server in this process
+        for logger in map(logging.getLogger, ("uvicorn.error", HttpConnection.__module__)):  # what clients cause
+            if not any(isinstance(one, FewRecords) for one in logger.filters):  # of another server in this process
                 logger.addFilter(FewRecords())
         self._server = uvicorn.Server(
             uvicorn.Config(

@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from arena.external.access import Access
 
 HEAD_S = 10.0
-"""Seconds from the first byte of a request, or from the connection, to the end of the request's headers."""
+"""Seconds from the first byte of a request to the end of its headers."""
 
 HEALTH = ("/healthz", "/readyz")
 """Pages that are also answered on connections beyond the limits, for load balancers."""
@@ -87,7 +87,7 @@ class HttpConnection(HttpToolsProtocol):
     def __init__(self, connections: Connections, **given: Any) -> None:
         super().__init__(**given)
         self._of = connections
-        self._since: float | None = time.monotonic()  # of the request that is not complete, or of the connection
+        self._since: float | None = None  # when the request began that is not complete
         self._limit_s = self._head_s = min(HEAD_S, connections.keep_alive_s)
         self._bytes = self._headers = 0  # since the last byte of a body; of this request
         self._refused = False
@@ -109,6 +109,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
         self._of.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -125,7 +126,7 @@ class HttpConnection(HttpToolsProtocol):
             try:
                 self.parser.feed_data(part)
             except HttpParserUpgrade:
-                self._refuse(400, "bad_request", "this server does not change to another protocol")
+                self._unsupported_upgrade_warning()  # and the request is answered as HTTP/1.1
             except HttpParserError:
                 self._refuse(400, "bad_request", "this is not HTTP/1.1")
             else:
@@ -216,6 +217,6 @@ class FewRecords(logging.Filter):
             left = max(0, self._count - _MOST_RECORDS)
             self._since, self._count = now, 0
             if left:
-                record.msg, record.args = f"{record.getMessage()} ({left} messages like this one were left out)", ()
+                record.msg, record.args = f"{record.getMessage()} ({left} more messages were left out)", ()
         self._count += 1
         return self._count <= _MOST_RECORDS

@@ -69,13 +69,14 @@ def _limits(dtype: np.dtype[Any], *, integers: bool) -> tuple[float, float]:
 def copied(value: Any) -> Any:
     """A copy of a sample or an info: its owner may change arrays, lists and mappings in place.
 
-    Immutable values and objects of other classes are the same ones.
+    Immutable values and objects of other classes, also of subclasses of lists, are the same ones.
     """
     if isinstance(value, np.ndarray):
         return value.copy()
     if isinstance(value, dict):
         return {key: copied(part) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        kind = type(value)
-        return getattr(kind, "_make", kind)(map(copied, value))  # `_make`: of a named tuple
+    if type(value) in (list, tuple):
+        return type(value)(map(copied, value))
+    if isinstance(value, tuple) and hasattr(value, "_make"):  # a named tuple
+        return value._make(map(copied, value))
     return value

@@ -41,7 +41,11 @@ def _become(parent: int, number: int, mask: str, command: list[str]) -> None:
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python, at its start
         signal.signal(ignored, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [int(each) for each in mask.split(",") if each])
-    os.execvp(command[0], command)
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        os.write(2, f"{command[0]} cannot be started: {error.strerror}\n".encode())
+        os._exit(127)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,6 @@ from arena.preflight.spec import AlgorithmSpec, spec_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from arena.config.schema import Config
     from arena.external.interface import ExternalGames
     from arena.game.api import BatchedEnv
     from arena.game.context import EnvContext
@@ -225,27 +224,6 @@ def _examine_environment(
         breaches, advice = _check_conformance(game, again, match)
         check_idle_action(match, game.interface)
         return game.interface, breaches, "\n".join(f"warning: environment {match.env}: {line}" for line in advice)
-
-
-def refuse_main(config: Config, instead: str = "") -> None:
-    """Refuses classes of the program that runs, which other processes do not have.
-
-    Args:
-        config: whose games and algorithms are made in other processes.
-        instead: what else would help, after ", or".
-
-    Raises:
-        ConfigError: a game or an algorithm is one of `__main__`.
-    """
-    named = {f"envs.{name}.make": env.make for name, env in config.envs.items()}
-    named |= {f"policies.{name}.algorithm": policy.algorithm for name, policy in config.policies.items()}
-    for path, target in named.items():
-        if target.startswith("__main__:"):
-            raise ConfigError(
-                f"found {target!r}, a class of this program, which other processes do not have; put it into a module"
-                f"{instead}",
-                path=path,
-            )
 
 
 def interface_of(match: MatchPlan) -> Interface:

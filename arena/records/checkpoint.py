@@ -239,7 +239,8 @@ def find(path: Path | str, policy: str) -> Path:
     given, path = str(path), anchored(path)
     if not path.exists():
         raise ConfigError("there is no such checkpoint file, checkpoint folder or run folder", source=given)
-    refuse_links(path, {"checkpoints": None} if (path / "config.yaml").is_file() else None)
+    if (path / "config.yaml").is_file():
+        refuse_links(path, {"checkpoints": None})
     if path.is_file() or list_checkpoints(path):
         return path
     home = path / "checkpoints"

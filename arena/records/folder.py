@@ -206,7 +206,7 @@ class RunFolder:
 
 
 NAMES: Names = dict.fromkeys(
-    [path.name for path in vars(RunFolder(Path())).values() if path.name] + ["evaluations", "snapshots"]
+    [path.name for path in vars(RunFolder("/")).values() if path.name] + ["evaluations", "snapshots"]
 )
 """What is read and written in a run folder; other programs may keep other files there, and links."""
 

@@ -111,7 +111,8 @@ class MatchReplays:
         manifest, place = self.manifest, str(self.path / MANIFEST)
         config = load_config(self.path.parents[2] / "config.yaml")
         env = config.envs.get(manifest.env)
-        known: dict[str, Any] = {"imports": config.imports}
+        added = [name for name in manifest.imports if name not in config.imports]
+        known: dict[str, Any] = {"imports": config.imports if added else manifest.imports}
         known |= {} if env is None else {"make": env.make, "wrappers": env.wrapped_in, "screen": env.screen}
         for key in ("make", "wrappers", "screen", "imports"):
             if json.dumps(found := getattr(manifest, key)) != json.dumps(known.get(key)):

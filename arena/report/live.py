@@ -158,17 +158,19 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """The page, its version, or nothing else."""
         hosts = [value.encode("latin-1") for value in self.headers.get_all("host", [])]
-        _, key, name = [*self.path.split("/", 2), "", ""][:3]
-        if not is_own_host(hosts, ()) or not hmac.compare_digest(key.encode(), self._key.encode()):
-            return self.send_error(HTTPStatus.FORBIDDEN, "the address that arena report prints has a key")
+        _, key, name = [*self.path.split("/", 2), "", "no page"][:3]
         answers = {"": self._live.text, "version": self._live.version}
-        if name not in answers:
-            return self.send_error(HTTPStatus.NOT_FOUND)
-        with suppress(ConnectionError):  # the reader left before the page was sent
-            try:
-                self._answer(answers[name](), kind="text/plain" if name else "text/html")
-            except ConfigError as error:  # the run goes on, and so does the server
-                self._answer(f"arena: error: {error}\n", kind="text/plain", status=HTTPStatus.INTERNAL_SERVER_ERROR)
+        with suppress(ConnectionError):  # the reader left before the answer was sent
+            if not is_own_host(hosts, ()) or not hmac.compare_digest(key.encode(), self._key.encode()):
+                self.send_error(HTTPStatus.FORBIDDEN, "the address that arena report prints has a key")
+            elif name not in answers:
+                self.send_error(HTTPStatus.NOT_FOUND)
+            else:
+                try:
+                    self._answer(answers[name](), kind="text/plain" if name else "text/html")
+                except ConfigError as error:  # the run goes on, and so does the server
+                    text = f"arena: error: {error}\n"
+                    self._answer(text, kind="text/plain", status=HTTPStatus.INTERNAL_SERVER_ERROR)
 
     def _answer(self, text: str, *, kind: str, status: HTTPStatus = HTTPStatus.OK) -> None:
         body = text.encode()

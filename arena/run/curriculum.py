@@ -26,7 +26,7 @@ from arena.config.matches import MatchConfig
 from arena.config.named import check_texts
 from arena.errors import CallbackFailed, ConfigError, close_name, located
 from arena.plan.plan import CallbackPlan, Plan
-from arena.records.atomic import private, writing
+from arena.records.atomic import private, replacing, writing
 from arena.records.folder import RunFolder
 from arena.records.formats import ChangeLine
 from arena.records.journal import Journal, JournalReader
@@ -79,7 +79,10 @@ def lines_of(folder: RunFolder) -> list[ChangeLine]:
 def keep(run: Run, line: ChangeLine) -> None:
     """Puts a call on record, after those of earlier boundaries; replaces one that is on record of this boundary."""
     if run.recorded_change is not None:
-        forget_after(run.folder, line.tick - 1)
+        earlier = [known for known in lines_of(run.folder) if known.tick < line.tick]
+        with replacing(run.folder.changes) as file:
+            file.write(msgspec.json.Encoder().encode_lines([*earlier, line]))
+        return
     journal = Journal(run.folder.changes)
     try:
         journal.extend([line])

@@ -55,6 +55,8 @@ def policy_at(config: Config, folder: RunFolder | None, version: str, *, path: s
     Raises:
         ConfigError: there is no such policy or checkpoint.
     """
+    if version in config.policies:  # a snapshot that the configuration loads, as `--continue` writes it
+        return config.policies[version]
     name, _, tick = version.partition("@")
     files = {} if folder is None or name not in config.policies else policy_versions(folder, name)
     if folder is None or not (tick.isascii() and tick.isdecimal() and len(tick) <= _MOST_DIGITS and int(tick) in files):

@@ -138,8 +138,9 @@ def _write_now(text: str) -> None:
     launcher, target = os.getppid(), 2
     with suppress(OSError):  # without /proc
         if Path(f"/proc/{launcher}/comm").read_text().startswith(("prterun", "mpirun")):
-            target = os.open(f"/proc/{launcher}/fd/2", os.O_WRONLY | os.O_APPEND | os.O_NOCTTY)
-    os.write(target, text.encode())
+            target = os.open(f"/proc/{launcher}/fd/2", os.O_WRONLY | os.O_APPEND | os.O_NOCTTY | os.O_NONBLOCK)
+    with suppress(OSError):  # its reader is gone; an error here would end the run instead of saving it
+        os.write(target, text.encode())
     if target != 2:
         os.close(target)
 

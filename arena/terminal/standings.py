@@ -180,7 +180,7 @@ def contradiction_lines(found: Sequence[Contradiction]) -> list[str]:
         return []
     pairs = [
         f"{one.lower} scores {one.score:.1%} [{one.low:.1%}, {one.high:.1%}] against {one.upper}, which stands higher, "
-        f"where their strengths let expect {one.expected:.1%}"
+        f"where their strengths predict {one.expected:.1%}"
         for one in found[:_MOST_PAIRS]
     ]
     circles = {frozenset(one.circle): one.circle for one in reversed(found) if one.circle}

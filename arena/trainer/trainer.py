@@ -28,6 +28,7 @@ import msgspec
 from arena import registry
 from arena.config import Config, resolved_yaml, yaml
 from arena.config.load import load_with_origin, parse_config
+from arena.config.named import refuse_main
 from arena.config.schema import EvaluationConfig
 from arena.diagnostics.start_folder import anchored
 from arena.errors import BudgetReached, ConfigError, Origin, RunFailed, nearest
@@ -36,7 +37,7 @@ from arena.launch.console import Output, log_beside_display
 from arena.launch.lead import HeldRun, in_one_process, lock, scored
 from arena.launch.untouched_process import untouched_process
 from arena.plan.seats import check_seats
-from arena.preflight.examine import interface_of, refuse_main
+from arena.preflight.examine import interface_of
 from arena.preflight.spec import spec_of
 from arena.records import best, boundary, checkpoint, evaluations
 from arena.records.folder import RunFolder
@@ -384,7 +385,7 @@ class Trainer:
         frozen = evaluation_config(msgspec.structs.replace(now, evaluation=EvaluationConfig(every=1)), loads)
         contests = {"": frozen}
         if against is not None:
-            if "@" in against:
+            if "@" in against and against not in frozen.policies:
                 opponent = policy_at(self._config, run.folder, against, path="against")
             else:
                 opponent = opponent_of(frozen, against)

@@ -53,7 +53,7 @@ def adapt(
     """
     if lanes < 1:
         raise ConfigError(f"got {lanes}, expected at least 1", path="lanes")
-    if getattr(factory, "__module__", "").partition(".")[0] == "envs":  # the arena's own games change no settings
+    if (getattr(factory, "__module__", "") or "").partition(".")[0] == "envs":  # our games change no settings
         return _adapted(factory, kwargs, lanes, wrappers, contexts)
     isolation = Isolation()
     return IsolatedGame(isolation.run(_adapted, factory, kwargs, lanes, wrappers, contexts), isolation)
@@ -108,6 +108,8 @@ def _check_batched(game: Any) -> None:
     for call, count in (("reset(lanes, seeds=None, options=None)", 3), ("step(actions)", 1)):
         try:
             inspect.signature(getattr(game, call.partition("(")[0], None)).bind(*range(count))  # type: ignore[arg-type]
+        except ValueError:  # a method of a compiled class tells no signature
+            continue
         except TypeError as error:
             raise ConfigError(f"{type(game).__name__} is a batched game, but has no {call}: {error}") from error
 

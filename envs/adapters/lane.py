@@ -86,6 +86,8 @@ def check_reset(env: Any) -> None:
                 "reset(self, *, seed=None, options=None), and random numbers that come from the seed"
             )
         wraps = any(f"{base.__module__}.{base.__name__}".startswith(_WRAPPERS) for base in type(env).__mro__)
+        if not getattr(type(env).reset, "__module__", "").startswith(("gymnasium.", "pettingzoo.")):
+            wraps = False  # a wrapper's own `reset` may translate for what it holds
         env = vars(env).get("env", vars(env).get("aec_env")) if wraps else None
 
 

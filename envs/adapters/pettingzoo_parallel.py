@@ -16,6 +16,8 @@ from envs.adapters.lane import LaneStep, check_reset, picture, returned
 _OF_RESET = ("observations", "infos")
 _OF_STEP = ("observations", "rewards", "terminations", "truncations", "infos")
 
+_NO_AGENTS = ("__common__",)  # keys of infos, as of RLlib's dictionaries
+
 
 class ParallelGame:
     """Plays a parallel environment; entities are its `possible_agents`, active those in `agents`."""
@@ -38,7 +40,7 @@ class ParallelGame:
         self._lives, self._ended = Lives(), set()
         present = self._agents.known("`agents`", dict.fromkeys(self._env.agents))
         self._agents.complete("observations", observations, present)
-        self._agents.complete("infos", infos, present if infos else ())
+        self._agents.known("infos", infos, besides=_NO_AGENTS)
         return self._agents.lane_step(set(present), observations, {}, {}, {}, infos, over=not present)
 
     def step(self, actions: Sequence[Any]) -> LaneStep:
@@ -62,7 +64,7 @@ class ParallelGame:
         # Nothing is learned from the last observation of an agent that is terminated.
         shown = [one for one in dict.fromkeys((*acted, *present)) if one not in self._ended and not terminated.get(one)]
         agents.complete("observations", observations, shown)
-        agents.complete("infos", infos, shown if infos else ())
+        agents.known("infos", infos, besides=_NO_AGENTS)
         self._lives.check_earned(rewards)
         self._lives.check_seen(present)
         self._lives.end(agent for agent in joint if agent not in present)

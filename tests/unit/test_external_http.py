@@ -385,6 +385,13 @@ def test_health_is_told_on_connections_beyond_the_limit() -> None:
         playing.until(is_free)
 
 
+def test_offer_of_another_protocol_is_ignored(wire: HttpWire) -> None:
+    offer = ("connection: Upgrade, HTTP2-Settings", "upgrade: h2c", "http2-settings: AAMAAABkAAQAAP__")
+    assert wire.step("start", "g", b"", *offer).status == 200
+    with HttpWire(f"http://127.0.0.1:{wire.socket.getpeername()[1]}") as other:
+        assert other.step("tick", "g", SEEN).status == 200
+
+
 @pytest.mark.slow
 def test_half_sent_requests_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("arena.external.http_connection.HEAD_S", 0.3)
@@ -469,7 +476,7 @@ def test_records_left_out_are_counted() -> None:
     assert [few.filter(record) for record in records[:30]] == [True] * 10 + [False] * 20
     now[0] = 60.0
     assert few.filter(records[30])
-    assert records[30].getMessage() == "this is bad (20 messages like this one were left out)"
+    assert records[30].getMessage() == "this is bad (20 more messages were left out)"
     assert few.filter(records[31])
     assert records[31].getMessage() == "this is bad"
 

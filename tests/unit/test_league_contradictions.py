@@ -307,7 +307,7 @@ def test_contradictions_are_printed_with_scores_and_intervals() -> None:
     assert (
         f"scores 100.0% [{low}, 100.0%] against {found[0].upper}, which stands higher, where their strengths" in pairs
     )
-    assert found[0].expected < 0.5 and f"let expect {found[0].expected:.1%}" in pairs
+    assert found[0].expected < 0.5 and f"predict {found[0].expected:.1%}" in pairs
     assert circles.endswith(f"{' beats '.join([*found[0].circle, found[0].circle[0]])}")
     assert remedy == "see payoffs and Nash averaging in the report, which need no order"
     assert contradiction_lines([]) == []

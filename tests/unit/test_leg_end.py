@@ -152,7 +152,7 @@ def test_next_leg_has_the_checkpoints_of_the_boundary() -> None:
     last = Leg(restore={"blue": Path("given.ckpt"), "red": Path("red.ckpt")})
     leg = leg_from(boundary(100, Done(BLUE, 100, saved=100)), plan_of(), last, FOLDER)
     assert leg.start == 100
-    assert leg.restore == {"blue": Path("run/checkpoints/blue/000000000100.ckpt"), "red": Path("red.ckpt")}
+    assert leg.restore == {"blue": FOLDER.checkpoints_path("blue") / "000000000100.ckpt", "red": Path("red.ckpt")}
 
 
 def test_next_leg_is_unchanged_by_later_updates() -> None:

@@ -117,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _adviser(config: Config, frozen: Config, folder: RunFolder | None, name: str) -> PolicyConfig:
     """The policy that advises: with the weights that play, or of the tick that its name ends with."""
-    if "@" in name:
+    if "@" in name and name not in frozen.policies:
         return policy_at(config, folder, name, path="--advice")
     if name not in frozen.policies:
         raise ConfigError(f"no policy {name!r}; {nearest(name, frozen.policies)}", path="--advice")
