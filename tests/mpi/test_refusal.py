@@ -173,7 +173,8 @@ def test_damaged_samples_are_refused_before_training(old: Path, tmp_path: Path) 
     (part,) = (tmp_path / "old").rglob("*.npz")
     part.write_bytes(part.read_bytes()[:-100])
     words = refused("launched", tmp_path, duel({"algorithm": "bc", "options": {"data": "old", "train_every": 8}}))
-    assert f"policies.blue.options.data: {part.relative_to(tmp_path)}: is not a part of recorded samples" in words
+    assert "policies.blue.options.data: " in words
+    assert f"{part.relative_to(tmp_path)}: is not a part of recorded samples" in words
 
 
 @pytest.mark.parametrize(

