@@ -210,7 +210,7 @@ def test_sigint_ends_the_games_in_order(actor: str) -> None:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     with HttpWire(actor) as wire:
         while True:
-            wire.send(b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n")
+            wire.send(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
             if b"\narena_games_held 2\n" in wire.read().body:
                 break
             time.sleep(0.05)
