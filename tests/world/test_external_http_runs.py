@@ -210,7 +210,7 @@ def test_games_of_vanished_clients_are_recorded_as_lost(tmp_path: Path) -> None:
 
 
 def get(wire: HttpWire, path: str) -> bytes:
-    wire.send(f"GET {path} HTTP/1.1\r\nhost: test\r\n\r\n".encode())
+    wire.send(f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
     return wire.read().body
 
 
