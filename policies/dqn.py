@@ -181,11 +181,6 @@ class DQN(OffPolicy):
         self.target = Target(self.network, optimizer)
         self.set_up(self.network, {"optimizer": optimizer}, {"network": self.target})
 
-    def follow_length(self, before: int) -> list[str]:
-        """The options whose values differ from those that they had in a run of `before` ticks, with their values."""
-        explores = ["exploration_fraction"] if self.options.exploration_fraction else []
-        return [*super().follow_length(before), *explores]
-
     @property
     def optimizer(self) -> Optimizer:
         """What moves the network."""

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 Kind = TypeVar("Kind", bound="Algorithm")
 
-_HORIZON = "horizon"  # in a state: the ticks of the run in which it was saved
 
 Metrics = dict[str, float]
 """Numbers that describe an update, by name."""
@@ -172,7 +171,7 @@ class Algorithm:
         """All that the policy needs to go on: weights, optimizers, counters. Its workers draw from new streams."""
         parts = {name: _stored(getattr(self, name)) for name in self._parts}
         counters = {name: getattr(owner, name) for name, owner in self._counters.items()}
-        return {**parts, **counters, _HORIZON: self.ticks}
+        return {**parts, **counters}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from a stored state, also one of another worker or another number of workers.
@@ -181,8 +180,8 @@ class Algorithm:
             ConfigError: the state is not this algorithm's, or its networks have other shapes.
         """
         known = {*self._parts, *self._counters}
-        if not known - {*self.optional_parts} <= state.keys() - {_HORIZON} <= known:
-            found = ", ".join(str(name) for name in state if name != _HORIZON) or "nothing"
+        if not known - {*self.optional_parts} <= state.keys() <= known:
+            found = ", ".join(map(str, state)) or "nothing"
             expected = ", ".join([*self._parts, *self._counters])
             raise ConfigError(f"this is no state of {type(self).__name__}: it has {found}; expected {expected}")
         for name in self._parts:
@@ -196,17 +195,6 @@ class Algorithm:
             _load(getattr(self, name), state.get(name, {}))
         for name, owner in self._counters.items():
             setattr(owner, name, int(state[name]))
-        before = int(state.get(_HORIZON, self.ticks))
-        if before != self.ticks and (names := self.follow_length(before)):
-            self.group_learner.notice = (
-                f"{', '.join(names)}: set by the length of the run, which was {before} ticks and is {self.ticks} now, "
-                f"so this is not the run that had {self.ticks} ticks from the start"
-            )
-
-    def follow_length(self, before: int) -> list[str]:
-        """The options whose values differ from those that they had in a run of `before` ticks, with their values."""
-        falls = getattr(self.options, "learning_rate_schedule", "constant") == "linear"
-        return ["learning_rate_schedule"] if falls else []
 
     def worker_state_dict(self) -> dict[str, Any]:
         """What only this worker has: samples that no update has learned from yet; empty if there are none."""

@@ -245,10 +245,6 @@ class OffPolicy(Algorithm, ABC):
         parts = ("network", "targets", "optimizers", "normalization", "intensity")
         self.track(*parts, gradient_steps=self.group_learner, ticks_done=self)
 
-    def follow_length(self, before: int) -> list[str]:
-        """The options whose values differ from those that they had in a run of `before` ticks, with their values."""
-        return [*super().follow_length(before), *(["priority_beta"] if self.options.prioritized else [])]
-
     @abstractmethod
     def act_randomly(self, rows: int, mask: Tensor | None) -> Tensor:
         """Random actions [rows, *shape], as learned from; mask bool [rows, mask_size]."""

@@ -347,14 +347,6 @@ class OnPolicy(Algorithm):
         )
         self.extend_learner()
 
-    def follow_length(self, before: int) -> list[str]:
-        """The options whose values differ from those that they had in a run of `before` ticks, with their values."""
-        rows, workers = self.group.rows or self.env.num_envs, self.group.size
-        then = self.Options(**self.given_options).settled(rows=rows, workers=workers, ticks=before)
-        pairs = {name: (getattr(then, name), getattr(self.options, name)) for name in then.__struct_fields__}
-        changed = [f"{name} ({old}, now {new})" for name, (old, new) in pairs.items() if old != new]
-        return [*super().follow_length(before), *changed]
-
     def make_network(self, generator: torch.Generator) -> Any:
         """Actor and critic, with the same initial weights at every worker: an `ActorCritic`, or an equivalent."""
         space, o = self.env.single_observation_space, self.options
