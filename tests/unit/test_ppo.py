@@ -28,10 +28,8 @@ from learning_steps import evaluate, learn, play
 from policies.a2c import A2C
 from policies.common.columns import to_leaves
 from policies.common.rollout import Batch
-from policies.dqn import DQN
 from policies.hppo import HPPO
 from policies.ppo import PPO
-from policies.sac import SAC
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 CHOICE = spaces.Discrete(4)
@@ -362,34 +360,6 @@ def test_rollout_split_by_a_leg_is_learned_from(
 def test_worker_state_is_empty_between_rollouts() -> None:
     assert trained(ScriptedEnv(VECTOR, CHOICE, ticks=16)).worker_state_dict() == {}
     assert worker(ScriptedEnv(VECTOR, CHOICE)).worker_state_dict() == {}
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "options", "named"),
-    [
-        (PPO, {}, "n_steps (8, now 32): set"),
-        (PPO, {"n_steps": 8, "minibatch_size": 16, "learning_rate_schedule": "linear"}, "learning_rate_schedule"),
-        (PPO, {"n_steps": 8, "minibatch_size": 16}, None),
-        (DQN, {"learning_starts": 8, "buffer_size": 500}, "learning_rate_schedule, exploration_fraction"),
-        (SAC, {"learning_starts": 8, "buffer_size": 500, "prioritized": True}, "priority_beta"),
-    ],
-)
-def test_options_set_by_the_length_of_the_run_are_told(
-    algorithm: Any, options: dict[str, Any], named: str | None
-) -> None:
-    def made(ticks: int) -> Any:
-        return algorithm(ScriptedEnv(VECTOR, CHOICE, ticks=1), solo_group(), ticks=ticks, **options)
-
-    stored = made(64).state_dict()
-    for ticks, words in ((64, None), (256, named)):
-        again = made(ticks)
-        again.load_state_dict(stored)
-        with pytest.raises(BudgetReached):
-            again.run()
-        told = again.group.told
-        assert len(told) == (words is not None)
-        if words is not None:
-            assert told[0].startswith(words) and "was 64 ticks and is 256 now" in told[0]
 
 
 def test_states_that_do_not_fit_are_refused() -> None:
