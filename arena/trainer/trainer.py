@@ -544,16 +544,15 @@ class Trainer:
 
     @cached_property
     def _seated(self) -> dict[str, str]:
-        """By the name of each entity of match 0, the policy that plays it; the game is made once."""
+        """By the name of each entity of match 0, and as it is configured, its policy; the game is made once."""
         match = self._held.run.plan.matches[0]
         with untouched_process(), self._origin.located():
             interface = interface_of(match)
             seats = check_seats(match, interface)
-        return {
-            interface.entities[entity]: seat.policy
-            for seat, entities in zip(match.seats, seats, strict=True)
-            for entity in entities
-        }
+        found = {str(entity): seat.policy for seat in match.seats for entity in seat.entities}  # as configured
+        for seat, entities in zip(match.seats, seats, strict=True):
+            found |= {interface.entities[entity]: seat.policy for entity in entities}
+        return found
 
     def state(self, policy: str) -> dict[str, Any]:
         """What a policy has learned, as its `state_dict()` has it; of a frozen policy, what it has loaded.

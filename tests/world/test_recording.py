@@ -305,7 +305,7 @@ def test_a_record_may_begin_and_end_when_a_run_is_resumed(tmp_path: Path) -> Non
 
 
 def test_full_disk_ends_the_run_with_a_sentence(tmp_path: Path) -> None:
-    data = run_of("games:EverySpace", ticks=60, lanes=4, checkpoint_every=30, blue=RANDOM)
+    data = run_of("games:EverySpace", ticks=60, lanes=4, checkpoint_every=30, blue=RANDOM, results={"every": 60})
     with full_above(9_000), pytest.raises(RoleFailed, match=r"\.npz cannot be written: File too large") as caught:
         play(data, tmp_path, given=True)
     failure = caught.value.failure

@@ -499,7 +499,7 @@ def test_a_difference_is_exit_1_and_a_damaged_file_exit_2(tmp_path: Path, capsys
         (["--video", "a.mp4"], "--video: a video is of one episode"),
         (
             ["--match", "0", "--episode", "1", "--video", "a.avi"],
-            "'a.avi' is not a video file; known: .gif, .mp4, .webp",
+            "a.avi' is not a video file; known: .gif, .mp4, .webp",
         ),
         (["--match", "0", "--episode", "1", "--video", "no/a.gif"], "--video: there is no folder 'no'"),
     ],
