@@ -32,7 +32,8 @@ def _texts(found: Any) -> Iterator[str]:
         yield found
     elif isinstance(found, Mapping):
         for key, value in found.items():
-            yield from _texts(key)
+            if ":" in str(key):  # names of arguments are no code
+                yield from _texts(key)
             yield from _texts(value)
     elif isinstance(found, (list, tuple)):
         for value in found:

@@ -38,7 +38,7 @@ class Combination(msgspec.Struct, frozen=True):
         difference: the mean of its values minus those of the best one, over trials of equal seed; None without any.
         interval: the ends of the 95 % interval of the difference; None where fewer than two seeds are shared.
         shared: the number of these seeds.
-        separable: whether the interval excludes 0: False says that so many seeds do not tell them apart.
+        separable: whether the interval excludes 0: False: so many seeds do not separate the two.
         pruned: how many of its trials were ended early; their values are of the results until then.
     """
 

@@ -373,7 +373,7 @@ def test_health_is_told_on_connections_beyond_the_limit() -> None:
             with HttpWire(address) as wire:
                 assert wire.get(page).status == 200
                 assert wire.at_end()
-        assert idle[0].step("tick", data=SEEN).status == 200  # whoever was in time is not disturbed
+        assert idle[0].step("tick", data=SEEN).status == 200  # an earlier connection is not disturbed
         assert [wire.at_end() for wire in idle[34:100]] == [True] * 66  # newer ones took their place
         for wire in idle:
             wire.socket.close()

@@ -1,4 +1,4 @@
-"""Run folders that somebody else has sent: only config.yaml names code, and nothing is read or written elsewhere."""
+"""Run folders that were received from others: only config.yaml names code, and nothing is read or written elsewhere."""
 
 from __future__ import annotations
 
