@@ -32,8 +32,7 @@ def _texts(found: Any) -> Iterator[str]:
         yield found
     elif isinstance(found, Mapping):
         for key, value in found.items():
-            if ":" in str(key):  # names of arguments are no code
-                yield from _texts(key)
+            yield from _texts(key)
             yield from _texts(value)
     elif isinstance(found, (list, tuple)):
         for value in found:

@@ -1,4 +1,4 @@
-"""Run folders that were received from others: each file of them that could name code names `payload`, which leaves a mark.
+"""Received run folders: each file of them that could name code names `payload`, which leaves a mark.
 
 Code of `payload` runs when it is imported; `Mark` says whether that has happened.
 """

@@ -111,7 +111,7 @@ class Meetings:
         return {name: float(RATES[place]) for name, place in places.items()}
 
     def _histories(self, policies: Sequence[str]) -> dict[str, tuple[list[str], Array]]:
-        """Per policy its opponents since its last reset, and its games against each of them, [opponents, periods, 3]."""
+        """Per policy its opponents since its reset, and its games against each of them, [opponents, periods, 3]."""
         periods = min(_NEWEST, len(self._ends))
         since = {name: next(self._lineage(name))[1] for name in policies}
         found: dict[str, dict[str, Array]] = {name: {} for name in policies}
