@@ -514,7 +514,7 @@ def joins(crew: Crew, given: Any) -> None:
 
 PARTS = ("observations", "rewards", "terminations", "truncations", "infos")
 FAULTS: list[tuple[int, Callable[[Any, Any], Any], type[Exception], str]] = [
-    *((1, missing(part), GameError, f"{what} without the agent 'b'") for part, what in enumerate(PARTS)),
+    *((1, missing(part), GameError, f"{what} without the agent 'b'") for part, what in enumerate(PARTS[:4])),
     *((2, unknown(part), GameError, f"{what} of the unknown agent 'B'") for part, what in enumerate(PARTS)),
     (0, missing(0), GameError, "observations without the agent 'b'"),
     (0, unknown(0), GameError, "observations of the unknown agent 'B'"),
@@ -551,6 +551,17 @@ def test_a_parallel_game_may_leave_out_what_nothing_learns_from() -> None:
     env = adapt(altered(3, change), {}, 1)
     env.reset(ONE)
     assert [env.step([np.array([1])] * 2).terminated.all() for _ in range(3)] == [False, False, True]
+
+
+@pytest.mark.parametrize("infos", [{"a": {}}, {"b": {}, "__common__": {"round": 1}}])
+def test_a_parallel_game_may_give_infos_of_some_agents(infos: dict[str, Any]) -> None:
+    def change(crew: Crew, given: Any) -> None:
+        given[4].clear()
+        given[4].update(infos)
+
+    env = adapt(altered(1, change), {}, 1)
+    env.reset(ONE)
+    assert not env.step([np.array([1])] * 2).terminated.any()
 
 
 class Turns(pettingzoo.AECEnv[str, Any, Any]):
