@@ -236,6 +236,10 @@ class BehaviorCloning(Algorithm):
             self.gradient_steps, self.updates = int(latest["gradient_steps"]), int(latest["updates"])
         return None
 
+    def made_up_batch(self) -> Demonstrations:
+        leaves, masks, actions = self.made_up(self.head)
+        return Demonstrations(tuple(leaves), masks, actions)
+
     def update(self, shuffled: Iterator[Demonstrations]) -> Metrics:
         """The gradient steps of one update, the same number at every worker; means of the metrics."""
         label, history = f"update {self.updates + 1}", []

@@ -482,6 +482,8 @@ def _try_out(layout: _Layout, policy: PolicyPlan, player: _ResolvedPolicy, face:
         except (MemoryError, RuntimeError) as error:  # torch raises RuntimeError when memory is missing
             what = (str(error).splitlines() or [type(error).__name__])[0]
             raise ConfigError(f"the algorithm cannot be made with these options: {what}", path="options") from error
+        if player.spec.tries_out and not policy.frozen:
+            made.try_out()
     if player.checkpoint is not None:
         found, held = player.checkpoint
         with located(path=f"policies.{policy.name}.load", who=str(found)):

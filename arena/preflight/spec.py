@@ -25,6 +25,7 @@ class AlgorithmSpec:
         checks_team: `check_team(own, first)`.
         has_sizes: `sizes(options, *, rows, ticks, workers)`.
         made_from_spaces: `from_spaces(env, group, *, ticks, **options)`: it can be made without a game.
+        tries_out: `try_out()`: an instance from spaces can try parts of the user's own.
         exports: `exported()`: its network can be written to a file for other runtimes.
     """
 
@@ -40,6 +41,7 @@ class AlgorithmSpec:
     checks_team: bool
     has_sizes: bool
     made_from_spaces: bool
+    tries_out: bool
     exports: bool
 
     @property
@@ -67,5 +69,6 @@ def spec_of(cls: type[Any]) -> AlgorithmSpec:
         checks_team=hasattr(cls, "check_team"),
         has_sizes=hasattr(cls, "sizes"),
         made_from_spaces=hasattr(cls, "from_spaces"),
+        tries_out=hasattr(cls, "try_out"),
         exports=callable(getattr(cls, "exported", None)),
     )

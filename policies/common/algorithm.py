@@ -15,8 +15,10 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from torch import Tensor, nn
 
 from arena.errors import ConfigError
+from arena.game.batched_spaces import batched_space
 from arena.game.spaces import leaves_of
 from arena.game.units import UnitActions, UnitSpace
+from policies.common.columns import to_leaves
 from policies.common.devices import device_of
 from policies.common.tensors import load_weights, to_arrays, to_tensors
 from policies.extensions.extra_loss import ExtraLoss
@@ -154,6 +156,33 @@ class Algorithm:
         if (given := getattr(self.options, "extra_loss", None)) is not None:
             spaces = self.env.single_observation_space, self.env.single_action_space
             self.group_learner.extra = ExtraLoss(given, *spaces, seed=self.group.seed)
+
+    def try_out(self) -> None:
+        """Calls a further loss once, before the run, on an instance that is used for nothing else.
+
+        Raises:
+            ConfigError: it fails.
+        """
+        if (extra := self.group_learner.extra) is not None and (batch := self.made_up_batch()) is not None:
+            extra.try_out(self.group_learner.network, batch.to(self.device))
+
+    def made_up_batch(self) -> Any:
+        """A minibatch as a further loss gets it, from `made_up`; None: the algorithm has none to show."""
+        return None
+
+    def made_up(self, actions: Any) -> tuple[list[Any], Tensor | None, Any]:
+        """Leaves, masks and actions [2, ...] of samples of the spaces; `actions` is their translation."""
+        own = self.env.single_observation_space, self.env.single_action_space
+        batches = [batched_space(space, 2) for space in own]
+        for space in batches:
+            space.seed(0)
+        leaves = to_leaves(own[0], batches[0].sample())
+        for leaf in leaves:
+            if isinstance(leaf, Tensor) and leaf.is_floating_point():
+                leaf.clamp_(-10, 10)  # a Box may have bounds as far as a float goes
+        masked = getattr(self.env, "masked", False) and actions.mask_size
+        masks = torch.ones(2, actions.mask_size, dtype=torch.bool) if masked else None
+        return leaves, masks, actions.from_env(batches[1].sample())
 
     # ------------------------------------------------------------------------------------------------------ the state
 

@@ -47,7 +47,7 @@ from policies.common.options import (
     check_unused,
     wrong,
 )
-from policies.common.replay import Replay
+from policies.common.replay import Replay, Transitions
 from policies.common.replay_ratio import ReplayRatio
 from policies.common.rng import ACTING, EXPLORING, stream
 from policies.common.serving import Random, Served, torch_generators
@@ -244,6 +244,11 @@ class OffPolicy(Algorithm, ABC):
         self.extend_learner()
         parts = ("network", "targets", "optimizers", "normalization", "intensity")
         self.track(*parts, gradient_steps=self.group_learner, ticks_done=self)
+
+    def made_up_batch(self) -> Transitions:
+        leaves, masks, actions = self.made_up(self.actions)
+        seen, ones = tuple(self.normalization(leaves)), torch.ones(2)
+        return Transitions(seen, masks, actions, ones, seen, masks, 0.9 * ones, ones, torch.arange(2))
 
     @abstractmethod
     def act_randomly(self, rows: int, mask: Tensor | None) -> Tensor:

@@ -49,7 +49,7 @@ from policies.common.options import (
 )
 from policies.common.ragged import RaggedTensor
 from policies.common.rng import ACTING, EXPLORING, stream
-from policies.common.rollout import Rollout, Rows
+from policies.common.rollout import Batch, Rollout, Rows
 from policies.common.serving import Random, Served, torch_generators
 from policies.exporting.network import Exported, decoding_of, exported, numbers
 from policies.extensions.encoder import make_encoder
@@ -373,6 +373,14 @@ class OnPolicy(Algorithm):
         return Rollout(
             space, self.head, ticks=self.n_steps, rows=self.env.num_envs, memory_size=memory_size, double=self.double
         )
+
+    def made_up_batch(self) -> Batch:
+        leaves, masks, actions = self.made_up(self.head)
+        if memory_size := self.network.encoder.memory_size:
+            leaves.append(torch.zeros(2, memory_size))
+        numbers, lengths = torch.tensor([-1.0, 1.0]), torch.tensor([2]) if memory_size else None
+        seen = tuple(self.normalization.observations(leaves))
+        return Batch(seen, masks, actions, -numbers.abs(), numbers, numbers, numbers, lengths=lengths)
 
     def draw_noise(self, ticks: int) -> Tensor:
         """Noise for the actions of `ticks` ticks, [ticks, B, outputs]."""

@@ -6,12 +6,14 @@
         def __init__(self, observation_space, action_space, *, seed, **options): ...
         def __call__(self, network, batch): ...                     # -> Tensor, or (Tensor, {"distance": Tensor})
 
-It is made once per worker and called for every minibatch, with torch recording. Its gradient is added to that of the
-algorithm before the group's mean. Its value is logged as `extra_loss`, what it measures as `extra_<name>`.
+It is made once per worker and called for every minibatch, with torch recording; before the run once, on a made-up one.
+Its gradient is added to that of the algorithm before the group's mean. Its value is logged as `extra_loss`, what it
+measures as `extra_<name>`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,7 +46,7 @@ class ExtraLoss:
     def __init__(
         self, given: str | Mapping[str, Any], observation_space: Space[Any], action_space: Space[Any], *, seed: int
     ) -> None:
-        loaded = load_extension(given, OPTION)
+        self._loaded = loaded = load_extension(given, OPTION)
         self._loss = loaded.made(observation_space, action_space, option=OPTION, seed=seed)
         self._measured = getattr(self._loss, "measured", ())
         if not callable(self._loss) or not all(isinstance(name, str) for name in self._measured):
@@ -58,12 +60,39 @@ class ExtraLoss:
         """Adds its gradient to `grad` of the weights; returns the values of `names`.
 
         Raises:
-            ValueError: it has measured something else than it says.
+            ValueError: it gives no loss, or has measured something else than it says.
         """
+        loss, measured = self._called(network, batch)
+        torch.autograd.backward([loss])
+        return self._values(loss, measured)
+
+    def try_out(self, network: nn.Module, batch: Any) -> None:
+        """Calls it once; changes no `grad` of the weights.
+
+        Raises:
+            ConfigError: it raises an error, gives no finite scalar that depends on the weights, or has measured
+                something else than it says.
+        """
+        weights = [weight for weight in network.parameters() if weight.requires_grad]
+        try:
+            loss, measured = self._called(network, batch)
+            if all(one is None for one in torch.autograd.grad([loss], weights, allow_unused=True)):
+                raise ValueError("its value depends on no weight of the network")
+            values = dict(zip(self.names, self._values(loss, measured), strict=True))
+            if not all(map(math.isfinite, values.values())):
+                raise ValueError(f"it has given {values}; expected finite numbers")
+        except Exception as error:
+            raise self._loaded.failure("fails on a made-up batch", error, OPTION) from error
+
+    def _called(self, network: nn.Module, batch: Any) -> tuple[Tensor, Mapping[str, Tensor | float]]:
         with torch.enable_grad():
             found = self._loss(network, batch)
-            loss, measured = found if isinstance(found, tuple) else (found, {})
-            torch.autograd.backward([loss])
+        loss, measured = found if isinstance(found, tuple) else (found, {})
+        if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
+            raise ValueError(f"found {loss!r:.80}; expected a tensor of one number that depends on the weights")
+        return loss, measured
+
+    def _values(self, loss: Tensor, measured: Mapping[str, Tensor | float]) -> list[float]:
         if {*measured} != {*self._measured}:
             raise ValueError(
                 f"{type(self._loss).__name__} has measured {sorted(measured)}; its `measured` says {[*self._measured]}"

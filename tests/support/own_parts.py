@@ -63,6 +63,34 @@ class Forgetful(Decay):
         return super().__call__(network, batch)[0]
 
 
+class Wrong(Decay):
+    """Makes the mistake that `kind` names."""
+
+    def __init__(self, observation_space: Any, action_space: Any, *, seed: int, kind: str) -> None:
+        super().__init__(observation_space, action_space, seed=seed)
+        self.kind = kind
+
+    def __call__(self, network: Any, batch: Any) -> Any:
+        loss, measured = super().__call__(network, batch)
+        if self.kind == "raises":
+            raise KeyError("teacher")
+        made: dict[str, Any] = {
+            "number": 0.5,
+            "vector": loss.repeat(3),
+            "infinite": loss / 0.0,
+            "constant": torch.zeros(()),
+            "elsewhere": torch.zeros((), requires_grad=True) * 2,
+        }
+        return made.get(self.kind, loss), {} if self.kind == "unmeasured" else measured
+
+
+class Narrowminded(Decay):
+    """Takes the network alone."""
+
+    def __call__(self, network: Any) -> Any:  # type: ignore[override]
+        return super().__call__(network, None)
+
+
 class PPOByLoss(OnPolicyByLoss):
     """The loss of PPO, with the options of PPO."""
 

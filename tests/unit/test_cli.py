@@ -430,6 +430,13 @@ def test_environments_with_equal_arguments_are_made_once(folder: Path, capsys: p
             ["policies.blue={algorithm: scripted, options: {function: math:sin, arguments: {x: 1}}}"],
             "policies.blue.options.arguments: math:sin",
         ),
+        (
+            [
+                "policies.blue={algorithm: ppo, options: {extra_loss: "
+                "{class: own_parts:Wrong, options: {kind: raises}}}}"
+            ],
+            "policies.blue.options.extra_loss: 'own_parts:Wrong' fails on a made-up batch: KeyError: 'teacher' (",
+        ),
         (["policies.unseated={algorithm: own:Nothing}"], "policies.unseated.algorithm: 'own:Nothing': "),
         (["policies.blue.load=nowhere"], "policies.blue.load: nowhere: there is no such checkpoint"),
         (["envs.game.make=tuchdown"], "envs.game.make: unknown environment 'tuchdown'; did you mean 'touchdown'?"),

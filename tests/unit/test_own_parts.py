@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -189,6 +191,61 @@ def test_further_loss_with_other_metrics_than_declared_is_refused() -> None:
         played(PPO, **PPO_OPTIONS, extra_loss={"class": "own_parts:Decay", "options": {"bye": 1}})
     assert caught.value.path == "options.extra_loss"
     assert Decay.measured == ("length",)
+
+
+MISTAKES = {
+    "raises": "KeyError: 'teacher'",
+    "number": "found 0.5; expected a tensor of one number that depends on the weights",
+    "vector": "expected a tensor of one number",
+    "infinite": "expected finite numbers",
+    "constant": "expected a tensor of one number that depends on the weights",
+    "elsewhere": "its value depends on no weight of the network",
+    "unmeasured": "its `measured` says",
+}
+
+
+@pytest.mark.parametrize("kind", [PPO, A2C, DQN, BehaviorCloning])
+def test_mistakes_of_a_further_loss_are_told_before_the_run(kind: Any, tmp_path: Path) -> None:
+    def tried(extra: Any) -> Any:
+        made = kind(ScriptedEnv(SEEN, CHOICE), solo_group(), ticks=80, **options, extra_loss=extra)
+        before = flat_weights(made.network)
+        made.try_out()
+        assert np.array_equal(flat_weights(made.network), before)
+
+    options = small(kind, tmp_path)
+    tried("own_parts:Decay")
+    for mistake, words in MISTAKES.items():
+        with pytest.raises(ConfigError, match=re.escape(words)) as caught:
+            tried({"class": "own_parts:Wrong", "options": {"kind": mistake}})
+        assert caught.value.path == "options.extra_loss"
+    with pytest.raises(ConfigError, match="takes 2 positional arguments but 3 were given"):
+        tried("own_parts:Narrowminded")
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [(PPO, PPO_OPTIONS), (PPO, {**PPO_OPTIONS, "recurrent": "gru"}), (A2C, ROLLOUT), (DQN, REPLAY)],
+)
+def test_further_losses_see_made_up_batches_of_the_right_shapes(kind: Any, options: Any) -> None:
+    """The fields, dtypes and inner shapes are those of the minibatches of a run."""
+    seen: list[Any] = []
+
+    def shapes(column: Any) -> Any:
+        if isinstance(column, tuple):
+            return tuple(map(shapes, column))
+        return None if column is None else (column.dtype, column.shape[1:])
+
+    made = played(kind, **options, extra_loss="own_parts:Decay")
+    loss = made.group_learner.extra._loss
+    made.group_learner.extra._loss = lambda network, batch: (seen.append(batch), loss(network, batch))[1]
+    made.try_out()
+    first = made.made_up_batch()
+    with pytest.raises(BudgetReached):
+        made.env.ticks = 80
+        made.run()
+    assert [list(map(shapes, msgspec.structs.astuple(one))) for one in (first, seen[-1])] == [
+        list(map(shapes, msgspec.structs.astuple(seen[0])))
+    ] * 2
 
 
 # gradients
