@@ -2,7 +2,7 @@
 
 Each network is made with random weights and exported in every turn: an MLP of 103k parameters, a picture of 42 x 42 x 4
 bytes, and a GRU. Then the module by torch and the ONNX file by ONNX Runtime take turns, each on one thread: 5 rounds of
-40 calls after 50; a figure is the median of a call. The 8-bit file of the picture's network is timed beside them.
+40 calls after 50; a figure is the median of a call.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gymnasium.spaces import Space
 
 from arena import registry
 from arena.preflight.stubs import SpecVectorEnv, StubGroup, from_spaces
-from arena.serving.engines import Engine, eager, int8_engine, onnx_engine
+from arena.serving.engines import Engine, eager, onnx_engine
 from arena.serving.onnx_model import describe
 from harness import Case, Report, Sample, Settings, interleave, main, method, say
 
@@ -59,8 +59,6 @@ def measure(network: Network, batch_sizes: tuple[int, ...]) -> Sample:
     rows = [drawn(random, given) for given in exported.inputs]
     found, expected = (engines[name].run(rows)[0] for name in ("onnx", "torch"))
     sample = {"CPU s of the export": seconds, "max abs": float(np.abs(found - expected).max())}
-    if network.observation.dtype == np.uint8:
-        engines["onnx-int8"] = int8_engine(engines["onnx"].content or b"", file, rows)
     for size in batch_sizes:
         for name, micros in timed(engines, [array[:size] for array in rows]).items():
             sample[f"{name}: us, batch {size}"] = micros

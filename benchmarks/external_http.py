@@ -1,6 +1,6 @@
 """Serving over HTTP: requests per second of `arena serve`, compared with a bare server that sends each body back.
 
-The policy has 128 inputs, two layers of 256 and 16 choices (103,000 weights), the actor is `raw`. `arena fake game`
+The policy has 128 inputs, two layers of 256 and 16 choices (103,000 weights), the actor is `raw`. `http_games.py`
 plays on the same machine, with one connection for each game. `echo` is an ASGI application of four lines under uvicorn
 with the same settings, which receives the same requests.
 """
@@ -65,9 +65,9 @@ def server(command: Sequence[str], folder: Path, port: int) -> Iterator[None]:
 
 
 def play(folder: Path, port: int, games: int, ticks: int) -> Sample:
-    """What `arena fake game` has counted."""
+    """What `http_games.py` has counted."""
     (folder / "body").write_bytes(BODY)
-    command = [sys.executable, "-m", "arena", "fake", "game", "--url", f"http://127.0.0.1:{port}/step", "--json"]
+    command = [sys.executable, str(HERE / "http_games.py"), "--url", f"http://127.0.0.1:{port}/step", "--json"]
     command += ["--games", str(games), "--ticks", str(ticks), "--pause", "0", "--body-file", "body", "--end-data", END]
     done = subprocess.run(command, cwd=folder, env=runs.environment(), capture_output=True, text=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout)

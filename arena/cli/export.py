@@ -6,9 +6,8 @@ import argparse
 import json
 
 from arena.cli.arguments import positive_int
-from arena.errors import ConfigError, ExportError, nearest, shown
+from arena.errors import ConfigError, ExportError, shown
 from arena.records.formats import document_text
-from arena.serving.engines import CANDIDATES, ONNX
 from arena.serving.export import BATCH_SIZES, LEAST_SAMPLES, SAMPLES, export, verify
 from arena.terminal.models import export_lines
 from arena.terminal.output import complain, say
@@ -17,20 +16,14 @@ from arena.terminal.output import complain, say
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's part of the command line."""
     parser.description = (
-        "Writes model.onnx, model.json and report.json. An engine that differs from the checkpoint is exit code 1, and "
-        "its file is not written. Needs the extra `onnx`, except for the engine compile."
+        "Writes model.onnx, model.json and report.json. A file that differs from the checkpoint is exit code 1 and not "
+        "written; nor is a file that is not faster than torch. Needs the extra `onnx`."
     )
     parser.add_argument("run", metavar="RUN", nargs="?", help="a run's folder")
     parser.add_argument("--policy", metavar="P", help="a policy of the run")
     parser.add_argument("--checkpoint", metavar="WHICH", help="last, first, or a number of ticks (default: last)")
     parser.add_argument(
         "--output", metavar="DIR", help="the folder to write (default: models/<policy>/<tick> in the run's folder)"
-    )
-    parser.add_argument(
-        "--engines",
-        type=_engines,
-        metavar="NAMES",
-        help=f"of {','.join(CANDIDATES)}; the fastest that fits is chosen, eager if none is faster (default: onnx)",
     )
     parser.add_argument(
         "--samples",
@@ -69,7 +62,6 @@ def _export(arguments: argparse.Namespace) -> int:
         arguments.policy,
         checkpoint=arguments.checkpoint or "last",
         output=arguments.output,
-        asked=arguments.engines or (ONNX,),
         samples=arguments.samples,
         batch_sizes=arguments.batch,
     )
@@ -83,8 +75,7 @@ def _export(arguments: argparse.Namespace) -> int:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    given = {"--policy": arguments.policy, "--checkpoint": arguments.checkpoint}
-    given |= {"--output": arguments.output, "--engines": arguments.engines}
+    given = {"--policy": arguments.policy, "--checkpoint": arguments.checkpoint, "--output": arguments.output}
     idle = [name for name, value in given.items() if value is not None]
     if idle:
         raise ConfigError("is not allowed with --verify, which reads it from the folder; leave it out", path=idle[0])
@@ -96,14 +87,6 @@ def _verify(arguments: argparse.Namespace) -> int:
     for problem in problems:
         complain(f"arena: failed: {problem}\n")
     return 1 if problems else 0
-
-
-def _engines(text: str) -> tuple[str, ...]:
-    found = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
-    for name in found:
-        if name not in CANDIDATES:
-            raise argparse.ArgumentTypeError(f"there is no engine {name!r}; {nearest(name, CANDIDATES)}")
-    return found
 
 
 def _samples(text: str) -> int:

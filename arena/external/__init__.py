@@ -8,7 +8,7 @@
     client       `PolicyClient`: the methods of `ExternalEnv` over a socket, in any process or machine
     codec        the frames of sockets
     poll         `PollEnv`: an asynchronous environment of many games, which is polled
-    http         games over HTTP; `http_pages` has the metrics and the OpenAPI description of the server
+    http         games over HTTP; `http_metrics` has the metrics of the server
     actor        `Actor`, `Agent`: translate between the bytes of a game and samples; `builtin_actors`, `threads`
     access       tokens, and the reasons why games have ended
     samples      samples written by hand: lists, numbers, mappings

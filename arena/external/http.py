@@ -28,7 +28,7 @@ from arena.external.actor import Agent, Clone, EntityLink, RemoteBuffer, RemoteM
 from arena.external.builtin_actors import BuiltinActor, JsonActor, Starting, raw_actor
 from arena.external.declaration import declared_interface
 from arena.external.desk import Desk, DeskGame, entity_index
-from arena.external.http_pages import Metrics, openapi
+from arena.external.http_metrics import Metrics
 from arena.external.interface import Answers, ExternalError
 from arena.external.slots import Slots
 from arena.external.thread import interface_of
@@ -455,7 +455,7 @@ class HttpGames:
 
     def _page(self, path: str, scope: Any) -> _Reply:
         """The answer to a request for anything but a step."""
-        if path not in ("/healthz", "/readyz", "/metrics", "/openapi.json"):
+        if path not in ("/healthz", "/readyz", "/metrics"):
             raise _Refused("not_found", f"there is no {path[:256]}; games call /step")
         self._check_method(scope, b"GET")
         if path == "/healthz":
@@ -464,9 +464,7 @@ class HttpGames:
             is_ready = self._playing and not self._draining
             return _Reply(200, b"ok", _TEXT) if is_ready else _Reply(503, b"not ready", _TEXT)
         self._check_token(scope)
-        if path == "/metrics":
-            return _Reply(200, self.metrics.text(len(self._sessions)).encode(), _TEXT)
-        return _Reply(200, msgspec.json.encode(openapi(self._max_body, STATUSES)), _JSON)
+        return _Reply(200, self.metrics.text(len(self._sessions)).encode(), _TEXT)
 
     def _check_method(self, scope: Any, method: bytes) -> None:
         found = scope["method"].encode()

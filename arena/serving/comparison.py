@@ -16,23 +16,8 @@ Outputs = Mapping[int, Sequence[Array]]
 """By batch size: every output of all rows [N, ...]."""
 
 _ABSOLUTE, _RELATIVE = 1e-5, 1e-4  # an element may differ by absolute + relative * |reference|
-
-
-class Limits(NamedTuple):
-    """The limits of an engine; the largest relative error is not limited: it means nothing near 0."""
-
-    elementwise: bool  # every element is within `_ABSOLUTE` and `_RELATIVE`
-    l1_relative: float  # at most: sum of the differences / sum of the sizes of the reference
-    agreement: float  # at least: share of rows with the same best choice
-
-
-_EXACT = Limits(elementwise=True, l1_relative=1e-5, agreement=0.999)
-LIMITS = {
-    "eager": _EXACT,
-    "onnx": _EXACT,
-    "compile": _EXACT,
-    "onnx-int8": Limits(elementwise=False, l1_relative=5e-2, agreement=0.97),
-}
+_L1_RELATIVE = 1e-5  # at most: sum of the differences / sum of the sizes of the reference
+_AGREEMENT = 0.999  # at least: share of rows with the same best choice
 
 
 class Compared(NamedTuple):
@@ -42,7 +27,7 @@ class Compared(NamedTuple):
     problems: tuple[str, ...]
 
 
-def compare(found: Outputs, reference: Outputs, names: Sequence[str], decoding: Decoding, limits: Limits) -> Compared:
+def compare(found: Outputs, reference: Outputs, names: Sequence[str], decoding: Decoding) -> Compared:
     """Compares all outputs of all rows, for every batch size; and the rows of the largest batch with the smallest's."""
     figures, problems = [], []
     for index, name in enumerate(names):
@@ -57,7 +42,7 @@ def compare(found: Outputs, reference: Outputs, names: Sequence[str], decoding: 
                 problems.append(f"output {name!r}, {where}: {one}")
                 continue
             each.append(one)
-            excess = list(_excesses(one, own, expected, limits))
+            excess = list(_excesses(one, own, expected))
             problems += [f"output {name!r}, {where}: {words}" for words in excess]
         figures.append(
             OutputFigures(
@@ -89,16 +74,16 @@ def _figures(found: Array, reference: Array, name: str, decoding: Decoding | Non
     return OutputFigures(name, largest, relative if math.isfinite(relative) else None, agreement)
 
 
-def _excesses(figures: OutputFigures, found: Array, reference: Array, limits: Limits) -> Iterator[str]:
-    """Which limits the figures exceed."""
+def _excesses(figures: OutputFigures, found: Array, reference: Array) -> Iterator[str]:
+    """Which limits the figures exceed; the largest relative error has none: it means nothing near 0."""
     difference = np.abs(found.astype(np.float64) - reference)
-    if limits.elementwise and (difference > _ABSOLUTE + _RELATIVE * np.abs(reference.astype(np.float64))).any():
+    if (difference > _ABSOLUTE + _RELATIVE * np.abs(reference.astype(np.float64))).any():
         yield f"max_abs {figures.max_abs:.3g}, limit {_ABSOLUTE:g} + {_RELATIVE:g} x |reference|"
-    if figures.l1_relative is None or figures.l1_relative > limits.l1_relative:
+    if figures.l1_relative is None or figures.l1_relative > _L1_RELATIVE:
         found_words = "infinite" if figures.l1_relative is None else f"{figures.l1_relative:.3g}"
-        yield f"l1_relative {found_words}, limit {limits.l1_relative:g}"
-    if figures.agreement is not None and figures.agreement < limits.agreement:
-        yield f"agreement {figures.agreement:.4f}, limit {limits.agreement:g}"
+        yield f"l1_relative {found_words}, limit {_L1_RELATIVE:g}"
+    if figures.agreement is not None and figures.agreement < _AGREEMENT:
+        yield f"agreement {figures.agreement:.4f}, limit {_AGREEMENT:g}"
 
 
 def _choices(decoding: Decoding | None) -> Sequence[int] | None:

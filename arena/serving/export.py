@@ -1,10 +1,10 @@
-"""Exports a policy's network: restore, inputs, reference, candidates, verify, time, choose, write; and verifies it.
+"""Exports a policy's network: restore, inputs, reference, ONNX file, verify, time, choose, write; and verifies it.
 
     report, folder = export("runs/duel", "blue")
     problems = verify("runs/duel/models/blue/4000")
 
-A step that fails raises `ExportError`, which names it. An engine that fails or differs from the reference is in the
-report, and nothing but the report and the description is written.
+A step that fails raises `ExportError`, which names it. A file that cannot be made or differs from the reference is in
+the report, and nothing but the report and the description is written.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,8 +30,8 @@ from arena.records.folder import NAMES, RunFolder
 from arena.records.formats import EngineReport, ExportReport, ModelFile, document_text
 from arena.serving import engines
 from arena.serving.algorithm import load_algorithm
-from arena.serving.comparison import LIMITS, Outputs, compare
-from arena.serving.engines import CANDIDATES, COMPILE, EAGER, INT8, ONNX, Engine, Run
+from arena.serving.comparison import Outputs, compare
+from arena.serving.engines import EAGER, ONNX, Run
 from arena.serving.model_rows import Rows, rows_of
 from arena.serving.onnx_model import (
     DESCRIPTION,
@@ -50,7 +50,7 @@ from arena.serving.onnx_model import (
 SAMPLES, LEAST_SAMPLES = 512, 256
 BATCH_SIZES = (1, 7, 64)
 _WARM_UP, _CALLS, _ROUNDS = 50, 200, 5
-_FASTER = 0.95  # an engine is chosen if it needs at most so much of eager's time
+_FASTER = 0.95  # the file is chosen if it needs at most so much of eager's time
 
 
 class Export(NamedTuple):
@@ -62,7 +62,7 @@ class Export(NamedTuple):
 
     @property
     def verified(self) -> bool:
-        """Whether every engine that was asked for fits the reference."""
+        """Whether the file fits the reference."""
         return all(engine.verdict == "ok" for engine in self.report.engines)
 
 
@@ -72,7 +72,6 @@ def export(
     *,
     checkpoint: str = "last",
     output: Path | str | None = None,
-    asked: Sequence[str] = (ONNX,),
     samples: int = SAMPLES,
     batch_sizes: Sequence[int] = BATCH_SIZES,
 ) -> Export:
@@ -83,7 +82,6 @@ def export(
         policy: its name in this run.
         checkpoint: `last`, `first`, or a tick.
         output: the folder to write; None: `models/<policy>/<tick>` in the run folder.
-        asked: engines, of `CANDIDATES`.
         samples: rows to verify with.
         batch_sizes: each row is in a batch of each size.
 
@@ -93,9 +91,7 @@ def export(
         ExportError: a step has failed.
         WriteError: the files cannot be written.
     """
-    runtime = None
-    if {ONNX, INT8} & {*asked}:
-        runtime = onnx_packages(export=True)[1].__version__
+    runtime = onnx_packages(export=True)[1].__version__
     with _step("1, restore", mistakes=True):
         loaded = load_algorithm(run, policy, checkpoint)
         exported = loaded.algorithm.exported()
@@ -111,8 +107,15 @@ def export(
         rows = rows_of(RunFolder(Path(run)), policy, loaded.observation_space, file.inputs, reference.run, samples)
     with _step("3, reference"):
         expected = _reference(reference.run, rows, file, batch_sizes)
-    made, reports = _candidates(exported, file, rows, [EAGER, *asked], reference)  # 4
-    for number, report in enumerate(reports):  # 5
+    made, reports = {EAGER: reference}, [EngineReport(name=EAGER, seconds=0.0, verdict="ok")]
+    begun = time.perf_counter()
+    try:
+        made[ONNX] = engines.onnx_engine(exported, msgspec.structs.replace(file, engine=ONNX))
+        report = EngineReport(name=ONNX, bytes=len(made[ONNX].content or b""), seconds=0.0, verdict="ok")
+    except Exception as error:  # torch, onnx and the runtime have no common class of errors
+        report = EngineReport(name=ONNX, seconds=0.0, verdict="failed", reason=f"step 4, ONNX file: {_words(error)}")
+    reports.append(msgspec.structs.replace(report, seconds=round(time.perf_counter() - begun, 3)))
+    for number, report in enumerate(reports):
         if report.verdict == "ok":
             reports[number] = _verified(report, made[report.name].run, rows, expected, file)
     with _step("6, time"):
@@ -289,37 +292,6 @@ def _reference(run: Run, rows: Rows, file: ModelFile, batch_sizes: Sequence[int]
     return found
 
 
-def _candidates(
-    exported: Any, file: ModelFile, rows: Rows, names: Sequence[str], reference: Engine
-) -> tuple[dict[str, Engine], list[EngineReport]]:
-    """The engines that could be made, and a report of each."""
-    made, reports = {EAGER: reference}, []
-
-    def float32() -> Engine:
-        return made[ONNX] if ONNX in made else engines.onnx_engine(exported, named(ONNX))
-
-    def named(engine: str) -> ModelFile:
-        return msgspec.structs.replace(file, engine=engine)
-
-    makers: dict[str, Callable[[], Engine]] = {
-        EAGER: lambda: reference,
-        ONNX: float32,
-        INT8: lambda: engines.int8_engine(float32().content or b"", named(INT8), rows.arrays),
-        COMPILE: lambda: engines.compiled(exported, rows.arrays),
-    }
-    for name in sorted(names, key=[EAGER, *CANDIDATES].index):
-        begun = time.perf_counter()
-        try:
-            made[name] = makers[name]()
-            content = made[name].content
-            report = EngineReport(name=name, bytes=None if content is None else len(content), seconds=0.0, verdict="ok")
-        except Exception as error:  # torch, onnx and the runtime have no common class of errors
-            reason = f"step 4, candidates: {_words(error)}"
-            report = EngineReport(name=name, seconds=0.0, verdict="failed", reason=reason)
-        reports.append(msgspec.structs.replace(report, seconds=round(time.perf_counter() - begun, 3)))
-    return made, reports
-
-
 def _verified(report: EngineReport, run: Run, rows: Rows, reference: Outputs, file: ModelFile) -> EngineReport:
     """The report with figures of all outputs, and the verdict."""
     names = [tensor.name for tensor in file.outputs]
@@ -331,7 +303,7 @@ def _verified(report: EngineReport, run: Run, rows: Rows, reference: Outputs, fi
     if counts != {len(names)}:
         reason = f"step 5, verify: {max(counts)} outputs, expected {len(names)}: {', '.join(names)}"
         return msgspec.structs.replace(report, verdict="mismatch", reason=reason)
-    compared = compare(found, reference, names, file.decoding, LIMITS[report.name])
+    compared = compare(found, reference, names, file.decoding)
     if not compared.problems:
         return msgspec.structs.replace(report, outputs=compared.figures)
     more = f" (and {len(compared.problems) - 1} more)" if compared.problems[1:] else ""
@@ -360,15 +332,14 @@ def _latencies(runs: Mapping[str, Run], rows: Rows, batch_sizes: Sequence[int]) 
 
 
 def _chosen(reports: Sequence[EngineReport]) -> str:
-    """The fastest engine, if all fit the reference and it is clearly faster than eager; else eager."""
+    """The file, if all fits the reference and it is clearly faster than eager; else eager."""
     if any(report.verdict != "ok" for report in reports):
         return EAGER
     means = {
         report.name: math.exp(statistics.fmean(math.log(value) for value in report.latency_us.values()))
         for report in reports
     }
-    fastest = min(means, key=lambda name: means[name])
-    return fastest if means[fastest] <= _FASTER * means[EAGER] else EAGER
+    return ONNX if means[ONNX] <= _FASTER * means[EAGER] else EAGER
 
 
 def _text(document: ModelFile | ExportReport) -> bytes:

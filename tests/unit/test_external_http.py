@@ -257,7 +257,7 @@ def test_token_is_needed_where_there_is_one(tmp_path: Path) -> None:
         assert b"no token was sent" in wire.step("start", "g").body
         assert wire.step("start", "g", b"", "token: secret").status == 200
         assert wire.step("tick", "g", SEEN, "Authorization: Bearer secret").status == 200
-        for path_, status in (("/healthz", 200), ("/readyz", 200), ("/metrics", 401), ("/openapi.json", 401)):
+        for path_, status in (("/healthz", 200), ("/readyz", 200), ("/metrics", 401)):
             wire.send(request(None, None, path=path_, method="GET"))
             assert wire.read().status == status
 
@@ -266,7 +266,7 @@ def test_pages_for_operators_are_served(playing: Playing, wire: HttpWire) -> Non
     wire.step("start")
     wire.step("tick", data=SEEN)
     bodies = {}
-    for path in ("/healthz", "/readyz", "/metrics", "/openapi.json"):
+    for path in ("/healthz", "/readyz", "/metrics"):
         wire.send(request(None, None, path=path, method="HEAD"))
         assert wire.read(head=True).status == 200
         wire.send(request(None, None, path=path, method="GET"))
@@ -277,7 +277,6 @@ def test_pages_for_operators_are_served(playing: Playing, wire: HttpWire) -> Non
     assert bodies["/healthz"] == "ok"
     for line in ("arena_games_held 1", "arena_games_begun_total 1", 'arena_requests_total{kind="tick",status="200"} 1'):
         assert line in bodies["/metrics"].splitlines()
-    assert json.loads(bodies["/openapi.json"])["openapi"] == "3.1.0"
 
 
 def test_games_begin_when_the_run_has_begun() -> None:

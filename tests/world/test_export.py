@@ -21,7 +21,6 @@ from arena.cli.main import main
 from arena.errors import ConfigError
 from arena.serving import load_policy
 from arena.serving.algorithm import load_algorithm
-from arena.serving.export import export, verify
 from arena.serving.onnx_model import load_model, sha256
 from in_process import play
 from policies.exporting.network import Exported
@@ -353,7 +352,7 @@ def test_missing_package_is_exit_2_and_names_the_extra(
     assert (told.code, told.err) == (2, f"arena: error: ONNX files need onnxscript; {remedy}\n")
 
 
-@pytest.mark.parametrize("words", [["--samples", "255"], ["--batch", "0"], ["--engines", "onx"]])
+@pytest.mark.parametrize("words", [["--samples", "255"], ["--batch", "0"]])
 def test_wrong_values_are_usage_errors(words: list[str], run: Path) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["export", str(run), "--policy", "blue", *words])
@@ -393,17 +392,3 @@ def test_actors_of_a_team_are_restored_in_both_seatings(seats: Any, tmp_path: Pa
     folder = play(data, tmp_path).folder.path
     exported = load_algorithm(folder, "blue", "last").algorithm.exported()
     assert exported.inputs[-1] == {"name": "entity", "dtype": "int64", "shape": (), "n": 2}
-
-
-@pytest.mark.long
-def test_all_engines_are_compared_and_a_verified_one_is_chosen(run: Path, tmp_path: Path) -> None:
-    found = export(run, "blue", output=tmp_path / "all", asked=("compile", "onnx", "onnx-int8"))
-    verdicts = {engine.name: engine.verdict for engine in found.report.engines}
-    assert verdicts["onnx"] == verdicts["compile"] == "ok"
-    expected = (
-        "eager"
-        if verdicts["onnx-int8"] != "ok"
-        else min(found.report.engines, key=lambda engine: np.prod([*engine.latency_us.values()])).name
-    )
-    assert found.report.chosen == expected
-    assert verify(tmp_path / "all") == []

@@ -1,4 +1,4 @@
-"""`arena fake actor` and `arena fake game`: each side of games over HTTP alone, and against each other."""
+"""`arena fake actor` and `benchmarks/http_games.py`: each side of games over HTTP alone, and against each other."""
 
 from __future__ import annotations
 
@@ -17,12 +17,16 @@ import pytest
 import yaml
 
 from arena.cli.main import main
-from arena.external import fake_game
-from arena.external.fake_game import Outcome
 from arena.external.http import HttpGames
 from arena.plan.plan import TickRules
 from external_actors import ONE, HttpWire
 from external_connections import INTERFACE, Playing, entities_of, free_port
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+sys.path.append(str(BENCHMARKS))  # benchmarks are scripts: their folder is where they find each other
+
+import http_games  # noqa: E402
+from http_games import Outcome  # noqa: E402
 
 POLE = "gymnasium:CartPole-v1"
 DATA = ("--start-data", "", "--end-data", "")
@@ -52,7 +56,7 @@ def actor() -> Iterator[str]:
 
 def play(url: str, *arguments: str, ticks: int = 3, games: int = 1, code: int = 0) -> None:
     options = ["--url", url, "--pause", "0", "--ticks", str(ticks), "--games", str(games), *arguments]
-    assert main(["fake", "game", *options]) == code
+    assert http_games.main(options) == code
 
 
 def serving(actor: str, rules: TickRules | None = None, **options: Any) -> Playing:
@@ -197,16 +201,16 @@ def test_unreachable_server_is_tried_again(capsys: pytest.CaptureFixture[str]) -
 def test_server_that_stays_unreachable_is_an_error(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fake_game, "_RETRY_S", 0.1)
+    monkeypatch.setattr(http_games, "_RETRY_S", 0.1)
     play(f"http://127.0.0.1:{free_port()}/step", games=2, code=1)
     out, err = capsys.readouterr()
     assert out.splitlines() == ["0.0 requests/s", "unreachable: 2", "0 starts, 0 ticks, 0 ends, 2 errors"]
-    assert err.startswith("arena: failed: start of fake-")
+    assert err.startswith("failed: start of fake-")
 
 
 @pytest.mark.slow
 def test_sigint_ends_the_games_in_order(actor: str) -> None:
-    command = [sys.executable, "-m", "arena", "fake", "game", "--url", actor, "--pause", "0.01"]
+    command = [sys.executable, str(BENCHMARKS / "http_games.py"), "--url", actor, "--pause", "0.01"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     with HttpWire(actor) as wire:
         while True:
@@ -235,19 +239,31 @@ def test_quantiles_are_of_all_answers() -> None:
         (["actor", "--set", "queues=3"], "did you mean 'queue'?"),
         (["actor", "--set", "host=0.0.0.0"], "token_file"),
         (["actor", "--set", "queue"], "expected key.path=value"),
-        (["game", "--random"], "--like or --entities"),
-        (["game", "--like", POLE], "is for --random"),
-        (["game", "--random", "--like", "none"], "none"),
-        (["game", "--random", "--entities", "nowhere"], "cannot be read"),
-        (["game", "--body-file", "nowhere"], "cannot be read"),
-        (["game", "--url", "localhost:8000"], "expected http://"),
-        (["game", "--url", "http://localhost:x/step"], "--url"),
     ],
 )
 def test_mistakes_are_reported_before_play(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["fake", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--random"], "--like or --entities"),
+        (["--like", POLE], "is for --random"),
+        (["--random", "--like", "none"], "none"),
+        (["--random", "--entities", "nowhere"], "cannot be read"),
+        (["--body-file", "nowhere"], "cannot be read"),
+        (["--url", "localhost:8000"], "expected http://"),
+        (["--url", "http://localhost:x/step"], "--url"),
+    ],
+)
+def test_mistakes_of_games_are_reported_before_play(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert http_games.main(arguments) == 2
     assert message in capsys.readouterr().err
 
 

@@ -1,11 +1,10 @@
-"""Pages of a server of games: metrics for Prometheus, and its description in OpenAPI 3.1."""
+"""Metrics of a server of games, for Prometheus."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -72,58 +71,3 @@ class Metrics:
             label = policy.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
             lines.append(f'arena_policy_version{{policy="{label}"}} {version}')
         return "\n".join(lines) + "\n"
-
-
-def openapi(max_body: int, statuses: Mapping[int, Sequence[str]]) -> dict[str, Any]:
-    """The description of the server.
-
-    Args:
-        max_body: the largest body in bytes.
-        statuses: the error codes of each HTTP status.
-    """
-    binary = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
-    error = {
-        "type": "object",
-        "required": ["error", "detail", "game_id"],
-        "properties": {
-            "error": {"type": "string"},
-            "detail": {"type": "string"},
-            "game_id": {"type": ["string", "null"]},
-            "reason": {"type": "string"},
-        },
-    }
-    answers: dict[str, Any] = {"200": {"description": "the answer of the actor", "content": binary}}
-    for status, codes in sorted(statuses.items()):
-        answers[str(status)] = {
-            "description": ", ".join(codes),
-            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
-        }
-    headers = [
-        _header("step_kind", True, {"type": "string", "enum": ["start", "tick", "end", "auto"]}),
-        _header("game_id", False, {"type": "string", "minLength": 1, "maxLength": 256, "pattern": "^[!-~]+$"}),
-        _header("token", False, {"type": "string"}),
-    ]
-    text = {"200": {"description": "", "content": {"text/plain": {"schema": {"type": "string"}}}}}
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "arena: games that ask for actions", "version": "1"},
-        "paths": {
-            "/step": {
-                "post": {
-                    "summary": "One step of one game",
-                    "parameters": headers,
-                    "requestBody": {"description": f"at most {max_body} bytes", "content": binary},
-                    "responses": answers,
-                }
-            },
-            "/healthz": {"get": {"summary": "Whether the server listens", "responses": text}},
-            "/readyz": {"get": {"summary": "Whether games may begin", "responses": text}},
-            "/metrics": {"get": {"summary": "Metrics for Prometheus", "responses": text}},
-            "/openapi.json": {"get": {"summary": "This description", "responses": {"200": {"description": ""}}}},
-        },
-        "components": {"schemas": {"Error": error}},
-    }
-
-
-def _header(name: str, required: bool, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "in": "header", "required": required, "schema": schema}

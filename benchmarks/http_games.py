@@ -1,28 +1,40 @@
-"""Clients of `POST /step` without a game, with random or given bodies: a stand-in, and a load generator.
+"""Plays games without a game against a server of `POST /step`, with given or random bodies, and measures.
 
-Each game has a connection of its own and sends start, ticks and end, each when the one before it is answered.
+    python benchmarks/http_games.py --url http://localhost:8000/step --games 64 --ticks 1000 --pause 0
+
+Each game has a connection of its own and sends start, ticks and end, each when the one before it is answered. Needs the
+extra `http`.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import itertools
+import json
 import math
 import secrets
+import signal
 import struct
+import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple, cast
 from urllib.parse import urlsplit
 
 import msgspec
+import uvloop
 from httptools import HttpParserError, HttpResponseParser
 
+from arena.cli.arguments import non_negative_int, positive_int
+from arena.config import yaml
 from arena.errors import ConfigError
 from arena.external.builtin_actors import raw_actor
+from arena.external.declaration import declared_interface
 from arena.external.samples import as_json
 from arena.game.api import Interface
 
@@ -314,3 +326,142 @@ class _Connection(asyncio.Protocol):
         if status >= 200 and self._answer is not None and not self._answer.done():
             closes = not self._parser.should_keep_alive()
             self._answer.set_result(_Answer(status, self._try_again, closes, self._body))
+
+
+# -------------------------------------------------------------------------------------------------------- command line
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """Plays, and prints what was answered; returns the exit status."""
+    try:
+        return _play(_arguments(given))
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=(
+            "So many games side by side, each with one start, its ticks and one end. A server that is down is tried "
+            "again for 30 s. Prints what was answered, requests per second, and times from request to answer; exit "
+            "code 1 if a request has failed. Ctrl-C ends the games."
+        )
+    )
+    parser.add_argument(
+        "--url", default="http://localhost:8000/step", help="of the server (default: http://localhost:8000/step)"
+    )
+    parser.add_argument("--games", type=positive_int, default=2, metavar="N", help="side by side (default: 2)")
+    parser.add_argument(
+        "--ticks", type=non_negative_int, default=1_000_000, metavar="N", help="of each game (default: 1000000)"
+    )
+    parser.add_argument(
+        "--pause", type=_seconds, default=0.5, metavar="S", help="between two ticks of a game (default: 0.5)"
+    )
+    parser.add_argument(
+        "--start-data", metavar="TEXT", help="the body of a start (default: fake_gamecore_step_start_data)"
+    )
+    tick = parser.add_mutually_exclusive_group()
+    tick.add_argument("--tick-data", metavar="TEXT", help="the body of a tick (default: fake_gamecore_step_tick_data)")
+    tick.add_argument("--body-file", metavar="FILE", help="the body of a tick is what this file holds")
+    tick.add_argument("--random", action="store_true", help="random observations, for the actors json and raw")
+    parser.add_argument("--end-data", metavar="TEXT", help="the body of an end (default: fake_gamecore_step_end_data)")
+    parser.add_argument("--actor", choices=("json", "raw"), help="with --random: the server's (default: json)")
+    seen = parser.add_mutually_exclusive_group()
+    seen.add_argument("--like", metavar="GAME", help="with --random: observations of this game, named as in `make`")
+    seen.add_argument(
+        "--entities",
+        metavar="FILE",
+        help="with --random: observations of these entities, as the key `entities` has them",
+    )
+    parser.add_argument(
+        "--connections", choices=("keep", "new"), default="keep", help="one for each game, or for each request"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser.parse_args(given)
+
+
+def _play(arguments: argparse.Namespace) -> int:
+    bodies = _bodies(arguments)
+    new = arguments.connections == "new"
+    signals: list[int] = []
+    loop = uvloop.new_event_loop()
+    try:
+        games = FakeGames(arguments.url, arguments.games, arguments.ticks, arguments.pause, bodies, new_connections=new)
+
+        def stop(number: int) -> None:
+            signals.append(number)
+            loop.remove_signal_handler(number)  # the next one ends the program
+            games.stop()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop, number)
+        loop.run_until_complete(games.play())
+    finally:
+        loop.close()
+    found = games.outcome
+    p50, p99 = found.milliseconds(0.5), found.milliseconds(0.99)
+    if arguments.json:
+        counts = {key: getattr(found, key) for key in ("starts", "ticks", "ends", "errors", "seconds")}
+        speed = {"requests_per_second": found.requests_per_second, "p50_ms": p50, "p99_ms": p99}
+        print(json.dumps({**counts, **speed, "statuses": dict(sorted(found.statuses.items()))}))
+    else:
+        times = "" if p50 is None else f", p50 {p50:.2f} ms, p99 {p99:.2f} ms"
+        print(f"{found.requests_per_second:.1f} requests/s{times}")
+        print(", ".join(f"{status}: {count}" for status, count in sorted(found.statuses.items())))
+        print(f"{found.starts} starts, {found.ticks} ticks, {found.ends} ends, {found.errors} errors")
+    if found.errors:
+        print(f"failed: {found.first_error}", file=sys.stderr)
+        return 1
+    return 128 + signals[0] if signals else 0
+
+
+def _bodies(arguments: argparse.Namespace) -> Bodies:
+    """What the games send.
+
+    Raises:
+        ConfigError: an argument does not fit the others, or a file cannot be read.
+    """
+    start, end = arguments.start_data, arguments.end_data
+    if arguments.random:
+        if arguments.like is None and arguments.entities is None:
+            raise ConfigError("needs the observations: give --like or --entities", path="--random")
+        entities = None
+        if arguments.entities is not None:
+            entities = yaml.load(_content(arguments.entities, "--entities").decode(), source=arguments.entities)
+        like = None if arguments.like is None else {"make": arguments.like}
+        drawn = drawn_bodies(declared_interface(entities, like), arguments.actor or "json")
+        return drawn._replace(
+            start=drawn.start if start is None else start.encode(), end=drawn.end if end is None else end.encode()
+        )
+    for option in ("actor", "like", "entities"):
+        if getattr(arguments, option) is not None:
+            raise ConfigError("is for --random; leave it out", path=f"--{option}")
+    tick = "fake_gamecore_step_tick_data" if arguments.tick_data is None else arguments.tick_data
+    body = tick.encode() if arguments.body_file is None else _content(arguments.body_file, "--body-file")
+    return Bodies(
+        ("fake_gamecore_step_start_data" if start is None else start).encode(),
+        [body],
+        ("fake_gamecore_step_end_data" if end is None else end).encode(),
+    )
+
+
+def _content(path: str, option: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}", path=option) from error
+
+
+def _seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number >= 0, got {text!r}")
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
