@@ -76,6 +76,21 @@ def lines_of(folder: RunFolder) -> list[ChangeLine]:
     return list(JournalReader(folder.changes).lines(ChangeLine, missing_ok=True))
 
 
+def check_recorded(folder: RunFolder, config: Config, tick: int) -> None:
+    """Refuses changes on record up to a tick that name what config.yaml does not name.
+
+    They are read from a file; what a curriculum or a program asks for while it runs may name anything.
+
+    Raises:
+        ConfigError: with the file and the key.
+    """
+    programs = any(env.make in EXTERNAL for env in config.envs.values())  # which a simulator's arguments start
+    free = config.curriculum is not None and not programs
+    for line in lines_of(folder):
+        for key, value in line.set.items() if line.tick <= tick else ():
+            check_texts(value, config, free=free, path=key, source=str(folder.changes))
+
+
 def keep(run: Run, line: ChangeLine) -> None:
     """Puts a call on record, after those of earlier boundaries; replaces one that is on record of this boundary."""
     if run.recorded_change is not None:
@@ -208,7 +223,7 @@ def _changed_data(run: Run, lines: Sequence[ChangeLine]) -> Any:
 
 
 def check_change(config: Config, key: str, value: Any) -> None:
-    """Refuses a change of what cannot be changed between two legs, or that names what config.yaml does not name.
+    """Refuses a change of what cannot be changed between two legs.
 
     Raises:
         ConfigError: with the key.
@@ -230,8 +245,6 @@ def check_change(config: Config, key: str, value: Any) -> None:
         raise ConfigError(
             f"found {value!r:.80}; expected numbers, text, true, false, null, lists or mappings", path=key
         )
-    programs = any(env.make in EXTERNAL for env in config.envs.values())  # which a simulator's arguments start
-    check_texts(value, config, free=config.curriculum is not None and not programs, path=key)
 
 
 def _is_plain(value: Any) -> bool:

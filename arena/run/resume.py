@@ -32,6 +32,13 @@ from arena.run.stop_rules import rule_met
 
 SAME_MATCH = ("env", "seats", "entities", "env_kwargs")
 GAME = ("make", "kwargs", "wrappers")
+LENGTH_KEYS = ("learning_rate_schedule", "n_steps", "minibatch_size")  # where they are linear or auto
+LENGTH_DEFAULTS: Mapping[str, Mapping[str, Any]] = {  # of built-in algorithms, which the root does not import
+    "a2c": {"learning_rate_schedule": "linear"},
+    "dqn": {"learning_rate_schedule": "linear", "exploration_fraction": 0.16},
+    "ppo": {"n_steps": "auto", "minibatch_size": "auto"},
+}
+LONG = 8 * 2048  # ticks from which on the rollout of `n_steps: auto` is as long as in any longer run
 _log = logging.getLogger(__name__)
 _ANEW = "start a new run; with `load:` its policies begin with checkpoints of this one"
 
@@ -58,6 +65,7 @@ def resumed(run: Run, config: Config) -> Run:
             source=str(folder.path),
         )
     best.check(folder, found.tick)
+    curriculum.check_recorded(folder, config, found.tick)
     run = _at(found, run, config, ranks=run.plan.processes, spares=config.spares)
     _check_stopped(run)
     evaluated = not run.plan.evaluates_at(found.tick) or found.tick in evaluations.evaluated(folder)
@@ -70,7 +78,7 @@ def resumed(run: Run, config: Config) -> Run:
             source=str(folder.path),
         )
     lines = (*passed_over, *_anew_words(run.plan, found), *_best_words(before, found, run))
-    return replace(run, words=(*lines, *_change_words(before, config, found, run)))
+    return replace(run, words=(*lines, *_change_words(before, config, found, run), *_length_words(before, config)))
 
 
 def _check_stopped(run: Run) -> None:
@@ -259,6 +267,25 @@ def _change_words(before: Config, config: Config, found: Boundary, run: Run) -> 
         last = plan.round + 1 == plan.rounds
         then = "there is none after it" if last else "`matches` and `league` as they are now count from the next one on"
         yield f"round {plan.round} goes on as it was planned; {then}"
+
+
+def _length_words(before: Config, config: Config) -> Iterator[str]:
+    """A line about the options that follow the length of the run, if that has grown."""
+    was, now = before.ticks * before.rounds, config.ticks * config.rounds
+    found = []
+    for name, policy in config.policies.items() if now > was else ():
+        given = {**LENGTH_DEFAULTS.get(policy.algorithm, {}), **policy.options}
+        follows = [key for key in LENGTH_KEYS if given.get(key) in ("linear", "auto")]
+        if was >= LONG:
+            follows = [key for key in follows if given[key] != "auto"]
+        follows += ["exploration_fraction"] * bool(given.get("exploration_fraction"))
+        follows += ["priority_beta"] * (given.get("prioritized") is True)
+        found += [f"policies.{name}.options.{key}" for key in follows if policy.learns]
+    if found:
+        yield (
+            f"the run had {was} ticks, has {now}: {', '.join(found)} follow the length of the run, so it goes on with "
+            f"other values than it had, and is not the run that had {now} ticks from its start"
+        )
 
 
 def _check_same(before: Config, now: Config, source: str) -> None:

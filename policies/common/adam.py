@@ -107,7 +107,10 @@ class Adam:
 
 
 class TorchOptimizer:
-    """An optimizer of torch in place of an `Adam`; its learning rate is that of the algorithm."""
+    """An optimizer of torch in place of an `Adam`; its learning rate is that of the algorithm.
+
+    Groups of parameters keep the ratios of the rates that they were made with; the largest becomes the algorithm's.
+    """
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self._optimizer = optimizer
@@ -133,9 +136,11 @@ class TorchOptimizer:
         return float(nn.utils.clip_grad_norm_(self.parameters, longest))
 
     def step(self, rate: float) -> None:
-        """One step with this learning rate, in all groups of parameters."""
-        for group in self._optimizer.param_groups:
-            group["lr"] = rate
+        """One step with this learning rate in the group of parameters that has the largest."""
+        groups = self._optimizer.param_groups
+        made = [float(group.setdefault("initial_lr", group["lr"])) for group in groups]  # torch's name; it is saved
+        for group, own in zip(groups, made, strict=True):
+            group["lr"] = rate * own / (max(made) or 1.0)
         self._optimizer.step()
 
 

@@ -46,7 +46,6 @@ class Algorithm:
 
     Attributes:
         group_learner: how the group learns; made by the subclass.
-        given_options: as they were given, with every `auto`.
         face: which kind of environment `run` is given.
         schedule: when the workers of a group synchronize, see `arena.plan.deadlock`.
 
@@ -72,7 +71,6 @@ class Algorithm:
             )
         check_choices(env.single_action_space, "actions")
         self.options = self.Options(**options)
-        self.given_options = options
         self.device = device_of(self.options.device)
         self.ticks_done = 0
         self._parts: tuple[str, ...] = ()

@@ -162,6 +162,8 @@ class GroupLearner:
 
     def check_magnitude(self, space: Space[Any], leaves: Sequence[Any]) -> None:
         """Tells the user where observations [N, ...], not normalized, are far beyond what a network learns from."""
+        if not self.group.is_writer:  # only its sentences are shown
+            return
         plain = [(leaf.values if isinstance(leaf, RaggedTensor) else leaf).numpy() for leaf in leaves]
         if words := large_numbers(space, plain):
             self.group.tell(words)

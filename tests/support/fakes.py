@@ -55,6 +55,10 @@ class ThreadGroup:
     def is_root(self) -> bool:
         return self.rank == 0
 
+    @property
+    def is_writer(self) -> bool:
+        return self.is_root
+
     def tell(self, text: str) -> None:
         self.told.append(text)
 

@@ -509,6 +509,26 @@ def test_torch_optimizer_replaces_adam_and_is_saved() -> None:
         )
 
 
+def test_groups_of_parameters_of_an_own_optimizer_keep_their_ratios() -> None:
+    class TwoRates(PPO):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            slow, fast = [*self.network.critic.parameters()], [*self.network.actor.parameters()]
+            self.optimizer = torch.optim.SGD([{"params": slow, "lr": 0.1}, {"params": fast, "lr": 0.4}])
+
+    def rates(made: Any) -> list[float]:
+        with pytest.raises(BudgetReached):
+            made.run()
+        return [group["lr"] for group in made.optimizer.param_groups]
+
+    options = {**SMALL, "learning_rate": 0.02}
+    made = TwoRates(ScriptedEnv(VECTOR, CHOICE, ticks=40), solo_group(), ticks=40, **options)
+    assert rates(made) == pytest.approx([0.005, 0.02])
+    again = TwoRates(ScriptedEnv(VECTOR, CHOICE, ticks=40), solo_group(), ticks=80, **options)
+    again.load_state_dict(made.state_dict())
+    assert rates(again) == pytest.approx([0.005, 0.02]), "also after a resume"
+
+
 def matching(observations: Any, actions: Any) -> Any:
     return (observations == actions).astype(np.float64)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from arena import registry
 from arena.cli.train_run import announced
 from arena.config import parse_config
 from arena.errors import ConfigError
@@ -22,6 +23,7 @@ from arena.records.journal import JournalReader
 from arena.records.lock import is_left
 from arena.roles.root.root import RoleFailed
 from arena.run.prepare import prepare
+from arena.run.resume import LENGTH_DEFAULTS, LENGTH_KEYS, _length_words
 from earlier_boundaries import write_as_version_1
 from in_process import Played, play
 
@@ -313,6 +315,45 @@ def test_resume_accepts_changed_ticks_copies_lanes_and_options(
     keys = [(e["match"], e["lane"], e["episode"]) for e in played.episodes]
     assert len(keys) == len(set(keys))
     assert {(match, lane) for match, lane, number in keys if number == 0} == set(product(range(2), range(3)))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options", "named"),
+    [
+        ("a2c", {}, ["learning_rate_schedule"]),
+        ("a2c", {"learning_rate_schedule": "constant"}, []),
+        ("ppo", {}, ["n_steps", "minibatch_size"]),
+        ("ppo", {"n_steps": 4, "minibatch_size": 8, "learning_rate_schedule": "linear"}, ["learning_rate_schedule"]),
+        ("dqn", {"prioritized": True}, ["learning_rate_schedule", "exploration_fraction", "priority_beta"]),
+        ("dqn", {"learning_rate_schedule": "constant", "exploration_fraction": 0.0}, []),
+    ],
+)
+def test_options_that_follow_the_length_of_a_run_are_named(algorithm: str, options: Any, named: list[str]) -> None:
+    blue = {"algorithm": algorithm, "options": options}
+    short, longer = (parse_config({"name": "test", **duel(ticks=ticks, blue=blue)}, source="") for ticks in (40, 80))
+    assert [*_length_words(short, short)] == []
+    said = "".join(_length_words(short, longer))
+    assert [key for key in named if f"policies.blue.options.{key}" in said] == named
+    assert said.count("policies.") == len(named)
+    assert not named or "had 40 ticks, has 80" in said
+
+
+@pytest.mark.parametrize("name", ["a2c", "bc", "ddpg", "dqn", "hppo", "maddpg", "mappo", "masac", "ppo", "sac", "td3"])
+def test_defaults_that_follow_the_length_are_those_of_the_algorithms(name: str) -> None:
+    options = registry.algorithm(name).Options(**({"data": "x"} if name == "bc" else {}))
+    known = LENGTH_DEFAULTS.get(name, {})
+    found = {key: getattr(options, key) for key in (*LENGTH_KEYS, "exploration_fraction") if hasattr(options, key)}
+    assert {
+        key: value for key, value in found.items() if value in ("linear", "auto") or key == "exploration_fraction"
+    } == known
+    assert getattr(options, "prioritized", False) is False
+
+
+def test_longer_run_begins_with_a_line_about_its_options(tmp_path: Path) -> None:
+    blue = {"algorithm": "a2c", "options": {"hidden_sizes": [4]}}
+    play(duel(ticks=40, blue=blue), tmp_path, given=True)
+    words = "".join(resume(duel(ticks=80, blue=blue), tmp_path).run.words)
+    assert "policies.blue.options.learning_rate_schedule follow the length of the run" in words
 
 
 def test_resumed_run_with_the_same_lanes_prints_only_its_tick(tmp_path: Path) -> None:

@@ -308,6 +308,23 @@ def test_changes_hold_from_the_next_iteration_and_after_a_resume(tmp_path: Path)
     assert max(line["ticks"] for line in json_lines(tmp_path / "run" / "metrics.jsonl")) <= 40
 
 
+def test_a_live_change_may_name_code_and_a_resume_asks_for_it_in_the_configuration(tmp_path: Path) -> None:
+    blue = {"algorithm": "a2c", "options": {"hidden_sizes": [4], "n_steps": 4}}
+    data, key = {**DUEL, "policies": {**DUEL["policies"], "blue": blue}}, "policies.blue.options.extra_loss"
+    with Trainer({"name": "test", **data, "ticks": 40}, run_dir=tmp_path / "run", every=20) as trainer:
+        trainer.train()
+        trainer.change({key: "own_parts:Decay"})
+        trainer.train()
+    assert json_lines(tmp_path / "run" / "changes.jsonl") == [{"tick": 20, "set": {key: "own_parts:Decay"}}]
+    with pytest.raises(ConfigError, match=r"'own_parts:Decay', which config\.yaml does not have") as caught:
+        train({**data, "ticks": 80}, tmp_path / "run", resume=True)
+    assert caught.value.path == key and "changes.jsonl" in str(caught.value)
+    named = {**blue, "options": {**blue["options"], "extra_loss": "own_parts:Decay"}}
+    data = {**data, "policies": {**data["policies"], "blue": named}}
+    train({**data, "ticks": 80}, tmp_path / "run", resume=True)
+    assert read_results(tmp_path / "run")[-1]["ticks"] == 80
+
+
 def test_short_iterations_are_warned_of_once(tmp_path: Path) -> None:
     data = {"name": "test", **DUEL, "envs": {"game": {"make": "touchdown"}}}
     with Trainer(data, run_dir=tmp_path / "run", every=20) as trainer:
