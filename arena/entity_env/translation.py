@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from arena.entity_env.actions import CategoricalAction, GlobalCategoricalAction, SelectEntityAction
 from arena.entity_env.environment import Entity, Observation
 from arena.errors import nearest
-from arena.game.arrays import keeps_values
+from arena.game.arrays import lost_value
 from arena.game.ragged import Ragged
 from arena.game.units import Choice, GlobalChoice, Select, UnitSpace
 
@@ -547,7 +547,7 @@ def _numbers(items: Any, shape: tuple[int, ...]) -> NDArray[np.float32] | None:
         return None
     if array.shape != shape or (array.dtype.kind not in "fiub" and array.size):
         return None
-    if not keeps_values(array, np.dtype(np.float32)):
+    if lost_value(array, np.dtype(np.float32)) is not None:
         return None
     array = array.astype(np.float32, copy=False)
     return array if np.isfinite(array).all() else None

@@ -11,7 +11,7 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from arena.external.interface import Code, ExternalError
-from arena.game.arrays import keeps_values
+from arena.game.arrays import lost_value
 
 _EXACT = 2**53  # up to here a float64 holds every whole number
 
@@ -72,8 +72,8 @@ def _keeps(array: NDArray[Any], dtype: np.dtype[Any]) -> bool:
         return dtype.kind == "b" or dtype == np.int8  # flags of a MultiBinary
     if array.dtype.kind == "f":
         whole = (array == np.trunc(array)) & (np.abs(array) <= _EXACT)
-        return bool(whole.all()) and keeps_values(array.astype(np.int64), dtype)
-    return keeps_values(array, dtype)
+        return bool(whole.all()) and lost_value(array.astype(np.int64), dtype) is None
+    return lost_value(array, dtype) is None
 
 
 def _kind(written: Any) -> str:

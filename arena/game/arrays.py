@@ -15,11 +15,6 @@ def is_finite(array: NDArray[Any]) -> bool:
     return array.dtype.kind != "f" or math.isfinite(np.vdot(array, array)) or bool(np.isfinite(array).all())
 
 
-def keeps_values(array: NDArray[Any], dtype: np.dtype[Any]) -> bool:
-    """Whether all values survive a conversion to this dtype, see `lost_value`."""
-    return lost_value(array, dtype) is None
-
-
 def lost_value(array: NDArray[Any], dtype: np.dtype[Any]) -> str | None:
     """The first value that a conversion to this dtype would change, and its own dtype; None if there is none.
 

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.errors import ActionError, LayoutError, VersionError
-from arena.game.arrays import keeps_values
+from arena.game.arrays import lost_value
 
 VERSION = 0
 TURN_AT, COMMAND_AT, CAPACITY_AT, MESSAGE_BYTES_AT, AREA_AT = 8, 9, 10, 14, 18
@@ -420,7 +420,7 @@ def pack_actions(spec: GroupSpec, n: int, actions: Any, masks: NDArray[np.bool_]
     array = np.asarray(actions)
     if array.shape != (n, spec.action_size):
         raise ActionError(spec.name, f"shape {array.shape}", f"({n}, {spec.action_size})")
-    if array.dtype != spec.action_dtype and not keeps_values(array, spec.action_dtype):
+    if array.dtype != spec.action_dtype and lost_value(array, spec.action_dtype) is not None:
         raise ActionError(spec.name, f"{array.dtype} that does not fit", f"{spec.action_dtype.name}")
     if spec.branches is None:
         if not np.isfinite(array).all():
