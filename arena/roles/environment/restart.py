@@ -138,9 +138,10 @@ class RestartingGame:
             step = self._game.step(actions)
             self._validator.check_step(step)
             frame = step.frame
-            if frame.infos is not None and (ended := (step.terminated | step.truncated).any(1)).any():
+            ended = step.terminated | step.truncated
+            if frame.infos is not None and ended.any():
                 # The game may change them in place when it is reset, before they are sent.
-                infos = [copy.deepcopy(lane) if over else lane for lane, over in zip(frame.infos, ended, strict=True)]
+                infos = [copy.deepcopy(i) if rows.any() else i for i, rows in zip(frame.infos, ended, strict=True)]
                 step = step._replace(frame=frame._replace(infos=infos))
             return step
         except Exception as error:
