@@ -101,12 +101,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 class _CommandParser(Parser):
-    """The parser of one command; the command's module is imported, and adds its arguments, at the first use.
-
-    Args:
-        command: its name.
-        settings: as for any parser.
-    """
+    """The parser of one command; the command's module is imported, and adds its arguments, at the first use."""
 
     def __init__(self, *, command: str, **settings: Any) -> None:
         super().__init__(**settings)

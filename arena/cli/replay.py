@@ -172,14 +172,7 @@ def _seat_result(seat: SeatLine) -> str:
 def _verify_all(
     matches: Sequence[MatchReplays], missing: Sequence[EpisodeLine], lane: int | None, *, lost: bool
 ) -> int:
-    """Plays all replays again and compares; returns the exit status.
-
-    Args:
-        matches: with replays.
-        missing: recorded episodes without a replay.
-        lane: only this lane; None: all.
-        lost: whether a missing episode once had a replay.
-    """
+    """Plays all replays again (of one lane, if given) and compares; returns the exit status."""
     status, absent = _FAILED if lost else 0, Counter((line.round, line.match) for line in missing)
     for match in matches:
         episodes, ticks, differences = sum(lane in (None, one.lane) for one in match.episodes()), 0, 0

@@ -263,11 +263,7 @@ def _differences(before: Config, now: Config) -> Iterator[str]:
 
 
 def _take_lanes(settings: Sequence[MatchConfig], players: Mapping[str, PolicyConfig]) -> bool:
-    """Whether all players can play several lanes at once.
-
-    Raises:
-        ConfigError: a player cannot play without learning.
-    """
+    """Whether all players can play several lanes at once."""
     classes = [
         registry.worker_class(policy.algorithm, policy.options, acts=True, path=f"policies.{name}", any_device=True)
         for name, policy in players.items()
@@ -286,11 +282,7 @@ def _whole(folder: RunFolder) -> list[Round]:
 
 
 def _check_counted(played: ResultSet, source: str) -> None:
-    """Refuses results without a game that counts, after a whole batch.
-
-    Raises:
-        ConfigError: no game counts.
-    """
+    """Refuses results without a game that counts, after a whole batch."""
     if played.episodes and not played.results.games:
         reasons = "".join(f"; {line}" for line in played.without_winner)
         raise ConfigError(

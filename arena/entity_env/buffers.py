@@ -18,12 +18,7 @@ from arena.game.ragged import Ragged
 class _Typed(Ragged):
     """Rows of unequal length whose items are of one dtype.
 
-    Args:
-        values: nested lists or arrays, one per row; with `lengths`: the items of all rows `[M, *shape]`.
-        lengths: of the rows.
-
-    Raises:
-        ValueError: the items have unequal shapes, or lengths and values do not fit.
+    Values are nested lists or arrays, one per row; with `lengths` of the rows: the items of all rows `[M, *shape]`.
     """
 
     __slots__ = ()

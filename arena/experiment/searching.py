@@ -266,11 +266,7 @@ def _optuna() -> Any:
 
 
 def _made(module: str, name: str, options: Mapping[str, Any], place: str) -> Any:
-    """A sampler or pruner of Optuna with these options.
-
-    Raises:
-        ConfigError: it has no such option, or refuses a value.
-    """
+    """A sampler or pruner of Optuna with these options."""
     import warnings
 
     cls = getattr(getattr(_optuna(), module), name)

@@ -926,11 +926,7 @@ def _as_bytes(found: Any) -> bytes:
 def _interface_and_actor(
     actor: str, entities: Mapping[str, Any] | Interface | None, like: Mapping[str, Any] | None
 ) -> tuple[Interface, Any]:
-    """The interface of the games and the class of their actors.
-
-    Raises:
-        ConfigError: there is no such class, or not exactly one of `entities`, `like` and the class gives the interface.
-    """
+    """The interface of the games and the class of their actors."""
     if actor in ("json", "raw"):
         interface = declared_interface(entities, like)
         return interface, JsonActor if actor == "json" else raw_actor(interface)

@@ -276,11 +276,7 @@ class SocketGames:
             self._desk.lose(game.desk, "lost")
 
     def _take(self, connection: _Connection, frame: codec.FromClient, size: int) -> None:
-        """Handles one frame.
-
-        Raises:
-            ExternalError: the connection is to be closed.
-        """
+        """Handles one frame."""
         if not connection.welcome:
             self._greet(connection, frame)
             return
@@ -412,21 +408,14 @@ class _Game:
 
 
 class _Connection:
-    """The connection of one client.
-
-    Attributes:
-        failed: whether it is to be closed.
-        welcome: whether it has said hello.
-        last_slot: of its last game.
-        events: what the reading thread waits for.
-    """
+    """The connection of one client."""
 
     def __init__(self, connected: socket.socket, server: SocketGames, max_body: int) -> None:
         self.socket, self._server = connected, server
         self.reader = FrameReader(min(max_body, _BEFORE_HELLO))
-        self.failed = self.welcome = False
-        self.last_slot: int | None = None
-        self.events = 0
+        self.failed = self.welcome = False  # whether it is to be closed; whether it has said hello
+        self.last_slot: int | None = None  # of its last game
+        self.events = 0  # what the reading thread waits for
         self.unsent = bytearray()
         self._lock = threading.Lock()
         self._requests = self._bytes = 0  # number and bytes of requests that wait for the environment
@@ -491,11 +480,7 @@ class _Connection:
 
 
 def _place(address: str, copy: int) -> tuple[str, int] | str:
-    """Host and port, or the path of a Unix socket.
-
-    Raises:
-        ConfigError: it is no address.
-    """
+    """Host and port, or the path of a Unix socket."""
     kind, colon, path = str(address).partition(":")
     if kind == "unix" and colon and path:
         return f"{path}.{copy}" if copy else path
@@ -506,11 +491,7 @@ def _place(address: str, copy: int) -> tuple[str, int] | str:
 
 
 def _listening(place: tuple[str, int] | str) -> tuple[socket.socket, str]:
-    """A socket that listens, and its address as clients write it.
-
-    Raises:
-        ConfigError: it cannot be bound.
-    """
+    """A socket that listens, and its address as clients write it."""
     try:
         if isinstance(place, tuple):
             host, port = place

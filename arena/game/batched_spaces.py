@@ -82,12 +82,7 @@ class RaggedRows(Space[Any]):
 
 
 class _Rows(spaces.Dict):
-    """Batches of a Dict space.
-
-    Args:
-        single: the space of one row.
-        rows: of a batch.
-    """
+    """Batches of a Dict space."""
 
     def __init__(self, single: spaces.Dict, rows: int) -> None:
         self.single, self.rows = copy.deepcopy(single), rows  # drawing from it must not seed the caller's

@@ -699,15 +699,9 @@ def _breach_of_flags(flags: Ragged, where: str) -> Breach | None:
 def _breach_of_indices(
     found: Ragged, counts: Integers, begin: Integers, seen: NDArray[np.int8] | None, action: str, what: str
 ) -> Breach | None:
-    """The first index that is no unit, is there twice, or is a hidden one.
+    """The first index that is no unit, is there twice, or is a hidden one (where `seen` of all units of all rows is 0).
 
-    Args:
-        found: indices.
-        counts: [B] units of each row.
-        begin: [B] where the units of a row begin among those of all rows.
-        seen: of all units of all rows, 0: hidden; None: all are visible.
-        action: its name.
-        what: what the indices are, for messages.
+    The rows [B] have `counts` units each, which begin at `begin` among those of all rows.
     """
     values, lengths = found.values, found.lengths
     if not len(values):

@@ -125,21 +125,13 @@ def _launch(config: Config, run_dir: Path | str | None, ranks: int, listener: _L
 
 
 class _Listener(Output):
-    """Receives the output of the run: from this process as an `Output`, from other processes as a `mpirun.Listener`.
-
-    Args:
-        on_event: as for `train`.
-
-    Attributes:
-        run_dir: of the run; None before it has begun.
-        error: the exception that `on_event` has raised.
-    """
+    """Receives the output of the run: from this process as an `Output`, from other processes as a `mpirun.Listener`."""
 
     def __init__(self, on_event: Callable[[Event], None] | None) -> None:
         self._on_event = on_event
         self._failure: Failed | None = None
-        self.run_dir: Path | None = None
-        self.error: BaseException | None = None
+        self.run_dir: Path | None = None  # before the run has begun
+        self.error: BaseException | None = None  # that `on_event` has raised
         self._errors = io.StringIO()
 
     @property

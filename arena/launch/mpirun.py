@@ -250,15 +250,7 @@ def run(
 def _run_once(
     line: Sequence[str], settings: Mapping[str, str], ranks: int, listener: Listener | None, *, here: bool
 ) -> tuple[int, list[int], _Heard]:
-    """The launcher's exit status, the signals received meanwhile, and what was written to stderr.
-
-    Args:
-        line: the launcher's command line.
-        settings: its environment variables.
-        ranks: how many processes it starts.
-        listener: see `run`.
-        here: no other hosts were named.
-    """
+    """The launcher's exit status, the signals received meanwhile, and what was written to stderr."""
     version = _open_mpi_version(line[0])
     # Processes of a batch system may be on other hosts, where they cannot be watched.
     one_host = here and not any(name in os.environ for name in _BATCH_SYSTEMS)
@@ -315,16 +307,7 @@ def _watched(
     graceful: bool,
     watch: bool,
 ) -> tuple[int, list[int], _Heard]:
-    """Starts a launcher and waits for it.
-
-    Args:
-        line: its command line.
-        settings: its environment variables.
-        ranks: how many processes it starts.
-        listener: receives all output; None: it goes to this process's stdout and stderr.
-        graceful: whether it passes SIGUSR1 and SIGUSR2 on to the processes.
-        watch: whether its processes are its children, so that their deaths are seen.
-    """
+    """Starts a launcher and waits for it; `watch`: its processes are its children, so that their deaths are seen."""
     process = subprocess.Popen(
         bound(line, signal.SIGTERM),
         env=settings,
@@ -450,31 +433,18 @@ def _is_over(pid: int) -> bool:
 
 @dataclass
 class _Heard:
-    """What was written to a run's stderr.
+    """What was written to a run's stderr."""
 
-    Args:
-        confirmed: whether the run has confirmed that it has ended well.
-        unstarted: whether the launcher could not even start.
-        joined: whether all processes of the run have joined.
-        unconnected: whether the launcher has found no network interface.
-        started: how many processes have started.
-        unjoined: whether the launcher was killed because a process had died before joining.
-        reason: whether a process has written why the run has ended.
-        rank: of the process that has ended first; empty if the launcher has named none.
-        mistake: whether the reason is a mistake of the user.
-        listener: receives all output instead of the console.
-    """
-
-    confirmed: bool = False
-    unstarted: bool = False
-    joined: bool = False
-    unconnected: bool = False
-    started: int = 0
-    unjoined: bool = False
-    reason: bool = False
-    rank: str = ""
-    mistake: bool = False
-    listener: Listener | None = None
+    confirmed: bool = False  # the run has confirmed that it has ended well
+    unstarted: bool = False  # the launcher could not even start
+    joined: bool = False  # all processes of the run have joined
+    unconnected: bool = False  # the launcher has found no network interface
+    started: int = 0  # processes
+    unjoined: bool = False  # the launcher was killed because a process had died before joining
+    reason: bool = False  # a process has written why the run has ended
+    rank: str = ""  # of the process that has ended first; empty if the launcher has named none
+    mistake: bool = False  # the reason is a mistake of the user
+    listener: Listener | None = None  # receives all output instead of the console
 
     @property
     def stream(self) -> IO[str]:
@@ -631,12 +601,8 @@ def _forwarding(process: subprocess.Popen[str], heard: _Heard, *, graceful: bool
 
     The first signal asks the run to save a boundary and to end, within `_SAVING_SECONDS`; a signal later than
     `ONE_REQUEST_SECONDS` ends it at once. While the processes start there is nothing to save, and the first signal ends
-    the run at once. SIGUSR1 is forwarded when all processes have joined: before, it would end them, or be lost.
-
-    Args:
-        process: the launcher.
-        heard: knows whether the processes have joined.
-        graceful: whether it passes SIGUSR1 and SIGUSR2 on to the processes.
+    the run at once. SIGUSR1 is forwarded when all processes have joined: before, it would end them, or be lost. Only a
+    `graceful` launcher passes SIGUSR1 and SIGUSR2 on to the processes.
     """
     received: list[int] = []
     since: list[float] = []  # their times

@@ -367,11 +367,7 @@ def _agree(team: World, leader: Callable[[], Rank0]) -> Run | Failed:
 
 
 def _broadcast(team: World, value: Any) -> Any:
-    """Broadcasts a value of rank 0. A collective.
-
-    Raises:
-        PeerLost: a process has died meanwhile; raised at every rank.
-    """
+    """Broadcasts a value of rank 0. A collective."""
     # MPI waits for a broadcast in a busy loop, which would take the cores from rank 0 while it prepares the run.
     team.wait_for_all()
     told = unpack(team.broadcast(pack(value)))

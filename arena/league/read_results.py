@@ -256,19 +256,12 @@ def _rounds(folder: RunFolder, journal: Callable[[Path], JournalReader] = Journa
 
 
 class _Games(NamedTuple):
-    """What all episodes together say.
+    """What all episodes together say."""
 
-    Args:
-        winners: which games have winners.
-        rules: per game that was played its rule.
-        newest: the newest round of which a game is on record; the first one if there is no game.
-        reached: the newest tick at which a game has ended.
-    """
-
-    winners: Winners
-    rules: Mapping[str, OutcomeRule | None]
-    newest: int = 0
-    reached: int = 0
+    winners: Winners  # which games have winners
+    rules: Mapping[str, OutcomeRule | None]  # per game that was played its rule
+    newest: int = 0  # the newest round of which a game is on record; the first one if there is no game
+    reached: int = 0  # the newest tick at which a game has ended
 
 
 def _games(episodes: Iterable[EpisodeLine], config: Config, winners: Winners) -> _Games:
@@ -291,12 +284,7 @@ class _Dropped(Enum):
 
 
 class _Referee:
-    """Decides which games count, and as which encounters.
-
-    Args:
-        rounds: that were played.
-        games: what the episodes have shown.
-    """
+    """Decides which games count, and as which encounters."""
 
     def __init__(self, rounds: Sequence[RoundLine], games: _Games) -> None:
         self._matches = {line.round: line.matches for line in rounds}

@@ -356,11 +356,7 @@ def adapted_game(match: MatchPlan, lanes: int, contexts: Sequence[EnvContext] | 
 
 
 def _check_conformance(game: BatchedEnv, again: BatchedEnv, match: MatchPlan) -> tuple[Sequence[str], Sequence[str]]:
-    """Plays two environments with the same arguments; returns the breaches that do not prevent a run, and advice.
-
-    Raises:
-        ConfigError: a breach that prevents a run.
-    """
+    """Plays two environments with the same arguments; returns the breaches that do not prevent a run, and advice."""
     from arena.testing import check_batched_env
 
     breaches: list[str] = []
@@ -427,11 +423,7 @@ def _examine_later(layouts: Sequence[_Layout], players: Mapping[str, _ResolvedPo
 
 
 def _check_seats(layout: _Layout, policy: PolicyPlan, cls: type[Any]) -> tuple[str, ...]:
-    """The faces of a policy's seats, each once.
-
-    Raises:
-        ConfigError: no face fits a seat, the algorithm does not support its spaces, or the seats' spaces differ.
-    """
+    """The faces of a policy's seats, each once."""
     plan = layout.plan
     faces: dict[str, None] = {}
     shared: SeatSpaces | None = None
@@ -457,11 +449,7 @@ def _check_state(cls: type[Any], plan: Plan, policy: PolicyPlan) -> None:
 
 
 def _try_out(layout: _Layout, policy: PolicyPlan, player: _ResolvedPolicy, face: str) -> None:
-    """Creates a policy's algorithm for its first seat, without a game, and loads its checkpoint.
-
-    Raises:
-        ConfigError: it cannot be created, or cannot load the checkpoint.
-    """
+    """Creates a policy's algorithm for its first seat, without a game, and loads its checkpoint."""
     from arena.preflight.stubs import SpecParallelEnv, SpecVectorEnv, StubGroup, from_spaces
 
     plan, (number, seat) = layout.plan, policy.workers[0]

@@ -81,14 +81,10 @@ def _apply_to_torch(name: str, setting: Callable[[Any], object]) -> None:
 
 
 class _TorchImportHook(MetaPathFinder):
-    """Import hook that applies settings to torch right after its import. The other finders locate torch.
-
-    Attributes:
-        settings: pending settings by name; a new setting replaces an older one of the same name.
-    """
+    """Import hook that applies settings to torch right after its import. The other finders locate torch."""
 
     def __init__(self) -> None:
-        self.settings: dict[str, Callable[[Any], object]] = {}
+        self.settings: dict[str, Callable[[Any], object]] = {}  # pending, by name: a newer one replaces an older one
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

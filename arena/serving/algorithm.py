@@ -76,17 +76,9 @@ def load_algorithm(run: Path | str, policy: str, checkpoint: str) -> LoadedAlgor
 
 
 def _labeled(folder: RunFolder, policy: str, config: Config, own: Sequence[Path], label: str) -> Path | None:
-    """The checkpoint or snapshot of this label; None: the policy has none at all.
+    """The checkpoint or snapshot labeled `last`, `first`, or with a tick; None: the policy has none at all.
 
-    Args:
-        folder: of the run.
-        policy: its name.
-        config: of the run.
-        own: the checkpoints that the policy has in this run; without any, the one that it was loaded from counts.
-        label: `last`, `first`, or a tick.
-
-    Raises:
-        ConfigError: there is no such checkpoint.
+    Without checkpoints of its `own` in this run, the one that it was loaded from counts.
     """
     files, load = list(own), config.policies[policy].load
     if not files and load is not None:

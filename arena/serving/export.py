@@ -227,15 +227,7 @@ def verify(
 
 @contextmanager
 def _step(name: str, *, mistakes: bool = False) -> Iterator[None]:
-    """Converts what fails in a step into an error that names it.
-
-    Args:
-        name: its number and name.
-        mistakes: whether configuration errors stay such.
-
-    Raises:
-        ExportError: in place of any other error, which is in the message and is the cause.
-    """
+    """Converts what fails in a step into an `ExportError` that names it; with `mistakes` not configuration errors."""
     try:
         with located(who=f"step {name}"):
             yield
@@ -252,11 +244,7 @@ def _words(error: Exception) -> str:
 
 
 def _check_output(folder: Path, *, given: bool) -> None:
-    """Refuses to write into a folder that holds other files.
-
-    Raises:
-        ConfigError: before any work is done.
-    """
+    """Refuses to write into a folder that holds other files."""
     option = "--output" if given else ""
     if given and not folder.absolute().parent.is_dir():
         raise ConfigError(f"there is no folder {str(folder.absolute().parent)!r}", path=option)
@@ -279,11 +267,7 @@ def _outputs(run: Run, rows: Rows, batch_sizes: Sequence[int]) -> dict[int, list
 
 
 def _reference(run: Run, rows: Rows, file: ModelFile, batch_sizes: Sequence[int]) -> Outputs:
-    """The reference.
-
-    Raises:
-        ValueError: it is not finite.
-    """
+    """The reference."""
     found = _outputs(run, rows, batch_sizes)
     for size, outputs in found.items():
         for tensor, output in zip(file.outputs, outputs, strict=True):

@@ -63,11 +63,9 @@ def drawing(stream: IO[str]) -> IO[str]:
 
 
 class _Guarded(io.FileIO):
-    """A file descriptor whose output is discarded from its first error on.
+    """A file descriptor, which stays open, whose output is discarded from its first error on.
 
-    Args:
-        descriptor: stays open.
-        lasts: whether a reader that has left is no error.
+    If it `lasts`, a reader that has left is no error.
     """
 
     def __init__(self, descriptor: int, *, lasts: bool) -> None:

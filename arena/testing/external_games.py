@@ -274,14 +274,7 @@ class _WatchedTable(Slots):
 
 
 class _Environment:
-    """The part of the environment, in a thread of its own, so that a call that does not return is found.
-
-    Args:
-        make: see `check_external_games`.
-        play: as well.
-        slots: of the match.
-        limit_s: how long anything may take.
-    """
+    """The part of the environment, in a thread of its own, so that a call that does not return is found."""
 
     def __init__(self, make: Make, play: Play, *, slots: int, limit_s: float) -> None:
         self.games = make()

@@ -267,11 +267,7 @@ def _array(mask: Any) -> NDArray[Any]:
 
 
 def _check_layouts(interface: Interface) -> None:
-    """Checks that the samples of all spaces are arrays of fixed shape.
-
-    Raises:
-        ConfigError: a space has no fixed layout.
-    """
+    """Checks that the samples of all spaces are arrays of fixed shape."""
     columns = zip(interface.entities, interface.observation_spaces, interface.action_spaces, strict=True)
     for entity, observed, acted in columns:
         for what, space in (("observation", observed), ("action", acted)):

@@ -242,11 +242,7 @@ class ObservationWrapper(BatchedWrapper, ABC):
         return step._replace(frame=step.frame._replace(observations=self._observations))
 
     def _checked(self, entity: int, batch: Any, lanes: Flags) -> Any:
-        """The batch, whose values in these lanes [L] survive the conversion to the buffers.
-
-        Raises:
-            GameError: one does not.
-        """
+        """The batch, whose values in these lanes [L] survive the conversion to the buffers."""
         space = self.game.interface.observation_spaces[entity]
         for leaf, array in zip(spaces.leaves_of(space), spaces.flatten(space, batch), strict=True):
             if array.dtype != leaf.dtype and (lost := lost_value(array[lanes], leaf.dtype)) is not None:

@@ -92,11 +92,7 @@ def unpack(archive: bytes) -> Contents:
 
 
 def _members(archive: bytes) -> dict[str, bytes]:
-    """The members of a zip file without compression.
-
-    Raises:
-        ValueError: a member is compressed, or members overlap.
-    """
+    """The members of a zip file without compression."""
     with zipfile.ZipFile(io.BytesIO(archive)) as opened:
         infos = opened.infolist()
         packed = any(info.compress_type != zipfile.ZIP_STORED for info in infos)

@@ -130,11 +130,7 @@ class Member:
         return self.model.num_timesteps // self.model.n_envs
 
     def _average(self, optimizer: Optimizer, *_: Any) -> None:
-        """Before a step: the gradients become the group's mean, no longer than allowed; a collective.
-
-        Raises:
-            FloatingPointError: they are not finite; no weight was changed.
-        """
+        """Before a step: the gradients become the group's mean, no longer than allowed; a collective."""
         parameters = [
             parameter
             for group in optimizer.param_groups
@@ -370,11 +366,7 @@ def _length(model: Any) -> int:
 
 
 def _check_same_kind(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
-    """Refuses the state of another kind of optimizer, which would fail only at its next step.
-
-    Raises:
-        ValueError: it is one.
-    """
+    """Refuses the state of another kind of optimizer, which would fail only at its next step."""
     mine, theirs = ([{*group} for group in groups] for groups in (optimizer.param_groups, state["param_groups"]))
     if mine != theirs:
         raise ValueError(f"{type(optimizer).__name__} has other parameters than the stored optimizer")

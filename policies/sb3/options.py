@@ -132,11 +132,7 @@ def _described(library: type[BaseAlgorithm]) -> dict[str, str]:
 
 
 def _check(options: Any) -> None:
-    """Refuses what the library itself would find wrong late, or never.
-
-    Raises:
-        ConfigError: a value that the library cannot take, or one without effect.
-    """
+    """Refuses what the library itself would find wrong late, or never."""
     names = set(options.__struct_fields__)
     if "gradient_steps" in names and options.gradient_steps == 0:
         raise wrong("gradient_steps", 0, "at least 1, or -1: as many as there were ticks since the last update")

@@ -127,11 +127,7 @@ def _adviser(config: Config, frozen: Config, folder: RunFolder | None, name: str
 def _with_human(
     config: Config, match: int, seats: Sequence[int], *, episodes: int, advice: tuple[str, PolicyConfig] | None
 ) -> Config:
-    """The configuration of one match of one lane, in which a human has some seats; `advice`: name and policy.
-
-    Raises:
-        ConfigError: there is no such match, seat or policy.
-    """
+    """The configuration of one match of one lane, in which a human has some seats; `advice`: name and policy."""
     entries = [entry for _, entry in config.entries()]
     if match >= len(entries):
         raise ConfigError(f"got {match}, but there are {len(entries)} matches; they count from 0", path="--match")

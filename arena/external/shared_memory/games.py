@@ -331,11 +331,7 @@ class SharedMemoryGames:
                     _log.warning("simulator %d sends messages of an unknown channel, %s", simulator.number, guid)
 
     def _restart(self, simulator: _Simulator, table: Slots, error: LinkError) -> None:
-        """Starts a simulator again that has failed.
-
-        Raises:
-            LinkError: the error, if it has failed too often.
-        """
+        """Starts a simulator again that has failed."""
         driver = simulator.link
         waited = driver.seconds_since_taken
         given_up = isinstance(error, PeerGone) and waited > _PATIENCE_S

@@ -173,11 +173,9 @@ def meetings(timeline: Timeline, *, by_round: bool = False) -> Meetings:
 
 
 def _predicted(counts: Array, rates: Array) -> Array:
-    """The log probability of each period's results given those before, summed, for each of several rates [K].
+    """The log probability of each period's results given those before, summed, for each of several rates.
 
-    Args:
-        counts: float64 [opponents, periods, 3].
-        rates: float64 [K, opponents], the weight that is left of a game after a period.
+    The counts are [opponents, periods, 3]; the rates, what is left of a game after a period, [K, opponents].
     """
     kinds = [0, 1, 2] if counts[..., 1].any() else [0, 2]
     counts = counts[..., kinds]

@@ -89,14 +89,10 @@ def _widest(ahead: Floats) -> Floats:
 
 
 def _evenest(some: Floats, *, among: Floats, beside: Floats) -> Floats:
-    """The equilibrium `[S]` of largest entropy, found from one that plays all of the S players.
+    """The equilibrium `[S]` of largest entropy, found from one, `some`, that plays all of the S players.
 
-    All players with a positive weight draw against every equilibrium, and the others do not win.
-
-    Args:
-        some: `[S]`, all above 0.
-        among: `[S, S]` leads of these players over each other.
-        beside: `[P - S, S]` leads of the other players over them.
+    All players with a positive weight draw against every equilibrium, and the others do not win. The leads are those
+    `[S, S]` among these players, and those `[P - S, S]` of the other players over them.
     """
     draws = np.vstack([among, np.ones_like(some)])
     free = null_space(draws, rcond=_SAME)  # [S, F] directions

@@ -103,14 +103,10 @@ def unmet(results: Results, players: Sequence[str]) -> list[tuple[str, str]]:
 
 
 class _HeadToHead(NamedTuple):
-    """The games of one player against another one.
+    """The games of one player against another one."""
 
-    Args:
-        points: of the one.
-        games: numbers of games in which the one has the first side, the other has it, and in which no team has it.
-    """
-
-    points: float = 0.0
+    points: float = 0.0  # of the one
+    # Numbers of games in which the one has the first side, the other has it, and in which no team has it.
     sides: tuple[int, int, int] = (0, 0, 0)
 
     @property

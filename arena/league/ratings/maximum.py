@@ -228,11 +228,8 @@ class _Sparse:
 def _elimination_order(matrix: sparse.csc_array, *, last: int) -> Places:
     """The order of elimination: that of the parameters, but those that are tied to others far away come last.
 
-    How far is chosen so that the factor, a band and full rows below it, has the fewest entries.
-
-    Args:
-        matrix: sparse [n, n].
-        last: how many parameters come last in any case.
+    How far is chosen so that the factor, a band and full rows below it, has the fewest entries. The `last` parameters
+    come last in any case.
     """
     size = matrix.shape[0] - last
     found = matrix.tocoo()

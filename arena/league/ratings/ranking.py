@@ -278,14 +278,7 @@ def _variances(covariance: Array) -> Array:
 
 
 def _ratios_of_order(games: davidson.Games, fitted: davidson.Fit, at: Sequence[int], elo: float) -> Array:
-    """The logs [P - 1] of the likelihood ratios of neighbors: the upper one is `elo` better, against the lower one is.
-
-    Args:
-        games: all.
-        fitted: the most likely strengths.
-        at: the places of the players in these, the best one first.
-        elo: the difference to resolve, in nats.
-    """
+    """The logs [P - 1] of the likelihood ratios of neighbors: the upper one is `elo` better, against the lower is."""
     upper, lower = at[:-1], at[1:]
     each = np.arange(len(upper))
     found = fitted.strengths[upper] - fitted.strengths[lower]
@@ -301,11 +294,8 @@ def _ratios_of_order(games: davidson.Games, fitted: davidson.Fit, at: Sequence[i
 def _ratios_of_equality(ends: Array, elo: float) -> tuple[Array, Array]:
     """The logs [3, P - 1] of the likelihood ratios of the equality of neighbors, and the growth expected of a game.
 
-    For three cases: nearly all of their games are drawn; the first side wins; the first side loses.
-
-    Args:
-        ends: games between every two neighbors, see `_between`.
-        elo: the difference to resolve, in nats.
+    For three cases: nearly all of their games are drawn; the first side wins; the first side loses. `ends`: see
+    `_between`.
     """
     many = math.tanh(elo / 2)  # share of other games that, all won by one player, equals a lead of `elo`
     few = many / 4

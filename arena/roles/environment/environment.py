@@ -185,12 +185,7 @@ class Environment:
         return min(block.tick for block in self._blocks)
 
     def _report(self, *, until: int | None = None, last: bool = False) -> None:
-        """Reports the ticks that were played, and their episodes.
-
-        Args:
-            until: the last tick to report, because games cut on the next one are to be finished first; None: all.
-            last: whether this is the last report of the leg.
-        """
+        """Reports the ticks that were played, and their episodes; only up to `until`, if given."""
         self._reported = time.monotonic()
         tick = self.tick if until is None else min(until, self.tick)
         finished: list[EpisodeRecord] = []

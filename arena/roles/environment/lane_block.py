@@ -339,15 +339,7 @@ class LaneBlock:
         return Step(Frame(observations, no, (None,) * no.shape[1]), np.zeros(no.shape), no, no)
 
     def _next_episodes(self, over: NDArray[np.bool_], last: Frame) -> tuple[NDArray[np.bool_], Infos | None]:
-        """Begins an episode in the lanes that are over.
-
-        Args:
-            over: the lanes whose episode is over [L].
-            last: the frame of the step that ended the episodes.
-
-        Returns:
-            the lanes in which an episode begins [L], and the infos of their resets.
-        """
+        """Begins an episode in the lanes that are over [L]; returns where one begins, and the infos of resets."""
         finished, wanted = self._tracker.finish(over, self._lockstep.tick), self._run.episodes
         if self._finish_at is not None:
             self._lengths.update(record.length for record in finished)

@@ -96,11 +96,7 @@ class StepValidator:
         return ""
 
     def _passes_fast_test(self, step: Step) -> bool:
-        """Whether the step is certainly valid; False where the detailed checks must decide.
-
-        Raises:
-            GameError: ragged observations are wrong.
-        """
+        """Whether the step is certainly valid; False where the detailed checks must decide."""
         (observations, active, *_), rewards, terminated, truncated = step
         if not rewards.shape == terminated.shape == truncated.shape == active.shape == self._shape:
             return False

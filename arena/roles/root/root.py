@@ -214,11 +214,7 @@ class Root:
     # -------------------------------------------------------------------------------------------------- during the leg
 
     def _messages(self, between: Callable[[], None] = lambda: None) -> Iterator[Any]:
-        """The roles' messages, first those that arrived early; calls `between` at least every POLL_SECONDS.
-
-        Raises:
-            RoleFailed: a role failed or hangs.
-        """
+        """The roles' messages, first those that arrived early; calls `between` at least every POLL_SECONDS."""
         early, self._early = self._early, []
         yield from early
         self._watchdog.begin()
@@ -316,11 +312,7 @@ class Root:
         self._display.update(progress.done, self.scoreboard)
 
     def _report_without_winner(self, env: str) -> None:
-        """Shows that a game was found to have no winners, unless a rule was set for it since.
-
-        Raises:
-            RoleFailed: the league needs winners.
-        """
+        """Shows that a game was found to have no winners, unless a rule was set for it since."""
         run, example = self._run, self.scoreboard.winners.without[env]
         if all(match.outcome is not None for match in run.plan.matches if match.env == env):
             return

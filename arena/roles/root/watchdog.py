@@ -46,25 +46,16 @@ _STACK_TIMEOUT = 5.0  # seconds for answers with stacks, however short the limit
 
 @dataclass
 class _Rank:
-    """What is known about a rank.
-
-    Args:
-        rank: its number.
-        addresses: the addresses of its roles, without the root's.
-        alive: the last time at which it was known to be alive.
-        queried: whether it has not answered the last query yet.
-        delays_at: when `delays` were read.
-        delays: per thread, the seconds it had waited for a core when the rank's silence was noticed.
-        roles: its last answer; empty after its match has played a tick since.
-    """
+    """What is known about a rank."""
 
     rank: int
-    addresses: tuple[int, ...]
-    alive: float
-    queried: bool = False
-    delays_at: float = -1.0
+    addresses: tuple[int, ...]  # of its roles, without the root's
+    alive: float  # the last time at which it was known to be alive
+    queried: bool = False  # whether it has not answered the last query yet
+    delays_at: float = -1.0  # when `delays` were read
+    # Per thread, the seconds it had waited for a core when the rank's silence was noticed.
     delays: Mapping[int, float] = field(default_factory=dict)
-    roles: tuple[RoleStatus, ...] = ()
+    roles: tuple[RoleStatus, ...] = ()  # its last answer; empty after its match has played a tick since
 
 
 class Watchdog:
