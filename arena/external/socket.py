@@ -276,7 +276,7 @@ class SocketGames:
             self._desk.lose(game.desk, "lost")
 
     def _take(self, connection: _Connection, frame: codec.FromClient, size: int) -> None:
-        """Handles one frame."""
+        """Handles one frame; after an `ExternalError` the connection is to be closed."""
         if not connection.welcome:
             self._greet(connection, frame)
             return

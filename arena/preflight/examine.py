@@ -423,7 +423,7 @@ def _examine_later(layouts: Sequence[_Layout], players: Mapping[str, _ResolvedPo
 
 
 def _check_seats(layout: _Layout, policy: PolicyPlan, cls: type[Any]) -> tuple[str, ...]:
-    """The faces of a policy's seats, each once."""
+    """The faces of a policy's seats, each once; refuses seats that it cannot play."""
     plan = layout.plan
     faces: dict[str, None] = {}
     shared: SeatSpaces | None = None

@@ -267,7 +267,7 @@ def _outputs(run: Run, rows: Rows, batch_sizes: Sequence[int]) -> dict[int, list
 
 
 def _reference(run: Run, rows: Rows, file: ModelFile, batch_sizes: Sequence[int]) -> Outputs:
-    """The reference."""
+    """The reference, which must be finite."""
     found = _outputs(run, rows, batch_sizes)
     for size, outputs in found.items():
         for tensor, output in zip(file.outputs, outputs, strict=True):

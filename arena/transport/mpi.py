@@ -506,12 +506,7 @@ class MpiLink:
 
 
 def _exchange_processes(communicator: MPI.Comm, *, bells: bool) -> tuple[list[Process | None], Doorbell | None]:
-    """The processes of all ranks, and this one's doorbell if it is connected to all others of its node. A collective.
-
-    Args:
-        communicator: of all ranks.
-        bells: whether doorbells may be used.
-    """
+    """The processes of all ranks, and this one's doorbell if connected to all others of its node. A collective."""
     bell = _make_bell() if bells else None
     gathered = communicator.allgather((_this_process(), bell.address if bell is not None else None))
     addresses = [address for _, address in gathered]
