@@ -85,7 +85,9 @@ def _request_dump(process: Process) -> str:
     # The signal is pending until a thread takes it, and then blocked in that thread while it writes. The thread may be
     # interrupted for long, so a file that has stopped growing may be incomplete; a note of a role makes it grow, too.
     while time.monotonic() < end and (
-        file.stat().st_size == before or _is_pending(process.pid) or _blocking(process.pid) - blocked
+        file.stat().st_size == before
+        or _has_signal(_PENDING, Path(f"/proc/{process.pid}"))
+        or _blocking(process.pid) - blocked
     ):
         time.sleep(_LOOK_SECONDS)
     content = file.read_bytes()
@@ -100,11 +102,6 @@ def _blocking(pid: int) -> set[str]:
             if _has_signal(_BLOCKED, task):
                 found.add(task.name)
     return found
-
-
-def _is_pending(pid: int) -> bool:
-    """Whether the signal was sent to a process and no thread has taken it yet."""
-    return _has_signal(_PENDING, Path(f"/proc/{pid}"))
 
 
 def _has_signal(mask: re.Pattern[str], task: Path) -> bool:

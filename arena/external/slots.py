@@ -378,7 +378,7 @@ class Slots:
         rewards = self._reward_rows(rewards, len(slots))
         batch = self._observations[entity]
         leaves = self._sample(batch, entity, observations, "observations", "bad_observation", len(slots))
-        allowed = self._mask_rows(entity, masks, len(slots))
+        allowed = None if masks is None else self._checked_mask(entity, masks, (len(slots),))
         if given is not None:
             actions = self._sample(self._actions[entity], entity, given, "actions", "bad_action", len(slots))
             self._actions[entity].write(slots, actions)
@@ -901,9 +901,6 @@ class Slots:
         if mask is None:
             return None
         return self._checked_mask(entity, mask, ())
-
-    def _mask_rows(self, entity: int, masks: Any, count: int) -> NDArray[np.int8] | None:
-        return None if masks is None else self._checked_mask(entity, masks, (count,))
 
     def _checked_mask(self, entity: int, given: Any, axes: tuple[int, ...]) -> NDArray[np.int8]:
         try:

@@ -103,24 +103,18 @@ class PageServer(ThreadingHTTPServer):
 
     Attributes:
         address: of the page, with its key.
-    """
-
-    def __init__(self, live: LivePage, port: int) -> None:
-        key = secrets.token_urlsafe(16)
-        super().__init__((HOST, port), partial(_Handler, live, key))
-        self.address = f"http://{HOST}:{self.server_port}/{key}/"
-
-
-def make_server(live: LivePage, port: int) -> PageServer:
-    """The server of a page.
 
     Raises:
         ConfigError: the port is taken.
     """
-    try:
-        return PageServer(live, port)
-    except OSError as error:
-        raise ConfigError(f"port {port} cannot be served: {error.strerror}", path="--serve") from error
+
+    def __init__(self, live: LivePage, port: int) -> None:
+        key = secrets.token_urlsafe(16)
+        try:
+            super().__init__((HOST, port), partial(_Handler, live, key))
+        except OSError as error:
+            raise ConfigError(f"port {port} cannot be served: {error.strerror}", path="--serve") from error
+        self.address = f"http://{HOST}:{self.server_port}/{key}/"
 
 
 def serve(path: Path, *, port: int, replays: int, say: Callable[[str], None]) -> int:
@@ -138,7 +132,7 @@ def serve(path: Path, *, port: int, replays: int, say: Callable[[str], None]) ->
     try:
         live = LivePage(path, replays=replays)
         live.text()  # errors of the folder are raised here, not shown in a browser
-        with make_server(live, port) as server:
+        with PageServer(live, port) as server:
             say(f"{server.address} shows {path}; Ctrl-C ends it")
             server.serve_forever()
     except KeyboardInterrupt:

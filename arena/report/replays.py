@@ -148,7 +148,7 @@ def replay_strips(folder: RunFolder, *, most: int, episodes: Sequence[Place] = (
 def _chosen(folder: RunFolder, most: int) -> list[tuple[MatchReplays, Episode]]:
     chosen: dict[tuple[str, ...], tuple[MatchReplays, Episode]] = {}
     for match in sorted(read_replays(folder.path).matches, key=lambda one: -one.manifest.round):
-        players = _players(match)
+        players = tuple(dict.fromkeys(entity.policy for entity in match.manifest.entities))
         if len(chosen) < most and players not in chosen and (episodes := match.episodes()):
             chosen[players] = match, max(episodes, key=_preference)
     return list(chosen.values())
@@ -158,10 +158,6 @@ def _preference(episode: Episode) -> tuple[bool, int]:
     """Prefers episodes that end before their leg, as the others were mostly cut, and of these the latest."""
     leg = episode.recording
     return episode.end < leg.start + leg.ticks, episode.end
-
-
-def _players(match: MatchReplays) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(entity.policy for entity in match.manifest.entities))
 
 
 def _strip(match: MatchReplays, episode: Episode) -> Strip:
@@ -176,15 +172,13 @@ def _strip(match: MatchReplays, episode: Episode) -> Strip:
         ticks=episode.length,
     )
     try:
-        _check_pillow()
+        if importlib.util.find_spec("PIL") is None:
+            raise ConfigError(
+                "pictures need pillow; the extra 'video' brings it: pip install \"mpi-policy-arena[video]\""
+            )
         return _drawn(told, match, episode)
     except (ConfigError, ReplayDiffers) as error:  # a replay that cannot be shown does not stop the page
         return Strip(msgspec.structs.replace(told, failure=str(error)), "")
-
-
-def _check_pillow() -> None:
-    if importlib.util.find_spec("PIL") is None:
-        raise ConfigError("pictures need pillow; the extra 'video' brings it: pip install \"mpi-policy-arena[video]\"")
 
 
 def _drawn(told: Replay, match: MatchReplays, episode: Episode) -> Strip:

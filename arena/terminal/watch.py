@@ -157,7 +157,10 @@ class FollowedRun:
         for update in self._metrics.fresh(lambda journal: journal.made(update_of)):
             self.scoreboard.update(update)
             self._learned[update.policy] = max(self._learned.get(update.policy, 0), update.ticks)
-        faults = [_fault_words(line) for line in self._faults.fresh(lambda journal: journal.made(fault_of))]
+        faults = [
+            f"fault at {line['time']}: {fault_words(line)}"
+            for line in self._faults.fresh(lambda journal: journal.made(fault_of))
+        ]
         rounds = [_round_words(line) for line in self._fresh_rounds()]
         if self._first_look:
             before = [f"{pluralize(len(faults), 'fault')} so far"] if len(faults) > 1 else []
@@ -262,7 +265,3 @@ def _result_words(result: Mapping[str, Any]) -> str:
     whole, *policies = words
     number = f"result {result['training_iteration']} at tick {result['ticks']}"
     return f"{number}: {whole}, policy_reward_mean of {', '.join(policies)} (result.json)"
-
-
-def _fault_words(line: Mapping[str, Any]) -> str:
-    return f"fault at {line['time']}: {fault_words(line)}"

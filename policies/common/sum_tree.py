@@ -31,7 +31,7 @@ class SumTree:
     def __init__(self, capacity: int) -> None:
         sizes = [capacity]
         while sizes[-1] > _TOP:
-            sizes[-1] = _padded(sizes[-1])
+            sizes[-1] = -(-sizes[-1] // _WIDTH) * _WIDTH  # the next multiple of the width
             sizes.append(sizes[-1] // _WIDTH)
         self.capacity = capacity
         self._sums = [np.zeros(size) for size in sizes]  # from the leaves up
@@ -102,8 +102,3 @@ def _below(numbers: Floats, nodes: Indices, rest: Floats) -> tuple[Indices, Floa
     places = (ends <= rest[:, None]).sum(1)
     before = ends[np.arange(len(ends)), places - 1]
     return nodes * _WIDTH + places, rest - np.where(places > 0, before, 0.0)
-
-
-def _padded(size: int) -> int:
-    """The next multiple of the width."""
-    return -(-size // _WIDTH) * _WIDTH

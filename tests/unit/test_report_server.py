@@ -15,7 +15,7 @@ from arena.cli.main import main
 from arena.errors import ConfigError
 from arena.records.folder import RunFolder
 from arena.records.lock import RunLock
-from arena.report.live import HOST, LivePage, PageServer, make_server
+from arena.report.live import HOST, LivePage, PageServer
 from league_folders import League, write_league
 from run_cli import wait_for
 
@@ -49,7 +49,7 @@ def maker() -> Maker:
 
 @pytest.fixture
 def server(folder: RunFolder, maker: Maker) -> Iterator[PageServer]:
-    with make_server(LivePage(folder.path, replays=0, make=maker, clock=lambda: 0.0), 0) as server:
+    with PageServer(LivePage(folder.path, replays=0, make=maker, clock=lambda: 0.0), 0) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield server

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from arena.report.live import LivePage, make_server
+from arena.report.live import LivePage, PageServer
 from arena.report.numbers import MINUS, NOTHING, THIN
 from arena.report.page import CONTENTS, write_report
 from browser import DESK, PHONE, Browser, Scheme, Sheet, chromium, opened
@@ -233,7 +233,7 @@ def test_a_replay_is_played_on_a_canvas(browser: Browser, tmp_path: Path) -> Non
 
 def test_served_page_shows_new_data(browser: Browser, tmp_path: Path) -> None:
     folder = write_league(tmp_path / "run", League(policies=2, episodes=20, rounds=1))
-    with make_server(LivePage(folder.path, replays=0), 0) as server:
+    with PageServer(LivePage(folder.path, replays=0), 0) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:

@@ -138,7 +138,9 @@ def _with_human(
                 f"got {seat}, but match {match} has {pluralize(len(entry.seats), 'seat')}; they count from 0",
                 path="--seat",
             )
-    name = next(name for name in _free_names() if name not in config.policies)
+    name = next(
+        name for name in ("human", *(f"human-{number}" for number in range(2, 1000))) if name not in config.policies
+    )
     options: dict[str, Any] = {"episodes": episodes, "named": len(set(seats)) > 1}
     if advice is not None:
         adviser, known = advice
@@ -165,7 +167,3 @@ def _shown(env: EnvConfig, entry: MatchConfig) -> EnvConfig:
     wrappers = [[name, given] for name, given in env.wrapped_in]
     kwargs = {"make": env.make, "kwargs": {**env.kwargs, **entry.env_kwargs}, "wrappers": wrappers}
     return msgspec.structs.replace(env, make="arena.cli.play.shown_game:ShownGame", kwargs=kwargs, wrappers=())
-
-
-def _free_names() -> Sequence[str]:
-    return ("human", *(f"human-{number}" for number in range(2, 1000)))
