@@ -29,7 +29,7 @@ from arena.launch import lead
 from arena.league import rounds_file
 from arena.league.rounds import Round
 from arena.preflight.external import refuse_external
-from arena.records import checkpoint
+from arena.records import boundary, checkpoint
 from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
 from arena.records.scoreboard import Scoreboard
@@ -189,7 +189,7 @@ def _frozen(name: str, policy: PolicyConfig, file: Path | None, planned: Sequenc
 
 def _files(config: Config, folder: RunFolder, label: str) -> dict[str, Path]:
     """The selected checkpoint of each policy that has any."""
-    homes = {name: checkpoint.list_checkpoints(folder.checkpoints_path(name)) for name in config.policies}
+    homes = {name: boundary.checkpoints_of(folder, name) for name in config.policies}
     found = {}
     for name, files in homes.items():
         if files:

@@ -76,6 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         check_video(anchored(video))
     if episode is not None and match is None:
         raise ConfigError("an episode is counted within its match: name that with --match", path="--episode")
+    RunFolder(Path(target)).check()
     if not RunFolder(Path(target)).replays.is_dir():
         RunFolder.existing(target)
     found = read_replays(target)

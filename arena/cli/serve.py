@@ -29,7 +29,7 @@ from arena.plan.plan import MatchPlan, SeatPlan, TickRules
 from arena.plan.seats import check_seats
 from arena.preflight.examine import external_games, interface_of
 from arena.preflight.spec import spec_of
-from arena.records import checkpoint
+from arena.records import boundary, checkpoint
 from arena.records.atomic import make_folder
 from arena.records.folder import RunFolder
 from arena.records.scoreboard import Scoreboard
@@ -403,7 +403,7 @@ def _model(
 
 def _tick(folder: RunFolder | None, name: str, label: str | None) -> int | None:
     """The tick of the checkpoint that is meant; None: there is none."""
-    files = [] if folder is None else checkpoint.list_checkpoints(folder.checkpoints_path(name))
+    files = [] if folder is None else boundary.checkpoints_of(folder, name)
     if not files:
         return None
     if label in (None, "last", "follow"):

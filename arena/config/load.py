@@ -132,15 +132,17 @@ def parse_proposed(config: Config, data: Any, players: Mapping[str, str], *, pat
 
 def resolved_yaml(config: Config) -> str:
     """The configuration as YAML with every default written out; it loads to an equal `Config`."""
-    return yaml.dump(msgspec.to_builtins(config))
+    return yaml.WRITTEN + yaml.dump(msgspec.to_builtins(config))
 
 
 def _read(path: Path) -> str:
     try:
         with anchored(path).open("rb") as file:
             content = file.read(yaml.MOST_CHARACTERS + 1)  # a device has no end
-        if len(content) > yaml.MOST_CHARACTERS:
-            raise ConfigError(f"is longer than {yaml.MOST_CHARACTERS} bytes", source=str(path))
+            if content.startswith(yaml.WRITTEN.encode()):
+                content += file.read()
+            elif len(content) > yaml.MOST_CHARACTERS:
+                raise ConfigError(f"is longer than {yaml.MOST_CHARACTERS} bytes", source=str(path))
         return content.decode("utf-8-sig")
     except FileNotFoundError as error:
         others = {

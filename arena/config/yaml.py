@@ -28,7 +28,9 @@ _INT = re.compile(r"^(?:[-+]?[0-9][0-9_]*|0o[0-7]+|0x[0-9a-fA-F]+)$")
 _PLAIN = {f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float", "str", "seq", "map", "merge")}
 _UNUSABLE = re.compile("[\0\ud800-\udfff]")  # no file name, no module and no console takes them
 MOST_CHARACTERS = 100_000
-"""Of a text, and of what it holds once its aliases are written out; reading so much takes a second."""
+"""Of a text that a person writes, and of what it holds once its aliases are written out; it takes a second to read."""
+WRITTEN = "# Written by the arena: every default is here.\n"
+"""The first line of a text of `dump` in a file. It has any length, and holds no more than its own characters."""
 _DEEPEST = 50  # levels
 _MOST_DIGITS = 100  # of an integer
 _REPLACED = ("float", "int", "timestamp", "value")  # implicit types of YAML 1.1 that are read otherwise, or not at all
@@ -75,14 +77,15 @@ def load(text: str, *, source: str) -> Any:
     Raises:
         ConfigError: not YAML, with line, column and the line's text; a key given twice.
     """
-    if len(text) > MOST_CHARACTERS:
-        raise ConfigError(f"is longer than {MOST_CHARACTERS} characters", source=source)
+    most = max(MOST_CHARACTERS, len(text) if text.startswith(WRITTEN) else 0)
+    if len(text) > most:
+        raise ConfigError(f"is longer than {most} characters", source=source)
     try:
         loader = _Loader(text)
         node: yaml.Node | None = loader.get_single_node()
         if node is None:
             return None
-        _check(node, text, source)
+        _check(node, text, source, most)
         return loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         problem = ", ".join(part for part in (error.context, error.problem) if part)
@@ -100,7 +103,7 @@ def dump(data: Any) -> str:
     return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, width=120))
 
 
-def _check(root: yaml.Node, text: str, source: str) -> None:
+def _check(root: yaml.Node, text: str, source: str, most: int) -> None:
     """Refuses what is not plain data, or becomes too large when aliases are written out.
 
     Raises:
@@ -121,10 +124,8 @@ def _check(root: yaml.Node, text: str, source: str) -> None:
         depths[id(node)] = 1 + max((depths[child] for child in inner), default=0)
     if depths[id(root)] > _DEEPEST:
         raise RecursionError
-    if sizes[id(root)] > MOST_CHARACTERS:
-        raise ConfigError(
-            f"holds more than {MOST_CHARACTERS} characters when its aliases are written out", source=source
-        )
+    if sizes[id(root)] > most:
+        raise ConfigError(f"holds more than {most} characters when its aliases are written out", source=source)
 
 
 def _children_first(node: yaml.Node, done: dict[int, bool]) -> Iterator[yaml.Node]:

@@ -41,6 +41,7 @@ from arena.dataset.writer import ticks_of_part
 from arena.errors import ConfigError
 from arena.game.arrays import lost_value
 from arena.game.spaces import flatten, leaves_of, mask_size
+from arena.records import checksums
 from arena.records.atomic import make_folder, replacing
 
 if TYPE_CHECKING:
@@ -303,8 +304,7 @@ def _checked(given: Batch, number: int, observation_space: Space[Any], action_sp
 
 
 def _write_manifest(place: Path, manifest: Manifest) -> None:
-    with replacing(place / MANIFEST) as file:
-        file.write(json.dumps(manifest.to_json(), indent=1, allow_nan=False).encode() + b"\n")
+    checksums.replace(place / MANIFEST, json.dumps(manifest.to_json(), indent=1, allow_nan=False).encode() + b"\n")
 
 
 def _write_part(place: Path, manifest: Manifest, rows: Batch, start: int) -> None:

@@ -43,6 +43,7 @@ from arena.errors import ConfigError, nearest
 from arena.game.ragged import Ragged
 from arena.game.spaces import check_choices, row, unflatten
 from arena.game.units import UnitActions, UnitSpace
+from arena.records import checksums
 from arena.records.atomic import refuse_links
 from arena.records.folder import RunFolder
 
@@ -322,13 +323,15 @@ def open_dataset(path: Path | str) -> Samples:
     of_run = any((path / name).exists() for name in ("samples", "config.yaml"))
     refuse_links(path, {"samples": None, "config.yaml": None} if of_run else None)
     home = path / "samples" if (path / "samples").is_dir() else path
-    found = [folder / MANIFEST for folder in matches_in(home) if (folder / MANIFEST).exists()]
+    # A manifest is written before the first part.
+    found = [folder / MANIFEST for folder in matches_in(home) if parts_in(folder) or (folder / MANIFEST).exists()]
     if not found:
         raise ConfigError(
             "no recorded samples here: name a run folder whose configuration says `record: samples`, or the folder "
             "`samples` in it",
             source=str(path),
         )
+    RunFolder(home.parent).check()
     learning = _learning(home)
     return Samples(home, tuple(_match(file, learning) for file in found))
 
@@ -342,6 +345,7 @@ def _learning(home: Path) -> frozenset[str]:
 
 
 def _match(path: Path, learning: frozenset[str]) -> MatchSamples:
+    checksums.check(path)
     try:
         written = json.loads(path.read_bytes())
         if written["version"] > VERSION:

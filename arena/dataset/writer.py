@@ -36,6 +36,7 @@ from arena.errors import ConfigError
 from arena.game.api import Frame, Step
 from arena.game.ragged import Ragged
 from arena.game.spaces import Leaf, flatten, leaves_of
+from arena.records import checksums
 from arena.records.atomic import make_folder, replacing
 
 _MOST_TICKS = 4096  # of a part
@@ -172,8 +173,7 @@ class SampleWriter:
         for folder in (self._samples, self._folder.parent, self._folder):
             make_folder(folder)
         if not (self._folder / MANIFEST).exists():
-            with replacing(self._folder / MANIFEST) as file:
-                file.write(self._manifest)
+            checksums.replace(self._folder / MANIFEST, self._manifest)
 
 
 class _RaggedTicks:

@@ -139,4 +139,4 @@ def _parse(data: Any, source: str, overrides: Sequence[str], changes: Mapping[st
 
 def experiment_yaml(config: ExperimentConfig) -> str:
     """The experiment with every default written out."""
-    return yaml.dump(msgspec.to_builtins(config))
+    return yaml.WRITTEN + yaml.dump(msgspec.to_builtins(config))

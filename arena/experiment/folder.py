@@ -29,7 +29,8 @@ from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
 from arena.experiment.config import ExperimentConfig, parse_experiment
 from arena.experiment.scheduler import State
-from arena.records.atomic import Names, make_folder, part_of, private, refuse_links, replacing, writing
+from arena.records import checksums
+from arena.records.atomic import Names, make_folder, part_of, private, refuse_links, writing
 from arena.records.folder import NAMES as RUN_NAMES
 from arena.records.folder import RunFolder, plain_name
 from arena.records.journal import Journal, JournalReader
@@ -174,10 +175,12 @@ class ExperimentFolder:
         """The folder of an experiment that has begun.
 
         Raises:
-            ConfigError: it is not one.
+            ConfigError: it is not one, or a file of it was shortened, changed or lost after it was written.
         """
         folder = cls(path)
         refuse_links(folder.path, _NAMES)
+        for part in (folder.path, folder.states):
+            checksums.check_folder(part)
         if not is_experiment(path):
             found = "experiment.yaml is missing" if folder.path.is_dir() else "it does not exist"
             raise ConfigError(
@@ -231,8 +234,7 @@ class ExperimentFolder:
 
     def write_config(self, text: str) -> None:
         """Writes the experiment, at once or not at all."""
-        with replacing(self.config) as file:
-            file.write(text.encode())
+        checksums.replace(self.config, text.encode())
 
     def read_config(self) -> ExperimentConfig:
         """The experiment as it was started, or resumed, for the last time.

@@ -17,8 +17,7 @@ from arena.config.schema import Config
 from arena.errors import ConfigError, located
 from arena.league.rounds import Round
 from arena.plan.plan import Plan
-from arena.records import boundary
-from arena.records.atomic import replacing
+from arena.records import boundary, checksums
 from arena.records.folder import RunFolder
 from arena.records.formats import RoundLine, plan_file, round_of
 from arena.records.journal import JournalReader
@@ -41,8 +40,7 @@ def keep(folder: RunFolder, before: Sequence[Round], planned: Round, plan: Plan)
         matches=tuple(match.in_round for match in plan_file(plan, {}).matches),
         **told,
     )
-    with replacing(folder.rounds) as file:
-        file.writelines([*known, msgspec.json.encode(line) + b"\n"])
+    checksums.replace(folder.rounds, b"".join([*known, msgspec.json.encode(line) + b"\n"]))
 
 
 def read(folder: RunFolder) -> list[Round]:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from arena.records.atomic import replacing
+from arena.records import checksums
 from arena.records.folder import RunFolder
 from arena.records.formats import Terms, read_document
 
 
 def write(folder: RunFolder, terms: Terms) -> None:
     """Writes the terms of a tournament, atomically."""
-    with replacing(folder.tournament) as file:
-        file.write(msgspec.json.encode(terms) + b"\n")
+    checksums.replace(folder.tournament, msgspec.json.encode(terms) + b"\n")
 
 
 def read(folder: RunFolder) -> Terms | None:

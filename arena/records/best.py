@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from arena.errors import ConfigError
-from arena.records import checkpoint
-from arena.records.atomic import part_of, replacing, writing
+from arena.records import checkpoint, checksums
+from arena.records.atomic import part_of, writing
 from arena.records.folder import RunFolder
 from arena.records.formats import BestFile, digest_of, read_document
 
@@ -76,8 +76,7 @@ def keep(folder: RunFolder, found: BestFile, checkpoints: Mapping[str, Path]) ->
             os.replace(part_of(path), path)
     found = msgspec.structs.replace(found, policies=tuple(checkpoints))
     sealed = msgspec.structs.replace(found, sha256=digest_of(found))
-    with replacing(folder.best) as file:
-        file.write(msgspec.json.format(msgspec.json.encode(sealed)) + b"\n")
+    checksums.replace(folder.best, msgspec.json.format(msgspec.json.encode(sealed)) + b"\n")
 
 
 def forget_after(folder: RunFolder, tick: int) -> None:
@@ -86,4 +85,5 @@ def forget_after(folder: RunFolder, tick: int) -> None:
     if found is not None and found.tick > tick:
         for path in folder.checkpoints.glob(f"*/{checkpoint.BEST}"):
             path.unlink()
+        checksums.drop(folder.best)
         folder.best.unlink()

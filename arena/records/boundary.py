@@ -21,8 +21,8 @@ from typing import Any
 import msgspec
 
 from arena.errors import ConfigError
-from arena.records import checkpoint
-from arena.records.atomic import make_folder, private, replacing
+from arena.records import checkpoint, checksums
+from arena.records.atomic import make_folder
 from arena.records.checkpoint import Damaged
 from arena.records.folder import RunFolder
 from arena.records.formats import BOUNDARY_VERSION, Boundary, FileMark, digest_of
@@ -79,9 +79,10 @@ def save(folder: RunFolder, boundary: Boundary, digests: FileDigests | None = No
     for path in _checkpoints(folder, boundary):
         files[path.relative_to(folder.path).as_posix()] = digests.checkpoint(path)
     listed = msgspec.structs.replace(boundary, files=files)
-    with replacing(_path(folder, boundary.tick)) as file:
-        file.write(msgspec.json.encode(msgspec.structs.replace(listed, sha256=digest_of(listed))) + b"\n")
+    sealed = msgspec.structs.replace(listed, sha256=digest_of(listed))
+    checksums.replace(_path(folder, boundary.tick), msgspec.json.encode(sealed) + b"\n")
     for path in _files(folder)[: -checkpoint.KEPT]:
+        checksums.drop(path)
         path.unlink(missing_ok=True)
 
 
@@ -147,10 +148,28 @@ def newest_tick(folder: RunFolder) -> int | None:
     return max((int(path.stem) for path in _files(folder)), default=None)
 
 
+def checkpoints_of(folder: RunFolder, policy: str) -> list[Path]:
+    """The checkpoints of a policy up to the newest boundary, for a reader, the oldest one first.
+
+    A run that was killed while it saved a boundary may have later ones of some of its policies.
+
+    Raises:
+        ConfigError: the one of the newest boundary is missing.
+    """
+    found, newest = checkpoint.list_checkpoints(folder.checkpoints_path(policy)), last(folder)
+    if newest is None or policy not in newest.checkpoints:
+        return found
+    path = newest.checkpoint(folder, policy)
+    if path not in found:
+        raise ConfigError(f"is missing; the boundary at tick {newest.tick} has it", source=str(path))
+    return found[: found.index(path) + 1]
+
+
 def discard_after(folder: RunFolder, tick: int) -> None:
     """Removes the boundaries that are newer than a tick."""
     for path in _files(folder):
         if int(path.stem) > tick:
+            checksums.drop(path)
             path.unlink()
 
 
@@ -164,8 +183,7 @@ def cut_journals(folder: RunFolder, boundary: Boundary) -> None:
     """Cuts the journals that are recorded tick by tick to their lengths at a boundary."""
     for path in (folder.episodes, folder.metrics):
         if path.exists():
-            with open(path, "r+b", opener=private) as file:
-                file.truncate(boundary.journals.get(path.name, 0))
+            checksums.cut(path, boundary.journals.get(path.name, 0))
 
 
 def _path(folder: RunFolder, tick: int) -> Path:

@@ -324,9 +324,67 @@ def _read(path: Path, tensors: bool) -> Checkpoint:
         state = state_codec.decode(header["state"], list(members.values()), tensors=tensors)
         ticks = header["ticks"]
         boundary = header.get("boundary", ticks)
-        return Checkpoint(state, header["policy"], header["algorithm"], ticks, header["update"], boundary)
+        held = Checkpoint(state, header["policy"], header["algorithm"], ticks, header["update"], boundary)
     except _NOT_A_STATE as error:
         raise Damaged(f"is not a checkpoint: {error!r}", source=str(path)) from error
+    _check_place(held, path.absolute())
+    return held
+
+
+def _check_place(held: Checkpoint, path: Path) -> None:
+    """Refuses a file in `checkpoints/<policy>/` of a run whose content is not what its place says.
+
+    Elsewhere a checkpoint has any name: a snapshot of a policy that was forked or loaded has the header of its source.
+
+    Raises:
+        Damaged: it is another policy's, or of another boundary.
+    """
+    if path.parent.parent.name != "checkpoints":
+        return
+    boundary, found = path.name.partition(".")[0], ""
+    if held.policy != path.parent.name:
+        found = f"is a checkpoint of the policy {held.policy!r}"
+    elif boundary.isdecimal() and held.boundary != int(boundary):
+        found = f"is the checkpoint of the boundary at tick {held.boundary}"
+    if found:
+        raise Damaged(f"{found}: the file was replaced or is damaged", source=str(path))
+
+
+def check_mapping(held: Checkpoint, path: Path) -> None:
+    """Refuses a checkpoint whose state is none of `state_dict()`.
+
+    Raises:
+        Damaged: its state is no mapping.
+    """
+    if not isinstance(held.state, dict):
+        found = f"has a {type(held.state).__name__} in the place of the mapping that state_dict() returns"
+        raise Damaged(found, source=str(path))
+
+
+def check_weights(held: Checkpoint, path: Path) -> None:
+    """Refuses a checkpoint with which a policy cannot act.
+
+    Raises:
+        ConfigError: its state is no mapping, or has an array with numbers that are not finite.
+    """
+    check_mapping(held, path)
+    if (name := _not_finite(held.state)) is not None:
+        raise ConfigError(
+            f"has numbers that are not finite in {name}: the policy has diverged. Take an earlier checkpoint, and "
+            "train with a smaller learning rate",
+            source=str(path),
+        )
+
+
+def _not_finite(state: Any, name: str = "state") -> str | None:
+    """The first array of a state, by its place, with a number that is not finite; None if there is none."""
+    if isinstance(state, (dict, list, tuple)):
+        items = state.items() if isinstance(state, dict) else enumerate(state)
+        return next((wrong for key, inner in items if (wrong := _not_finite(inner, f"{name}[{key!r}]"))), None)
+    import numpy as np  # as above
+
+    is_numbers = isinstance(state, np.ndarray) and state.ndim > 0 and state.dtype.kind in "fc"
+    return name if is_numbers and not np.isfinite(state).all() else None
 
 
 def _members(path: Path) -> dict[str, bytes]:

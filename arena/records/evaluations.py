@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
-from arena.records.atomic import writing
+from arena.records import checksums
 from arena.records.folder import RunFolder
 from arena.records.formats import EvaluationLine
 from arena.records.journal import Journal, JournalReader
+from arena.records.journal import forget_after as cut_after
 from arena.records.scoreboard import Score, Scoreboard
 
 
@@ -39,14 +38,9 @@ def forget_after(folder: RunFolder, tick: int) -> None:
     """Removes all results after the boundary from which the run continues."""
     for path in folder.custom_path(0).parent.parent.glob("tick-*/custom.json"):
         if int(path.parent.name.removeprefix("tick-")) > tick:
+            checksums.drop(path)
             path.unlink()
-    if folder.evaluations.exists():
-        journal, end = JournalReader(folder.evaluations), 0
-        for line in journal.lines(EvaluationLine):
-            if line.ticks <= tick:
-                end = journal.position
-        with writing(folder.evaluations):
-            os.truncate(folder.evaluations, end)
+    cut_after(folder.evaluations, EvaluationLine, lambda line: line.ticks, tick)
 
 
 def line_of(tick: int, name: str, score: Score) -> EvaluationLine:

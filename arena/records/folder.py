@@ -18,6 +18,7 @@ runs/<name>/
 ├── tensorboard/<policy>/           the root's recorder; `_results/`: the logger `tensorboard`
 ├── checkpoints/<policy>/           one worker of that policy, usually the root of its group
 ├── boundaries/                     the root: from where the run can be resumed
+├── checksums/                      the root: sizes and CRC-32 of the files beside, to find damage, see `checksums`
 ├── models/<policy>/<tick>/         `arena export`: a network for other runtimes, and how it was verified
 ├── logs/rank-0000.log ...          each process its own
 ├── lock  requeue                   the root: locked while it writes here; the run was asked to end and to be resumed
@@ -33,9 +34,10 @@ from pathlib import Path
 
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, shown
-from arena.records.atomic import Names, make_folder, refuse_links, replacing
+from arena.records import checksums
+from arena.records.atomic import Names, make_folder, refuse_links
 
-_UNBEGUN = {"logs", "checkpoints", "tensorboard", "boundaries", "rounds.jsonl", "tournament.json", "lock"}
+_UNBEGUN = {"logs", "checkpoints", "tensorboard", "boundaries", "checksums", "rounds.jsonl", "tournament.json", "lock"}
 """The files of a run that has not begun."""
 _FIRST_BOUNDARY = re.compile(r"0+\.json|\.0+\.json\.part")  # later boundaries exist only after ticks were played
 
@@ -73,6 +75,7 @@ class RunFolder:
         models: a folder per policy with one per exported checkpoint; written by `arena export`.
         logs: a file per process.
         report: the page that `arena report` writes.
+        checksums: of the files of the run, to find damage; see `arena.records.checksums`.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -103,6 +106,7 @@ class RunFolder:
         self.models = path / "models"
         self.logs = path / "logs"
         self.report = path / "report.html"
+        self.checksums = path / checksums.FOLDER
 
     @classmethod
     def open(cls, path: Path | str, *, resume: bool = False, given: bool = False) -> RunFolder:
@@ -132,13 +136,15 @@ class RunFolder:
 
     @classmethod
     def existing(cls, path: Path | str) -> RunFolder:
-        """The folder of a run that has begun.
+        """The folder of a run that has begun, for a reader.
 
         Raises:
-            ConfigError: it is not one, or it holds a link.
+            ConfigError: it is not one, or it holds a link; or a file of it was shortened, changed or lost after it was
+                written.
         """
         folder = cls(Path(path))
         refuse_links(folder.path, NAMES)
+        folder.check()
         if not folder.config.is_file():
             raise not_a_run(folder.path)
         return folder
@@ -154,6 +160,14 @@ class RunFolder:
         is_config = path.is_file() or (path.suffix in (".yaml", ".yml") and not path.is_dir())
         return None if is_config else cls.existing(path)
 
+    def check(self) -> None:
+        """Refuses a folder of which a file was damaged; every reader calls this first, so that all agree.
+
+        Raises:
+            ConfigError: a file was shortened, changed or lost after it was written.
+        """
+        checksums.check_folder(self.path)
+
     def remove_unbegun(self, *, whole: bool) -> None:
         """Removes what `open` has made for a run that has not begun, and the logs; does nothing if a run has begun.
 
@@ -162,7 +176,7 @@ class RunFolder:
         """
         if self.config.exists() or self.episodes.exists():
             return
-        for part in (self.logs, self.checkpoints, self.tensorboard, self.boundaries):
+        for part in (self.logs, self.checkpoints, self.tensorboard, self.boundaries, self.checksums):
             shutil.rmtree(part, ignore_errors=True)
         for file in (self.rounds, self.tournament, self.lock):
             file.unlink(missing_ok=True)
@@ -201,8 +215,7 @@ class RunFolder:
 
     def write_config(self, text: str) -> None:
         """Writes the resolved configuration atomically."""
-        with replacing(self.config) as file:
-            file.write(text.encode())
+        checksums.replace(self.config, text.encode())
 
 
 NAMES: Names = dict.fromkeys(

@@ -41,8 +41,8 @@ from arena.config.league import Elo, Half
 from arena.config.matches import MatchConfig
 from arena.errors import ConfigError
 from arena.plan.plan import MatchPlan, Plan, Role, RoleKind
-from arena.records import checkpoint
-from arena.records.atomic import regular, replacing
+from arena.records import checkpoint, checksums
+from arena.records.atomic import regular
 from arena.records.folder import RunFolder
 from arena.records.metrics import UPDATE_FIELDS, UpdateRecord
 from arena.records.outcome import Ending, Outcome
@@ -60,8 +60,7 @@ def document_text(document: PlanFile | ProfileFile | ModelFile | ExportReport) -
 
 def write_document(path: Path, document: PlanFile | ProfileFile) -> None:
     """Writes a document atomically."""
-    with replacing(path) as file:
-        file.write(document_text(document).encode() + b"\n")
+    checksums.replace(path, document_text(document).encode() + b"\n")
 
 
 def read_document(path: Path, kind: type[S]) -> S:

@@ -15,6 +15,7 @@ import msgspec
 
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, WriteError
+from arena.records import checksums
 from arena.records.atomic import private, regular, writing
 
 T = TypeVar("T")
@@ -45,6 +46,7 @@ class Journal:
         with writing(path):
             self._file: IO[bytes] = open(path, "ab+", opener=private)  # noqa: SIM115 - closed by close()
             _cut_rest(self._file)
+            self._checksum = checksums.JournalChecksum(path, self._file)
 
     def append(self, line: Mapping[str, Any]) -> None:
         """Keeps a line for the next flush; as `extend`."""
@@ -69,8 +71,12 @@ class Journal:
         """
         with writing(self._path):
             if self._pending:
-                self._file.write(b"".join(self._pending))
+                data = b"".join(self._pending)
+                self._checksum.begin(data)
+                self._file.write(data)
                 self._pending = []
+                self._file.flush()
+                self._checksum.end()
             self._file.flush()
             if not os.path.samestat(os.stat(self._path), os.fstat(self._file.fileno())):
                 raise WriteError(f"{self._path} is another file now: it was replaced during the run")
@@ -102,6 +108,26 @@ def _cut_rest(file: IO[bytes]) -> None:
         if newline >= 0:
             break
     file.truncate(end)
+
+
+def forget_after(path: Path, kind: type[T], tick: Callable[[T], int], last: int) -> None:
+    """Cuts off the lines after the boundary from which a run continues; does nothing if there is no file.
+
+    Args:
+        path: of a journal whose lines stand in the order of their ticks.
+        kind: the type of a line.
+        tick: returns the tick of a line.
+        last: the tick of the boundary.
+    """
+    journal, end = JournalReader(path), 0
+    for line in journal.lines(kind, missing_ok=True):
+        if tick(line) > last:
+            break
+        end = journal.position
+    if path.exists():
+        checksums.cut(path, end)
+    else:
+        checksums.drop(path)
 
 
 class JournalReader:

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from arena.errors import ConfigError
 from arena.game.ragged import Ragged
 from arena.game.spaces import leaves_of
+from arena.records import checksums
 from arena.records.atomic import replacing
 from arena.records.space_json import space_from_json, space_to_json
 
@@ -246,6 +247,7 @@ def discard_after(folder: Path, tick: int) -> None:
     for path in newest.values():
         _cut(path, tick, folder / MANIFEST)
     if not files_in(folder):  # a different match may get this number next
+        checksums.drop(folder / MANIFEST)
         (folder / MANIFEST).unlink(missing_ok=True)
 
 
@@ -260,6 +262,7 @@ def manifest_of(path: Path) -> Manifest:
     Raises:
         ConfigError: it cannot be read, is damaged, or comes from a newer arena.
     """
+    checksums.check(path)
     try:
         written = json.loads(path.read_bytes())
         if written["version"] > VERSION:

@@ -24,6 +24,7 @@ from arena.errors import ConfigError
 from arena.game.api import Frame, Interface, Step
 from arena.game.ragged import Ragged
 from arena.game.spaces import flatten
+from arena.records import checksums
 from arena.records.atomic import make_folder, private, replacing, writing
 from arena.replay.digests import Digests
 from arena.replay.format import (
@@ -216,8 +217,7 @@ class ReplayWriter:
             make_folder(folder)
         manifest = self._folder / MANIFEST
         if not manifest.exists() or manifest.read_bytes() != self._manifest:
-            with replacing(manifest) as file:
-                file.write(self._manifest)
+            checksums.replace(manifest, self._manifest)
         with replacing(self._path):
             self._begun = True
 

@@ -26,6 +26,7 @@ def evaluation_of(folder: RunFolder, tick: int, policies: Collection[str]) -> di
     if tick not in evaluations.evaluated(folder):
         return None
     lines = evaluations.lines_at(folder, tick)
+    RunFolder(folder.evaluation_path(tick)).check()
     found = numbers_of([RunFolder(folder.evaluation_path(tick))], lines, policies)
     return {**found, "custom": custom_of(folder, tick)}
 

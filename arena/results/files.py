@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from arena.diagnostics.start_folder import anchored
-from arena.records.atomic import refuse_links, replacing
+from arena.records import checksums
+from arena.records.atomic import refuse_links
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 
@@ -44,12 +45,18 @@ def read_results(path: Path | str) -> list[dict[str, Any]]:
         path: the run folder, or its `result.json`.
 
     Raises:
-        ConfigError: a line is damaged; with its number.
+        ConfigError: a line is damaged, with its number; or the file was changed after it was written.
     """
     path = anchored(path)
     file = path if path.suffix == ".json" else RunFolder(path).results
     if file != path:
         refuse_links(path, {file.name: None})
+    checksums.check(file)
+    return results_in(file)
+
+
+def results_in(file: Path) -> list[dict[str, Any]]:
+    """As `read_results`, of a file that may have lost what a run that goes on will write again."""
     return list(JournalReader(file).made(_result_of, missing_ok=True))
 
 
@@ -86,17 +93,19 @@ def is_number(value: Any) -> bool:
 def forget_after(folder: RunFolder, tick: int) -> None:
     """Brings `result.json` back to a boundary: removes later lines, and the mark that the run was over."""
     if not folder.results.exists():
+        checksums.drop(folder.results)
         return
     lines = list(JournalReader(folder.results).made(_checked))
     kept = [_undone(line) for line in lines if line["ticks"] <= tick]
     if kept != lines:
         write_all(folder.results, kept)
+    else:  # lines that are missing at the end are written again
+        checksums.renew(folder.results)
 
 
 def write_all(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
     """Writes the file with these lines, atomically."""
-    with replacing(path) as file:
-        file.write(msgspec.json.Encoder().encode_lines(lines))
+    checksums.replace(path, msgspec.json.Encoder().encode_lines(lines))
 
 
 def _undone(line: Mapping[str, Any]) -> dict[str, Any]:

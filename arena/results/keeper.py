@@ -66,7 +66,7 @@ class RunResults:
         self.perf: dict[str, float] = {}
         self._journal: Journal | None = None
         files.forget_after(folder, tick)
-        last = next(iter(files.read_results(folder.path)[-1:]), None)
+        last = next(iter(files.results_in(folder.results)[-1:]), None)
         self._policies = tuple(name for name in plan.policies if "@" not in name)
         self._every = plan.results.every
         self._iterations = self._from_records(tick, last, steps_at)
@@ -77,7 +77,7 @@ class RunResults:
         self.newest = last
         self.met: Met | None = None
         self._silent = {rule.key for rule in plan.stop}
-        for result in files.read_results(folder.path) if plan.stop else ():
+        for result in files.results_in(folder.results) if plan.stop else ():
             self._hold_against_rules(result)
 
     def _from_records(self, tick: int, last: Mapping[str, Any] | None, steps_at: Callable[[int], Steps]) -> Iterations:

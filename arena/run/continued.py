@@ -30,7 +30,7 @@ from arena.league.ratings.standings import league_table
 from arena.league.read_results import read
 from arena.league.rounds import History, player_of, snapshot_name
 from arena.preflight.examine import examine
-from arena.records import checkpoint
+from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.records.formats import Player
 from arena.records.lock import refuse_held
@@ -61,7 +61,7 @@ def continued(config: Config, run: Path | str) -> tuple[Config, list[str]]:
         tables = league_table(read(folder).timeline, {}, earlier).tables
     loaded: dict[str, PolicyConfig] = {}  # the policies that begin with a checkpoint, by their names in the new run
     for name, policy in config.policies.items():
-        own = checkpoint.list_checkpoints(folder.checkpoints_path(name))
+        own = boundary.checkpoints_of(folder, name)
         if own and policy.learns and policy.load is None:
             loaded[name] = msgspec.structs.replace(policy, load=str(own[-1].resolve()))
     past: dict[str, Player] = {}  # the snapshots among them

@@ -26,10 +26,11 @@ from arena.config.matches import MatchConfig
 from arena.config.named import check_texts
 from arena.errors import CallbackFailed, ConfigError, close_name, located
 from arena.plan.plan import CallbackPlan, Plan
-from arena.records.atomic import private, replacing, writing
+from arena.records import checksums
 from arena.records.folder import RunFolder
 from arena.records.formats import ChangeLine
 from arena.records.journal import Journal, JournalReader
+from arena.records.journal import forget_after as cut_after
 from arena.registry import EXTERNAL, load_object
 from arena.run.run import Run
 
@@ -95,8 +96,7 @@ def keep(run: Run, line: ChangeLine) -> None:
     """Puts a call on record, after those of earlier boundaries; replaces one that is on record of this boundary."""
     if run.recorded_change is not None:
         earlier = [known for known in lines_of(run.folder) if known.tick < line.tick]
-        with replacing(run.folder.changes) as file:
-            file.write(msgspec.json.Encoder().encode_lines([*earlier, line]))
+        checksums.replace(run.folder.changes, msgspec.json.Encoder().encode_lines([*earlier, line]))
         return
     journal = Journal(run.folder.changes)
     try:
@@ -108,15 +108,7 @@ def keep(run: Run, line: ChangeLine) -> None:
 
 def forget_after(folder: RunFolder, tick: int) -> None:
     """Removes the lines after the boundary from which the run continues; its own line stays."""
-    if not folder.changes.exists():
-        return
-    journal, end = JournalReader(folder.changes), 0
-    for line in journal.lines(ChangeLine):
-        if line.tick > tick:
-            break
-        end = journal.position
-    with writing(folder.changes), open(folder.changes, "r+b", opener=private) as file:
-        file.truncate(end)
+    cut_after(folder.changes, ChangeLine, lambda line: line.tick, tick)
 
 
 def changed(

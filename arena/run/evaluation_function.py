@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 import traceback
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from arena.config.schema import EvaluationConfig
 from arena.errors import CallbackFailed, ConfigError, located
-from arena.records.atomic import make_folder, replacing
+from arena.records import checksums
+from arena.records.atomic import make_folder
 from arena.registry import load_object
 from arena.run.run import Run
 
@@ -59,9 +59,7 @@ def call_function(run: Run, evaluation: EvaluationConfig) -> None:
         measured = _numbers(found)
     except (Exception, SystemExit) as error:
         raise CallbackFailed(name, "".join(traceback.format_exception(error)).rstrip()) from error
-    path: Path = run.folder.custom_path(tick)
-    with replacing(path) as file:
-        file.write(msgspec.json.format(msgspec.json.encode(measured)) + b"\n")
+    checksums.replace(run.folder.custom_path(tick), msgspec.json.format(msgspec.json.encode(measured)) + b"\n")
 
 
 def _numbers(found: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from arena.config.matches import MatchConfig, SeatEntry
 from arena.config.schema import Config, PolicyConfig
 from arena.errors import ConfigError, nearest
 from arena.league import rounds_file
-from arena.records import checkpoint
+from arena.records import boundary, checkpoint
 from arena.records.folder import RunFolder
 
 _OPPONENT = "opponent"
@@ -37,9 +37,9 @@ def opposed(config: Config, policy: str, opponent: PolicyConfig) -> Config | Non
 
 def policy_versions(folder: RunFolder, policy: str) -> dict[int, Path]:
     """The checkpoints and snapshots of a policy of a run, by tick."""
-    homes = (folder.snapshot_path(policy, 0).parent, folder.checkpoints_path(policy))
-    best = [file] if (file := homes[1] / checkpoint.BEST).exists() else []
-    files = [*best, *(file for home in homes for file in checkpoint.list_checkpoints(home))]
+    best = [file] if (file := folder.checkpoints_path(policy) / checkpoint.BEST).exists() else []
+    snapshots = checkpoint.list_checkpoints(folder.snapshots_path(policy))
+    files = [*best, *snapshots, *boundary.checkpoints_of(folder, policy)]
     return {checkpoint.ticks_of(file): file for file in files}
 
 

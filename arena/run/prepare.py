@@ -15,6 +15,7 @@ from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError
 from arena.preflight.external import external_kinds
 from arena.records import boundary as boundaries
+from arena.records import checksums
 from arena.records.faults import process_faults
 from arena.records.folder import RunFolder
 from arena.records.formats import Boundary, plan_file, write_document
@@ -97,6 +98,7 @@ def begin(run: Run, *, resumable: bool) -> None:
         forget(run)
     else:
         boundaries.discard_after(run.folder, -1)  # of a run that was killed in this folder
+        checksums.drop(run.folder.rounds)
         run.folder.rounds.unlink(missing_ok=True)
     if resumable and not run.resumed:
         boundaries.save(run.folder, Boundary(tick=0, journals=boundaries.journal_bytes(run.folder)))

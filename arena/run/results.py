@@ -13,7 +13,7 @@ from arena.plan.plan import Plan
 from arena.records import evaluations
 from arena.records.formats import RoundLine
 from arena.records.journal import JournalReader
-from arena.results import read_results
+from arena.results.files import results_in
 from arena.results.iterations import Steps
 from arena.results.keeper import Listener, RunResults
 from arena.run.process_state import ProcessState
@@ -73,7 +73,7 @@ def newest_result(run: Run, results: RunResults | None) -> dict[str, Any] | None
     """
     if results is not None:
         return None if results.newest is None else dict(results.newest)
-    known = [result for result in read_results(run.path) if result["ticks"] <= run.leg.start]
+    known = [result for result in results_in(run.folder.results) if result["ticks"] <= run.leg.start]
     return known[-1] if known else None
 
 

@@ -17,13 +17,12 @@ from arena.config import Config, load_config, parse_config, yaml
 from arena.config.matches import KnockoutConfig, MatchConfig, SwissConfig, generator_of
 from arena.errors import ConfigError, located
 from arena.plan.plan import ONLY_ACT, Plan
-from arena.records import best, checkpoint, evaluations, measures
+from arena.records import best, checkpoint, checksums, evaluations, journal
 from arena.records import boundary as boundaries
 from arena.records.faults import was_repaired_in_mid_leg
 from arena.records.folder import RunFolder
-from arena.records.formats import Boundary, Worker
-from arena.results import read_results
-from arena.results.files import numbers
+from arena.records.formats import Boundary, MeasureLine, Worker
+from arena.results.files import numbers, results_in
 from arena.run import curriculum
 from arena.run.handover import match_workers, seats_of
 from arena.run.leg import Leg, leg_at
@@ -54,6 +53,8 @@ def resumed(run: Run, config: Config) -> Run:
         ConfigError: the new configuration describes another game; there is no such boundary; nothing is left to do.
     """
     folder = run.folder
+    for path in (folder.config, folder.tournament):
+        checksums.check(path)
     before = load_config(folder.config)
     _check_same(before, config, str(folder.config))
     found, passed_over = _newest(folder)
@@ -69,7 +70,7 @@ def resumed(run: Run, config: Config) -> Run:
     run = _at(found, run, config, ranks=run.plan.processes, spares=config.spares)
     _check_stopped(run)
     evaluated = not run.plan.evaluates_at(found.tick) or found.tick in evaluations.evaluated(folder)
-    told = not folder.results.exists() or any(result["done"] for result in read_results(folder.path)[-1:])
+    told = not folder.results.exists() or any(result["done"] for result in results_in(folder.results)[-1:])
     if run.concluded and evaluated and told:
         more = "--ticks, or ticks= in Python" if run.plan.rounds == 1 else "--set rounds=..., or overrides= in Python"
         raise ConfigError(
@@ -84,7 +85,7 @@ def resumed(run: Run, config: Config) -> Run:
 def _check_stopped(run: Run) -> None:
     """Refuses a run that a stop rule has ended, unless the rules have changed."""
     met = rule_met(run)
-    if met is not None and read_results(run.path)[-1]["done"]:
+    if met is not None and results_in(run.folder.results)[-1]["done"]:
         raise ConfigError(
             f"a stop rule has ended the run at tick {run.leg.start}: {met.rule.met_words(met.value)}; "
             f"go on with another bound, such as --set stop.{met.rule.key}=..., or without it: --set stop={{}}",
@@ -203,7 +204,8 @@ def forget(run: Run) -> None:
         for match in folder.replays.glob("round-*/match-*"):
             replay_format.discard_after(match, run.leg.start)
     evaluations.forget_after(folder, run.leg.start)
-    measures.forget_after(folder, run.leg.start)
+    # By their ticks: `on_checkpoint` may measure when the boundary is on the disk already.
+    journal.forget_after(folder.measures, MeasureLine, lambda line: line.tick, run.leg.start)
     best.forget_after(folder, run.leg.start)
     curriculum.forget_after(folder, run.leg.start)
 
@@ -220,7 +222,7 @@ def _best_words(before: Config, found: Boundary, run: Run) -> Iterator[str]:
     """A line if the best checkpoints so far are gone, with the file about them."""
     if before.best is None or run.plan.best is None or run.folder.best.exists():
         return
-    earlier = [line for line in read_results(run.path) if line["ticks"] < found.tick]
+    earlier = [line for line in results_in(run.folder.results) if line["ticks"] < found.tick]
     if any(line["ticks"] % before.checkpoint_every == 0 and before.best.metric in numbers(line) for line in earlier):
         yield f"{run.folder.best} is missing: the best result is sought among those from tick {found.tick} on"
 

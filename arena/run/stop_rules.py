@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from arena.results.files import read_results
+from arena.results.files import results_in
 from arena.results.stop_rules import Met, first_met
 from arena.run.run import Run
 
@@ -24,6 +24,6 @@ def rule_met(run: Run, kept: RunResults | None = None) -> Met | None:
     """
     if kept is not None:
         return kept.met
-    results = read_results(run.path) if run.plan.stop else []
+    results = results_in(run.folder.results) if run.plan.stop else []
     met = (first_met(run.plan.stop, result) for result in results if result["ticks"] <= run.leg.start)
     return next(filter(None, met), None)

@@ -14,6 +14,7 @@ from arena.config.schema import Config
 from arena.errors import ConfigError, located, nearest
 from arena.preflight.spec import spec_of
 from arena.preflight.stubs import SpecVectorEnv, StubGroup, from_spaces
+from arena.records import boundary
 from arena.records import checkpoint as checkpoints
 from arena.records.folder import RunFolder
 from arena.serving.policy import first_seat, with_learned_options
@@ -45,7 +46,7 @@ def load_algorithm(run: Path | str, policy: str, checkpoint: str) -> LoadedAlgor
     registry.import_plugins(config.imports)
     if policy not in config.policies:
         raise ConfigError(f"no policy {policy!r} in this run; {nearest(policy, config.policies)}", source=str(run))
-    own = checkpoints.list_checkpoints(folder.checkpoints_path(policy))
+    own = boundary.checkpoints_of(folder, policy)
     file = _labeled(folder, policy, config, own, checkpoint)
     tick = checkpoints.ticks_of(file) if own and file is not None else None
     given = with_learned_options(folder, policy, config, tick)
@@ -66,6 +67,7 @@ def load_algorithm(run: Path | str, policy: str, checkpoint: str) -> LoadedAlgor
     group = StubGroup(policy, given.sync, config.seed, config.seed, size=workers, team=seat.teams[0], teams=seat.teams)
     algorithm = from_spaces(cls, env, group, ticks=config.ticks, options=options)
     held = checkpoints.load(file)
+    checkpoints.check_weights(held, file)
     if held.algorithm != given.algorithm:
         raise ConfigError(
             f"is of the algorithm {held.algorithm!r}, the policy {policy!r} uses {given.algorithm!r}", source=str(file)

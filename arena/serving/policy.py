@@ -32,6 +32,7 @@ from arena.plan.seats import resolve_entities
 from arena.preflight.examine import interface_of
 from arena.preflight.spec import spec_of
 from arena.preflight.stubs import SpecVectorEnv, StubGroup, from_spaces
+from arena.records import boundary
 from arena.records import checkpoint as checkpoints
 from arena.records.checkpoint import Checkpoint
 from arena.records.folder import RunFolder
@@ -247,7 +248,7 @@ def first_seat(config: Config, name: str) -> FirstSeat:
 
 def with_learned_options(folder: RunFolder, name: str, config: Config, tick: int | None) -> PolicyConfig:
     """The policy with the options of the round in which the checkpoint was learned: a fork has its source's."""
-    given, own = config.policies[name], checkpoints.list_checkpoints(folder.checkpoints_path(name))
+    given, own = config.policies[name], boundary.checkpoints_of(folder, name)
     if tick is None:
         if not own:
             return given
@@ -262,9 +263,13 @@ def _checkpoint(folder: RunFolder | None, name: str, given: PolicyConfig, tick: 
         home = folder.checkpoints_path(name)
         if tick is not None:
             snapshot = folder.snapshot_path(name, tick)
-            return checkpoints.load(snapshot if snapshot.exists() else checkpoints.path_of(home, tick))
-        if checkpoints.list_checkpoints(home):
-            return checkpoints.load(home)
-    if given.load is not None:
-        return checkpoints.load(checkpoints.find(given.load, name))
-    return None
+            return _with_weights(snapshot if snapshot.exists() else checkpoints.path_of(home, tick))
+        if own := boundary.checkpoints_of(folder, name):
+            return _with_weights(own[-1])
+    return None if given.load is None else _with_weights(checkpoints.find(given.load, name))
+
+
+def _with_weights(path: Path) -> Checkpoint:
+    held = checkpoints.load(path)
+    checkpoints.check_weights(held, path)
+    return held

@@ -562,9 +562,10 @@ class Trainer:
         """
         name = self._named(policy)
         given = self._config_now().policies[name]
-        if given.frozen and given.load is not None:
-            return dict(checkpoint.load(checkpoint.find(given.load, name)).state)
-        return dict(checkpoint.load(self._checkpoint(name)).state)
+        path = checkpoint.find(given.load, name) if given.frozen and given.load else self._checkpoint(name)
+        held = checkpoint.load(path)
+        checkpoint.check_mapping(held, path)
+        return dict(held.state)
 
     def set_state(self, policy: str, state: Mapping[str, Any]) -> None:
         """Replaces what a policy has learned, from the next iteration on.

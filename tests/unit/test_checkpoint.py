@@ -480,3 +480,53 @@ def test_states_are_read_in_several_threads_at_the_same_time() -> None:
         gc.callbacks.remove(give_way)
         gc.unfreeze()
     assert len(expected) == len(threads)
+
+
+def in_run(home: Path, state: Any, *, policy: str = "blue", ticks: int = 10) -> Path:
+    """A checkpoint where a run has it."""
+    (home / "checkpoints").mkdir(exist_ok=True)
+    return checkpoint.save(
+        home / "checkpoints" / "blue", state, policy=policy, algorithm="ppo", ticks=ticks, update=1, boundary=ticks
+    )
+
+
+def test_file_of_another_policy_or_boundary_is_refused_in_a_run(tmp_path: Path) -> None:
+    path = in_run(tmp_path, {"weight": np.ones(2)})
+    assert checkpoint.load(path).boundary == 10
+    path.rename(path.with_name("000000000020.ckpt"))
+    with pytest.raises(checkpoint.Damaged, match=r"20\.ckpt.*is the checkpoint of the boundary at tick 10"):
+        checkpoint.load(path.with_name("000000000020.ckpt"))
+    with pytest.raises(checkpoint.Damaged, match="is a checkpoint of the policy 'red'"):
+        checkpoint.load(in_run(tmp_path, {}, policy="red"))
+    own = checkpoint.own_path_of(tmp_path / "checkpoints" / "blue", 20, (0, 1))
+    checkpoint.write(own, checkpoint.Checkpoint({}, "blue", "ppo", 10, 1, 10))
+    with pytest.raises(checkpoint.Damaged, match=r"match-0-seat-1\.ckpt.*boundary at tick 10"):
+        checkpoint.load(own)
+
+
+@pytest.mark.parametrize("state", [None, 3, "text", [{}]])
+def test_state_that_is_no_mapping_is_refused(tmp_path: Path, state: Any) -> None:
+    path = in_run(tmp_path, state)
+    with pytest.raises(checkpoint.Damaged, match="in the place of the mapping") as caught:
+        checkpoint.check_mapping(checkpoint.load(path), path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("state", "place"),
+    [
+        ([1.0], "list in the place of the mapping"),
+        ({"a": [{"b": np.array([1.0, math.nan])}]}, r"state\['a'\]\[0\]\['b'\]"),
+        ({"a": np.full((2, 2), np.inf, np.float16)}, r"state\['a'\]"),
+    ],
+)
+def test_weights_that_cannot_act_are_refused(tmp_path: Path, state: Any, place: str) -> None:
+    path = save(tmp_path, state)
+    with pytest.raises(ConfigError, match=place) as caught:
+        checkpoint.check_weights(checkpoint.load(path), path)
+    assert str(path) in str(caught.value)
+
+
+def test_single_numbers_of_a_state_may_be_infinite(tmp_path: Path) -> None:
+    path = save(tmp_path, {"best": -math.inf, "loss": np.float32(math.nan), "weight": np.ones(3), "n": np.arange(3)})
+    checkpoint.check_weights(checkpoint.load(path), path)

@@ -147,3 +147,16 @@ def test_tag_beyond_plain_data_is_refused_with_its_place(tag: str) -> None:
 def test_unparsable_values_are_configuration_errors(text: str) -> None:
     with pytest.raises(ConfigError):
         yaml.load(text, source="f.yaml")
+
+
+def test_text_that_the_arena_wrote_has_any_length() -> None:
+    data = {f"key{number}": ["value"] * 10 for number in range(3000)}
+    text = yaml.WRITTEN + yaml.dump(data)
+    assert len(text) > 2 * yaml.MOST_CHARACTERS
+    assert yaml.load(text, source="config.yaml") == data
+
+
+def test_bomb_that_claims_to_be_of_the_arena_is_refused() -> None:
+    lines = [f"a{number}: &a{number} [{', '.join([f'*a{number - 1}'] * 9)}]" for number in range(1, 8)]
+    with pytest.raises(ConfigError, match="aliases are written out"):
+        yaml.load(yaml.WRITTEN + "\n".join([f"a0: &a0 {'x' * 100}", *lines]), source="config.yaml")

@@ -252,6 +252,7 @@ def test_mistake_keeps_other_evaluations(run: Path, capsys: pytest.CaptureFixtur
     config = yaml.safe_load((run / "config.yaml").read_text())
     config["envs"]["game"]["idle_action"] = 99
     (run / "config.yaml").write_text(yaml.safe_dump(config))
+    (run / "checksums" / "config.yaml").unlink()  # as the message about a changed file says
     assert "envs.game.idle_action: 99 is no action of blue_0" in mistake(capsys, run)
     assert [path.name for path in (run / "evaluations").iterdir()] == ["last"]
 

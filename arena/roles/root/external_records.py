@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from arena.preflight.external import FROM_OUTSIDE
-from arena.records.atomic import replacing
+from arena.records import checksums
 from arena.records.folder import RunFolder
 from arena.records.formats import ExternalPlace, GamesLine
 from arena.records.journal import Journal
@@ -23,8 +23,8 @@ def record_place(folder: RunFolder, place: ExternalPlace) -> list[str]:
             each.match: each for each in msgspec.json.decode(folder.external.read_bytes(), type=list[ExternalPlace])
         }
     places = {**known, place.match: place}
-    with replacing(folder.external) as file:
-        file.write(msgspec.json.format(msgspec.json.encode([places[match] for match in sorted(places)])) + b"\n")
+    content = msgspec.json.encode([places[match] for match in sorted(places)])
+    checksums.replace(folder.external, msgspec.json.format(content) + b"\n")
     lines = [] if place.match in known else [f"games of match {place.match} {FROM_OUTSIDE}"]
     if place.address:
         what = "simulators" if place.kind == "shared_memory" else f"listening {place.kind}"

@@ -51,8 +51,14 @@ class WorkerCheckpoints:
         self.newest: int | None = None
 
     def load(self, path: Path) -> Checkpoint:
-        """Reads a checkpoint."""
-        return checkpoint.load(path)
+        """Reads a checkpoint.
+
+        Raises:
+            ConfigError: as `checkpoint.load`; or its state is no mapping.
+        """
+        held = checkpoint.load(path)
+        checkpoint.check_mapping(held, path)
+        return held
 
     def load_own(self, role: Role) -> Any:
         """Reads the worker's own state at the end of the leg before; None if there is none."""
