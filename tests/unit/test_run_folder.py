@@ -30,10 +30,10 @@ def test_a_new_run_gets_a_private_tree(tmp_path: Path) -> None:
     write_document(folder.plan, PlanFile("x", 6, (), ()))
     assert sorted(path.name for path in folder.path.iterdir()) == [
         "checkpoints",
+        "checksums",
         "config.yaml",
         "logs",
         "plan.json",
-        "checksums",
     ]
     assert {mode(path) for path in (folder.path, folder.logs, folder.checkpoints)} == {0o700}
     assert {mode(path) for path in (folder.config, folder.plan)} == {0o600}
