@@ -21,6 +21,7 @@ from arena.dataset.reader import MatchSamples, open_dataset
 from arena.dataset.writer import SampleWriter, discard_after, ticks_of_part
 from arena.errors import ConfigError
 from arena.game.api import Frame, Step
+from arena.records import checksums
 
 BLUE = EntitySamples("one", "blue", 0, spaces.Box(0, 99, (2,), np.float32), spaces.Discrete(9), 0)
 RED = EntitySamples("two", "red", 1, spaces.Discrete(100), spaces.MultiBinary(2), 0)
@@ -96,7 +97,7 @@ def test_samples_are_cut_and_unfinished_files_removed(tmp_path: Path) -> None:
     (folder / ".000000000005.lane-0002.npz.part").write_bytes(b"half")
     discard_after(folder, 2)
     assert ticks(tmp_path) == [[1, 2]]
-    assert sorted(path.name for path in folder.iterdir()) == ["000000000000.lane-0002.npz", MANIFEST]
+    assert sorted(path.name for path in folder.iterdir()) == ["000000000000.lane-0002.npz", "checksums", MANIFEST]
 
 
 def test_missing_ticks_split_episodes(tmp_path: Path) -> None:
@@ -151,6 +152,7 @@ def test_another_match_under_the_same_number_is_refused(tmp_path: Path) -> None:
 def test_missing_manifest_is_refused(change: Any, words: str, tmp_path: Path) -> None:
     played(tmp_path, 1, 1)
     path = folder_of(tmp_path, 3) / MANIFEST
+    checksums.drop(path)
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(ConfigError, match=words) as caught:
         open_dataset(tmp_path)
@@ -161,6 +163,7 @@ def test_missing_manifest_is_refused(change: Any, words: str, tmp_path: Path) ->
 def test_invalid_manifest_is_refused(text: str, tmp_path: Path) -> None:
     played(tmp_path, 1, 1)
     (folder_of(tmp_path, 3) / MANIFEST).write_text(text)
+    checksums.drop(folder_of(tmp_path, 3) / MANIFEST)
     with pytest.raises(ConfigError, match="is damaged"):
         open_dataset(tmp_path)
 
@@ -315,6 +318,7 @@ def test_mutated_manifest_is_read_or_refused(data: st.DataObject) -> None:
         home = Path(name)
         played(home, 1, 1)
         path = folder_of(home, 3) / MANIFEST
+        checksums.drop(path)
         written: Any = json.loads(path.read_text())
         place, within = written, list(written)
         while data.draw(st.booleans()) and isinstance(place[within[0]], (dict, list)) and place[within[0]]:
