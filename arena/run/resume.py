@@ -278,7 +278,7 @@ def _length_words(before: Config, config: Config) -> Iterator[str]:
     for name, policy in config.policies.items() if now > was else ():
         given = {**LENGTH_DEFAULTS.get(policy.algorithm, {}), **policy.options}
         follows = [key for key in LENGTH_KEYS if given.get(key) in ("linear", "auto")]
-        if was >= LONG:
+        if was >= LONG or given.get("n_steps") != "auto":
             follows = [key for key in follows if given[key] != "auto"]
         follows += ["exploration_fraction"] * bool(given.get("exploration_fraction"))
         follows += ["priority_beta"] * (given.get("prioritized") is True)
