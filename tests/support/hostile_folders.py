@@ -17,6 +17,7 @@ import yaml
 
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
+from damaged_folders import without_checksums
 from in_process import play
 
 CODE = "payload:Anything"
@@ -181,7 +182,7 @@ HOSTILE: dict[str, Callable[[Path], None]] = {
 
 def received(source: Path, place: Path, *hostile: str) -> RunFolder:
     """A copy of a run folder with these files made hostile; those that a run of this kind lacks stay away."""
-    shutil.copytree(source, place)
+    without_checksums(Path(shutil.copytree(source, place)))
     for name in hostile:
         if not name.startswith("rounds") or (place / "rounds.jsonl").exists():
             HOSTILE[name](place)

@@ -19,6 +19,7 @@ from arena.launch.untouched_process import untouched_process
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
 from arena.serving import load_policy
+from damaged_folders import without_checksums
 from fakes import all_equal
 from gpu import needs_cuda
 from in_process import play
@@ -74,6 +75,7 @@ def test_policy_trained_on_a_gpu_plays_on_a_machine_without_one(
     folder = play(learning("numbers", "cpu"), tmp_path).folder
     data = yaml.safe_load(folder.config.read_text())
     data["policies"]["learner"]["options"]["device"] = "cuda"
+    without_checksums(folder.path)
     folder.config.write_text(yaml.safe_dump(data))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     policy = load_policy(folder.path, "learner")

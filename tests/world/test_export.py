@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from onnx import numpy_helper
 import readme
 from arena.cli.main import main
 from arena.errors import ConfigError
+from arena.records import checkpoint as checkpoints
 from arena.serving import load_policy
 from arena.serving.algorithm import load_algorithm
 from arena.serving.onnx_model import load_model, sha256
@@ -270,8 +272,9 @@ def test_damaged_and_foreign_files_are_named_each_in_one_message(
         assert "000000000060.ckpt: step 1, restore: is" in line
         checkpoint.write_bytes((run / "checkpoints" / "gray" / f"{60:012d}.ckpt").read_bytes())
         (line,) = mistakes(tell("--verify", model))
-        assert "000000000060.ckpt: step 1, restore: is of the algorithm 'hppo', the policy 'blue' uses 'ppo'" in line
-        checkpoint.write_bytes((run / "checkpoints" / "blue" / f"{40:012d}.ckpt").read_bytes())
+        assert "000000000060.ckpt: step 1, restore: is a checkpoint of the policy 'gray': the file was replaced" in line
+        other = checkpoints.load(checkpoint.with_name(f"{40:012d}.ckpt"))
+        checkpoints.write(checkpoint, replace(other, boundary=60))
         found = mistakes(tell("--verify", model))
         assert "000000000060.ckpt: its sha256 is not the weights_sha256" in found[0]
         assert "output 'logits', batches of 1: max_abs" in found[-1]

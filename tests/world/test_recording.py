@@ -221,6 +221,7 @@ def test_files_of_samples_are_private_and_in_the_run_folder(tmp_path: Path) -> N
         "000000000000.lane-0000.npz",
         "000000000020.lane-0000.npz",
         "000000000040.lane-0000.npz",
+        "checksums",
         "manifest.json",
     ]
     assert {stat.S_IMODE(path.stat().st_mode) for path in home.rglob("*") if path.is_file()} == {0o600}

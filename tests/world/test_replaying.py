@@ -28,6 +28,7 @@ from arena.replay.reader import MatchReplays, read_replays
 from arena.replay.verify import events_of, frames, verify
 from arena.roles.root.root import RoleFailed
 from arena.run.stop import STOP_SIGNALS
+from damaged_folders import without_checksums
 from faulty_games import Faulty
 from in_process import Played, play
 from tampered_replays import other_action, tamper
@@ -183,7 +184,11 @@ def test_files_of_replays_are_private_and_grouped_by_round_and_match(tmp_path: P
     assert sorted(str(path.relative_to(home)) for path in home.rglob("*") if path.is_file()) == [
         f"round-0000/match-000{match}/{name}"
         for match in (0, 1)
-        for name in (*(f"0000000000{start}.lane-0000.replay" for start in ("00", "20", "40")), MANIFEST)
+        for name in (
+            *(f"0000000000{start}.lane-0000.replay" for start in ("00", "20", "40")),
+            f"checksums/{MANIFEST}",
+            MANIFEST,
+        )
     ]
     assert {stat.S_IMODE(path.stat().st_mode) for path in home.rglob("*") if path.is_file()} == {0o600}
     assert {stat.S_IMODE(path.stat().st_mode) for path in (home, *home.rglob("*")) if path.is_dir()} == {0o700}
@@ -311,7 +316,7 @@ def test_game_that_refuses_its_record_is_a_difference(tmp_path: Path) -> None:
 )
 def test_missing_game_is_named(change: Any, words: str, tmp_path: Path) -> None:
     match = match_of(play(run_of("games:Countdown"), tmp_path))
-    path, config = match.path / MANIFEST, match.path.parents[2] / "config.yaml"
+    path, config = match.path / MANIFEST, without_checksums(match.path.parents[2]) / "config.yaml"
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     held = yaml.safe_load(config.read_text())
     (game,) = held["envs"].values()
@@ -419,6 +424,7 @@ def test_missing_replays_of_a_finished_run_fail_verification(
     Path(run, "faults.jsonl").write_text(json.dumps(death) + "\n")
     assert said(capsys, run, "--verify").splitlines() == told
     Path(run, "faults.jsonl").unlink()
+    without_checksums(Path(run))
     max(Path(run, "boundaries").iterdir()).unlink()  # as if its end were to come
     Path(run, "result.json").unlink()
     assert said(capsys, run, "--verify").splitlines() == told
@@ -470,6 +476,7 @@ def test_match_without_replays_is_named(asked: list[str], tmp_path: Path, capsys
 
 def test_incomplete_line_is_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = play(GAMES["touchdown"], tmp_path).folder
+    without_checksums(run.path)
     run.episodes.write_text(run.episodes.read_text().replace('"outcome":', '"incomes":', 1))
     for asked in (["--match", "0"], ["--match", "0", "--episode", "1"], ["--verify"]):
         assert "episodes.jsonl: line 1: is damaged, " in said(capsys, str(run.path), *asked, code=2)
