@@ -118,6 +118,16 @@ def test_unseeded_randomness_is_detected() -> None:
 
 
 @pytest.mark.slow
+def test_game_that_cannot_take_every_seed_of_a_run_fails() -> None:
+    class Short(Countdown):
+        def reset(self, lanes: Any, seeds: Any = None, options: Any = None) -> Frame:
+            np.array([0 if seed is None else seed for seed in seeds or ()], np.int32)
+            return super().reset(lanes, seeds, options)
+
+    with pytest.raises(OverflowError, match="4294967295"):
+        check_batched_env(Short())
+
+
 def test_two_given_objects_are_compared() -> None:
     class Remembers(Countdown):
         """Pays more after the first reset of all lanes."""
