@@ -331,7 +331,8 @@ def open_dataset(path: Path | str) -> Samples:
             "`samples` in it",
             source=str(path),
         )
-    RunFolder(home.parent).check()
+    if home.name == "samples" and (home.parent / "config.yaml").is_file():
+        RunFolder(home.parent).check()
     learning = _learning(home)
     return Samples(home, tuple(_match(file, learning) for file in found))
 

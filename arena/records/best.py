@@ -82,7 +82,9 @@ def keep(folder: RunFolder, found: BestFile, checkpoints: Mapping[str, Path]) ->
 def forget_after(folder: RunFolder, tick: int) -> None:
     """Removes best checkpoints that are later than the boundary from which the run continues."""
     found = read(folder)
-    if found is not None and found.tick > tick:
+    if found is None:  # moved away
+        checksums.drop(folder.best)
+    elif found.tick > tick:
         for path in folder.checkpoints.glob(f"*/{checkpoint.BEST}"):
             path.unlink()
         checksums.drop(folder.best)

@@ -156,7 +156,8 @@ def checkpoints_of(folder: RunFolder, policy: str) -> list[Path]:
     Raises:
         ConfigError: the one of the newest boundary is missing.
     """
-    found, newest = checkpoint.list_checkpoints(folder.checkpoints_path(policy)), last(folder)
+    newest = last(folder)  # first: another one may be saved meanwhile
+    found = checkpoint.list_checkpoints(folder.checkpoints_path(policy))
     if newest is None or policy not in newest.checkpoints:
         return found
     path = newest.checkpoint(folder, policy)
@@ -167,10 +168,11 @@ def checkpoints_of(folder: RunFolder, policy: str) -> list[Path]:
 
 def discard_after(folder: RunFolder, tick: int) -> None:
     """Removes the boundaries that are newer than a tick."""
-    for path in _files(folder):
+    lost = (folder.boundaries / path.name for path in (folder.checksums / folder.boundaries.name).glob("*.json"))
+    for path in {*_files(folder), *lost}:
         if int(path.stem) > tick:
             checksums.drop(path)
-            path.unlink()
+            path.unlink(missing_ok=True)
 
 
 def journal_bytes(folder: RunFolder) -> dict[str, int]:

@@ -146,6 +146,7 @@ def write(path: Path, held: Checkpoint) -> None:
         "ticks": held.ticks,
         "update": held.update,
         "arena": _arena_version(),
+        "own_place": True,  # older copies for resting forks have policy and boundary of their source
         "state": structure,
     }
     with replacing(path) as file:
@@ -327,7 +328,8 @@ def _read(path: Path, tensors: bool) -> Checkpoint:
         held = Checkpoint(state, header["policy"], header["algorithm"], ticks, header["update"], boundary)
     except _NOT_A_STATE as error:
         raise Damaged(f"is not a checkpoint: {error!r}", source=str(path)) from error
-    _check_place(held, path.absolute())
+    if "own_place" in header:
+        _check_place(held, path.absolute())
     return held
 
 
@@ -339,7 +341,7 @@ def _check_place(held: Checkpoint, path: Path) -> None:
     Raises:
         Damaged: it is another policy's, or of another boundary.
     """
-    if path.parent.parent.name != "checkpoints":
+    if path.parent.parent.name != "checkpoints" or not (path.parents[2] / "config.yaml").is_file():
         return
     boundary, found = path.name.partition(".")[0], ""
     if held.policy != path.parent.name:
@@ -370,14 +372,16 @@ def check_weights(held: Checkpoint, path: Path) -> None:
     check_mapping(held, path)
     if (name := _not_finite(held.state)) is not None:
         raise ConfigError(
-            f"has numbers that are not finite in {name}: the policy has diverged. Take an earlier checkpoint, and "
-            "train with a smaller learning rate",
+            f"has numbers that are not finite in {name}, so the policy has diverged: take an earlier checkpoint, and "
+            "train with a smaller learning rate. If they are meant, state_dict() has to give them in another form",
             source=str(path),
         )
 
 
 def _not_finite(state: Any, name: str = "state") -> str | None:
     """The first array of a state, by its place, with a number that is not finite; None if there is none."""
+    if hasattr(state, "detach"):  # a tensor
+        state = state.detach().numpy()
     if isinstance(state, (dict, list, tuple)):
         items = state.items() if isinstance(state, dict) else enumerate(state)
         return next((wrong for key, inner in items if (wrong := _not_finite(inner, f"{name}[{key!r}]"))), None)

@@ -21,6 +21,7 @@ from typing import IO, NamedTuple
 
 from arena.errors import ConfigError
 from arena.records.atomic import make_folder, private, replacing, writing
+from arena.records.lock import is_held
 
 FOLDER = "checksums"
 _INNER = "boundaries"  # a folder whose files have their checksums in `checksums/boundaries/`
@@ -65,15 +66,20 @@ class JournalChecksum:
             _write(path, known)
         self._known = known
 
-    def begin(self, data: bytes) -> None:
-        """Notes the bytes that are written next; again after they could not be written."""
+    def begin(self, data: bytes) -> int:
+        """Notes the bytes that are written next, also after others could not be written; returns the size before."""
         self._known = self._known._replace(after=self._known.before.plus(data))
         _write(self._path, self._known)
+        return self._known.before.size
 
     def end(self) -> None:
         """Notes that everything was written."""
         self._known = self._known._replace(before=self._known.after)
         _write(self._path, self._known)
+
+    def sync(self) -> None:
+        """Waits until the checksum is on the disk."""
+        _write(self._path, self._known, sync=True)
 
 
 def replace(path: Path, content: bytes) -> None:
@@ -123,7 +129,7 @@ def check_folder(folder: Path) -> None:
     """
     home = folder / FOLDER
     for path in sorted([*home.glob("*"), *(home / _INNER).glob("*")]):
-        if not path.is_dir():
+        if not path.is_dir() and not path.name.startswith("."):  # which is of a file system or a copying program
             check(folder / path.relative_to(home))
 
 
@@ -158,10 +164,13 @@ def _difference(path: Path, known: _Checksums) -> str:
         status = os.fstat(file.fileno())
         due = known.after if status.st_size >= known.after.size else known.before  # killed while it was written
         if status.st_size < due.size:
-            return f"it has {status.st_size} bytes, and had {due.size}"
+            late = is_held(path.parent)  # a network file system may show a checksum before the bytes of another host
+            return "" if late else f"it has {status.st_size} bytes, and had {due.size}"
         if _checksum_of(file, due.size) != due:
             return f"its first {due.size} bytes are others"
-        while due == known.after and (part := file.read(_PART)):
+        rest = status.st_size - due.size if due == known.after else 0
+        while rest > 0 and (part := file.read(min(_PART, rest))):
+            rest -= len(part)
             if b"\n" in part:  # without: a line whose writer was killed
                 return f"it has {status.st_size} bytes, and had {due.size}"
     return ""
@@ -177,7 +186,10 @@ def _checksum_of(file: IO[bytes], size: int) -> Checksum:
 
 def _path_of(path: Path) -> Path:
     inner = path.parent.name == _INNER
-    return (path.parent.parent / FOLDER / _INNER if inner else path.parent / FOLDER) / path.name
+    home = (path.parent.parent if inner else path.parent) / FOLDER
+    if home.is_symlink():
+        raise ConfigError("is a link; remove it", source=str(home))
+    return (home / _INNER if inner else home) / path.name
 
 
 def _read(path: Path) -> _Checksums | None:
@@ -197,7 +209,7 @@ def _read(path: Path) -> _Checksums | None:
     return _Checksums(*lines)
 
 
-def _write(path: Path, known: _Checksums) -> None:
+def _write(path: Path, known: _Checksums, *, sync: bool = False) -> None:
     target = _path_of(path)
     with writing(target):
         if not target.parent.exists():
@@ -205,7 +217,10 @@ def _write(path: Path, known: _Checksums) -> None:
             make_folder(target.parent)
         descriptor = private(str(target), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            os.pwrite(descriptor, b"".join(map(_line, known)), 0)
+            content = b"".join(map(_line, known))
+            os.ftruncate(descriptor, os.pwrite(descriptor, content, 0))
+            if sync:
+                os.fsync(descriptor)
         finally:
             os.close(descriptor)
 

@@ -135,18 +135,27 @@ class RunFolder:
         return folder
 
     @classmethod
+    def begun(cls, path: Path | str) -> RunFolder:
+        """The folder of a run that has begun, to continue it.
+
+        Raises:
+            ConfigError: it is not one, or it holds a link.
+        """
+        folder = cls(Path(path))
+        refuse_links(folder.path, NAMES)
+        if not folder.config.is_file():
+            raise not_a_run(folder.path)
+        return folder
+
+    @classmethod
     def existing(cls, path: Path | str) -> RunFolder:
         """The folder of a run that has begun, for a reader.
 
         Raises:
-            ConfigError: it is not one, or it holds a link; or a file of it was shortened, changed or lost after it was
-                written.
+            ConfigError: as `begun`; or a file of it was shortened, changed or lost after it was written.
         """
-        folder = cls(Path(path))
-        refuse_links(folder.path, NAMES)
+        folder = cls.begun(path)
         folder.check()
-        if not folder.config.is_file():
-            raise not_a_run(folder.path)
         return folder
 
     @classmethod

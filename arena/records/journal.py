@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -43,10 +44,11 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._pending: list[bytes] = []
-        with writing(path):
-            self._file: IO[bytes] = open(path, "ab+", opener=private)  # noqa: SIM115 - closed by close()
+        with writing(path), ExitStack() as on_error:
+            self._file: IO[bytes] = on_error.enter_context(open(path, "ab+", buffering=0, opener=private))
             _cut_rest(self._file)
             self._checksum = checksums.JournalChecksum(path, self._file)
+            on_error.pop_all()  # closed by close()
 
     def append(self, line: Mapping[str, Any]) -> None:
         """Keeps a line for the next flush; as `extend`."""
@@ -72,12 +74,15 @@ class Journal:
         with writing(self._path):
             if self._pending:
                 data = b"".join(self._pending)
-                self._checksum.begin(data)
-                self._file.write(data)
-                self._pending = []
-                self._file.flush()
+                size = self._checksum.begin(data)
+                try:
+                    while data:
+                        data = data[self._file.write(data) :]
+                except OSError:
+                    self._file.truncate(size)  # the lines wait for the next flush
+                    raise
                 self._checksum.end()
-            self._file.flush()
+                self._pending = []
             if not os.path.samestat(os.stat(self._path), os.fstat(self._file.fileno())):
                 raise WriteError(f"{self._path} is another file now: it was replaced during the run")
 
@@ -86,6 +91,7 @@ class Journal:
         self.flush()
         with writing(self._path):
             os.fsync(self._file.fileno())
+            self._checksum.sync()
 
     def close(self) -> None:
         """Flushes and closes; a second call does nothing."""

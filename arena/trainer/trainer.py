@@ -128,7 +128,7 @@ class Trainer:
         Raises:
             ConfigError: no such run, no boundary to go on from, or another process holds it.
         """
-        path = RunFolder.existing(folder).config
+        path = RunFolder.begun(folder).config
         read, origin = load_with_origin(path, _texts(overrides, ticks=ticks, every=None))
         self = cls.__new__(cls)
         self._begin(read, origin, folder, resume=True, ranks=ranks, hosts=hosts, callbacks=callbacks, verbose=verbose)

@@ -140,7 +140,7 @@ class TorchOptimizer:
         groups = self._optimizer.param_groups
         made = [float(group.setdefault("initial_lr", group["lr"])) for group in groups]  # torch's name; it is saved
         for group, own in zip(groups, made, strict=True):
-            group["lr"] = rate * own / (max(made) or 1.0)
+            group["lr"] = rate * own / max(made) if any(made) else rate
         self._optimizer.step()
 
 

@@ -77,7 +77,6 @@ class Wrong(Decay):
         made: dict[str, Any] = {
             "number": 0.5,
             "vector": loss.repeat(3),
-            "infinite": loss / 0.0,
             "constant": torch.zeros(()),
             "elsewhere": torch.zeros((), requires_grad=True) * 2,
         }

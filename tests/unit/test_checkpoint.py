@@ -485,6 +485,7 @@ def test_states_are_read_in_several_threads_at_the_same_time() -> None:
 def in_run(home: Path, state: Any, *, policy: str = "blue", ticks: int = 10) -> Path:
     """A checkpoint where a run has it."""
     (home / "checkpoints").mkdir(exist_ok=True)
+    (home / "config.yaml").touch()
     return checkpoint.save(
         home / "checkpoints" / "blue", state, policy=policy, algorithm="ppo", ticks=ticks, update=1, boundary=ticks
     )
@@ -530,3 +531,16 @@ def test_weights_that_cannot_act_are_refused(tmp_path: Path, state: Any, place: 
 def test_single_numbers_of_a_state_may_be_infinite(tmp_path: Path) -> None:
     path = save(tmp_path, {"best": -math.inf, "loss": np.float32(math.nan), "weight": np.ones(3), "n": np.arange(3)})
     checkpoint.check_weights(checkpoint.load(path), path)
+
+
+def test_checkpoint_in_a_users_folder_of_this_name_is_read(tmp_path: Path) -> None:
+    path = in_run(tmp_path, {"weight": np.ones(2)})
+    (tmp_path / "config.yaml").unlink()
+    other = path.rename(path.with_name("000000000020.ckpt"))
+    assert checkpoint.load(other).boundary == 10
+
+
+def test_tensors_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+    path = in_run(tmp_path, {"net": {"weight": torch.tensor([1.0, math.nan])}})
+    with pytest.raises(ConfigError, match=r"not finite in state\['net'\]\['weight'\]"):
+        checkpoint.check_weights(checkpoint.load(path), path)

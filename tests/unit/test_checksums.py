@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from arena.errors import ConfigError
+from arena.errors import ConfigError, WriteError
 from arena.records import checksums
 from arena.records.folder import RunFolder
 from arena.records.journal import Journal
+from arena.records.lock import RunLock
 from damaged_folders import MUTATIONS, damage
 
 LINES = [{"number": number, "text": "x" * number} for number in range(8)]
@@ -171,3 +173,68 @@ def test_pipe_or_link_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
     path.unlink()
     os.mkfifo(path)
     assert "no regular file" in refused(path)
+
+
+def test_lines_after_a_full_disk_fit_the_checksum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = journal(tmp_path / "episodes.jsonl", LINES[:2])
+    opened, before = Journal(path), path.read_bytes()
+
+    class Full:
+        """The file, whose disk takes only three more bytes."""
+
+        def __init__(self, file: Any) -> None:
+            self.file, self.left = file, 3
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.file, name)
+
+        def write(self, data: bytes) -> int:
+            if not self.left:
+                raise OSError(errno.ENOSPC, "no space")
+            written, self.left = self.file.write(data[: self.left]), 0
+            return int(written)
+
+    file = opened._file
+    monkeypatch.setattr(opened, "_file", Full(file))
+    opened.append(LINES[2])
+    with pytest.raises(WriteError):
+        opened.flush()
+    assert path.read_bytes() == before
+    checksums.check_folder(tmp_path)
+    monkeypatch.setattr(opened, "_file", file)
+    opened.append(LINES[3])
+    opened.close()
+    assert path.read_bytes() == journal(tmp_path / "other.jsonl", LINES[:4]).read_bytes()
+    checksums.check_folder(tmp_path)
+
+
+def test_short_journal_of_a_run_that_goes_on_is_late(tmp_path: Path) -> None:
+    path = journal(tmp_path / "episodes.jsonl")
+    os.truncate(path, 10)
+    with RunLock.take(tmp_path):
+        checksums.check_folder(tmp_path)
+    refused(path)
+
+
+def test_files_of_other_programs_among_the_checksums_are_left_alone(tmp_path: Path) -> None:
+    journal(tmp_path / "episodes.jsonl")
+    (tmp_path / "checksums" / ".DS_Store").write_bytes(b"x")
+    checksums.check_folder(tmp_path)
+
+
+def test_no_checksum_is_written_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "checksums").symlink_to(tmp_path / "outside")
+    with pytest.raises(ConfigError, match="checksums: is a link"):
+        journal(tmp_path / "run" / "episodes.jsonl")
+    assert [*(tmp_path / "outside").iterdir()] == []
+
+
+def test_doubled_checksum_is_renewed(tmp_path: Path) -> None:
+    path = journal(tmp_path / "episodes.jsonl")
+    kept = tmp_path / "checksums" / path.name
+    right = kept.read_bytes()
+    kept.write_bytes(right * 2)
+    checksums.renew(path)
+    assert kept.read_bytes() == right

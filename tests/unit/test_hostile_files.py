@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -33,8 +34,8 @@ from arena.experiment.slots import Slots
 from arena.plan.hosts import Host
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
-from arena.records.formats import Boundary
-from arena.run.curriculum import check_change
+from arena.records.formats import Boundary, ChangeLine
+from arena.run.curriculum import check_recorded
 
 HEADER = {"version": 1, "policy": "blue", "algorithm": "ppo", "boundary": 1, "ticks": 1, "update": 1, "arena": "x"}
 GIBIBYTE = 2**30
@@ -263,13 +264,17 @@ SIMULATOR = {"envs": {"game": {"make": "shared_memory", "kwargs": {}}}}
         ({**CURRICULUM, **SIMULATOR}, 3, True),
     ],
 )
-def test_change_names_what_the_configuration_names(more: dict[str, Any], value: Any, allowed: bool) -> None:
-    config = parse_config({**RUN, **more}, source="")
+def test_recorded_change_names_what_the_configuration_names(
+    more: dict[str, Any], value: Any, allowed: bool, tmp_path: Path
+) -> None:
+    config, folder = parse_config({**RUN, **more}, source=""), RunFolder(tmp_path)
+    folder.changes.write_bytes(msgspec.json.encode(ChangeLine(tick=5, set={"envs.game.kwargs.level": value})) + b"\n")
     if allowed:
-        check_change(config, "envs.game.kwargs.level", value)
+        check_recorded(folder, config, 5)
     else:
+        check_recorded(folder, config, 4)
         with pytest.raises(ConfigError, match=r"only config\.yaml can name code, programs and files") as caught:
-            check_change(config, "envs.game.kwargs.level", value)
+            check_recorded(folder, config, 5)
         assert caught.value.path == "envs.game.kwargs.level"
 
 

@@ -166,4 +166,4 @@ def test_sync_writes_and_calls_fsync(path: Path, monkeypatch: pytest.MonkeyPatch
         with monkeypatch.context() as patch:
             patch.setattr(os, "fsync", lambda _: synced.append(path.read_bytes()))
             journal.sync()
-    assert synced == [b'{"tick":1}\n'], "fsync follows the write of everything"
+    assert synced == [b'{"tick":1}\n'] * 2, "fsync, of the journal and of its checksum, follows the write of everything"

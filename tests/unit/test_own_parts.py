@@ -197,7 +197,6 @@ MISTAKES = {
     "raises": "KeyError: 'teacher'",
     "number": "found 0.5; expected a tensor of one number that depends on the weights",
     "vector": "expected a tensor of one number",
-    "infinite": "expected finite numbers",
     "constant": "expected a tensor of one number that depends on the weights",
     "elsewhere": "its value depends on no weight of the network",
     "unmeasured": "its `measured` says",

@@ -23,7 +23,7 @@ from arena.errors import ArenaError, ConfigError, shorten
 from arena.league.round_text import change_words, round_words
 from arena.plan.plan import Plan, Role, RoleKind
 from arena.records import boundary as boundaries
-from arena.records.checkpoint import duplicate, path_of
+from arena.records import checkpoint
 from arena.records.formats import Boundary, round_of
 from arena.records.journal import JournalReader
 from arena.records.outcome import without_winner_words
@@ -372,7 +372,9 @@ class Root:
         idle = leg_end.idle_policies(tick, plan, self._leg, folder)
         for name, policy in idle.items():
             if policy.taken_from is not None:
-                duplicate(policy.taken_from, path_of(folder.checkpoints_path(name), policy.boundary))
+                held = checkpoint.load(policy.taken_from, tensors=False)
+                place = checkpoint.path_of(folder.checkpoints_path(name), policy.boundary)
+                checkpoint.write(place, replace(held, policy=name, boundary=policy.boundary))
         return leg_end.boundary_at(
             tick,
             plan,
