@@ -277,11 +277,7 @@ def write_samples(
 
 
 def _checked(given: Batch, number: int, observation_space: Space[Any], action_space: Space[Any]) -> Batch:
-    """The columns of an episode in the types of its spaces.
-
-    Raises:
-        ValueError: they do not fit.
-    """
+    """The columns of an episode in the types of its spaces."""
     if not len(given):
         raise ValueError(f"episode {number} is empty")
     columns = dict(given)

@@ -407,11 +407,7 @@ def _of_columns(arrays: Mapping[str, Array], entities: int) -> Part:
 
 
 def _check_columns(arrays: Mapping[str, Array], columns: Mapping[str, Column], entities: int) -> None:
-    """Checks names, shapes and dtypes of columns.
-
-    Raises:
-        ValueError: names the first wrong column.
-    """
+    """Checks names, shapes and dtypes of columns."""
     if arrays.keys() != columns.keys():
         odd = sorted(arrays.keys() ^ columns.keys())
         raise ValueError(f"missing or unknown columns {', '.join(odd)}")
@@ -447,11 +443,7 @@ def _check_ragged(name: str, array: Array, lengths: Array, column: Column) -> No
 
 
 def _check_place(part: Part, path: Path) -> None:
-    """Checks that ticks and lanes are valid and match the file's name.
-
-    Raises:
-        ValueError: they do not.
-    """
+    """Checks that ticks and lanes are valid and match the file's name."""
     if not len(part.tick) or not len(part.lane) or (np.diff(part.tick) != 1).any():
         raise ValueError("its ticks are not consecutive")
     if len(set(part.lane.tolist())) < len(part.lane):
@@ -461,11 +453,7 @@ def _check_place(part: Part, path: Path) -> None:
 
 
 def _check_entity(part: Part, e: int, entity: EntitySamples) -> None:
-    """Checks that an entity's values are in its spaces, and that its ends fit its flags.
-
-    Raises:
-        ValueError: names what is wrong.
-    """
+    """Checks that an entity's values are in its spaces, and that its ends fit its flags."""
     end_tick, end_lane, seen_last = part.ends[e]
     t, position = np.nonzero(part.terminated[:, :, e] | part.truncated[:, :, e])
     ended = zip(part.tick[t].tolist(), part.lane[position].tolist(), strict=True)
@@ -488,11 +476,7 @@ def _check_entity(part: Part, e: int, entity: EntitySamples) -> None:
 
 
 def _check_units(space: UnitSpace, leaves: Leaves, axes: tuple[int, ...]) -> None:
-    """Checks the rules of observations of units, in the rows of these axes.
-
-    Raises:
-        ValueError: names the first one that is broken.
-    """
+    """Checks the rules of observations of units, in the rows of these axes."""
     rows = [leaf if isinstance(leaf, Ragged) else leaf.reshape(-1, *leaf.shape[len(axes) :]) for leaf in leaves]
     breach = space.breach(unflatten(space, rows))
     if breach is not None:

@@ -39,8 +39,18 @@ from arena.records.lock import is_held
 DIGITS = 4
 _BEGINNING = "lock.beginning"  # of the processes that run trials alone, which hold `lock` together
 _NAME = re.compile(r"([0-9]{4,})\.jsonl")
-_FILES = ("experiment.yaml", "configs", "states", "logs", "trials.csv", "best.json", "requeue", "report.html", "lock")
-_FILES += (checksums.FOLDER,)
+_FILES = [
+    "experiment.yaml",
+    "configs",
+    "states",
+    "logs",
+    "trials.csv",
+    "best.json",
+    "requeue",
+    "report.html",
+    "lock",
+    "checksums",
+]
 _NAMES: Names = {**dict.fromkeys((*_FILES, _BEGINNING)), "trials": {"*": RUN_NAMES}}
 _ATTEMPTS, _PAUSE_SECONDS = 20, 0.01  # to lock a trial
 

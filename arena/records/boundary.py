@@ -198,12 +198,7 @@ def _files(folder: RunFolder) -> list[Path]:
 
 
 def _read(path: Path) -> Boundary:
-    """What the file says.
-
-    Raises:
-        Damaged: it is not what was written under this name.
-        ConfigError: it was written by a newer arena.
-    """
+    """What the file says."""
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Boundary)
     except (OSError, msgspec.MsgspecError) as error:
@@ -221,11 +216,7 @@ def _read(path: Path) -> Boundary:
 
 
 def _check(folder: RunFolder, boundary: Boundary) -> None:
-    """Compares the files of a boundary with its list; those of version 1 with what it says of them.
-
-    Raises:
-        Damaged: with the path of a file that is missing or damaged.
-    """
+    """Compares the files of a boundary with its list; those of version 1 with what it says of them."""
     sizes = {name: FileMark(size, "") for name, size in boundary.journals.items()}
     marks = boundary.files if boundary.version > 1 else sizes
     for name, mark in marks.items():

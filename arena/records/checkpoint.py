@@ -337,9 +337,6 @@ def _check_place(held: Checkpoint, path: Path) -> None:
     """Refuses a file in `checkpoints/<policy>/` of a run whose content is not what its place says.
 
     Elsewhere a checkpoint has any name: a snapshot of a policy that was forked or loaded has the header of its source.
-
-    Raises:
-        Damaged: it is another policy's, or of another boundary.
     """
     if path.parent.parent.name != "checkpoints" or not (path.parents[2] / "config.yaml").is_file():
         return
@@ -426,11 +423,7 @@ def verified_digest(path: Path) -> str:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Opens a checkpoint file, of which the members are checked but their content.
-
-    Raises:
-        ConfigError: it cannot be read, or, also while the block reads it, is not a checkpoint.
-    """
+    """Opens a checkpoint file, of which the members are checked but their content."""
     try:
         file = open(path, "rb", opener=regular)  # noqa: SIM115 - closed below
     except OSError as error:
@@ -444,11 +437,7 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _check_sizes(archive: zipfile.ZipFile, path: Path) -> None:
-    """Refuses a zip file that would need more memory than it has bytes: a bomb, packed or with members that overlap.
-
-    Raises:
-        Damaged: `_write` has not made it.
-    """
+    """Refuses a zip file that would need more memory than it has bytes: a bomb, packed or with members that overlap."""
     members = archive.infolist()
     names = [member.filename for member in members]
     if names != [_HEADER, *(f"arrays/{number}.npy" for number in range(len(names) - 2)), _DIGEST]:

@@ -160,11 +160,7 @@ def _made(path: Path) -> int:
 
 
 def _flock(descriptor: int, folder: Path | str, kind: int = fcntl.LOCK_EX) -> bool:
-    """Locks an open file until it is closed; False on a file system without locks, which does not prevent training.
-
-    Raises:
-        ConfigError: another process has it.
-    """
+    """Locks an open file until it is closed; False on a file system without locks, which does not prevent training."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except OSError as error:

@@ -281,11 +281,7 @@ def _columns(chunk: Chunk, manifest: Manifest, path: Path) -> list[Any]:
 
 
 def _ragged(chunk: Chunk, column: Column, lengths: bytes, items: bytes) -> Ragged:
-    """A ragged leaf of a chunk.
-
-    Raises:
-        ValueError: its lengths do not add up to the number of items.
-    """
+    """A ragged leaf of a chunk."""
     counts = np.frombuffer(lengths, np.uint32).astype(np.int64)
     if len(counts) != chunk.ticks * chunk.lanes:
         raise ValueError(f"{len(counts)} lengths for {chunk.ticks} ticks of {chunk.lanes} lanes")
