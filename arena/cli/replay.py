@@ -18,6 +18,7 @@ from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, pluralize
 from arena.game.spaces import row
 from arena.game.units import UnitSpace
+from arena.records import checksums
 from arena.records.boundary import newest_tick
 from arena.records.faults import process_faults
 from arena.records.folder import RunFolder
@@ -76,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         check_video(anchored(video))
     if episode is not None and match is None:
         raise ConfigError("an episode is counted within its match: name that with --match", path="--episode")
-    RunFolder(Path(target)).check()
+    checksums.check_folder(Path(target))
     if not RunFolder(Path(target)).replays.is_dir():
         RunFolder.existing(target)
     found = read_replays(target)

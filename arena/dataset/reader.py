@@ -332,7 +332,7 @@ def open_dataset(path: Path | str) -> Samples:
             source=str(path),
         )
     if home.name == "samples" and (home.parent / "config.yaml").is_file():
-        RunFolder(home.parent).check()
+        checksums.check_folder(home.parent)
     learning = _learning(home)
     return Samples(home, tuple(_match(file, learning) for file in found))
 

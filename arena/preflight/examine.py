@@ -138,8 +138,7 @@ def _examine_algorithm(plan: Plan, policy: PolicyPlan, report: Callable[[str], N
 
     with located(path=f"{path}.load"):
         found = checkpoint.find(policy.load, policy.name)
-        held = checkpoint.load(found)
-        checkpoint.check_weights(held, found)
+        held = checkpoint.load_to_act(found)
         check_checkpoint(held, found, policy, cls)
     report(f"policy {policy.name}: begins with {shown(found)}")
     return _ResolvedPolicy(cls, spec_of(cls), options, (found, held))

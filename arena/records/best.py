@@ -12,7 +12,7 @@ from arena.errors import ConfigError
 from arena.records import checkpoint, checksums
 from arena.records.atomic import part_of, writing
 from arena.records.folder import RunFolder
-from arena.records.formats import BestFile, digest_of, read_document
+from arena.records.formats import BestFile, read_document
 
 
 def read(folder: RunFolder) -> BestFile | None:
@@ -23,12 +23,8 @@ def read(folder: RunFolder) -> BestFile | None:
     """
     if not folder.best.exists():
         return None
-    found = read_document(folder.best, BestFile)
-    if found.sha256 and found.sha256 != digest_of(found):
-        raise ConfigError(
-            "is damaged: its content does not have the sha256 that was written with it", source=str(folder.best)
-        )
-    return found
+    checksums.check(folder.best)
+    return read_document(folder.best, BestFile)
 
 
 def check(folder: RunFolder, tick: int) -> None:
@@ -75,8 +71,7 @@ def keep(folder: RunFolder, found: BestFile, checkpoints: Mapping[str, Path]) ->
         with writing(path):
             os.replace(part_of(path), path)
     found = msgspec.structs.replace(found, policies=tuple(checkpoints))
-    sealed = msgspec.structs.replace(found, sha256=digest_of(found))
-    checksums.replace(folder.best, msgspec.json.format(msgspec.json.encode(sealed)) + b"\n")
+    checksums.replace(folder.best, msgspec.json.format(msgspec.json.encode(found)) + b"\n")
 
 
 def forget_after(folder: RunFolder, tick: int) -> None:

@@ -168,8 +168,8 @@ def checkpoints_of(folder: RunFolder, policy: str) -> list[Path]:
 
 def discard_after(folder: RunFolder, tick: int) -> None:
     """Removes the boundaries that are newer than a tick."""
-    lost = (folder.boundaries / path.name for path in (folder.checksums / folder.boundaries.name).glob("*.json"))
-    for path in {*_files(folder), *lost}:
+    of_lost = (folder.checksums / folder.boundaries.name).glob("*.json")  # boundaries that are gone have checksums yet
+    for path in {*_files(folder), *(folder.boundaries / file.name for file in of_lost if file.stem.isdecimal())}:
         if int(path.stem) > tick:
             checksums.drop(path)
             path.unlink(missing_ok=True)

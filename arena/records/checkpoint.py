@@ -146,7 +146,7 @@ def write(path: Path, held: Checkpoint) -> None:
         "ticks": held.ticks,
         "update": held.update,
         "arena": _arena_version(),
-        "own_place": True,  # older copies for resting forks have policy and boundary of their source
+        "own_place": True,  # policy and boundary are those of its place, unlike in copies that earlier versions made
         "state": structure,
     }
     with replacing(path) as file:
@@ -360,19 +360,21 @@ def check_mapping(held: Checkpoint, path: Path) -> None:
         raise Damaged(found, source=str(path))
 
 
-def check_weights(held: Checkpoint, path: Path) -> None:
-    """Refuses a checkpoint with which a policy cannot act.
+def load_to_act(path: Path) -> Checkpoint:
+    """Reads a checkpoint with which a policy is to act.
 
     Raises:
-        ConfigError: its state is no mapping, or has an array with numbers that are not finite.
+        ConfigError: as `load`; or its state is no mapping, or has an array with numbers that are not finite.
     """
+    held = load(path)
     check_mapping(held, path)
     if (name := _not_finite(held.state)) is not None:
         raise ConfigError(
             f"has numbers that are not finite in {name}, so the policy has diverged: take an earlier checkpoint, and "
-            "train with a smaller learning rate. If they are meant, state_dict() has to give them in another form",
+            "train with a smaller learning rate; an algorithm that needs such numbers must store them in another form",
             source=str(path),
         )
+    return held
 
 
 def _not_finite(state: Any, name: str = "state") -> str | None:

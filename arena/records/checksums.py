@@ -27,7 +27,7 @@ FOLDER = "checksums"
 _INNER = "boundaries"  # a folder whose files have their checksums in `checksums/boundaries/`
 _LINE = re.compile(rb"([0-9]{12,}) ([0-9a-f]{8})\n")
 _PART = 2**20  # bytes that are read at once
-_LOOKS = 100  # at a file that is being written
+_LOOKS = 100  # at a file whose checksum changes at each of them, as it is being written
 
 
 class Checksum(NamedTuple):
@@ -67,13 +67,16 @@ class JournalChecksum:
         self._known = known
 
     def begin(self, data: bytes) -> int:
-        """Notes the bytes that are written next, also after others could not be written; returns the size before."""
+        """Records the bytes that are appended next; returns the size of the file before them, in bytes.
+
+        If they cannot be written, the caller cuts the file to this size, and may begin again.
+        """
         self._known = self._known._replace(after=self._known.before.plus(data))
         _write(self._path, self._known)
         return self._known.before.size
 
     def end(self) -> None:
-        """Notes that everything was written."""
+        """Records that they were written."""
         self._known = self._known._replace(before=self._known.after)
         _write(self._path, self._known)
 
@@ -144,7 +147,7 @@ def check(path: Path) -> None:
         wrong = "" if known is None else _difference(path, known)
         if not wrong:
             return
-        if _read(_path_of(path)) == known:  # else it is being written, and the checksum was an old one
+        if _read(_path_of(path)) == known:  # else the file has grown since the checksum was read
             raise ConfigError(
                 f"was changed or damaged after the arena wrote it: {wrong}. Restore it; or, if it is to be taken as "
                 f"it is, delete {_path_of(path)}",
@@ -215,7 +218,7 @@ def _write(path: Path, known: _Checksums, *, sync: bool = False) -> None:
         if not target.parent.exists():
             make_folder(target.parent.parent if target.parent.name == _INNER else target.parent)
             make_folder(target.parent)
-        descriptor = private(str(target), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = private(str(target), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC)
         try:
             content = b"".join(map(_line, known))
             os.ftruncate(descriptor, os.pwrite(descriptor, content, 0))

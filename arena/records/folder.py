@@ -155,7 +155,7 @@ class RunFolder:
             ConfigError: as `begun`; or a file of it was shortened, changed or lost after it was written.
         """
         folder = cls.begun(path)
-        folder.check()
+        checksums.check_folder(folder.path)  # so all readers refuse the same files
         return folder
 
     @classmethod
@@ -168,14 +168,6 @@ class RunFolder:
         path = anchored(target)
         is_config = path.is_file() or (path.suffix in (".yaml", ".yml") and not path.is_dir())
         return None if is_config else cls.existing(path)
-
-    def check(self) -> None:
-        """Refuses a folder of which a file was damaged; every reader calls this first, so that all agree.
-
-        Raises:
-            ConfigError: a file was shortened, changed or lost after it was written.
-        """
-        checksums.check_folder(self.path)
 
     def remove_unbegun(self, *, whole: bool) -> None:
         """Removes what `open` has made for a run that has not begun, and the logs; does nothing if a run has begun.

@@ -79,10 +79,10 @@ def read_document(path: Path, kind: type[S]) -> S:
         raise ConfigError(reason, source=str(path)) from error
 
 
-def digest_of(document: Boundary | BestFile) -> str:
+def digest_of(document: Boundary) -> str:
     """The SHA-256 of all fields of a document but its `sha256`, in the form in which they are read."""
     fields = msgspec.json.encode(msgspec.structs.replace(document, sha256=""))
-    return hashlib.sha256(msgspec.json.encode(msgspec.json.decode(fields, type=type(document)))).hexdigest()
+    return hashlib.sha256(msgspec.json.encode(msgspec.json.decode(fields, type=Boundary))).hexdigest()
 
 
 # ----------------------------------------------------------------------------------------------------- episodes.jsonl
@@ -165,15 +165,13 @@ class BestFile(msgspec.Struct, frozen=True):
         tick: of the boundary.
         metric: the name of the number by which it is the best.
         value: of the metric.
-        policies: whose checkpoints of the boundary are kept.
-        sha256: of all other fields; "": written by an older arena, without `policies`.
+        policies: whose checkpoints of the boundary are kept; () in files of older arenas.
     """
 
     tick: _Ticks
     metric: str
     value: float
     policies: tuple[str, ...] = ()
-    sha256: str = ""
 
 
 # ------------------------------------------------------------------------------------------------------ changes.jsonl

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from arena.records import evaluations
+from arena.records import checksums, evaluations
 from arena.records.episode import episode_of
 from arena.records.folder import RunFolder
 from arena.records.formats import EpisodeLine, EvaluationLine, read_document
@@ -26,7 +26,7 @@ def evaluation_of(folder: RunFolder, tick: int, policies: Collection[str]) -> di
     if tick not in evaluations.evaluated(folder):
         return None
     lines = evaluations.lines_at(folder, tick)
-    RunFolder(folder.evaluation_path(tick)).check()
+    checksums.check_folder(folder.evaluation_path(tick))
     found = numbers_of([RunFolder(folder.evaluation_path(tick))], lines, policies)
     return {**found, "custom": custom_of(folder, tick)}
 

@@ -31,13 +31,14 @@ from arena.run.stop_rules import rule_met
 
 SAME_MATCH = ("env", "seats", "entities", "env_kwargs")
 GAME = ("make", "kwargs", "wrappers")
-LENGTH_KEYS = ("learning_rate_schedule", "n_steps", "minibatch_size")  # where they are linear or auto
 LENGTH_DEFAULTS: Mapping[str, Mapping[str, Any]] = {  # of built-in algorithms, which the root does not import
     "a2c": {"learning_rate_schedule": "linear"},
     "dqn": {"learning_rate_schedule": "linear", "exploration_fraction": 0.16},
     "ppo": {"n_steps": "auto", "minibatch_size": "auto"},
 }
-LONG = 8 * 2048  # ticks from which on the rollout of `n_steps: auto` is as long as in any longer run
+_LONG_RUN = (
+    8 * 2048
+)  # ticks of a run from which on `n_steps: auto` does not follow its length (policies/common/on_policy.py)
 _log = logging.getLogger(__name__)
 _ANEW = "start a new run; with `load:` its policies begin with checkpoints of this one"
 
@@ -277,12 +278,15 @@ def _length_words(before: Config, config: Config) -> Iterator[str]:
     found = []
     for name, policy in config.policies.items() if now > was else ():
         given = {**LENGTH_DEFAULTS.get(policy.algorithm, {}), **policy.options}
-        follows = [key for key in LENGTH_KEYS if given.get(key) in ("linear", "auto")]
-        if was >= LONG or given.get("n_steps") != "auto":
-            follows = [key for key in follows if given[key] != "auto"]
-        follows += ["exploration_fraction"] * bool(given.get("exploration_fraction"))
-        follows += ["priority_beta"] * (given.get("prioritized") is True)
-        found += [f"policies.{name}.options.{key}" for key in follows if policy.learns]
+        is_auto = given.get("n_steps") == "auto" and was < _LONG_RUN
+        follows = {
+            "learning_rate_schedule": given.get("learning_rate_schedule") == "linear",
+            "n_steps": is_auto,
+            "minibatch_size": is_auto and given.get("minibatch_size") == "auto",
+            "exploration_fraction": bool(given.get("exploration_fraction")),
+            "priority_beta": given.get("prioritized") is True,
+        }
+        found += [f"policies.{name}.options.{key}" for key, does in follows.items() if does and policy.learns]
     if found:
         yield (
             f"the run had {was} ticks, has {now}: {', '.join(found)} follow the length of the run, so it goes on with "

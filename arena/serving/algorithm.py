@@ -66,8 +66,7 @@ def load_algorithm(run: Path | str, policy: str, checkpoint: str) -> LoadedAlgor
     workers = len(seat.teams) * len(seat.teams[0])
     group = StubGroup(policy, given.sync, config.seed, config.seed, size=workers, team=seat.teams[0], teams=seat.teams)
     algorithm = from_spaces(cls, env, group, ticks=config.ticks, options=options)
-    held = checkpoints.load(file)
-    checkpoints.check_weights(held, file)
+    held = checkpoints.load_to_act(file)
     if held.algorithm != given.algorithm:
         raise ConfigError(
             f"is of the algorithm {held.algorithm!r}, the policy {policy!r} uses {given.algorithm!r}", source=str(file)

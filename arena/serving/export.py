@@ -31,7 +31,7 @@ from arena.records.formats import EngineReport, ExportReport, ModelFile, documen
 from arena.serving import engines
 from arena.serving.algorithm import load_algorithm
 from arena.serving.comparison import Outputs, compare
-from arena.serving.engines import EAGER, ONNX, Run
+from arena.serving.engines import EAGER, ONNX, Engine, Run
 from arena.serving.model_rows import Rows, rows_of
 from arena.serving.onnx_model import (
     DESCRIPTION,
@@ -108,14 +108,11 @@ def export(
     with _step("3, reference"):
         expected = _reference(reference.run, rows, file, batch_sizes)
     made, reports = {EAGER: reference}, [EngineReport(name=EAGER, seconds=0.0, verdict="ok")]
-    begun = time.perf_counter()
-    try:
-        made[ONNX] = engines.onnx_engine(exported, msgspec.structs.replace(file, engine=ONNX))
-        report = EngineReport(name=ONNX, bytes=len(made[ONNX].content or b""), seconds=0.0, verdict="ok")
-    except Exception as error:  # torch, onnx and the runtime have no common class of errors
-        report = EngineReport(name=ONNX, seconds=0.0, verdict="failed", reason=f"step 4, ONNX file: {_words(error)}")
-    reports.append(msgspec.structs.replace(report, seconds=round(time.perf_counter() - begun, 3)))
-    for number, report in enumerate(reports):
+    engine, report = _onnx_file(exported, file)  # 4
+    reports.append(report)
+    if engine is not None:
+        made[ONNX] = engine
+    for number, report in enumerate(reports):  # 5
         if report.verdict == "ok":
             reports[number] = _verified(report, made[report.name].run, rows, expected, file)
     with _step("6, time"):
@@ -274,6 +271,18 @@ def _reference(run: Run, rows: Rows, file: ModelFile, batch_sizes: Sequence[int]
             if not np.isfinite(output).all():
                 raise ValueError(f"output {tensor.name!r}, batches of {size}: NaN or infinite numbers; limit: none")
     return found
+
+
+def _onnx_file(exported: Any, file: ModelFile) -> tuple[Engine | None, EngineReport]:
+    """The engine of the ONNX file, None if it cannot be made, and the report of its making."""
+    begun = time.perf_counter()
+    try:
+        engine = engines.onnx_engine(exported, msgspec.structs.replace(file, engine=ONNX))
+    except Exception as error:  # torch, onnx and the runtime have no common class of errors
+        seconds, reason = round(time.perf_counter() - begun, 3), f"step 4, ONNX file: {_words(error)}"
+        return None, EngineReport(name=ONNX, seconds=seconds, verdict="failed", reason=reason)
+    seconds = round(time.perf_counter() - begun, 3)
+    return engine, EngineReport(name=ONNX, bytes=len(engine.content or b""), seconds=seconds, verdict="ok")
 
 
 def _verified(report: EngineReport, run: Run, rows: Rows, reference: Outputs, file: ModelFile) -> EngineReport:

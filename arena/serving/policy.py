@@ -263,13 +263,7 @@ def _checkpoint(folder: RunFolder | None, name: str, given: PolicyConfig, tick: 
         home = folder.checkpoints_path(name)
         if tick is not None:
             snapshot = folder.snapshot_path(name, tick)
-            return _with_weights(snapshot if snapshot.exists() else checkpoints.path_of(home, tick))
+            return checkpoints.load_to_act(snapshot if snapshot.exists() else checkpoints.path_of(home, tick))
         if own := boundary.checkpoints_of(folder, name):
-            return _with_weights(own[-1])
-    return None if given.load is None else _with_weights(checkpoints.find(given.load, name))
-
-
-def _with_weights(path: Path) -> Checkpoint:
-    held = checkpoints.load(path)
-    checkpoints.check_weights(held, path)
-    return held
+            return checkpoints.load_to_act(own[-1])
+    return None if given.load is None else checkpoints.load_to_act(checkpoints.find(given.load, name))

@@ -19,7 +19,7 @@ from arena.game.ragged import Ragged
 from arena.game.units import UnitActions, UnitSpace
 from arena.testing.breach import ContractBroken, must
 
-_LARGEST_SEED = 2**32 - 1  # that a run may draw for a game; some games in C++ take only half as many
+_LARGEST_SEED = 2**32 - 1  # that a run may draw for a game; some games in C++ take no more than 2^31 - 1
 
 
 def check_batched_env(
@@ -35,9 +35,9 @@ def check_batched_env(
     """Plays `ticks` ticks with random actions, twice, and checks everything that the game returns.
 
     Args:
-        env: the game; it is left open, in the middle of an episode.
+        env: the game; it is left open, at the beginning of an episode.
         ticks: how long to play: long enough for some episodes to end, else fewer rules are checked.
-        seed: of the random actions; lanes get the seeds below 2^32 - `seed`, the largest first.
+        seed: of the game's lanes and of the random actions.
         repeatable: whether the same seeds and actions must give the same game; false for games that cannot
             guarantee it, such as games in real time.
         again: a second object of the same game, which plays the second time: a run makes its games anew at each
@@ -62,6 +62,17 @@ def check_batched_env(
             _check_repeated(first, _play(env if again is None else again, ticks, seed))
     with _tolerated(tolerate, "there are no pictures of it in videos and in the report"):
         _check_picture(env)
+    _check_large_seeds(env)
+
+
+def _check_large_seeds(env: BatchedEnv) -> None:
+    try:
+        env.reset(np.ones(env.lanes, np.bool_), [_LARGEST_SEED - lane for lane in range(env.lanes)])
+    except Exception as error:
+        raise ContractBroken(
+            f"reset() fails with the seed {_LARGEST_SEED}: {type(error).__name__}: {error}; a run gives seeds of 0 to "
+            "2^32 - 1, so a game that takes fewer needs a wrapper that gives it, for example, `seed % 2**31`"
+        ) from error
 
 
 @contextmanager
@@ -107,7 +118,7 @@ def _play(env: BatchedEnv, ticks: int, seed: int, seen: list[list[list[Any]]] | 
     actors = _actors(env, seed)
     rng = np.random.default_rng(seed)
     all_lanes = np.ones(env.lanes, np.bool_)
-    frame = env.reset(all_lanes, [_LARGEST_SEED - seed - lane for lane in range(env.lanes)])
+    frame = env.reset(all_lanes, [seed + lane for lane in range(env.lanes)])
     state.see_reset(frame, all_lanes)
     history = [_arrays(env, frame)]
     if seen is not None:

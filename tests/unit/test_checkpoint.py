@@ -524,13 +524,13 @@ def test_state_that_is_no_mapping_is_refused(tmp_path: Path, state: Any) -> None
 def test_weights_that_cannot_act_are_refused(tmp_path: Path, state: Any, place: str) -> None:
     path = save(tmp_path, state)
     with pytest.raises(ConfigError, match=place) as caught:
-        checkpoint.check_weights(checkpoint.load(path), path)
+        checkpoint.load_to_act(path)
     assert str(path) in str(caught.value)
 
 
 def test_single_numbers_of_a_state_may_be_infinite(tmp_path: Path) -> None:
     path = save(tmp_path, {"best": -math.inf, "loss": np.float32(math.nan), "weight": np.ones(3), "n": np.arange(3)})
-    checkpoint.check_weights(checkpoint.load(path), path)
+    checkpoint.load_to_act(path)
 
 
 def test_checkpoint_in_a_users_folder_of_this_name_is_read(tmp_path: Path) -> None:
@@ -543,4 +543,4 @@ def test_checkpoint_in_a_users_folder_of_this_name_is_read(tmp_path: Path) -> No
 def test_tensors_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     path = in_run(tmp_path, {"net": {"weight": torch.tensor([1.0, math.nan])}})
     with pytest.raises(ConfigError, match=r"not finite in state\['net'\]\['weight'\]"):
-        checkpoint.check_weights(checkpoint.load(path), path)
+        checkpoint.load_to_act(path)

@@ -13,7 +13,6 @@ import pytest
 
 from arena.errors import ConfigError, WriteError
 from arena.records import checksums
-from arena.records.folder import RunFolder
 from arena.records.journal import Journal
 from arena.records.lock import RunLock
 from damaged_folders import MUTATIONS, damage
@@ -52,7 +51,7 @@ def test_damaged_file_is_refused(tmp_path: Path, name: str, kind: str) -> None:
         checksums.check_folder(home)
         if damage(path, kind, np.random.default_rng(seed)):
             with pytest.raises(ConfigError, match="changed or damaged after the arena wrote it") as caught:
-                RunFolder(home).check()
+                checksums.check_folder(home)
             assert str(path) in str(caught.value)
 
 

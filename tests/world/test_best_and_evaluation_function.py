@@ -95,7 +95,7 @@ def test_resume_refuses_a_best_result_that_is_not_known(harm: str, file: str, tm
     else:
         (known if harm == "no json" else kept).unlink()
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.parent.name != "logs"}
-    with pytest.raises(ConfigError, match=rf"{file}: is .*; put it back, or move best\.json and the files check"):
+    with pytest.raises(ConfigError, match=rf"{file}: (is|was) .*; put it back, or move best\.json and the files check"):
         train({**data, "ticks": 240}, run, resume=True)
     assert {path: path.read_bytes() for path in before} == before
     for path in (known, kept):

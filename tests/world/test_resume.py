@@ -23,7 +23,7 @@ from arena.records.journal import JournalReader
 from arena.records.lock import is_left
 from arena.roles.root.root import RoleFailed
 from arena.run.prepare import prepare
-from arena.run.resume import LENGTH_DEFAULTS, LENGTH_KEYS, _length_words
+from arena.run.resume import LENGTH_DEFAULTS, _length_words
 from earlier_boundaries import write_as_version_1
 from in_process import Played, play
 
@@ -342,7 +342,11 @@ def test_options_that_follow_the_length_of_a_run_are_named(algorithm: str, optio
 def test_defaults_that_follow_the_length_are_those_of_the_algorithms(name: str) -> None:
     options = registry.algorithm(name).Options(**({"data": "x"} if name == "bc" else {}))
     known = LENGTH_DEFAULTS.get(name, {})
-    found = {key: getattr(options, key) for key in (*LENGTH_KEYS, "exploration_fraction") if hasattr(options, key)}
+    found = {
+        key: getattr(options, key)
+        for key in ("learning_rate_schedule", "n_steps", "minibatch_size", "exploration_fraction")
+        if hasattr(options, key)
+    }
     assert {
         key: value for key, value in found.items() if value in ("linear", "auto") or key == "exploration_fraction"
     } == known

@@ -138,9 +138,8 @@ def _with_human(
                 f"got {seat}, but match {match} has {pluralize(len(entry.seats), 'seat')}; they count from 0",
                 path="--seat",
             )
-    name = next(
-        name for name in ("human", *(f"human-{number}" for number in range(2, 1000))) if name not in config.policies
-    )
+    free = ("human", *(f"human-{number}" for number in range(2, 1000)))
+    name = next(name for name in free if name not in config.policies)
     options: dict[str, Any] = {"episodes": episodes, "named": len(set(seats)) > 1}
     if advice is not None:
         adviser, known = advice
