@@ -116,14 +116,14 @@ def test_program_in_javascript_plays_the_corridor(tmp_path: Path) -> None:
     assert len(lines) > 2
 
 
-def test_users_actor_heats_rooms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_users_actor_heats_rooms(tmp_path: Path) -> None:
     """By the command in the file's comment."""
     port, folder = free_port(), tmp_path / "run"
-    (command,) = re.findall(r"^# arena (fake game .*)$", (EXAMPLES / "my_actor.yaml").read_text(), re.MULTILINE)
+    (command,) = re.findall(r"^# python (.*)$", (EXAMPLES / "my_actor.yaml").read_text(), re.MULTILINE)
     words = ["train", "my_actor.yaml", "--ranks", "1", "--run-dir", folder, "--set", f"envs.rooms.kwargs.port={port}"]
     run = beside([sys.executable, "-m", "arena", *words])
-    assert main([*shlex.split(command), "--url", f"http://127.0.0.1:{port}/step"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "4 starts, 400 ticks, 4 ends, 0 errors"
+    games = beside([sys.executable, *shlex.split(command), "--url", f"http://127.0.0.1:{port}/step"])
+    assert printed(games)[-1] == "4 starts, 400 ticks, 4 ends, 0 errors"
     run.send_signal(signal.SIGINT)
     run.communicate(timeout=60)
     assert run.returncode == 130

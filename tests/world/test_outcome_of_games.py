@@ -14,6 +14,7 @@ from arena.cli.main import main
 from arena.config import parse_config
 from arena.errors import ConfigError
 from arena.league.read_results import read
+from arena.records import checksums
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader
 from arena.report.page import page
@@ -214,7 +215,7 @@ def test_resumed_run_knows_a_general_sum_game_from_its_records(
     """What is played after the resumption is zero-sum; the config of a folder of old has no such key."""
     assert train(tmp_path, None, rounds=1, ticks=20) == 0
     folder = RunFolder(tmp_path / "run")
-    folder.config.write_text(folder.config.read_text().replace("    outcome: null\n", ""))
+    checksums.replace(folder.config, folder.config.read_text().replace("    outcome: null\n", "").encode())
     assert "outcome" not in folder.config.read_text()
     capsys.readouterr()
     assert train(tmp_path, None, "--resume", rounds=1, ticks=40) == 0
