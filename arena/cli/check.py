@@ -12,7 +12,7 @@ from arena.plan.build import make_plan
 from arena.plan.process_count import process_count
 from arena.terminal.output import complain, say
 from arena.terminal.plan import prove_plan, schedule_text
-from arena.terminal.rounds import gate_lines, window_lines
+from arena.terminal.rounds import gate_lines
 from arena.terminal.text import processes_words
 
 
@@ -33,7 +33,6 @@ def run(arguments: argparse.Namespace) -> int:
         *findings.lines,
         *findings.hints.values(),
         *gate_lines(config),
-        *window_lines(config),
         schedule_text(proof),
     ):
         say(line)

@@ -17,7 +17,6 @@ from arena.run.prepare import check_tolerance, prepare
 from arena.run.run import Run
 from arena.terminal.display import fault_lines, summary_lines
 from arena.terminal.profile import profile_lines
-from arena.terminal.rounds import window_lines
 from arena.terminal.text import processes_words
 
 
@@ -55,7 +54,7 @@ class TrainRun(Rank0Base):
             allow_unproved=asked.allow_unproved,
             held=is_held(),
         )
-        return announced(replace(run, words=(*words, *run.words, *window_lines(config))), ranks_given=asked.ranks_given)
+        return announced(replace(run, words=(*words, *run.words)), ranks_given=asked.ranks_given)
 
     def present(self, run: Run, scoreboard: Scoreboard) -> None:
         """Prints where the records are, and the results of the policies."""

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import msgspec
 
 from arena.config.fields import Keyed, Shortened
+from arena.config.removed import removed_words
 from arena.errors import ConfigError, located, nearest, nearest_key
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z")
@@ -46,6 +47,8 @@ def convert(kind: type[S], value: Any, path: str) -> S:
     if True in value and "on" in fields:  # YAML 1.1 reads `on` as true
         value = {"on" if key is True else key: item for key, item in value.items()}
     for key in value:
+        if key not in fields and (removed := removed_words(joined(path, key))) is not None:
+            raise ConfigError(removed, path=joined(path, key))
         if key not in fields:
             raise ConfigError(f"unknown key {key!r}; {nearest_key(str(key), fields)}", path=joined(path, key))
     for name, field in fields.items():

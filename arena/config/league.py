@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from arena.config.fields import Count, Natural, Share, Shortened
+from arena.config.fields import Count, Share, Shortened
 
 Elo = Annotated[float, Meta(gt=0, le=4000)]
 Error = Annotated[float, Meta(gt=0, lt=1)]
@@ -95,8 +95,6 @@ class LeagueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """What happens between two rounds."""
 
     snapshots: SnapshotsConfig = SnapshotsConfig()  # of learners in `matchmaking`
-    window: Count | None = None  # has no effect any more: all games count, each for its policy as it was at that tick
-    finish_ticks: Natural | None = None  # to end games that the end of a leg would cut; null: 3 median games; 0: cut
     evolution: EvolutionConfig | None = None  # null: every policy keeps its own weights
     decided: DecidedConfig | None = None  # ends the league when the order of all players is; null: plays all rounds
     prior: dict[str, Rating] = {}  # of policies when the league begins, in Elo; counts as much as ten games of each

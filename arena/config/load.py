@@ -20,6 +20,7 @@ from arena.config.decode import convert, convert_field, show
 from arena.config.independent import expanded
 from arena.config.matches import MatchConfig, generator_of
 from arena.config.overrides import Override
+from arena.config.removed import without_removed
 from arena.config.schema import Config
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, Origin, close_name
@@ -64,7 +65,9 @@ def load_data(path: str | Path) -> Any:
     Raises:
         ConfigError: the file cannot be read, or is not YAML.
     """
-    return yaml.load(_read(Path(path)), source=str(path))
+    text = _read(Path(path))
+    data = yaml.load(text, source=str(path))
+    return without_removed(data) if text.startswith(yaml.WRITTEN) else data
 
 
 def parse_config(data: Mapping[str, Any], *, source: str, overrides: Sequence[str | Override] = ()) -> Config:

@@ -62,16 +62,6 @@ class Lockstep:
         return self.tick >= self.budget or len(self._gone) == self.seats
 
     @property
-    def has_gone(self) -> bool:
-        """Whether a seat has left."""
-        return bool(self._gone)
-
-    @property
-    def present(self) -> tuple[int, ...]:
-        """The seats that have not left."""
-        return tuple(seat for seat in range(self.seats) if seat not in self._gone)
-
-    @property
     def alone(self) -> bool:
         """Whether the match has a single seat: only such a seat may reset the game."""
         return self.seats == 1

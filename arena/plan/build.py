@@ -83,7 +83,6 @@ def make_plan(config: Config, *, ranks: int | None = None, number: int = 0, plac
         round=number,
         rounds=config.rounds,
         snapshotted=config.snapshotted,
-        finish_ticks=0 if config.rounds == 1 else None if config.league is None else config.league.finish_ticks,
     )
 
 

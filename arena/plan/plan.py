@@ -224,7 +224,6 @@ class Plan:
     round: int = 0
     rounds: int = 1
     snapshotted: frozenset[str] = frozenset()  # policies of which snapshots may play in later rounds
-    finish_ticks: int | None = 0  # at most, to end games that the end of a leg would cut; None: 3 median games
 
     @property
     def horizon(self) -> int:

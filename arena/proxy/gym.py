@@ -48,11 +48,6 @@ class EnvProxy(gymnasium.Env[Any, Any]):
         """Ticks that the match has played."""
         return self._seat.ticks
 
-    def reopen(self) -> None:
-        """Begins anew after the last tick of the budget; `reset` waits for first observations."""
-        self._seat.reopen()
-        self._needs_reset, self._unseen = True, True
-
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Info]:
         """Begins an episode, or waits for the next one of a shared game; returns its first observation."""
         super().reset(seed=seed)

@@ -45,11 +45,6 @@ class ParallelEnvProxy(ParallelEnv[str, Any, Any]):
         """Ticks that the match has played."""
         return self._seat.ticks
 
-    def reopen(self) -> None:
-        """Begins anew after the last tick of the budget; `reset` waits for first observations."""
-        self._seat.reopen()
-        self.agents, self._unseen = [], True
-
     def observation_space(self, agent: str) -> Space[Any]:
         """The same object at every call."""
         return self.observation_spaces[agent]

@@ -135,13 +135,6 @@ class VectorEnvProxy(VectorEnv[Any, Any, Any]):
         """Ticks that the match has played."""
         return min(seat.ticks for seat in self._seats)
 
-    def reopen(self) -> None:
-        """Begins anew after the last tick of the budget; `reset` waits for first observations."""
-        for seat in self._seats:
-            seat.reopen()
-        for block in (self, *self.blocks):
-            block._unseen = True
-
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, Infos]:

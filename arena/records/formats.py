@@ -117,7 +117,6 @@ class EpisodeLine(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     settled: bool = False
     game: str | None = None
     lost: bool = False
-    late: _Ticks = 0
 
     @property
     def ending(self) -> Ending:

@@ -57,7 +57,6 @@ class EpisodeRecord(NamedTuple):
         settled: whether its outcomes hold even if other episodes show that the game is not zero-sum: see `outcome`.
         game: the name that an external game has outside of the arena.
         lost: whether an external game ended without reporting it; such a game is `cut` too.
-        late: how many of its ticks were played after the last tick of its leg, without learning.
     """
 
     round: int
@@ -74,15 +73,12 @@ class EpisodeRecord(NamedTuple):
     settled: bool = False
     game: str | None = None
     lost: bool = False
-    late: int = 0
 
 
 SeatRow = tuple[str, tuple[int | str, ...], float, Outcome | None, int, Mapping[str, float] | None]
 """A `SeatRecord`, or the plain tuple of its items."""
 
-EpisodeRow = tuple[
-    int, int, str, int, int, int, int, bool, bool, tuple[SeatRow, ...], bool, bool, str | None, bool, int
-]
+EpisodeRow = tuple[int, int, str, int, int, int, int, bool, bool, tuple[SeatRow, ...], bool, bool, str | None, bool]
 """An `EpisodeRecord`, or the plain tuple of its items, which the root reads: thousands may come in a second."""
 
 

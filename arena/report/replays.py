@@ -22,7 +22,7 @@ from arena.replay.format import MANIFEST
 from arena.replay.playback import ReplayDiffers
 from arena.replay.reader import Episode, MatchReplays, read_replays
 from arena.replay.verify import Picture, Piece, pictures_of, pieces_of, rendering
-from arena.report.numbers import NOTHING, count, decimal
+from arena.report.numbers import NOTHING, decimal
 
 MOST_PICTURES = 100  # of a replay: of a longer one every second, third, ... picture
 _LONGEST = 300  # pixels of a picture's longer side
@@ -82,7 +82,6 @@ class Recorded(msgspec.Struct, frozen=True):
     lane: int
     episode: int
     ticks: int
-    late: int
     seats: list[Seat]
     command: str
 
@@ -98,8 +97,7 @@ class Recorded(msgspec.Struct, frozen=True):
         for seat in self.seats:
             earned = NOTHING if seat.return_ is None else decimal(seat.return_)
             parts.append(f"{seat.policy} {told.get(seat.outcome or '', earned)}")
-        later = f"; {count(self.late)} more ticks after the end of its leg are not in the replay" if self.late else ""
-        return ", ".join(dict.fromkeys(parts)) + later
+        return ", ".join(dict.fromkeys(parts))
 
 
 def recorded_episodes(folder: RunFolder, lines: Iterable[EpisodeLine]) -> list[Recorded]:
@@ -119,9 +117,7 @@ def recorded_episodes(folder: RunFolder, lines: Iterable[EpisodeLine]) -> list[R
             seats = [Seat(seat.policy, seat.outcome, seat.return_) for seat in line.seats]
             place = f"{line.round}/{line.match}/{line.lane}/{line.episode}"
             command = f"arena report {shown(folder.path)} --episode {place}"
-            found.append(
-                Recorded(line.round, line.match, line.lane, line.episode, line.length, line.late, seats, command)
-            )
+            found.append(Recorded(line.round, line.match, line.lane, line.episode, line.length, seats, command))
     return found[::-1]
 
 

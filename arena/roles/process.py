@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -53,20 +52,6 @@ def seed_libraries(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)
     _apply_to_torch("seed", lambda torch: torch.manual_seed(seed))
-
-
-@contextmanager
-def kept_streams() -> Iterator[None]:
-    """Restores the global random streams of this process at the end, so that draws in between do not advance them."""
-    python, array, torch = random.getstate(), np.random.get_state(), sys.modules.get("torch")
-    drawn = None if torch is None else torch.get_rng_state()
-    try:
-        yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(array)
-        if torch is not None:
-            torch.set_rng_state(drawn)
 
 
 def _apply_to_torch(name: str, setting: Callable[[Any], object]) -> None:

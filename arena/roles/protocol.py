@@ -40,7 +40,6 @@ class Ready:
     role: Role
     resumable: bool = True  # whether the role's state can be saved and loaded, so that a leg may end within the run
     schedule: str = ""  # of a worker: when its algorithm synchronizes with its group, see `arena.plan.deadlock`
-    acts: bool = True  # of a worker: whether its algorithm can play without learning
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,6 @@ class Done:
     saved: int | None = None  # of a worker: the boundary of the last checkpoint that it has written
     returned: bool = False  # of a worker: whether `run` has returned before the end of the leg
     stateless: bool = False  # of a worker: whether it learns, but its algorithm cannot save its state
-    unfinished: str = ""  # of an environment: why games that the end of the leg has cut were not played to their ends
     alone: bytes | None = None  # of a worker that has not synchronized in this leg: a digest of its state
 
 
@@ -156,9 +154,6 @@ class Failed:
 class Go:
     until: int  # the leg's last tick
     repairable: bool = True  # whether the run can continue after the death of a process
-    finishing: frozenset[int] = (
-        frozenset()
-    )  # the matches whose games are played to their ends after the leg's last tick
 
 
 @dataclass(frozen=True)

@@ -144,12 +144,6 @@ class SeatClient:
         """Whether all ticks of the budget are played."""
         return self._begun and self.reply.last
 
-    def reopen(self) -> None:
-        """Begins anew after the last tick: asks the environment for first observations, which `begin` waits for."""
-        self._begun = False
-        self.request.kind = RequestKind.IDLE
-        self._link.post(self.request.header_bytes)
-
     def begin(self) -> None:
         """Waits for the first observations; further calls do nothing."""
         if not self._begun:

@@ -138,16 +138,6 @@ def _gate_words(gate: GateConfig) -> str:
     return f"a policy that is better by just {gate.elo:g} Elo is found so after about {games}"
 
 
-def window_lines(config: Config) -> list[str]:
-    """That `league.window` has no effect; nothing where it is not set."""
-    if config.league is None or config.league.window is None:
-        return []
-    return [
-        f"league.window: {config.league.window} has no effect: ratings use all games, each for its policy as it was at "
-        "that tick; leave it out"
-    ]
-
-
 def gate_lines(config: Config) -> list[str]:
     """A line for each policy whose gate asks for more games than are ever played; none where none does."""
     gate = None if config.league is None else config.league.snapshots.gate

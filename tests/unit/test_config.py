@@ -595,7 +595,7 @@ def test_override_replaces_a_wrong_value_of_the_file() -> None:
         ("league.snapshots=20", "such as {every: 1, keep: 20, keep_by: count, gate: null}"),
         (
             "league=20",
-            "such as {snapshots: {...}, window: null, finish_ticks: null, evolution: null, decided: null, prior: {}}",
+            "such as {snapshots: {...}, evolution: null, decided: null, prior: {}}",
         ),
         ("name.duel.x=1", "name: found {'duel': {'x': 1}}: expected text"),
         ("ticks", "expected key.path=value"),
@@ -754,3 +754,16 @@ def test_best_by_a_non_numeric_key_is_refused(metric: str, words: str) -> None:
     error = error_of({**VALID, "best": {"metric": metric}})
     assert error.path == "best.metric"
     assert words in error.message
+
+
+def test_removed_keys_are_refused_in_files_and_read_in_run_folders(tmp_path: Path) -> None:
+    league = "league: {window: 5, finish_ticks: 15}\n"
+    body = (
+        "ticks: 20\nrounds: 2\nenvs: {game: {make: matrix}}\n"
+        "policies: {a: {algorithm: random}, b: {algorithm: random}}\nmatches: [{env: game, seats: [a, b]}]\n"
+    )
+    (tmp_path / "own.yaml").write_text(body + league)
+    with pytest.raises(ConfigError, match="is no key any more"):
+        load_config(tmp_path / "own.yaml")
+    (tmp_path / "config.yaml").write_text(yaml.WRITTEN + body + league)
+    assert load_config(tmp_path / "config.yaml").rounds == 2

@@ -14,7 +14,7 @@ from arena.config.matches import ExploitersRule, FictitiousRule, PastSelvesRule,
 from arena.config.members import populations, snapshotted
 from arena.errors import ConfigError
 from arena.plan.build import make_plan
-from arena.terminal.rounds import gate_lines, rounds_lines, window_lines
+from arena.terminal.rounds import gate_lines, rounds_lines
 from simulated_leagues import entry, league
 
 MATCHMAKING = entry("matchmaking", policies=["a"], rule="past_selves", copies=2)
@@ -228,7 +228,6 @@ def test_a_knockout_of_two_is_a_match_and_needs_one_round() -> None:
         ({"snapshots": {"every": 6}}, "league.snapshots.every", "which never happens in 6 rounds"),
         ({"snapshots": {"keep": 2, "keep_by": "spread"}}, "league.snapshots.keep", "3 or more"),
         ({"snapshots": {"keep_by": "age"}}, "league.snapshots.keep_by", "known: count, spread"),
-        ({"window": 0}, "league.window", "at least 1"),
         ({"evolution": {"every": 9}}, "league.evolution.every", "never"),
         ({"evolution": {"share": 0.6}}, "league.evolution.share", "at most 0.5, so that one of the 2"),
         ({"evolution": {"share": 0.0}}, "league.evolution.share", "above 0, and at most 0.5"),
@@ -355,10 +354,10 @@ def test_snapshots_that_no_policy_meets_are_kept() -> None:
     assert league(alone, league={"snapshots": {"keep": 7}}).league is not None
 
 
-def test_window_is_accepted_and_has_no_effect() -> None:
-    assert window_lines(league(ROUND_ROBIN, league={"snapshots": {}})) == []
-    (said,) = window_lines(league(ROUND_ROBIN, league={"window": 2}))
-    assert said.startswith("league.window: 2 has no effect: ratings use all games")
+def test_removed_keys_of_a_league_name_their_successor() -> None:
+    for key, word in (("window", "all games count"), ("finish_ticks", "choose `ticks` and `checkpoint_every`")):
+        error = refused(ROUND_ROBIN, league={key: 2})
+        assert (error.path, word in error.message) == (f"league.{key}", True)
 
 
 DUEL = {"env": "game", "seats": ["a", "b"]}

@@ -137,9 +137,9 @@ def by_hand(row: EpisodeRow) -> bytes:
     """The line of an episode, with its keys written out."""
     keys = ("round", "match", "env", "lane", "episode", "tick", "length", "terminated", "truncated")
     seat_keys = ("policy", "entities", "return", "outcome", "idle_ticks", "metrics")
-    *head, played, cut, settled, game, lost, late = row
+    *head, played, cut, settled, game, lost = row
     seats = [dict(zip(seat_keys[: 6 if seat[5] is not None else 5], seat, strict=False)) for seat in played]
-    marked = {"cut": cut, "settled": settled, "game": game, "lost": lost, "late": late}
+    marked = {"cut": cut, "settled": settled, "game": game, "lost": lost}
     marked = {name: value for name, value in marked.items() if value not in (None, False)}
     return msgspec.json.encode({**dict(zip(keys, head, strict=True)), "seats": seats, **marked}) + b"\n"
 

@@ -62,7 +62,7 @@ def test_standings_have_their_caveats_below(
 ) -> None:
     path, run = tmp_path / "league.yaml", tmp_path / "run"
     game = {"make": "matrix", "kwargs": {**CONFIG["envs"]["g"]["kwargs"], "rounds": keys.pop("game", 2)}}
-    path.write_text(yaml.safe_dump({**CONFIG, "envs": {"g": game}, "rounds": 2, "league": {"finish_ticks": 0}, **keys}))
+    path.write_text(yaml.safe_dump({**CONFIG, "envs": {"g": game}, "rounds": 2, **keys}))
     assert main(["train", str(path), "--ranks", "1", "--run-dir", str(run)]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert len([line for line in shown if "a weak prior" in line]) == 1, "the weak one has lost all games"

@@ -73,7 +73,6 @@ class Environment:
                 self._blocks.append(block)
             made.pop_all()
         self._reported = 0.0
-        self._finish_ticks = run.plan.finish_ticks
         self._hold: int | None = None  # wait before this tick for a `Go` with the leg's end
         self._ends_early = False  # the root has ordered to hold: external games are not waited for any more
         self._ring = endpoint.bell() if connection is not None else None
@@ -122,8 +121,6 @@ class Environment:
         self._memory.begin_leg(repairable=go.repairable)
         for block in self._blocks:
             block.play_until(go.until)
-            if self._match.match in go.finishing:
-                block.finish_at(go.until)
         for block in self._blocks if external else ():
             block.begin()  # may wait for long: before Go, the root waits for all roles
         while playing := [block for block in self._blocks if not block.over]:
@@ -133,31 +130,18 @@ class Environment:
                     break
                 block.move()
             if time.monotonic() - self._reported > _REPORT_SECONDS:
-                self._report(until=go.until - 1 if self._match.match in go.finishing else None)
+                self._report()
         if self._hold is not None:  # all workers have left after the order to stop
             self._await_end()
-        unfinished = [reason for block in self._blocks if (reason := self._finish_games(block)) is not None]
         self._report(last=True)
         for block in self._blocks:  # before Done: an error while closing a game is an error of the run
             block.close()
         episodes = tuple(count for block in self._blocks for count in block.episodes)
-        done = Done(self._role, self.tick, self._stopwatch.profile(), episodes=episodes, unfinished="".join(unfinished))
+        done = Done(self._role, self.tick, self._stopwatch.profile(), episodes=episodes)
         self._endpoint.send(0, Tag.TO_ROOT, pack(done))
         # An order may still come, but its handler must not keep these games in memory while the next leg makes its own.
         tick = max(block.tick for block in self._blocks)
         self._endpoint.on_order(Order.STOP, _refusal(self._endpoint, self._match.match, tick))
-
-    def _finish_games(self, block: LaneBlock) -> str | None:
-        """Plays the games that the leg has cut to their ends; returns why they stay cut, None if they do not."""
-        moves = block.finish(self._finish_ticks)
-        while True:
-            try:
-                next(moves)
-            except StopIteration as end:
-                reason: str | None = end.value
-                return reason
-            if time.monotonic() - self._reported > _REPORT_SECONDS:
-                self._report(until=self.tick - 1)
 
     def _stop_at(self, _: int, data: Bytes) -> None:
         """Handles the order to hold before a tick; it may arrive while another role of the process runs."""
@@ -184,17 +168,15 @@ class Environment:
         """Ticks played by all lanes."""
         return min(block.tick for block in self._blocks)
 
-    def _report(self, *, until: int | None = None, last: bool = False) -> None:
-        """Reports the ticks that were played, and their episodes; only up to `until`, if given."""
+    def _report(self, *, last: bool = False) -> None:
+        """Reports the ticks that were played, and their episodes."""
         self._reported = time.monotonic()
-        tick = self.tick if until is None else min(until, self.tick)
         finished: list[EpisodeRecord] = []
         for block in self._blocks:
-            held = [] if until is None else [record for record in block.finished if record.tick > until]
-            finished += block.finished[: len(block.finished) - len(held)]  # they are in the order of their ticks
-            block.finished[:] = held
+            finished += block.finished
+            block.finished.clear()
         finished.sort(key=attrgetter("tick"))
-        progress = Progress(self._match.match, tick, tuple(finished), last=last)
+        progress = Progress(self._match.match, self.tick, tuple(finished), last=last)
         self._endpoint.send(0, Tag.TO_ROOT, pack(progress))
         if self._connection is not None:
             if self._connection.games.address != self._connection.told_address:  # some were recreated

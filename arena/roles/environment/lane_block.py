@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from typing import Any
 
@@ -22,12 +21,11 @@ from arena.errors import GameError, WriteError
 from arena.external.connection import Connection
 from arena.game.api import Frame, Step
 from arena.game.context import EnvContext
-from arena.game.lockstep import Joint, Lockstep, RequestKind
+from arena.game.lockstep import Joint, Lockstep
 from arena.plan.plan import MatchPlan, Role, RoleKind
 from arena.plan.seats import check_seats
 from arena.preflight.examine import adapted_game, check_idle_action, constructor_errors_reported
 from arena.records.metrics import EpisodeRecord
-from arena.roles.environment.cut_games import CutGames, median_by_ticks
 from arena.roles.environment.episodes import EpisodeTracker
 from arena.roles.environment.game_tracker import GameTracker
 from arena.roles.environment.hosted_games import HostedGames
@@ -125,9 +123,6 @@ class LaneBlock:
             )
             made.pop_all()
         self.finished: list[EpisodeRecord] = []
-        self._finish_at: int | None = None
-        self._cut: CutGames | None = None
-        self._lengths: Counter[int] = Counter()  # of the episodes of this leg
 
     def _open_seats(self, seat_entities: Sequence[tuple[int, ...]]) -> tuple[list[SeatServer], StepWriter]:
         """Opens the links to all seats and sends each worker the description of its seat."""
@@ -175,10 +170,6 @@ class LaneBlock:
     def play_until(self, tick: int) -> None:
         """Sets the last tick of the leg."""
         self._lockstep.budget = tick
-
-    def finish_at(self, tick: int) -> None:
-        """Sets the tick after which games that are under way are kept, to be played to their ends by `finish`."""
-        self._finish_at = tick
 
     def begin(self) -> None:
         """Begins an episode in every lane and sends the first observations."""
@@ -237,9 +228,6 @@ class LaneBlock:
         played = self._game.step(actions)
         self._stopwatch.switch(Activity.COMMUNICATION)
         step = self._empty_step() if played is None else played
-        if played is not None and self._lockstep.tick == self._finish_at and not self._lockstep.has_gone:
-            assert isinstance(self._game, RestartingGame) and isinstance(self._tracker, EpisodeTracker)
-            self._cut = CutGames(self._game, self._tracker, played)
         if played is None or self._lockstep.over:
             step = self._tracker.cut(step)
         over, ends = self._tracker.tick(step)
@@ -260,75 +248,6 @@ class LaneBlock:
             server = self._seats[seat]
             server.post(tick, last=last, infos=None if no_infos else server.pack_infos(step_infos, begin_infos, over))
 
-    def finish(self, most: int | None) -> Generator[None, None, str | None]:
-        """Plays the games that the leg has cut to their ends; their records replace those of the cut games.
-
-        The workers of the match ask for first observations again, see `SeatClient.reopen`, and play without learning.
-
-        Args:
-            most: ticks; games that take longer stay cut. None: three times the median game.
-
-        Yields:
-            after each tick.
-
-        Returns:
-            why all games stay cut; None if they do not.
-        """
-        cut, self._cut, tick = self._cut, None, self._lockstep.tick
-        if self._finish_at != tick:
-            return None
-        for seat in self._lockstep.present:
-            self._seats[seat].link.wait()  # until its worker has saved what it has learned
-        if cut is None or cut.reason or not cut.open.any():
-            for seat in self._lockstep.present:
-                self._seats[seat].write_nothing_played()
-                self._seats[seat].post(tick, last=True, infos=None)
-            return None if cut is None or not cut.reason else self._stay_cut(cut.reason)
-        limit = 3 * median_by_ticks(self._lengths) if most is None else most
-        frame, begun = cut.begin()
-        everywhere = np.ones(len(self._lanes), np.bool_)
-        for server in self._seats:
-            server.write_nothing_played()
-            server.write_begin(frame, everywhere)
-            if begun is not None:
-                server.write_begin(begun, ~cut.open)
-            server.post(tick, last=False, infos=server.pack_infos(None, frame.infos, everywhere))
-        records: dict[int, EpisodeRecord] = {}
-        while True:
-            self._stopwatch.switch(Activity.WAITING_FOR_ACTIONS)
-            for server in self._seats:
-                server.link.wait()
-                if server.ragged and server.request.kind is RequestKind.ACT:
-                    server.read_actions()
-            idle = frozenset(n for n, server in enumerate(self._seats) if server.request.kind is not RequestKind.ACT)
-            self._stopwatch.switch(Activity.ENVIRONMENT)
-            moved = cut.move(self._joint_actions(idle), tick)
-            self._stopwatch.switch(Activity.COMMUNICATION)
-            records |= {record.lane: record for record in moved.records}
-            last = moved.failed or not cut.open.any() or cut.ticks >= limit
-            self._write_step(moved.step, moved.ends)
-            for server in self._seats:
-                if moved.begun is not None:
-                    server.write_begin(moved.begun, moved.over)
-                begun_infos = None if moved.begun is None else moved.begun.infos
-                infos = server.pack_infos(moved.step.frame.infos, begun_infos, moved.over)
-                server.post(tick, last=last, infos=infos)
-            yield
-            if last:
-                break
-        cut.close()
-        self.finished = [
-            records.get(record.lane, record) if record.cut and record.tick == tick else record
-            for record in self.finished
-        ]
-        return None
-
-    def _stay_cut(self, reason: str) -> str:
-        return (
-            f"games of {self._match.env!r} that the end of a leg cuts are not played to their ends, so ratings favor "
-            f"who wins short games: {reason}"
-        )
-
     def _empty_step(self) -> Step:
         """The result of a tick in which the game has failed: the last observations, no rewards, no active entities."""
         no = np.zeros((len(self._lanes), len(self._game.interface.entities)), np.bool_)
@@ -341,8 +260,6 @@ class LaneBlock:
     def _next_episodes(self, over: NDArray[np.bool_], last: Frame) -> tuple[NDArray[np.bool_], Infos | None]:
         """Begins an episode in the lanes that are over [L]; returns where one begins, and the infos of resets."""
         finished, wanted = self._tracker.finish(over, self._lockstep.tick), self._run.episodes
-        if self._finish_at is not None:
-            self._lengths.update(record.length for record in finished)
         # Lanes that have finished early continue, but their further episodes are not counted: short ones would prevail.
         self.finished += finished if wanted is None else [record for record in finished if record.episode < wanted]
         self._stopwatch.switch(Activity.ENVIRONMENT)

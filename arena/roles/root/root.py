@@ -15,7 +15,6 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from arena import registry
 from arena.config import parse_config, yaml
 from arena.config.members import needs_winners
 from arena.diagnostics.profile import Activity, RoleProfile, stopwatch
@@ -102,7 +101,6 @@ class Root:
         self._ready: dict[Role, Ready] = {}
         self._early: list[Any] = []  # messages that arrived before all roles were ready
         self._stateless: set[str] = set()  # policies without checkpoints
-        self._cut_told = False  # whether it was shown why games are cut
         self.scoreboard = memory.scoreboard or Scoreboard(run.plan.players())
 
     @property
@@ -178,7 +176,7 @@ class Root:
         """Plays and records a leg for which all roles are ready."""
         until, repairable = self._planned_end(), self.resumable
         self._memory.begin_leg(repairable=repairable)
-        self._send_all(Go(until, repairable, self._finishing()))
+        self._send_all(Go(until, repairable))
         if self._memory.results is not None:
             self._memory.results.begin_leg(self._leg.start, until, self._leg.left)
         early_stop = EarlyStop(self._endpoint, self._run, self._leg, until, repairable=repairable)
@@ -194,18 +192,6 @@ class Root:
         if self._run.episodes is not None or not self.resumable:
             return plan.ticks
         return leg_end.next_boundary(plan, self._leg.start)
-
-    def _finishing(self) -> frozenset[int]:
-        """The matches whose games are played to their ends: all their algorithms can play without learning."""
-        plan = self._run.plan
-        if plan.finish_ticks == 0 or self._run.episodes is not None:
-            return frozenset()
-        mute = {role.match for role, message in self._ready.items() if not message.acts}
-        return frozenset(
-            match.match
-            for match in plan.matches
-            if match.match not in mute and match.pipeline == 1 and registry.external_kind(match.make) is None
-        )
 
     def _send_all(self, message: Go | Next) -> None:
         for role in self._others:
@@ -254,9 +240,6 @@ class Root:
                 continue
             done[message.role] = message
             self._add_profile(message.role, message.profile)
-            if message.unfinished and not self._cut_told and self._run.plan.round == 0:
-                self._cut_told = True
-                self._display.message(message.unfinished)
             if message.stateless:
                 self._stateless.add(self._run.plan.seat(message.role).policy)
             if message.role.seat is not None and self._memory.results is not None:

@@ -25,7 +25,7 @@ from arena.preflight.seats import SeatSpaces, check_independence, check_shared, 
 from arena.preflight.spec import spec_of
 from arena.proxy import make_proxy
 from arena.proxy.play import Actor, play
-from arena.roles.process import kept_streams, limit_threads, seed_libraries
+from arena.roles.process import limit_threads, seed_libraries
 from arena.roles.protocol import Done, Go, Left, Ready
 from arena.roles.worker.policy_log import PolicyLog
 from arena.run.process_state import ProcessState
@@ -76,7 +76,7 @@ class Worker:
             path=self._path,
             any_device=self._policy.frozen,
         )
-        self._algorithm_class, self._spec = algorithm, spec_of(algorithm)
+        self._spec = spec_of(algorithm)
         self._group = self._join(communicator, algorithm)
         calls, requests = self._group.calls, self._requests
         endpoint.tally(lambda: calls + requests)
@@ -179,8 +179,7 @@ class Worker:
         if not self._was_ready:
             self._was_ready = True
             resumable = not self._learns or self._spec.resumable  # the next leg can continue from its state
-            acts = hasattr(self._algorithm_class, "actor")
-            self._endpoint.send(0, Tag.TO_ROOT, pack(Ready(self._role, resumable, self._spec.sync_on, acts)))
+            self._endpoint.send(0, Tag.TO_ROOT, pack(Ready(self._role, resumable, self._spec.sync_on)))
 
     def work(self) -> None:
         """Runs the algorithm until its `run` returns or the leg is over, then leaves seats and group."""
@@ -198,8 +197,7 @@ class Worker:
             self._memory.reach(self._ticks())
             raise
         whole = all(seat.over for seat in self._seats)
-        finishes = self._match.match in go.finishing and whole and self._ticks() == go.until
-        for seat in () if finishes else self._seats:
+        for seat in self._seats:
             seat.leave()
         returned = returned and not whole
         if returned and not self._has_left:
@@ -207,8 +205,6 @@ class Worker:
         alone = self._learned_alone()
         saved = self._leave_group()
         stateless = self._learns and not self._spec.saves
-        if finishes:
-            self._finish_games()
         profile = self._stopwatch.profile()
         done = Done(
             self._role, self._ticks(), profile, saved=saved, returned=returned, stateless=stateless, alone=alone
@@ -223,26 +219,6 @@ class Worker:
             self._runner()()
             return True
         return False
-
-    def _finish_games(self) -> None:
-        """Plays the games that the leg has cut to their ends, with the weights that were saved, and leaves the seats.
-
-        Nothing is learned from them, and no random stream of the run advances: the next leg is the same without them.
-        """
-        with located(inside=self._path):
-            actor = self._actor()
-
-        def act(observations: Any, infos: Any) -> Any:
-            with kept_streams():  # not for longer: other roles of the process may draw between two ticks
-                return actor(observations, infos)
-
-        if hasattr(actor, "begin_episode"):
-            act.begin_episode = actor.begin_episode  # type: ignore[attr-defined]
-        self._env.reopen()
-        with suppress(BudgetReached), located(inside=self._path):
-            play(self._env, act)
-        for seat in self._seats:
-            seat.leave()
 
     @cached_property
     def _saving(self) -> WorkerCheckpoints:

@@ -1,0 +1,33 @@
+"""Keys of earlier versions: a configuration that has one is refused; run folders of these versions can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+REMOVED: Mapping[str, str] = {
+    "league.finish_ticks": (
+        "is no key any more: the end of a leg cuts the games that are under way, and these do not count; choose "
+        "`ticks` and `checkpoint_every` much longer than a game"
+    ),
+    "league.window": "is no key any more: all games count, each for its policy as it was at that tick; leave it out",
+}
+"""Key path to what is said about it, with the key that does the same now; `*` stands for one name, as in `envs.*.x`."""
+
+
+def removed_words(path: str) -> str | None:
+    """What is said about a key that was removed; None about any other one."""
+    names = path.split(".")
+    for pattern, words in REMOVED.items():
+        parts = pattern.split(".")
+        if len(parts) == len(names) and all(part in ("*", name) for part, name in zip(parts, names, strict=True)):
+            return words
+    return None
+
+
+def without_removed(data: Any, path: str = "") -> Any:
+    """The data of a configuration without the keys that were removed."""
+    if not isinstance(data, Mapping):
+        return data
+    placed = {key: f"{path}.{key}" if path else str(key) for key in data}
+    return {key: without_removed(data[key], at) for key, at in placed.items() if removed_words(at) is None}
