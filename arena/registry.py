@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Union, cast, get_args, get_or
 
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, close_name, located, nearest, nearest_key
-from arena.plan.deadlock import EPISODES, SCHEDULES, TICKS
 
 if TYPE_CHECKING:
     from arena.game.api import BatchedEnv
@@ -107,6 +106,9 @@ OWN = SimpleNamespace(
     logger=SimpleNamespace(),
 )
 """Objects that users have registered, as attributes by kind and name: the target of each is `arena.registry:OWN...`."""
+
+SCHEDULES = TICKS, EPISODES = "ticks", "episodes"
+"""When the workers of a policy synchronize."""
 
 _OWN_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 _OWN_PACKAGES = ("envs", "policies")  # installed beside `arena`; a user's folder may have the same name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from arena.errors import nearest
@@ -67,9 +68,21 @@ def add_run(parser: argparse.ArgumentParser, *, folder: str) -> None:
     parser.add_argument("--profile", action="store_true", help="measure where the time of every role goes")
     parser.add_argument(
         "--allow-unproved",
-        action="store_true",
-        help="also start a run that can deadlock, as `arena plan` says: if it does, it ends with an error",
+        action=Removed,
+        instead="a run that can deadlock is refused, and `arena plan` names what helps, such as `schedule = 'ticks'` "
+        "in the class of an algorithm whose workers meet after the same ticks",
     )
+
+
+class Removed(argparse.Action):
+    """An option of an earlier version: an error that names what to do in its place."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, *, instead: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+        self._instead = instead
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
+        parser.error(f"{self.option_strings[0]} has been removed: {self._instead}")
 
 
 def add_ranks(parser: argparse.ArgumentParser) -> None:

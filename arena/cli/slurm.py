@@ -137,17 +137,16 @@ def run(arguments: argparse.Namespace) -> int:
     with origin.located():
         plan = make_plan(config, ranks=ranks)
     job = make_job(plan.name, time=arguments.time, nodes=arguments.nodes, tasks=plan.processes)
-    flags = [*["--profile"] * arguments.profile, *["--allow-unproved"] * arguments.allow_unproved]
+    flags = ["--profile"] * arguments.profile
     program = train_command(arguments.config, job, overrides=overrides, flags=flags)
     return _write(arguments, job, batch_text(job, program, run_dir=arguments.run_dir, home=anchored(".")))
 
 
 def _run_experiment(arguments: argparse.Namespace) -> int:
     """Writes the batch file of an experiment: one job that drives it, or an array with a task per trial."""
-    for option in ("ticks", "profile", "allow_unproved"):
+    for option in ("ticks", "profile"):
         if getattr(arguments, option):
-            name = option.replace("_", "-")
-            raise ConfigError("goes with a run; this is an experiment", path=f"--{name}")
+            raise ConfigError("goes with a run; this is an experiment", path=f"--{option}")
     with checking() as first_mistake:
         plan = plan_experiment(read_experiment(arguments.config, overrides=arguments.overrides), first_mistake)
     config, given = plan.file.config, arguments.nodes * (arguments.ranks_per_node or 0) or arguments.ranks

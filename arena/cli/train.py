@@ -27,7 +27,6 @@ class TrainArgs(NamedTuple):
         resume: go on with the run that is in the folder.
         profile: measure where every role's time goes.
         earlier: the folder of a run whose league goes on in this one.
-        allow_unproved: also start a run that can deadlock.
         ranks_given: whether the user has said how many processes there are.
     """
 
@@ -37,7 +36,6 @@ class TrainArgs(NamedTuple):
     resume: bool
     profile: bool
     earlier: str | None = None
-    allow_unproved: bool = False
     ranks_given: bool = False
 
 
@@ -85,7 +83,6 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.resume,
         arguments.profile,
         arguments.earlier,
-        arguments.allow_unproved,
         ranks_given=arguments.ranks is not None or mpirun.started_by_us(),
     )
     return start(lambda: _rank0(request), lambda: _processes(request, arguments.ranks, arguments.hosts))

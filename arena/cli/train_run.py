@@ -51,7 +51,6 @@ class TrainRun(Rank0Base):
             source=asked.path,
             overridden=origin.overridden,
             profile=asked.profile,
-            allow_unproved=asked.allow_unproved,
             held=is_held(),
         )
         return announced(replace(run, words=(*words, *run.words)), ranks_given=asked.ranks_given)

@@ -55,7 +55,6 @@ class Run:
         greedy: whether frozen policies take their best action rather than a random one.
         sampled: frozen policies that sample their actions even if `greedy`.
         profile: whether every role measures its time.
-        allow_unproved: whether it begins although it can deadlock.
         has_resume: whether the command that plays it has a `--resume`.
         held: whether a program holds the run, which gets it back at each boundary.
     """
@@ -80,7 +79,6 @@ class Run:
     greedy: bool = False
     sampled: frozenset[str] = frozenset()
     profile: bool = False
-    allow_unproved: bool = False
     has_resume: bool = True
     held: bool = False
     overridden: tuple[OverriddenPlace, ...] = ()

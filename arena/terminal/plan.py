@@ -11,7 +11,7 @@ from itertools import pairwise
 from arena import registry
 from arena.config.schema import EvaluationConfig
 from arena.errors import pluralize
-from arena.plan.deadlock import Proof, prove
+from arena.plan.deadlock import waiting_words
 from arena.plan.hosts import Share
 from arena.plan.plan import MatchPlan, Plan, Role, RoleKind
 from arena.preflight.examine import Preflight, wrapped_words
@@ -45,7 +45,8 @@ def plan_text(
         evaluation: of the policies while they learn, if there is one.
         ranks: why the plan has as many processes as it has.
     """
-    proof = prove_plan(plan, examination)
+    waiting, refused = waiting_words(plan, examination.schedules)
+    command = command_line(plan, config=config, arguments=arguments)
     sections = [
         _table(plan, examination),
         "\n".join(_matches_lines(plan, examination.hints)),
@@ -60,8 +61,8 @@ def plan_text(
         *(["\n".join(hosts)] if hosts else []),
         "\n".join(_policy_lines(plan, examination)),
         *([_evaluation_text(evaluation, plan)] if evaluation is not None else []),
-        schedule_text(proof),
-        _start_text(plan, config, arguments, proved=proof.circle is None),
+        f"schedule: {waiting}",
+        f"start it: {command}" + "\n  `arena train` refuses it, as it can deadlock" * refused,
     ]
     return "\n\n".join(sections)
 
@@ -78,28 +79,6 @@ def _evaluation_text(evaluation: EvaluationConfig, plan: Plan) -> str:
         f"evaluation: every {pluralize(evaluation.every, 'tick')} and at the end, {times} in all; at least {episodes} "
         f"of each policy, {actions}: {who}"
     )
-
-
-def prove_plan(plan: Plan, examination: Preflight) -> Proof:
-    """Whether a plan can deadlock, given the schedules of its algorithms."""
-    return prove(plan, examination.schedules)
-
-
-def schedule_text(proof: Proof) -> str:
-    """Why a plan cannot deadlock, in a sentence; or that it can, each wait of the circle in a line, and what helps.
-
-    Args:
-        proof: of the plan.
-    """
-    head, *more = proof.lines
-    return "\n  ".join(["schedule: " + head, *more])
-
-
-def _start_text(plan: Plan, config: str, arguments: Sequence[str], *, proved: bool) -> str:
-    if proved:
-        return f"start it: {command_line(plan, config=config, arguments=arguments)}"
-    command = command_line(plan, config=config, arguments=[*arguments, "--allow-unproved"])
-    return f"start it: {command}\n  without --allow-unproved `arena train` refuses it, as it can deadlock"
 
 
 def command_line(plan: Plan, *, config: str, arguments: Sequence[str] = ()) -> str:

@@ -153,7 +153,7 @@ def _synopsis(name: str, command: argparse.ArgumentParser) -> str:
 
 def _argument_rows(command: argparse.ArgumentParser) -> Iterator[str]:
     for action in command._actions:
-        if action.dest != "help":
+        if action.dest != "help" and action.help != argparse.SUPPRESS:
             shown = " ".join([", ".join(action.option_strings), _value(action)]).strip()
             words = f"{action.help or ''}{' (required)' if action.required and action.option_strings else ''}"
             yield f"| `{shown}` | {_escaped(words)} |"

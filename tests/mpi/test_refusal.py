@@ -31,13 +31,13 @@ def crossed(algorithm: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_plan_that_can_deadlock_is_refused_with_its_cycle(way: str, tmp_path: Path) -> None:
+def test_plan_that_can_deadlock_is_refused_with_its_reason(way: str, tmp_path: Path) -> None:
     config = write(tmp_path, crossed("leagues:AtEpisodes"))
     ended = WAYS[way](tmp_path, "train", config, "--run-dir", "run")
     assert ended.code == 2, ended.err
     assert f"arena: error: {config}: the run can deadlock: the workers of blue, red" in ended.err
-    assert "worker of policy 'red' in seat " in ended.err
-    assert "--allow-unproved" in ended.err
+    assert "blue shares the matches 0, 1 with red" in ended.err
+    assert "`schedule = 'ticks'` in the algorithm's class" in ended.err
     assert "Traceback" not in ended.err
     assert not (tmp_path / "run").exists()
     wait_for(lambda: not left_behind(tmp_path))
@@ -96,9 +96,9 @@ def test_same_plan_is_played_if_its_workers_meet_at_ticks(way: str, tmp_path: Pa
     assert ended.code == 0, ended.err
 
 
-def test_allowed_run_that_deadlocks_ends_with_its_cycle(tmp_path: Path) -> None:
-    config = write(tmp_path, crossed("leagues:AtEpisodes"))
-    ended = arena(tmp_path, "train", config, "--run-dir", "run", "--ranks", "1", "--allow-unproved")
+def test_run_that_deadlocks_ends_with_its_cycle(tmp_path: Path) -> None:
+    config = write(tmp_path, crossed("odd_workers:SaysTicks"))
+    ended = arena(tmp_path, "train", config, "--run-dir", "run", "--ranks", "1")
     assert ended.code == 1, ended.err
     assert "worker of policy 'blue' in seat 0 of match 0 waits for" in ended.err
 

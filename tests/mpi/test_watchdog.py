@@ -50,14 +50,14 @@ def hangs(way: str, where: str = "step", **changes: Any) -> dict[str, Any]:
 def circle(**changes: Any) -> dict[str, Any]:
     """Groups that synchronize at ends of episodes, which occur at different times."""
     data = duel({"make": "games:Dropout", "kwargs": {"lengths": [3, 5]}}, **changes)
-    data["policies"] = {name: {"algorithm": "odd_workers:PerEpisode"} for name in ("blue", "red")}
+    data["policies"] = {name: {"algorithm": "odd_workers:SaysTicks"} for name in ("blue", "red")}
     data["matches"] = [{"env": "game", "seats": ["blue", "red"]}, {"env": "game", "seats": ["red", "blue"]}]
     return data
 
 
 def train(folder: Path, data: dict[str, Any], *arguments: str) -> Ended:
     config = write(folder, data)
-    return arena(folder, "train", config, "--run-dir", "run", "--allow-unproved", *arguments)
+    return arena(folder, "train", config, "--run-dir", "run", *arguments)
 
 
 def assert_named(ended: Ended, *words: str) -> None:
@@ -172,7 +172,7 @@ def test_run_paused_beyond_the_limit_continues(ranks: str, tmp_path: Path) -> No
     """With one rank only this process is paused, else all processes of the run, and its launcher."""
     data = duel({"make": "hanging:Slow", "kwargs": {"seconds": 0.02, "often": 200}}, ticks=200)
     data["matches"] = [{"env": "game", "seats": ["blue"], "copies": 2}]
-    command = [*ARENA, "train", write(tmp_path, data), "--run-dir", "run", "--allow-unproved", "--ranks", ranks]
+    command = [*ARENA, "train", write(tmp_path, data), "--run-dir", "run", "--ranks", ranks]
     running = start(command, tmp_path)
     wait_for((tmp_path / "run" / "config.yaml").exists)
     paused = [running.pid] if ranks == "1" else living(tmp_path)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import cycle
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from arena.plan.deadlock import Circle, Worker
 from workers import Player
 
 TIMED, FREE = (
@@ -113,17 +111,6 @@ class League:
         """The schedule that each policy's algorithm declares."""
         return {name: SCHEDULES.get(policy["algorithm"], "ticks") for name, policy in self.policies.items()}
 
-    def as_told(self, circle: Circle) -> League:
-        """The league with the games and cadences that close a circle."""
-        early = {wait.worker for wait in circle if self.schedules()[wait.policy] == "episodes"}
-
-        def lengths(number: int, match: Match) -> tuple[int, ...]:
-            return tuple(1 if (number, seat) in early else self.ticks + 1 for seat in range(len(match.seats)))
-
-        patient = {name: {**policy, "options": {}} for name, policy in self.policies.items()}
-        matches = tuple(replace(match, lengths=lengths(number, match)) for number, match in enumerate(self.matches))
-        return replace(self, leg=self.ticks, policies=patient, matches=matches)
-
 
 def random_league(seed: int) -> League:
     """A league of up to five policies and six matches."""
@@ -152,66 +139,3 @@ def _match(rng: np.random.Generator, names: Sequence[str]) -> Match:
     alike = rng.random() < 0.3  # all entities end at once
     lengths = rng.integers(1, 7, 1).repeat(len(seats)) if alike else rng.integers(1, 7, len(seats))
     return Match(seats, tuple(lengths.tolist()))
-
-
-# ----------------------------------------------------------------------------------------------------- a naive runtime
-
-Condition = Callable[[], bool]
-
-
-def naive_run(league: League) -> list[int]:
-    """Plays a league of `AtTicks` and `AtEpisodes` in the simplest way: a barrier waits for all workers.
-
-    Returns:
-        The ticks that each match has played when no role can proceed.
-    """
-    said: list[set[int]] = [set() for _ in league.matches]
-    played = [0] * len(league.matches)
-    come: dict[Worker, int] = {}
-    groups: dict[str, list[Worker]] = {}
-
-    def environment(number: int, match: Match) -> Iterator[Condition]:
-        for _ in range(league.ticks):
-            yield lambda: len(said[number]) == len(match.seats)
-            said[number].clear()
-            played[number] += 1
-
-    def worker(me: Worker, name: str, length: int, period: int) -> Iterator[Condition]:
-        number, seat = me
-        for tick in range(1, league.ticks + 1):
-            said[number].add(seat)
-            yield lambda tick=tick: played[number] >= tick  # type: ignore[misc]
-            schedule = league.schedules()[name]
-            if league.policies[name]["algorithm"] != "random" and (
-                schedule == "ticks" or tick % period == length % period
-            ):
-                come[me] += 1
-                yield lambda mine=come[me]: all(come[other] >= mine for other in groups[name])  # type: ignore[misc]
-
-    tasks = []
-    for number, match in enumerate(league.matches):
-        assert match.lengths is not None
-        tasks.append(environment(number, match))
-        for seat, (name, length) in enumerate(zip(match.seats, match.lengths, strict=True)):
-            come[number, seat] = 0
-            groups.setdefault(name, []).append((number, seat))
-            tasks.append(worker((number, seat), name, length, max(match.lengths)))
-    _until_nothing_moves(tasks)
-    return played
-
-
-def _until_nothing_moves(tasks: Sequence[Iterator[Condition]]) -> None:
-    awaited: dict[Iterator[Condition], Condition] = {task: (lambda: True) for task in tasks}
-    still = 0
-    for task in cycle(tasks):
-        if task in awaited and awaited[task]():
-            still = 0
-            after = next(task, None)
-            if after is None:
-                del awaited[task]
-            else:
-                awaited[task] = after
-        else:
-            still += 1
-            if still > len(tasks):
-                return

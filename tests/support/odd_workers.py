@@ -96,6 +96,12 @@ class PerEpisode(Player):
             self.group.mean(1.0)
 
 
+class SaysTicks(PerEpisode):
+    """Synchronizes after each of its episodes, and declares otherwise: it is not refused, and deadlocks."""
+
+    schedule = "ticks"
+
+
 class FailingCounter(Counts):
     """Counts; raises when it has counted up to a tick, or returns at the count given for its rank."""
 

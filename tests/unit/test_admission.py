@@ -32,10 +32,10 @@ DATA = {
 TWICE = {"matches": [{"env": "game", "seats": ["blue", "red"], "copies": 2}]}
 
 
-def run_of(*, allow_unproved: bool = False, **changes: Any) -> Run:
+def run_of(**changes: Any) -> Run:
     data = {**DATA, **changes}
     plan = make_plan(parse_config(data, source="test"))
-    return Run(plan, Path("run"), source="test.yaml", config=yaml.safe_dump(data), allow_unproved=allow_unproved)
+    return Run(plan, Path("run"), source="test.yaml", config=yaml.safe_dump(data))
 
 
 def all_ready(run: Run, *, episodic: Sequence[str] = (), fragile: Sequence[str] = ()) -> list[Ready]:
@@ -68,8 +68,7 @@ def test_admission_rejects_more_rounds_without_a_state(changes: dict[str, Any], 
 
 
 def test_admission_rejects_a_round_that_can_deadlock() -> None:
-    run, allowed = run_of(**TWICE), run_of(**TWICE, allow_unproved=True)
+    run = run_of(**TWICE)
     with pytest.raises(ConfigError, match=r"test\.yaml: the run can deadlock: the workers of blue, red"):
         check_playable(run, all_ready(run, episodic=["blue", "red"]))
     check_playable(run, all_ready(run))
-    check_playable(allowed, all_ready(allowed, episodic=["blue", "red"]))

@@ -157,10 +157,12 @@ def python_into(output: str | int | None, *arguments: str) -> subprocess.Complet
 
 # plan
 
-HELPS = (
+DEADLOCK = (
+    "schedule: can deadlock: the workers of red may meet whenever an episode of theirs is over; such a policy may have "
+    "one seat in a match, and share one match with policies whose workers meet, but red has several seats in match 0. "
     "What helps: `schedule = 'ticks'` in the algorithm's class, if all workers of red meet after the same ticks of "
-    "their matches, or never meet; matches that share fewer policies; one worker for all entities that a policy has in "
-    "a match; or --allow-unproved, if no episode of the game can be over like this"
+    "their matches, or never meet; matches that share fewer policies; or one worker for all entities that a policy "
+    "has in a match"
 )
 
 
@@ -181,32 +183,29 @@ def test_plan_shows_ranks_entities_sizes_schedule_and_the_command(
     assert "processes: 5 = 1 root + 1 environment + 3 workers" in out
     assert "policy blue: own:Vector, 1 worker, face vector, 20 samples per update, 10 updates per run" in out
     assert "policy red: own:Gym, 2 workers, face gym, 2 samples per tick" in out
-    assert "schedule: can deadlock: the workers of red may meet" in out
+    assert f"\n\n{DEADLOCK}\n\n" in out
     assert out.endswith(
-        "start it: arena train duel.yaml --set seed=3 --allow-unproved --ranks 5\n"
-        "  without --allow-unproved `arena train` refuses it, as it can deadlock\n"
+        "start it: arena train duel.yaml --set seed=3 --ranks 5\n  `arena train` refuses it, as it can deadlock\n"
     )
 
 
-def test_plan_shows_the_waits_of_a_possible_deadlock(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", write(folder)]) == 0
-    schedule = next(part for part in capsys.readouterr().out.split("\n\n") if part.startswith("schedule: "))
-    assert schedule.splitlines() == [
-        "schedule: can deadlock: the workers of red may meet whenever an episode of theirs is over. One way:",
-        "  worker of policy 'red' in seat 2 of match 0, at tick 1, its episode over, waits for its group: for seat 1 "
-        "of match 0, whose episode goes on",
-        "  environment of match 0, at tick 1, waits for its seat 2",
-        f"  {HELPS}",
-    ]
+def test_plan_that_cannot_deadlock_says_why(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", write(folder), "--set", "policies.red.algorithm=random"]) == 0
     out = capsys.readouterr().out
     assert "schedule: no deadlock: every match plays exactly 100 ticks, and" in out
     assert out.endswith("start it: arena train duel.yaml --set policies.red.algorithm=random --ranks 5\n")
 
 
+def test_removed_option_names_what_helps(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["train", write(folder), "--allow-unproved"])
+    error = capsys.readouterr().err
+    assert "--allow-unproved has been removed: a run that can deadlock is refused, and `arena plan` names what" in error
+
+
 def test_plan_for_one_rank_or_with_idle_ones(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", write(folder), "--ranks", "1"]) == 0
-    assert "start it: arena train duel.yaml --allow-unproved --ranks 1" in capsys.readouterr().out
+    assert "start it: arena train duel.yaml --ranks 1" in capsys.readouterr().out
     assert main(["plan", write(folder), "--ranks", "7"]) == 0
     out = capsys.readouterr().out
     assert "\n6     idle\n" in out
@@ -241,7 +240,7 @@ def test_plan_for_few_ranks_lists_hosted_roles(folder: Path, capsys: pytest.Capt
         "rank 1 hosts 1 environment, 3 workers (1 blue, 2 red) of match 1",
         "rank 2 hosts 1 environment, 3 workers (1 blue, 2 red) of match 2",
     ]
-    assert "start it: arena train duel.yaml --set 'matches[0].copies=3' --allow-unproved --ranks 3\n" in out
+    assert "start it: arena train duel.yaml --set 'matches[0].copies=3' --ranks 3\n" in out
     assert [line.split()[0] for line in out.splitlines()[1:14]] == ["0"] * 5 + ["1"] * 4 + ["2"] * 4
 
 
@@ -253,7 +252,7 @@ def test_plan_maps_ranks_to_hosts(
     assert main(["plan", config, "--hosts", "a:3,b:9"]) == 0
     out = capsys.readouterr().out
     assert "\n\n" + "\n".join(expected) + "\n\n" in out
-    assert "start it: arena train duel.yaml --hosts a:3,b:9 --allow-unproved --ranks 5\n" in out
+    assert "start it: arena train duel.yaml --hosts a:3,b:9 --ranks 5\n" in out
     monkeypatch.setenv("SLURM_JOB_NODELIST", "a,b")
     monkeypatch.setenv("SLURM_TASKS_PER_NODE", "3,2")
     assert main(["plan", config]) == 0
@@ -306,13 +305,9 @@ def test_check_prints_one_line_per_item(folder: Path, capsys: pytest.CaptureFixt
         "keeps the interface",
         "policy blue: 1 seat, face vector: can take their spaces",
         "policy red: 2 seats, face gym: can take their spaces",
-        "schedule: can deadlock: the workers of red may meet whenever an episode of theirs is over. One way:",
-        "  worker of policy 'red' in seat 2 of match 0, at tick 1, its episode over, waits for its group: for seat 1 "
-        "of match 0, whose episode goes on",
-        "  environment of match 0, at tick 1, waits for its seat 2",
-        f"  {HELPS}",
+        DEADLOCK,
         "plan: 5 processes",
-        "configuration duel.yaml: valid; `arena train` refuses it without --allow-unproved, as it can deadlock",
+        "configuration duel.yaml: valid; `arena train` refuses it, as it can deadlock",
     ]
 
 
@@ -628,7 +623,7 @@ def test_train_and_evaluate_pass_their_arguments(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("arena.cli.train.start", start)
     monkeypatch.setattr("arena.cli.evaluate.evaluate", evaluated)
     train = ["train", "a.yaml", "--set", "ticks=1", "--set", "seed=2", "--run-dir", "r", "--ticks", "5", "--resume"]
-    assert main([*train, "--ranks", "1", "--allow-unproved"]) == 1
+    assert main([*train, "--ranks", "1"]) == 1
     assert main(["evaluate", "runs/a", "--episodes", "7", "--sample", "--checkpoints", "first", "last"]) == 1
     assert started == [
         (
@@ -638,7 +633,6 @@ def test_train_and_evaluate_pass_their_arguments(monkeypatch: pytest.MonkeyPatch
                 "r",
                 resume=True,
                 profile=False,
-                allow_unproved=True,
                 ranks_given=True,
             ),
             Processes(1),

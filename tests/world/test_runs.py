@@ -223,7 +223,7 @@ def test_deadlock_is_an_error_that_names_the_waits(tmp_path: Path) -> None:
     assert caught.value.failure.exit_code == 2
     assert not (tmp_path / "run").exists(), "nothing has begun"
     with pytest.raises(Deadlock, match="worker of policy 'blue' in seat 0 of match 0 waits for"):
-        play(data, tmp_path, allow_unproved=True)
+        play({**data, "policies": {name: {"algorithm": "odd_workers:SaysTicks"} for name in ("blue", "red")}}, tmp_path)
 
 
 def test_evaluation_plays_exactly_its_episodes_in_every_lane(tmp_path: Path) -> None:

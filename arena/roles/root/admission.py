@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from arena.errors import ConfigError
-from arena.plan.deadlock import prove
+from arena.plan.deadlock import waiting_words
 from arena.plan.plan import Plan
 from arena.roles.protocol import Ready
 from arena.run.run import Run
@@ -40,7 +40,6 @@ def check_playable(run: Run, ready: Collection[Ready]) -> None:
         fragile = sorted({run.plan.seat(message.role).policy for message in ready if not message.resumable})
         with run.origin.located():
             run.plan.refuse_fragile(fragile)
-    if not run.allow_unproved:
-        proof = prove(run.plan, schedules_of(run.plan, ready))
-        if proof.circle is not None:
-            raise ConfigError(proof.refusal, source=run.origin.source)
+    words, refused = waiting_words(run.plan, schedules_of(run.plan, ready))
+    if refused:
+        raise ConfigError(f"the run {words}", source=run.origin.source)
