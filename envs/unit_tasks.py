@@ -326,10 +326,6 @@ TASKS: Mapping[str, type[Task]] = {
 def unit_task(task: str, **kwargs: Any) -> Task:
     """Makes a task.
 
-    Args:
-        task: its name in `TASKS`.
-        kwargs: the task's own.
-
     Raises:
         ConfigError: an unknown task, or arguments that it does not take.
     """

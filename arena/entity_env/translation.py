@@ -119,12 +119,7 @@ class Batch:
 
 
 class Translator:
-    """Translates between a game's ids and the indices of its `space`.
-
-    Args:
-        space: of the game; see `unit_space`.
-        classes: of the action objects.
-    """
+    """Translates between a game's ids and the indices of its `space`."""
 
     def __init__(self, space: UnitSpace, classes: ActionClasses | None = None) -> None:
         self.space = space
@@ -502,10 +497,6 @@ def _check_kind(row: _Row, name: str, kind: Kind, mask: Any) -> None:
 
 def unit_space(obs_space: Any, action_space: Mapping[str, Any]) -> UnitSpace:
     """The spaces of a game of the interface as a `UnitSpace`; it may hide units of every type.
-
-    Args:
-        obs_space: `global_features`, and `entities` with their `features`.
-        action_space: by name.
 
     Raises:
         ValueError: they are not of the interface.

@@ -81,11 +81,6 @@ def is_experiment_data(data: Any) -> bool:
 def read_experiment(path: str | Path, *, overrides: Sequence[str] = (), **changes: Any) -> ExperimentFile:
     """Reads an experiment file.
 
-    Args:
-        path: of the file.
-        overrides: `key.path=value` each, over its `set`.
-        changes: keys of the file with other values; None: as in the file.
-
     Raises:
         ConfigError: it cannot be read, is the configuration of a run, or holds something that is not allowed.
     """

@@ -28,14 +28,7 @@ _MOST_RANKED = 20  # combinations in the table at the end
 
 
 class Progress:
-    """How far an experiment is, from the states and ticks of its trials.
-
-    Args:
-        ticks: of a trial, in all its rounds; None where the number of episodes decides.
-        number: of trials in the end; at least those that are on record.
-        metric: by which they are judged.
-        clock: seconds.
-    """
+    """How far an experiment is, from the states and ticks of its trials."""
 
     def __init__(self, ticks: int | None, number: int, metric: MetricConfig, clock: Clock = time.monotonic) -> None:
         self._ticks, self.number, self.metric, self._clock = ticks, number, metric, clock
@@ -95,14 +88,7 @@ class Progress:
 
 
 class PlainExperimentDisplay:
-    """A line when something happens, and one a minute.
-
-    Args:
-        stream: to write to.
-        progress: of the experiment.
-        clock: seconds.
-        at_once: print the first line at the first update; else it comes after a minute.
-    """
+    """A line when something happens, and one a minute."""
 
     def __init__(
         self, stream: IO[str], progress: Progress, clock: Clock = time.monotonic, *, at_once: bool = False
@@ -132,13 +118,7 @@ class PlainExperimentDisplay:
 
 
 class LiveExperimentDisplay:
-    """Counts by state, the trials that run, the best so far and the time left, drawn again in place.
-
-    Args:
-        stream: a terminal.
-        progress: of the experiment.
-        width: columns of the terminal.
-    """
+    """Counts by state, the trials that run, the best so far and the time left, drawn again in place."""
 
     def __init__(self, stream: IO[str], progress: Progress, *, width: int) -> None:
         from rich.console import Console

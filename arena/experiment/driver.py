@@ -541,12 +541,6 @@ class Driver:
 def opened(plan: ExperimentPlan, folder: ExperimentFolder, *, resume: bool, only: int | None = None) -> Iterator[None]:
     """Makes the folder of an experiment, or takes it up again, and holds its lock.
 
-    Args:
-        plan: of the experiment.
-        folder: its folder.
-        resume: it may hold this experiment already.
-        only: the number of the one trial to run: other processes may run others in the folder, but no driver of all.
-
     Raises:
         ConfigError: it holds files, or another experiment, or another process is at work in it.
     """

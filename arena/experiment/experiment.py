@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 class Trial:
     """A trial of an experiment, read from its files when they are asked for.
 
-    Args:
-        row: what is known of it.
-
     Attributes:
         number: of the trial.
         name: of its run.
@@ -83,11 +80,6 @@ class Trial:
 
 class Outcome:
     """The outcome of an experiment.
-
-    Args:
-        folder: of the experiment.
-        config: of it.
-        rows: of its trials.
 
     Attributes:
         folder: of the experiment.
@@ -220,10 +212,6 @@ def run_experiments(
     experiments: Iterable[Experiment | Mapping[str, Any] | str | Path], **settings: Any
 ) -> list[Outcome]:
     """Runs experiments one after the other; returns their outcomes.
-
-    Args:
-        experiments: experiments, their data, or their files.
-        settings: of `Experiment.run`, but its folder.
 
     Raises:
         ConfigError: a mistake of the user; one in the keys of any of them is found before the first one starts.

@@ -163,11 +163,7 @@ def now() -> str:
 
 
 class ExperimentFolder:
-    """The paths in the folder of an experiment. Constructing one touches nothing on the disk.
-
-    Args:
-        path: of the folder.
-    """
+    """The paths in the folder of an experiment. Constructing one touches nothing on the disk."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = anchored(path)

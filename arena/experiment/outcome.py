@@ -56,12 +56,7 @@ class Combination(msgspec.Struct, frozen=True):
 
 
 class Ranking(msgspec.Struct, frozen=True):
-    """All combinations, the best one first; those without a value last.
-
-    Args:
-        combinations: ranked.
-        best: the number of the best trial of the first one; None without a value.
-    """
+    """All combinations, the best one first; those without a value last."""
 
     combinations: list[Combination]
     best: int | None

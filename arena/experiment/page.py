@@ -99,10 +99,6 @@ class ExperimentPage(msgspec.Struct, frozen=True):
 def write_page(path: Path | str, output: Path | str | None = None) -> Path:
     """Makes the page of an experiment; returns where it is.
 
-    Args:
-        path: of the folder of the experiment.
-        output: the file; None: `report.html` in the folder.
-
     Raises:
         ConfigError: this is not the folder of an experiment, or it is damaged; or there can be no file at `output`.
         WriteError: the file cannot be written.

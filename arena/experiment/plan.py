@@ -55,13 +55,7 @@ class ExperimentPlan:
         return self.trials.variants[0].seed
 
     def processes(self, slots: Slots, *, roles: int | None = None, alone: bool = False) -> int:
-        """The processes of a trial: `ranks`, else its share of the slots, at most one for each of its roles.
-
-        Args:
-            slots: that the trials share.
-            roles: of the trial; None: of the one with the most.
-            alone: a single trial is run.
-        """
+        """The processes of a trial: `ranks`, else its share of the slots, at most one for each of its roles."""
         config = self.file.config
         if config.ranks is not None:
             return config.ranks
@@ -83,10 +77,6 @@ class ExperimentPlan:
 
 def plan_experiment(file: ExperimentFile, first_mistake: FirstMistake | None = None) -> ExperimentPlan:
     """Makes and checks all trials that are known before the start; starts and writes nothing.
-
-    Args:
-        file: the experiment.
-        first_mistake: tries games and algorithms, see `checking`; None: they are not tried.
 
     Raises:
         ConfigError: the first mistake, with its place in the file, and the values of the trial that has it.
@@ -175,12 +165,6 @@ def _check(config: Config, trials: Trials, variant: str, params: Mapping[str, ob
 
 def slots_for(plan: ExperimentPlan, hosts: str | None, environment: Mapping[str, str], *, alone: bool = False) -> Slots:
     """The slots that the trials share: of these hosts, of the SLURM allocation, or the cores of this one.
-
-    Args:
-        plan: of the experiment.
-        hosts: `--hosts`; None: not given.
-        environment: the variables of this process.
-        alone: a single trial is run.
 
     Raises:
         ConfigError: no trial fits; there are no devices, or fewer than a trial asks for.

@@ -23,11 +23,6 @@ _DEVICES = "CUDA_VISIBLE_DEVICES"
 class TrialProcess:
     """The process of a trial, from its start on.
 
-    Args:
-        arguments: of `arena`.
-        log: the file to which its output is appended.
-        devices: that it sees, as CUDA_VISIBLE_DEVICES takes them; None: as this process.
-
     Raises:
         WriteError: the log cannot be written.
     """

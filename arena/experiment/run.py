@@ -27,12 +27,6 @@ HOME = Path("experiments")
 def place_of(plan: ExperimentPlan, run_dir: str | Path | None, *, resume: bool, shared: bool = False) -> Path:
     """The folder of an experiment: the one that was named, else `experiments/<name>`, or the newest one to go on with.
 
-    Args:
-        plan: of the experiment.
-        run_dir: as the user gave it.
-        resume: go on with an experiment.
-        shared: run a trial in a folder that others may use too.
-
     Raises:
         ConfigError: there is nothing to go on with; or a shared folder has no name.
     """
@@ -53,13 +47,7 @@ def place_of(plan: ExperimentPlan, run_dir: str | Path | None, *, resume: bool, 
 
 
 def display_for(plan: ExperimentPlan, stream: IO[str], *, alone: bool = False) -> ExperimentDisplay:
-    """The display that fits the stream: a live table on a terminal, else lines.
-
-    Args:
-        plan: of the experiment.
-        stream: to write to.
-        alone: a single trial is run.
-    """
+    """The display that fits the stream: a live table on a terminal, else lines."""
     return _display(Progress(plan.ticks, 1 if alone else plan.number, plan.file.config.metric), stream)
 
 
@@ -71,11 +59,6 @@ def _display(progress: Progress, stream: IO[str], *, at_once: bool = False) -> E
 
 def watch_experiment(path: str | Path, stream: IO[str], *, wait: Callable[[float], None] = time.sleep) -> int:
     """Shows an experiment from its files until no process writes into its folder; returns the exit status.
-
-    Args:
-        path: of its folder.
-        stream: to write to.
-        wait: for so many seconds.
 
     Raises:
         ConfigError: this is not the folder of an experiment, or it is damaged.

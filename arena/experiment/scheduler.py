@@ -191,12 +191,7 @@ class Scheduler:
         return self._ending or (self._most_errors is not None and self._errors >= self._most_errors)
 
     def handle(self, event: Event, now: float) -> list[Instruction]:
-        """What is to be done, in order.
-
-        Args:
-            event: what has happened.
-            now: seconds, of a clock that never goes back.
-        """
+        """What is to be done, in order."""
         found: list[Instruction] = []
         match event:
             case Added(trial, processes, state, attempt, gpus):

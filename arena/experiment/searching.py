@@ -149,16 +149,7 @@ class Told(NamedTuple):
 def suggest(
     search: Search, space: Sequence[Varied], told: Sequence[Told], *, number: int, seed: int, mode: str
 ) -> dict[str, Any]:
-    """The values of a suggestion: of a study of what is known, with a sampler that is made for this suggestion.
-
-    Args:
-        search: the sampler and its options.
-        space: what is searched.
-        told: the earlier suggestions: those that are over in the order in which they ended, then those that run.
-        number: of the suggestion, from 0.
-        seed: of the run.
-        mode: `max` or `min`.
-    """
+    """The values of a suggestion: of a study of what is known, with a sampler that is made for this suggestion."""
     from numpy.random import SeedSequence
 
     optuna, place = _optuna(), f"search.{search.kind}"
@@ -181,10 +172,6 @@ def suggest(
 
 class Pruning:
     """Says which trials are not worth their time, from their results.
-
-    Args:
-        held: the key `prune` of the experiment.
-        mode: `max` or `min`.
 
     Raises:
         ConfigError: an unknown pruner or option, or the extra is missing.
@@ -232,14 +219,7 @@ class Pruning:
 
 
 def can_prune(held: Mapping[str, Mapping[str, Any]], mode: str, *, trials: int, steps: Sequence[int]) -> bool:
-    """Whether a pruner can end a trial at all: tried with trials that get worse and worse, beyond any threshold.
-
-    Args:
-        held: the key `prune` of the experiment.
-        mode: `max` or `min`.
-        trials: how many there are.
-        steps: the results of a trial that have the metric, by their numbers.
-    """
+    """Whether a pruner can end a trial at all: tried with trials that get worse and worse, beyond any threshold."""
     (options,) = held.values()
     first = [options.get(name) for name in ("n_startup_trials", "n_min_trials", "bootstrap_count")]
     enough = _TRIED + sum(count for count in first if isinstance(count, int))

@@ -63,12 +63,7 @@ def read_rows(folder: ExperimentFolder, config: ExperimentConfig) -> list[TrialR
 
 
 class FollowedExperiment:
-    """The trials of an experiment as its files tell them; of results only what is new is read.
-
-    Args:
-        folder: of the experiment.
-        config: of it.
-    """
+    """The trials of an experiment as its files tell them; of results only what is new is read."""
 
     def __init__(self, folder: ExperimentFolder, config: ExperimentConfig) -> None:
         self._folder, self._config = folder, config
@@ -90,13 +85,7 @@ class FollowedExperiment:
 
 
 def write_table(folder: ExperimentFolder, names: Mapping[str, str], rows: Sequence[TrialRow]) -> None:
-    """Writes `trials.csv`: RFC 4180, one header, an empty field where there is no number.
-
-    Args:
-        folder: of the experiment.
-        names: of the columns of what varies, by key path.
-        rows: of all trials.
-    """
+    """Writes `trials.csv`: RFC 4180, one header, an empty field where there is no number."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     variants = ["variant"] if any(row.variant for row in rows) else []

@@ -96,9 +96,6 @@ class Trial(msgspec.Struct, frozen=True):
 class Trials:
     """The trials of an experiment; makes the configuration of each when it is needed.
 
-    Args:
-        file: the experiment.
-
     Raises:
         ConfigError: the run or `set` of the experiment cannot be read.
     """
@@ -151,12 +148,6 @@ class Trials:
 
     def config_of(self, variant: str, params: Params, repetition: int = 0, *, name: str = "trial") -> Config:
         """The checked configuration of a trial.
-
-        Args:
-            variant: its name.
-            params: the values that vary.
-            repetition: how much is added to the seed.
-            name: of the run.
 
         Raises:
             ConfigError: the run refuses a value; the message names the trial's values.

@@ -14,12 +14,7 @@ from arena.records.journal import JournalReader
 
 
 class FollowedResults:
-    """The results of a run that are on record; reads only what is new.
-
-    Args:
-        path: of its `result.json`, which may not be there yet.
-        key: of the metric.
-    """
+    """The results of a run that are on record; reads only what is new."""
 
     def __init__(self, path: Path, key: str) -> None:
         self._path, self._key = path, key

@@ -50,14 +50,7 @@ class Choice(NamedTuple):
 
 
 class Range(NamedTuple):
-    """A number between two ends, both possible.
-
-    Args:
-        low: the lower end.
-        high: the upper end.
-        integer: a whole number.
-        log: even in its logarithm.
-    """
+    """A number between two ends, both possible."""
 
     low: float
     high: float

@@ -20,11 +20,6 @@ from arena.game.units import Items, Shown, UnitActions, UnitSpace
 def batched_space(space: Space[Any], rows: int, shown: Callable[[], Shown | None] | None = None) -> Space[Any]:
     """The space of batches of `rows` samples: as Gymnasium's `batch_space`, with `Ragged` for ragged leaves.
 
-    Args:
-        space: of one sample.
-        rows: of a batch.
-        shown: of `UnitActions` that an environment hands out: what the actors of all rows may do now, batched.
-
     Raises:
         ConfigError: the space has no fixed layout.
     """
@@ -44,12 +39,7 @@ def batched_space(space: Space[Any], rows: int, shown: Callable[[], Shown | None
 
 
 class RaggedRows(Space[Any]):
-    """Batches of a `Sequence(part, stack=True)`: a `Ragged`, or a sequence with one array per row.
-
-    Args:
-        single: the space of one row.
-        rows: of a batch.
-    """
+    """Batches of a `Sequence(part, stack=True)`: a `Ragged`, or a sequence with one array per row."""
 
     def __init__(self, single: spaces.Sequence, rows: int) -> None:
         super().__init__()
@@ -117,13 +107,7 @@ class UnitRows(_Rows):
 
 
 class UnitActionRows(_Rows):
-    """Batches of `UnitActions`.
-
-    Args:
-        single: the space of one row.
-        rows: of a batch.
-        shown: what the actors of all rows may do now; None: nothing is shown.
-    """
+    """Batches of `UnitActions`."""
 
     single: UnitActions
 
@@ -132,12 +116,7 @@ class UnitActionRows(_Rows):
         self._shown = shown
 
     def sample(self, mask: Any = None, probability: Any = None) -> dict[str, Any]:
-        """One choice per actor, drawn evenly among what is allowed.
-
-        Args:
-            mask: `observations["actions"]`, batched; None: what is shown now.
-            probability: refused.
-        """
+        """One choice per actor, drawn evenly among what is allowed."""
         if probability is not None:
             raise ValueError("probabilities cannot be given here: pass mask=observations['actions']")
         if mask is None and self._shown is not None:

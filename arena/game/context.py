@@ -12,24 +12,15 @@ class EnvContext(NamedTuple):
 
     A natively batched game gets the context of its first lane. Outside of a run all numbers are 0 but `lane` and
     `lanes`.
-
-    Args:
-        match: number of the match.
-        entry: number of the match's description, which all of its copies share.
-        copy: number of the copy.
-        lane: of the match.
-        lanes: number of lanes of the match.
-        seed: of the lane's first reset; every leg of a run has its own.
-        round: of the league.
     """
 
     match: int = 0
-    entry: int = 0
+    entry: int = 0  # of the match's description, which all of its copies share
     copy: int = 0
     lane: int = 0
-    lanes: int = 1
-    seed: int = 0
-    round: int = 0
+    lanes: int = 1  # of the match
+    seed: int = 0  # of the lane's first reset; every leg of a run has its own
+    round: int = 0  # of the league
 
 
 def with_context(factory: Callable[..., Any], kwargs: Mapping[str, Any], context: EnvContext) -> dict[str, Any]:

@@ -38,13 +38,7 @@ class Joint(NamedTuple):
 
 @dataclass
 class Lockstep:
-    """The requests of one match.
-
-    Args:
-        seats: number of seats.
-        budget: number of ticks after which the match is over.
-        tick: ticks already played (above 0 in a resumed match).
-    """
+    """The requests of one match."""
 
     seats: int
     budget: int

@@ -196,11 +196,7 @@ class Ragged:
         return Ragged.unchecked(self.values.take(items, axis=0), lengths)
 
     def __add__(self, numbers: ArrayLike) -> Ragged:
-        """Each row's number is added to its items.
-
-        Args:
-            numbers: [B].
-        """
+        """Each row's number is added to its items."""
         numbers = np.asarray(numbers)
         if numbers.shape != self.lengths.shape:
             raise ValueError(f"one number per row is needed, [{len(self)}], got {list(numbers.shape)}")

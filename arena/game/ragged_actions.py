@@ -20,12 +20,6 @@ from arena.game.units import Shown, UnitActions
 def action_leaves(space: Space[Any], actions: Sequence[Any], shown: Shown | None, *, first_row: int) -> list[Any]:
     """The leaves of single actions, one per row, checked.
 
-    Args:
-        space: of one action.
-        actions: one per row.
-        shown: what units may do, batched; None: the space is not of units.
-        first_row: the number of the first row in messages.
-
     Raises:
         TypeError, ValueError: as `batch_leaves`.
     """
@@ -50,13 +44,7 @@ def batch_leaves(
 ) -> list[Any]:
     """The leaves of a batch of actions, checked; ragged leaves may be given as sequences of arrays, one per row.
 
-    Args:
-        space: of one action.
-        columns: of the space.
-        batch: of B rows.
-        shown: what units may do, batched; None: the space is not of units.
-        active: [B]; ragged items of other rows are dropped, and their values are not checked.
-        first_row: the number of the first row in messages.
+    `active` [B]: ragged items of other rows are dropped, and their values are not checked.
 
     Raises:
         TypeError: values have another type, such as floats for choices, or there is no action.

@@ -52,10 +52,6 @@ _ARRAY_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.Multi
 def leaves_of(space: Space[Any], *, ragged: bool = False) -> tuple[Leaf, ...]:
     """The leaves of a space, in the space's own order.
 
-    Args:
-        space: of one sample.
-        ragged: whether the caller can hold ragged leaves.
-
     Raises:
         ConfigError: the space, or a part of it, has no leaves (Text, Graph, OneOf, other sequences), or has ragged
             leaves and the caller cannot hold them.
@@ -258,11 +254,6 @@ def check_choices(space: Space[Any], sample: Any, rows: NDArray[np.bool_] | None
 
     Boxes are not checked: whether values out of bounds are clipped or refused is up to the game.
 
-    Args:
-        space: of one sample.
-        sample: one, or a batch.
-        rows: bool [B], the rows of a batch to check; None: all.
-
     Raises:
         TypeError: the sample is None.
         ValueError: a value of a Discrete, MultiDiscrete or MultiBinary space is out of its range.
@@ -305,12 +296,7 @@ def check_items(space: spaces.Sequence, sample: Any, rows: NDArray[np.bool_] | N
 
 
 class BatchWriter:
-    """`copy_rows` of whole batches with `check_choices`, prepared for one space and one target.
-
-    Args:
-        space: of one sample.
-        target: the batch to write, [B, ...].
-    """
+    """`copy_rows` of whole batches with `check_choices`, prepared for one space and one target."""
 
     def __init__(self, space: Space[Any], target: Any) -> None:
         self._space, self._target = space, target

@@ -146,12 +146,7 @@ class UnitActions(spaces.Dict):
         return UnitActions(self.actions, of=self.of, shown=shown)
 
     def sample(self, mask: Any = None, probability: Any = None) -> dict[str, Any]:
-        """One choice per actor, drawn evenly among what is allowed.
-
-        Args:
-            mask: `observation["actions"]`; None: what is shown now, if the environment hands the space out.
-            probability: refused.
-        """
+        """One choice per actor, drawn evenly among what `mask`, an `observation["actions"]`, or a shown space allows."""
         if probability is not None:
             raise ValueError("probabilities cannot be given here: pass mask=observation['actions']")
         if mask is None and self._shown is not None:
@@ -164,10 +159,6 @@ class UnitActions(spaces.Dict):
     def draw(self, shown: Shown, generator: np.random.Generator) -> dict[str, Ragged]:
         """Choices of all rows, drawn evenly among what is allowed.
 
-        Args:
-            shown: batched.
-            generator: one number is drawn per actor.
-
         Raises:
             ValueError: an actor can choose nothing.
         """
@@ -177,12 +168,7 @@ class UnitActions(spaces.Dict):
         }
 
     def first_allowed(self, shown: Shown, wanted: Mapping[str, int] | None = None) -> dict[str, Ragged]:
-        """Choices of all rows without chance: the wanted label where it is allowed, else the first allowed choice.
-
-        Args:
-            shown: batched.
-            wanted: label numbers by action, as of `parse_idle`.
-        """
+        """Choices of all rows without chance: the wanted label where it is allowed, else the first allowed choice."""
         found = {}
         for name, kind in self.actions.items():
             parts = shown[name]
@@ -385,9 +371,6 @@ class UnitSpace(spaces.Dict):
 
         Numbers are finite; actors and actees are distinct indices of units that are not hidden; masks have one entry
         per choice, and every actor has an allowed choice.
-
-        Args:
-            batch: of the right names, shapes and dtypes.
         """
         found = self._breach_of_features(batch)
         return self._breach_of_actions(batch) if found is None else found

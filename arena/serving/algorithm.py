@@ -33,11 +33,6 @@ class LoadedAlgorithm(NamedTuple):
 def load_algorithm(run: Path | str, policy: str, checkpoint: str) -> LoadedAlgorithm:
     """The algorithm of a policy of a run, for `arena export`; also one that learns as a team.
 
-    Args:
-        run: the run folder.
-        policy: its name in this run.
-        checkpoint: `last`, `first`, or a tick.
-
     Raises:
         ConfigError: no such run, policy or checkpoint; no `exported()`; or the algorithm cannot be made.
     """

@@ -61,12 +61,7 @@ class ClonedModel(RemoteModel):
 
 
 class Clones:
-    """Makes clones; clones that exist at the same time share a checkpoint, if the model has no state of its own.
-
-    Args:
-        folder: of the run.
-        load: makes the model of a policy at a checkpoint, for one row.
-    """
+    """Makes clones; clones that exist at the same time share a checkpoint, if the model has no state of its own."""
 
     def __init__(self, folder: RunFolder, load: Callable[[EntityLink, int], Model]) -> None:
         self._folder, self._load = folder, load

@@ -42,9 +42,6 @@ _DTYPES = ("float16", "float32", "float64", *(f"{sign}int{bits}" for sign in (""
 class Decoder:
     """Turns outputs [K, ...] into actions [K, *shape] as the environment takes them.
 
-    Args:
-        decoding: of a model file.
-
     Attributes:
         outputs: the shapes of the outputs that it reads, without the batch axis.
         mask_size: numbers of an action mask; 0: the actions have none.

@@ -38,10 +38,6 @@ def eager(exported: Any) -> Engine:
 def onnx_engine(exported: Any, file: ModelFile) -> Engine:
     """The engine of ONNX Runtime.
 
-    Args:
-        exported: what the algorithm returned.
-        file: goes into the metadata.
-
     Raises:
         ValueError: the file has other inputs or outputs than it should.
         Exception: whatever torch, onnx and the runtime find wrong with the model.

@@ -55,12 +55,7 @@ class ExportedModel:
 
 
 class Exporter:
-    """The exported models of a run.
-
-    Args:
-        folder: of the run.
-        say: takes a line for the user.
-    """
+    """The exported models of a run."""
 
     def __init__(self, folder: RunFolder, say: Callable[[str], None]) -> None:
         self._folder, self._say = folder, say
@@ -70,11 +65,6 @@ class Exporter:
 
     def model(self, policy: str, tick: int, entities: int) -> ExportedModel:
         """The model of a checkpoint, which is exported and verified in another process unless that was done before.
-
-        Args:
-            policy: its name.
-            tick: of the checkpoint.
-            entities: of the policy in each game.
 
         Raises:
             ExportFailed: it differs from the checkpoint.

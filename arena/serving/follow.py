@@ -15,15 +15,7 @@ _LOOK_S = 1.0
 
 
 class Follower:
-    """Looks at the checkpoints of one policy every second, in a thread.
-
-    Args:
-        folder: with the checkpoints of the policy.
-        load: makes the model of the checkpoint at a tick.
-        swap: takes the new model; called in the thread.
-        say: takes a line for the user.
-        newest: the tick of the checkpoint that is served; -1: none.
-    """
+    """Looks at the checkpoints of one policy every second, in a thread."""
 
     def __init__(
         self,

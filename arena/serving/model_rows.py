@@ -35,14 +35,6 @@ def rows_of(
 ) -> Rows:
     """`count` rows, the same every time.
 
-    Args:
-        folder: of the run.
-        policy: whose samples are taken.
-        space: one entity's observation space.
-        inputs: of the model.
-        engine: rolls the memory of a recurrent model forward.
-        count: N.
-
     Raises:
         ConfigError: a part of the recorded samples is damaged.
     """

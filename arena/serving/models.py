@@ -81,13 +81,7 @@ class PureModel:
 
 
 class ActorModel:
-    """A model of an algorithm that has `actor()` alone, which acts in all rows and keeps their state.
-
-    Args:
-        policy: the policy.
-        rows: all that there are.
-        greedy: the best actions; else they are sampled, from one random stream for all games.
-    """
+    """A model of an algorithm that has `actor()` alone, which acts in all rows and keeps their state."""
 
     engine = "actor"
     memory_size = 0

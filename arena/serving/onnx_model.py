@@ -36,10 +36,6 @@ _NUMPY = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(float
 class OnnxModel:
     """A policy as an ONNX Runtime session and its description.
 
-    Args:
-        file: the description.
-        session: ONNX Runtime's.
-
     Attributes:
         file: the description.
         memory_size: numbers that a row remembers; 0: none.
@@ -217,9 +213,6 @@ def metadata_text(file: ModelFile) -> str:
 
 def onnx_packages(*, export: bool = False) -> tuple[Any, Any]:
     """The modules onnx and onnxruntime.
-
-    Args:
-        export: whether torch is to write a file, for which it needs onnxscript.
 
     Raises:
         ConfigError: the extra is not installed.

@@ -27,9 +27,6 @@ _SEED = 20
 def check_rule(make: Callable[[], OpponentRule]) -> None:
     """Checks a rule of matchmaking.
 
-    Args:
-        make: makes the rule, the same each time.
-
     Raises:
         ContractBroken: the first breach.
     """

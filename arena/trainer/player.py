@@ -17,10 +17,6 @@ from arena.serving.policy import Policy
 class Player:
     """A policy as it was at one checkpoint.
 
-    Args:
-        policy: with what it has learned.
-        name: of the policy.
-
     Attributes:
         observation_space: of one entity.
         action_space: of one entity.

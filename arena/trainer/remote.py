@@ -23,15 +23,7 @@ _END_SECONDS = 10.0  # for the processes to end when the Trainer is closed
 
 
 class RemoteRun:
-    """A run of `arena train` whose processes a Trainer holds.
-
-    Args:
-        config: the resolved configuration, as YAML.
-        folder: the run folder.
-        ranks: as `--ranks` takes it.
-        hosts: as `--hosts` takes them; None: none are named.
-        resume: whether the folder holds an earlier part of the run.
-    """
+    """A run of `arena train` whose processes a Trainer holds."""
 
     def __init__(self, config: str, folder: Path, ranks: str, hosts: str | None = None, *, resume: bool) -> None:
         self._home = tempfile.TemporaryDirectory(prefix="arena-trainer-")

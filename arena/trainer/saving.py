@@ -16,10 +16,6 @@ _LEFT_OUT = ("lock", "requeue", "saved", "logs", "report.html", "wandb", "wandb_
 def save(folder: RunFolder, to: Path) -> Path:
     """Copies the folder of a run that is at a boundary, so that the copy can be continued like it.
 
-    Args:
-        folder: of the run.
-        to: where to; made if it is not there.
-
     Raises:
         ConfigError: it holds files.
         WriteError: it cannot be written.

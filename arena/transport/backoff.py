@@ -18,11 +18,7 @@ _GROWTH = 1.3
 
 
 class Backoff:
-    """The pauses of one wait: first `sched_yield`, then sleeps that grow.
-
-    Args:
-        longest_pause: seconds; the longest sleep.
-    """
+    """The pauses of one wait: first `sched_yield`, then sleeps that grow."""
 
     def __init__(self, *, longest_pause: float = _LONGEST_PAUSE) -> None:
         self._yields = _YIELDS

@@ -63,11 +63,6 @@ class LocalHeap:
 class SharedHeap:
     """One of the heaps in a piece of reserved memory.
 
-    Args:
-        memory: as of `reserved`.
-        index: of the heap.
-        writes: whether this end writes it.
-
     Raises:
         OSError: it cannot be mapped.
     """

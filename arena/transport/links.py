@@ -267,12 +267,7 @@ class _Shared(NamedTuple):
 
 
 class LinkMemory:
-    """Opens the links of the roles of one process.
-
-    Args:
-        local: the roles of this process.
-        remote: the transport to other processes; None if there are none.
-    """
+    """Opens the links of the roles of one process."""
 
     def __init__(self, local: LocalRoles, remote: RemoteTransport | None) -> None:
         self._local = local

@@ -260,14 +260,7 @@ def tolerates_faults() -> bool:
 
 
 class MpiTransport:
-    """Connects the roles of this process to those of all other processes.
-
-    Args:
-        world: all processes.
-        ranks: for every address, the rank that hosts it.
-        shared_memory: whether shared memory and doorbells may be used within a node (`transport: auto`) or not
-            (`transport: mpi`).
-    """
+    """Connects the roles of this process to those of all other processes."""
 
     def __init__(self, world: World, ranks: Sequence[int], *, shared_memory: bool) -> None:
         self._world = world

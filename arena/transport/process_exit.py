@@ -15,10 +15,6 @@ from collections.abc import Callable
 class ExitWatcher:
     """Watches one process, from now on.
 
-    Args:
-        pid: of another process of this node.
-        on_exit: called once, in the watcher's own thread, when that process has ended.
-
     Raises:
         OSError: the process has already ended, or the system does not let it be watched.
     """

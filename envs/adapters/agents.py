@@ -22,13 +22,7 @@ _INNER = ("observation", "observations")  # the key of the observation itself in
 
 
 class AgentTable:
-    """The agents of a game, which are the arena's entities, with their spaces.
-
-    Args:
-        agents: as the game calls them.
-        observed: per agent, the space of its observations.
-        acted: per agent, the space of its actions.
-    """
+    """The agents of a game, which are the arena's entities, with their spaces."""
 
     def __init__(self, agents: Sequence[Any], observed: Sequence[Space[Any]], acted: Sequence[Space[Any]]) -> None:
         self.agents = tuple(agents)

@@ -209,10 +209,6 @@ class ObservationWrapper(BatchedWrapper, ABC):
 
     A row changes at a reset of its lane, and at a tick after which its entity is to act or at which its episode ends.
     All other rows keep their last observation.
-
-    Args:
-        game: the game.
-        observation_spaces: the entities' new observation spaces.
     """
 
     def __init__(self, game: BatchedEnv, observation_spaces: Sequence[Space[Any]]) -> None:
@@ -260,12 +256,7 @@ class ObservationWrapper(BatchedWrapper, ABC):
 
 
 class TransformedObservation(ObservationWrapper):
-    """Applies a function to the observations.
-
-    Args:
-        game: the game; each entity observes one array.
-        transforms: per entity its new space, and a function of a batch of arrays.
-    """
+    """Applies a function to the observations."""
 
     def __init__(self, game: BatchedEnv, transforms: Sequence[tuple[Box, Callable[[Array], Array]]]) -> None:
         super().__init__(game, [space for space, _ in transforms])

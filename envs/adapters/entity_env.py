@@ -24,9 +24,6 @@ from arena.game.reset import begin
 class EntityGames:
     """Instances of one game, one per lane.
 
-    Args:
-        envs: environments of the published interface, of one class.
-
     Raises:
         ConfigError: the spaces are not of the interface.
     """

@@ -29,13 +29,6 @@ def check_call(
 ) -> None:
     """Checks arguments against a signature, so that a wrong one is not mistaken for a TypeError inside the function.
 
-    Args:
-        function: to be called.
-        kwargs: keyword arguments.
-        args: positional arguments.
-        path: of the arguments in the configuration.
-        name: of the function in the configuration; None: its own.
-
     Raises:
         ConfigError: the signature does not fit.
     """

@@ -286,10 +286,6 @@ class AreaResize:
     Gymnasium's wrapper uses OpenCV for the same (INTER_AREA). Here it is two matrix products of whole numbers, exact in
     any order of summation, so the pictures are bit-equal on every machine; a half rounds up.
 
-    Args:
-        observed: the space of the pictures.
-        shape: the new height and width.
-
     Attributes:
         space: of the new pictures.
 

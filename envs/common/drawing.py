@@ -118,13 +118,7 @@ class World(NamedTuple):
 
 
 class Board:
-    """A canvas with a board of square cells; (0, 0) is at the bottom left, y points up.
-
-    Args:
-        width: cells in x.
-        height: cells in y.
-        size: pixels of the longer side.
-    """
+    """A canvas with a board of square cells; (0, 0) is at the bottom left, y points up."""
 
     def __init__(self, width: int, height: int, size: int = 432) -> None:
         self.width, self.height = width, height
