@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         await_start(Path(arguments.run))
         if is_experiment(arguments.run):
-            from arena.experiment.run import watch_experiment
+            from arena.experiment.display import watch_experiment
 
             return watch_experiment(arguments.run, sys.stdout)
         return watch(arguments.run, columns=terminal_columns())

@@ -6,7 +6,7 @@
     searching                    random search; Optuna's samplers and pruners by ask and tell
     folder, values, tables       the files of an experiment, and what trials have reached
     outcome                      combinations ranked, with intervals and paired comparisons
-    driver, process, run         starts `arena train` for each trial, follows it, and survives being killed
+    driver, process              starts `arena train` for each trial, follows it, and survives being killed
     display, page                the console, and the page of `arena report`
     experiment                   experiments in Python
 

@@ -14,7 +14,7 @@ from arena.config import yaml
 from arena.config.decode import convert, is_name, joined, show
 from arena.config.fields import Count, Natural, Shortened, Text
 from arena.config.load import load_data
-from arena.errors import ConfigError
+from arena.errors import ConfigError, located
 
 MOST_TRIALS = 100_000
 _LONGEST_NAME = 90  # with the number of a trial it is the name of a run
@@ -89,10 +89,8 @@ def read_experiment(path: str | Path, *, overrides: Sequence[str] = (), **change
 
 def parse_experiment(data: Any, *, source: str = "", overrides: Sequence[str] = (), **changes: Any) -> ExperimentFile:
     """Checks the data of an experiment file; as `read_experiment`."""
-    try:
+    with located(source=source):
         return _parse(data, source, overrides, changes)
-    except ConfigError as error:
-        raise ConfigError(error.message, path=error.path, source=error.source or source) from error
 
 
 def _parse(data: Any, source: str, overrides: Sequence[str], changes: Mapping[str, Any]) -> ExperimentFile:

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import IO, TYPE_CHECKING
+from pathlib import Path
+from typing import IO
 
+from arena.config.load import load_config
 from arena.errors import pluralize, shown
 from arena.experiment.config import MetricConfig
+from arena.experiment.folder import ExperimentFolder
 from arena.experiment.outcome import Combination, rank
+from arena.experiment.plan import ExperimentPlan
 from arena.experiment.scheduler import State
-from arena.experiment.tables import labels_of
+from arena.experiment.tables import FollowedExperiment, labels_of
 from arena.experiment.values import TrialRow
 from arena.experiment.variation import value_words
+from arena.run.status import planned_ticks
 from arena.terminal.output import drawing, printable
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 Clock = Callable[[], float]
 
 LINE_EVERY = 60.0
 """Seconds between two lines where there is no terminal."""
+_LOOK_SECONDS = 1.0
+_PATIENCE = 5  # looks: an experiment that has just begun has no trials yet
 _MOST_RUNNING = 16  # trials in the live table
 _MOST_RANKED = 20  # combinations in the table at the end
 
@@ -50,19 +55,6 @@ class Progress:
         return over + sum(min(1.0, row.ticks / self._ticks) for row in self.rows if not State(row.state).is_over)
 
     @property
-    def seconds_left(self) -> float | None:
-        """The time left at the speed so far; None until something was done."""
-        if self._began is None:
-            return None
-        began, before = self._began
-        done = self._done
-        return (
-            (self._clock() - began) / (done - before) * (max(self.number, len(self.rows)) - done)
-            if done > before
-            else None
-        )
-
-    @property
     def counts(self) -> str:
         """`5 terminated, 2 running, 5 pending`."""
         states = Counter(row.state for row in self.rows)
@@ -82,9 +74,13 @@ class Progress:
 
     @property
     def left(self) -> str:
-        """The time left, in words."""
-        seconds = self.seconds_left
-        return "" if seconds is None else f"about {duration_words(seconds)} left"
+        """The time left at the speed so far, in words; empty until something was done."""
+        began, before = self._began or (0.0, 0.0)
+        done = self._done
+        if self._began is None or done <= before:
+            return ""
+        seconds = (self._clock() - began) / (done - before) * (max(self.number, len(self.rows)) - done)
+        return f"about {duration_words(seconds)} left"
 
 
 class PlainExperimentDisplay:
@@ -134,23 +130,12 @@ class LiveExperimentDisplay:
 
     def update(self, rows: Sequence[TrialRow]) -> None:
         """Draws."""
-        self._progress.take(rows)
-        self._live.update(self._panel(), refresh=True)
-
-    def message(self, text: str) -> None:
-        """Prints the text above the table."""
-        self._console.print(printable(text), markup=False, highlight=False)
-
-    def stop(self) -> None:
-        """Gives the cursor back."""
-        self._live.stop()
-
-    def _panel(self) -> RenderableType:
         from rich.console import Group
         from rich.table import Table
         from rich.text import Text
 
         progress = self._progress
+        progress.take(rows)
         names = labels_of(progress.rows)
         running = [row for row in progress.rows if row.state == State.RUNNING.value]
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
@@ -164,7 +149,61 @@ class LiveExperimentDisplay:
             table.add_row(f"{row.number:04d}", *map(Text, map(printable, values)), str(row.seed), str(row.ticks), value)
         more = [Text(f"and {len(running) - _MOST_RUNNING} more")] if len(running) > _MOST_RUNNING else []
         head = "  ".join(filter(None, [progress.counts, progress.left]))
-        return Group(Text(head), table, *more, Text(printable(progress.best)))
+        self._live.update(Group(Text(head), table, *more, Text(printable(progress.best))), refresh=True)
+
+    def message(self, text: str) -> None:
+        """Prints the text above the table."""
+        self._console.print(printable(text), markup=False, highlight=False)
+
+    def stop(self) -> None:
+        """Gives the cursor back."""
+        self._live.stop()
+
+
+def display_for(
+    plan: ExperimentPlan, stream: IO[str], *, alone: bool = False
+) -> PlainExperimentDisplay | LiveExperimentDisplay:
+    """The display that fits the stream: a live table on a terminal, else lines."""
+    return _display(Progress(plan.ticks, 1 if alone else plan.number, plan.file.config.metric), stream)
+
+
+def _display(
+    progress: Progress, stream: IO[str], *, at_once: bool = False
+) -> PlainExperimentDisplay | LiveExperimentDisplay:
+    if stream.isatty() and (columns := os.get_terminal_size(stream.fileno()).columns):
+        return LiveExperimentDisplay(stream, progress, width=columns)
+    return PlainExperimentDisplay(stream, progress, at_once=at_once)
+
+
+def watch_experiment(path: str | Path, stream: IO[str], *, wait: Callable[[float], None] = time.sleep) -> int:
+    """Shows an experiment from its files until no process writes into its folder; returns the exit status.
+
+    Raises:
+        ConfigError: this is not the folder of an experiment, or it is damaged.
+    """
+    folder = ExperimentFolder.existing(path)
+    config = folder.read_config()
+    followed = FollowedExperiment(folder, config)
+    for _ in range(_PATIENCE):
+        if folder.read():
+            break
+        wait(_LOOK_SECONDS)
+    planned = min(folder.configs.glob("*.yaml"), default=None)
+    ticks = None if planned is None else planned_ticks(load_config(planned))
+    display = _display(Progress(ticks, 0, config.metric), stream, at_once=True)
+    display.start()
+    try:
+        while True:
+            going = folder.is_going_on  # first: the last look takes what was written last
+            rows = followed.look()
+            display.update(rows)
+            if not going:
+                break
+            wait(_LOOK_SECONDS)
+    finally:
+        display.stop()
+    display.message("\n".join(outcome_lines(rows, config.metric)))
+    return 0
 
 
 def outcome_lines(rows: Sequence[TrialRow], metric: MetricConfig) -> list[str]:

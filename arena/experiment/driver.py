@@ -46,7 +46,7 @@ from arena.experiment.scheduler import (
     State,
     TimePassed,
 )
-from arena.experiment.searching import Pruning, Search, Told, suggest
+from arena.experiment.searching import Pruning, Told, suggest
 from arena.experiment.slots import Slots
 from arena.experiment.tables import run_name, trial_row, write_best, write_table
 from arena.experiment.trials import Trial, digest_of
@@ -54,7 +54,6 @@ from arena.experiment.values import FollowedResults, TrialRow, judged
 from arena.experiment.variation import Params, is_within
 from arena.records.atomic import replacing
 from arena.records.boundary import newest_tick
-from arena.records.folder import RunFolder
 from arena.records.lock import RunLock, is_held, sharing
 from arena.run.stop import ONE_REQUEST_SECONDS, handled_signals, takes_signals
 
@@ -141,15 +140,6 @@ class Driver:
             for process in self._processes.values():
                 process.wait(_KILLED_SECONDS)
             self._display.stop()
-        return self._status
-
-    @property
-    def requeue(self) -> Path:
-        """The file that says that the driver was asked to end and to be started again."""
-        return self.folder.requeue if self._only is None else self.folder.requeue_of(self._only)
-
-    @property
-    def _status(self) -> int:
         if self._asked and any(not r.state.is_over for r in self.records.values() if r.wanted):
             number = next((number for number in self._asked if number != signal.SIGUSR1), None)
             if number is not None:
@@ -159,6 +149,11 @@ class Driver:
             return 0
         return 1 if any(r.state is State.ERROR for r in self.records.values() if r.wanted) else 0
 
+    @property
+    def requeue(self) -> Path:
+        """The file that says that the driver was asked to end and to be started again."""
+        return self.folder.requeue if self._only is None else self.folder.requeue_of(self._only)
+
     # the beginning
 
     def _begin(self) -> None:
@@ -167,8 +162,18 @@ class Driver:
         self.requeue.unlink(missing_ok=True)
         self.records = {record.number: record for record in known}
         self._ended = 1 + max((r.order for r in known if r.order is not None), default=-1)
-        if self._only is not None:
-            self._begin_one(self._only)
+        if self._only is not None:  # other processes may run other trials
+            trial, record = self.plan.known[self._only], read_record(self._only, self.folder.state_path(self._only))
+            if record is None:
+                self._put_on_record(self._only, trial)
+            elif record.digest == trial.digest:
+                self.records[self._only] = record
+            else:
+                raise ConfigError(
+                    f"holds another trial {self._only} than the experiment asks for; name another folder with "
+                    "--run-dir",
+                    source=str(self.folder.path),
+                )
         elif self.plan.search is not None and self.plan.search.adaptive:
             self._begin_search()
         else:
@@ -179,31 +184,21 @@ class Driver:
                 if trial.digest not in numbers:
                     self._put_on_record(fresh, trial)
                     fresh += 1
-        for number, record in sorted(self.records.items()):
-            self._results[number] = FollowedResults(
-                self.folder.run_folder(record).results, self.plan.file.config.metric.name
-            )
-            self._results[number].look()
-        self._replay()
+        for record in self.records.values():
+            self._follow(record)
+            self._results[record.number].look()
+        if self._pruning is not None:  # in the order in which the trials ended; then those that have not
+            last = len(self.records)
+            for record in sorted(self.records.values(), key=lambda r: (last if r.order is None else r.order, r.number)):
+                if record.order is not None or self._results[record.number].points:
+                    self._pruning.report(record.number, self._results[record.number].points)
+                if record.order is not None:
+                    self._tell_pruning(record)
         for number, record in sorted(self.records.items()):
             if record.wanted:
                 self._take_up(number, record)
             self._rows[number] = self._row(record)
         self._look()
-
-    def _begin_one(self, number: int) -> None:
-        """Puts the one trial on record that this process runs; other processes may run other trials."""
-        trial = self.plan.known[number]
-        record = read_record(number, self.folder.state_path(number))
-        if record is not None and record.digest != trial.digest:
-            raise ConfigError(
-                f"holds another trial {number} than the experiment asks for; name another folder with --run-dir",
-                source=str(self.folder.path),
-            )
-        if record is None:
-            self._put_on_record(number, trial)
-        else:
-            self.records[number] = record
 
     def _begin_search(self) -> None:
         """Takes what is on record of the suggestions so far; each must be what its values give today."""
@@ -247,8 +242,13 @@ class Driver:
             folder=self.folder.folder_name(number, self.plan.trials.tag(trial)),
         )
         write_state(self.folder.state_path(number), [line])
-        self.records[number] = Record(number, line, line)
+        self.records[number] = Record.of(number, line)
         self._roles[trial.digest] = trial.roles
+        self._follow(self.records[number])
+
+    def _follow(self, record: Record) -> None:
+        results = self.folder.run_folder(record).results
+        self._results[record.number] = FollowedResults(results, self.plan.file.config.metric.name)
 
     def _take_up(self, number: int, record: Record) -> None:
         """Gives a trial to the scheduler, in the state in which it goes on."""
@@ -257,26 +257,16 @@ class Driver:
             state = State.PENDING
         if state is State.ERROR and self._retry_errors:
             state, attempt = State.PENDING, 1
-        if not state.is_over and self._is_complete(record):
+        run = self.folder.run_folder(record)
+        # A run may have come to its end, although no driver has put that on record; without the last result, it is
+        # resumed, and writes that.
+        if not state.is_over and run.config.is_file() and not is_held(run.path) and self._results[number].done:
             self._note(Note(number, State.TERMINATED, attempt, 0))
             state = State.TERMINATED
         config = self.plan.file.config
         roles = self._roles[record.digest]
         processes = self.plan.processes(self._slots, roles=roles, alone=self._only is not None)
         self._handle(Added(number, processes, state, attempt, config.gpus))
-
-    def _replay(self) -> None:
-        """Tells the pruner of the trials on record, in the order in which they ended."""
-        if self._pruning is None:
-            return
-        over = [record for record in self.records.values() if record.order is not None]
-        for record in sorted(over, key=lambda record: record.order or 0):
-            points = self._results[record.number].points
-            self._pruning.report(record.number, points)
-            self._tell_pruning(record)
-        for record in sorted(self.records.values(), key=lambda record: record.number):
-            if record.order is None and self._results[record.number].points:
-                self._pruning.report(record.number, self._results[record.number].points)
 
     def _tell_pruning(self, record: Record) -> None:
         if self._pruning is not None:
@@ -292,10 +282,19 @@ class Driver:
             while told < len(self._asked):
                 self._handle(EndWanted(at_once=told > 0 and self._asked[told] != signal.SIGUSR1))
                 told += 1
-            self._start_delayed()
+            for number, (start, until) in [*self._delayed.items()]:
+                del self._delayed[number]
+                if self._asked or time.monotonic() >= until:
+                    why = f"a process of an earlier attempt has not left its folder within {_HELD_SECONDS:.0f} s"
+                    self._handle(Ended(number, 0, saved=True) if self._asked else Ended(number, 1, why=why))
+                else:
+                    self._start(start, until=until)
             for number, process in [*self._processes.items()]:
                 if (code := process.exit) is not None:
-                    self._take_end(number, code)
+                    self._seconds[number] = self._processes.pop(number).seconds
+                    self._results[number].look()  # what it has written last
+                    saved = self.folder.run_folder(self.records[number]).requeue.exists()
+                    self._handle(Ended(number, code, saved=saved))
             if not told:
                 self._suggest()
             if self._scheduler.is_over and not self._delayed:
@@ -308,13 +307,6 @@ class Driver:
                 self._write_config(following)  # now, while others play: a small trial takes 300 ms, the disk 5 to 20
             wait_for_end(self._processes.values(), _WAIT_SECONDS)
         self._look()
-
-    def _take_end(self, number: int, code: int) -> None:
-        """Takes the end of a trial's process, with what it has written last."""
-        self._seconds[number] = self._processes.pop(number).seconds
-        self._results[number].look()
-        run = self.folder.run_folder(self.records[number])
-        self._handle(Ended(number, code, saved=run.requeue.exists()))
 
     def _look(self) -> None:
         """Reads what running trials have reached, asks whether to prune them, and brings the tables up to date."""
@@ -338,20 +330,18 @@ class Driver:
         while self._scheduler.wants_more and len(self.records) < self.plan.number:
             suggestion = len(self.records) // config.repeat
             begun = self.records.get(suggestion * config.repeat)  # if a kill came between the trials of a suggestion
-            params = begun.params if begun is not None else self._suggested(search, suggestion)
+            if begun is not None:
+                params: Params = begun.params
+            else:
+                space, told, mode = self.plan.trials.variants[0].varied, self._told(suggestion), config.metric.mode
+                params = suggest(search, space, told, number=suggestion, seed=self.plan.seed, mode=mode)
             for place, trial in enumerate(self.plan.trials.repeated("", params)):
                 number = suggestion * config.repeat + place
                 if number in self.records:
                     continue
                 self._put_on_record(number, trial)
-                record = self.records[number]
-                self._results[number] = FollowedResults(self.folder.run_folder(record).results, config.metric.name)
-                self._take_up(number, record)
-                self._rows[number] = self._row(record)
-
-    def _suggested(self, search: Search, number: int) -> Params:
-        space, mode = self.plan.trials.variants[0].varied, self.plan.file.config.metric.mode
-        return suggest(search, space, self._told(number), number=number, seed=self.plan.seed, mode=mode)
+                self._take_up(number, self.records[number])
+                self._rows[number] = self._row(self.records[number])
 
     def _told(self, suggestions: int) -> list[Told]:
         """What is known of the earlier suggestions: those that are over in the order of their ends, then the others."""
@@ -414,7 +404,7 @@ class Driver:
         why = f": {line.why}" if line.why else ""
         at = "" if tick is None else f" at tick {tick}"
         state = "failed" if line.state is State.PENDING else line.state.value
-        self._display.message(f"trial {record.first.folder}: {state}{at}{why}{metric}")
+        self._display.message(f"trial {record.folder}: {state}{at}{why}{metric}")
 
     def _write(self, record: Record, line: StateLine) -> None:
         write_state(self.folder.state_path(record.number), [line])
@@ -431,7 +421,12 @@ class Driver:
         if is_held(run.path):
             self._delayed[start.trial] = start, until or time.monotonic() + _HELD_SECONDS
             return
-        resume = self._made_ready(run, start.attempt)
+        resume = run.config.is_file() and newest_tick(run) is not None
+        if not resume and not run.may_be_starting:  # a folder without a boundary is moved out of the way
+            number = max(1, start.attempt - 1)
+            while (aside := run.path.with_name(f"{run.path.name}.attempt-{number}")).exists():
+                number += 1
+            shutil.move(run.path, aside)
         self._write_config(start.trial)
         arguments = [
             "train",
@@ -452,28 +447,7 @@ class Driver:
         again = f", attempt {start.attempt}" if start.attempt > 1 else ""
         alone = ", alone, as it has more processes than there are cores" if start.place.crowded else ""
         goes_on = "goes on" if resume else "started"
-        self._display.message(f"trial {record.first.folder}: {goes_on} on {hosts}{again}{alone}")
-
-    def _start_delayed(self) -> None:
-        for number, (start, until) in [*self._delayed.items()]:
-            del self._delayed[number]
-            if self._asked or time.monotonic() >= until:
-                why = f"a process of an earlier attempt has not left its folder within {_HELD_SECONDS:.0f} s"
-                self._handle(Ended(number, 0, saved=True) if self._asked else Ended(number, 1, why=why))
-            else:
-                self._start(start, until=until)
-
-    @staticmethod
-    def _made_ready(run: RunFolder, attempt: int) -> bool:
-        """Whether the trial goes on from a boundary; a folder without one is moved out of the way."""
-        if run.config.is_file() and newest_tick(run) is not None:
-            return True
-        if not run.may_be_starting:
-            number = max(1, attempt - 1)
-            while (aside := run.path.with_name(f"{run.path.name}.attempt-{number}")).exists():
-                number += 1
-            shutil.move(run.path, aside)
-        return False
+        self._display.message(f"trial {record.folder}: {goes_on} on {hosts}{again}{alone}")
 
     def _write_config(self, number: int) -> None:
         """Writes the configuration of a trial, with the `stop` that holds now, unless this driver has done so."""
@@ -497,13 +471,6 @@ class Driver:
                 source=str(self.folder.state_path(number)),
             )
         return config
-
-    def _is_complete(self, record: Record) -> bool:
-        """Whether a run has come to its end, although no driver has put that on record."""
-        run = self.folder.run_folder(record)
-        if not run.config.is_file() or is_held(run.path):
-            return False
-        return self._results[record.number].done  # without it, a resumed run writes the result that it still lacks
 
     def _value(self, number: int) -> float | None:
         return judged(self._results[number].values, self.plan.file.config.metric)

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 from arena.errors import ConfigError
 from arena.experiment.checks import checking
 from arena.experiment.config import ExperimentConfig, ExperimentFile, parse_experiment, read_experiment
-from arena.experiment.display import PlainExperimentDisplay, Progress
+from arena.experiment.display import PlainExperimentDisplay, Progress, display_for
 from arena.experiment.driver import Driver, opened
-from arena.experiment.folder import ExperimentFolder
+from arena.experiment.folder import ExperimentFolder, place_of
 from arena.experiment.outcome import Combination, rank
 from arena.experiment.plan import plan_experiment, slots_for
-from arena.experiment.run import display_for, place_of
 from arena.experiment.tables import outcome_data, read_rows
 from arena.experiment.values import TrialRow, flat_numbers
 from arena.launch import mpirun
@@ -185,7 +184,7 @@ class Experiment:
         with checking() as first_mistake:
             plan = plan_experiment(self._file, first_mistake)
         slots = slots_for(plan, hosts, os.environ)
-        place = ExperimentFolder(place_of(plan, folder, resume=resume))
+        place = ExperimentFolder(place_of(plan.file.config.name, folder, resume=resume))
         silent = PlainExperimentDisplay(io.StringIO(), Progress(plan.ticks, plan.number, plan.file.config.metric))
         display = display_for(plan, sys.stdout) if verbose else silent
         with opened(plan, place, resume=resume):

@@ -97,21 +97,24 @@ class StateLine(msgspec.Struct, omit_defaults=True):
 
 @dataclass
 class Record:
-    """What is on record of a trial.
-
-    Args:
-        number: of the trial.
-        first: its first line.
-        last: its newest line.
-        started: whether its process was ever started.
-        seconds: that its attempts took, without those that ended after their driver.
-    """
+    """What is on record of a trial: the values of its first line, and its newest line."""
 
     number: int
-    first: StateLine
+    variant: str  # empty without variants
+    params: dict[str, Any]
+    seed: int
+    digest: str
+    folder: str
     last: StateLine
-    started: bool = False
-    seconds: float = 0.0
+    started: bool = False  # whether its process was ever started
+    seconds: float = 0.0  # that its attempts took, without those that ended after their driver
+
+    @classmethod
+    def of(cls, number: int, line: StateLine) -> Record:
+        """The record of a trial whose first line this is."""
+        assert line.digest is not None, "a first line without it is not read"
+        name = line.folder or f"{number:0{DIGITS}d}"
+        return cls(number, line.variant or "", line.params or {}, line.seed or 0, line.digest, name, line)
 
     @property
     def state(self) -> State:
@@ -128,31 +131,9 @@ class Record:
         """How many trials had ended before this one; None if it has not."""
         return self.last.order
 
-    @property
-    def digest(self) -> str:
-        """The digest of its configuration."""
-        assert self.first.digest is not None, "a first line without it is not read"
-        return self.first.digest
-
-    @property
-    def variant(self) -> str:
-        """The name of its variant; empty without variants."""
-        return self.first.variant or ""
-
-    @property
-    def params(self) -> dict[str, Any]:
-        """The values that vary, by key path."""
-        return self.first.params or {}
-
-    @property
-    def seed(self) -> int:
-        """The seed of the run."""
-        return self.first.seed or 0
-
     def take(self, line: StateLine) -> None:
         """Takes a further line."""
-        if line.state is State.RUNNING:
-            self.started = True
+        self.started |= line.state is State.RUNNING
         self.seconds += line.seconds or 0.0
         self.last = line
 
@@ -265,7 +246,7 @@ class ExperimentFolder:
 
     def run_folder(self, record: Record) -> RunFolder:
         """The run folder of a trial."""
-        return RunFolder(self.trials / plain_name(record.first.folder or f"{record.number:0{DIGITS}d}"))
+        return RunFolder(self.trials / plain_name(record.folder))
 
     def requeue_of(self, trial: int) -> Path:
         """As `requeue`, of a trial that is run alone."""
@@ -302,7 +283,7 @@ def read_record(number: int, path: Path) -> Record | None:
         return None
     if lines[0].digest is None or lines[0].folder is None:
         raise ConfigError("lacks the digest or the folder of the trial", path="line 1", source=str(path))
-    record = Record(number, lines[0], lines[0])
+    record = Record.of(number, lines[0])
     for line in lines:
         record.take(line)
     return record
@@ -366,21 +347,34 @@ def _is_locked(path: Path) -> bool:
     return False
 
 
-def newest_folder(path: Path) -> Path | None:
-    """The newest of `<name>`, `<name>-2`, ... that holds an experiment; None if there is none."""
-    pattern = re.compile(re.escape(path.name) + r"(?:-([1-9][0-9]*))?")
-    found = [
-        (int(match[1] or 1), entry)
-        for entry in (path.parent.iterdir() if path.parent.is_dir() else ())
-        if (match := pattern.fullmatch(entry.name)) and is_experiment(entry)
-    ]
-    return max(found)[1] if found else None
+HOME = Path("experiments")
+"""Where experiments get their folders."""
 
 
-def free_folder(path: Path) -> Path:
-    """`<name>`, or the next of `<name>-2`, `<name>-3`, ... that is not there."""
-    candidate, number = path, 1
-    while candidate.exists():
+def place_of(name: str, run_dir: str | Path | None, *, resume: bool, shared: bool = False) -> Path:
+    """The folder of an experiment: the one that was named, else `experiments/<name>`, or the newest one to go on with.
+
+    Raises:
+        ConfigError: there is nothing to go on with; or a folder that processes share has no name.
+    """
+    if run_dir is not None:
+        return anchored(run_dir)
+    if shared:
+        raise ConfigError("a trial alone needs the folder that it shares with the others", path="--run-dir")
+    place, number = anchored(HOME) / name, 1
+    if resume:
+        pattern = re.compile(re.escape(name) + r"(?:-([1-9][0-9]*))?")
+        entries = place.parent.iterdir() if place.parent.is_dir() else ()
+        matches = ((entry, pattern.fullmatch(entry.name)) for entry in entries)
+        found = [(int(match[1] or 1), entry) for entry, match in matches if match and is_experiment(entry)]
+        if not found:
+            raise ConfigError(
+                "there is no experiment to go on with; name its folder with --run-dir, or leave --resume out",
+                source=str(place),
+            )
+        return max(found)[1]
+    free = place
+    while free.exists():
         number += 1
-        candidate = path.with_name(f"{path.name}-{number}")
-    return candidate
+        free = place.with_name(f"{name}-{number}")
+    return free

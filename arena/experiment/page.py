@@ -19,7 +19,7 @@ from arena.diagnostics.start_folder import anchored
 from arena.experiment.config import ExperimentConfig, MetricConfig
 from arena.experiment.display import combination_words
 from arena.experiment.folder import ExperimentFolder
-from arena.experiment.outcome import rank
+from arena.experiment.outcome import Combination, rank
 from arena.experiment.scheduler import State
 from arena.experiment.tables import FollowedExperiment, labels_of
 from arena.experiment.values import FollowedResults, TrialRow
@@ -38,7 +38,6 @@ CONTENTS = {
     "trials": "Trials",
     "experiment": "Experiment",
 }
-_SHARED = ("mean", "half", "trials", "values", "pruned", "difference", "interval", "shared", "separable")
 _MOST_CURVES = 30  # combinations whose curves are drawn, the best ones
 _MOST_POINTS = 80  # of a curve
 _PLAIN = "#7a8594"
@@ -47,24 +46,15 @@ _MOST_TICKS = 12  # values that stand beside a vertical axis
 _MOST_NAMED = 6  # values that stand below a horizontal one, which may be as narrow as a phone
 
 
-class Ranked(msgspec.Struct, frozen=True):
+class Ranked(Combination, frozen=True, kw_only=True):
     """A combination in the table; `low` and `high` are the ends of its interval, or its mean without one."""
 
     rank: int
     name: str
     color: str
-    mean: float | None
-    half: float | None
     low: float | None
     high: float | None
-    trials: list[int]
-    values: list[float | None]
     errors: int
-    pruned: int
-    difference: float | None
-    interval: tuple[float, float] | None
-    shared: int
-    separable: bool | None
 
 
 class ExperimentPage(msgspec.Struct, frozen=True):
@@ -154,7 +144,7 @@ def page_data(folder: ExperimentFolder, config: ExperimentConfig, rows: Sequence
                 low=None if each.mean is None else each.mean - (each.half or 0.0),
                 high=None if each.mean is None else each.mean + (each.half or 0.0),
                 errors=sum(states[trial] == State.ERROR.value for trial in each.trials),
-                **{name: getattr(each, name) for name in _SHARED},
+                **msgspec.structs.asdict(each),
             )
         )
     ends = [end for each in combinations for end in (each.low, each.high) if end is not None]
@@ -199,10 +189,35 @@ def _figures(
     judged = [row for row in data.trials if row.value is not None and row.number in by_trial]
     for place, path in enumerate(names):
         mine = [row for row in judged if path in row.params]
-        if mine:
-            axis = _axis_of([row.params[path] for row in mine])
-            layout = {"xaxis": axis, "hovermode": "closest"}
-            found[f"value-{place}"] = {"data": [_points(mine, path, by_trial)], "layout": layout}
+        if not mine:
+            continue
+        values = [row.params[path] for row in mine]
+        numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
+        pruned = [row.state == State.PRUNED.value for row in mine]
+        points = {
+            "type": "scatter",
+            "mode": "markers",
+            "x": values if numeric else [str(value) for value in values],
+            "y": [row.value for row in mine],
+            "marker": {
+                "color": [by_trial[row.number].color for row in mine],
+                "symbol": ["x" if early else "circle" for early in pruned],
+                "size": 8,
+                "opacity": 0.8,
+            },
+            "text": [
+                f"{by_trial[row.number].name}, seed {row.seed}" + ", pruned" * early
+                for row, early in zip(mine, pruned, strict=True)
+            ],
+            "hovertemplate": "%{text}: %{y:.4g}<extra></extra>",
+        }
+        axis: Figure = {}
+        if _is_wide(values):  # a tick at each value if they are few
+            known = sorted({*values})
+            axis = {"type": "log", "tickvals": known, "ticktext": [value_words(value) for value in known]}
+            if len(known) > _MOST_NAMED:
+                axis = {"type": "log", "dtick": 1, "exponentformat": "power"}
+        found[f"value-{place}"] = {"data": [points], "layout": {"xaxis": axis, "hovermode": "closest"}}
     if judged and len(names) > 1:
         found["parallel"] = _parallel(judged, names, metric)
     return found
@@ -236,38 +251,6 @@ def _curve(each: Ranked, results: Mapping[int, FollowedResults]) -> list[Figure]
         "hovertemplate": f"{each.name} %{{y:.4g}}<extra></extra>",
     }
     return [*(band if known else []), line]
-
-
-def _points(rows: Sequence[TrialRow], path: str, by_trial: Mapping[int, Ranked]) -> Figure:
-    values = [row.params[path] for row in rows]
-    numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "x": values if numeric else [str(value) for value in values],
-        "y": [row.value for row in rows],
-        "marker": {
-            "color": [by_trial[row.number].color for row in rows],
-            "symbol": ["x" if row.state == State.PRUNED.value else "circle" for row in rows],
-            "size": 8,
-            "opacity": 0.8,
-        },
-        "text": [
-            f"{by_trial[row.number].name}, seed {row.seed}" + ", pruned" * (row.state == State.PRUNED.value)
-            for row in rows
-        ],
-        "hovertemplate": "%{text}: %{y:.4g}<extra></extra>",
-    }
-
-
-def _axis_of(values: Sequence[Any]) -> Figure:
-    """The axis of a value that varies: logarithmic where that reads better, ticks at the values if few."""
-    if not _is_wide(values):
-        return {}
-    known = sorted({*values})
-    if len(known) > _MOST_NAMED:
-        return {"type": "log", "dtick": 1, "exponentformat": "power"}
-    return {"type": "log", "tickvals": known, "ticktext": [value_words(value) for value in known]}
 
 
 def _is_wide(values: Sequence[Any]) -> bool:

@@ -8,15 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from arena.config import Config
 from arena.config.named import refuse_main
 from arena.config.result_keys import check_key
 from arena.errors import ConfigError, located, pluralize
 from arena.experiment.checks import FirstMistake
-from arena.experiment.config import MOST_TRIALS, ExperimentConfig, ExperimentFile
+from arena.experiment.config import MOST_TRIALS, ExperimentFile
 from arena.experiment.searching import Pruning, Search, can_prune, check_search, draws, read_search
 from arena.experiment.slots import Slots
-from arena.experiment.trials import Trial, Trials, covering, refuse_equal
+from arena.experiment.trials import Trial, Trials, covering
 from arena.plan.hosts import Host, allocated, parse_hosts
 from arena.plan.process_count import usable_cores
 from arena.run.planning import checked_plan
@@ -81,17 +80,16 @@ def plan_experiment(file: ExperimentFile, first_mistake: FirstMistake | None = N
     Raises:
         ConfigError: the first mistake, with its place in the file, and the values of the trial that has it.
     """
-    try:
+    with located(source=file.source):
         return _planned(file, first_mistake)
-    except ConfigError as error:
-        raise ConfigError(error.message, path=error.path, source=error.source or file.source) from error
 
 
 def _planned(file: ExperimentFile, first_mistake: FirstMistake | None) -> ExperimentPlan:
     config = file.config
+    metric = config.metric
     search = None if config.search is None else read_search(config.search)
     if config.prune is not None:
-        Pruning(config.prune, config.metric.mode)
+        Pruning(config.prune, metric.mode)
         if config.repeat > 1:
             raise ConfigError(
                 "a trial that may be pruned is not repeated; leave `repeat` or `prune` out", path="repeat"
@@ -100,67 +98,59 @@ def _planned(file: ExperimentFile, first_mistake: FirstMistake | None) -> Experi
     for variant in trials.variants:
         check_search(search, variant, variants=bool(config.variants))
     known: list[Trial] = []
-    adaptive = search is not None and search.adaptive
-    if search is None:
-        combinations = [*trials.combinations()]
-    elif adaptive:
-        combinations = []
-    else:
-        seed = trials.variants[0].seed
-        every = {each.path: each for variant in trials.variants for each in variant.searched}
-        combinations = [*trials.combinations(draws(search, [*every.values()], seed))]
-    for variant, params in combinations:
-        known += trials.repeated(variant.name, params)
-    refuse_equal(known, [trials.words(trial.variant, trial.params, trial.seed) for trial in known], source=file.source)
+    if search is None or not search.adaptive:
+        searched = {each.path: each for variant in trials.variants for each in variant.searched}
+        drawn = [{}] if search is None else draws(search, [*searched.values()], trials.variants[0].seed)
+        for variant, params in [*trials.combinations(drawn)]:
+            known += trials.repeated(variant.name, params)
+    seen: dict[str, int] = {}  # by digest: trials with equal ones would play the same bits
+    for number, trial in enumerate(known):
+        if (other := seen.setdefault(trial.digest, number)) != number:
+            words = [
+                trials.words(each.variant, each.params, each.seed) or "no values" for each in (known[other], trial)
+            ]
+            raise ConfigError(
+                f"trials {other} ({words[0]}) and {number} ({words[1]}) have the same configuration; leave one of them "
+                "out"
+            )
     number = len(known)
     tried = [(variant.name, params) for variant in trials.variants for params in covering(variant)]
     configs = [trials.config_of(name, params) for name, params in tried]
     for config_of_trial in configs:
         refuse_main(config_of_trial)
-    if adaptive:
-        assert search is not None
+    if search is not None and search.adaptive:
         number = search.trials * config.repeat
         if number > MOST_TRIALS:
             raise ConfigError(f"asks for {number} trials; at most {MOST_TRIALS}", path=f"search.{search.kind}.trials")
-    mistakes = zip(configs, tried, strict=True)
-    for each, (name, params) in mistakes:
-        _check(each, trials, name, params)
+    for each, (name, params) in zip(configs, tried, strict=True):
+        with located(path="metric", source=file.source):
+            check_key(metric.name, each.policies, evaluates=each.evaluation is not None, rates=each.rounds > 1)
+        try:
+            checked_plan(each, ranks=1)
+        except ConfigError as error:
+            raise trials.blamed(error, name, params) from error
     if first_mistake is not None and (mistake := first_mistake(configs)) is not None:
-        error = ConfigError(mistake.message, path=mistake.path, source=mistake.source)
-        raise trials.blamed(error, *tried[mistake.number])
+        found = ConfigError(mistake.message, path=mistake.path, source=mistake.source)
+        raise trials.blamed(found, *tried[mistake.number])
     roles = max([trial.roles for trial in known] + [each.roles + 1 for each in configs])
-    never = _never_prunes(file.config, configs[0], number)
-    return ExperimentPlan(file, trials, tuple(known), search, number, roles, planned_ticks(configs[0]), never)
-
-
-def _never_prunes(file: ExperimentConfig, config: Config, trials: int) -> str:
-    """A line, if the pruner can never end a trial, as the first one has few results; else empty."""
-    ticks = planned_ticks(config)
-    if file.prune is None or ticks is None:
-        return ""
-    every, period = checked_plan(config, ranks=1).results.every, 1
-    if file.metric.name.startswith("evaluation/") and config.evaluation is not None:
-        period = config.evaluation.every // every
-    elif file.metric.name.startswith("ratings/"):
-        period = config.ticks // every
-    results = -(-ticks // every)
-    if can_prune(file.prune, file.metric.mode, trials=trials, steps=range(max(1, period), results + 1, max(1, period))):
-        return ""
-    return (
-        f"prune.{next(iter(file.prune))} can never end a trial: its steps are results, of which a trial has {results} "
-        f"(one in {every} ticks), and there are {pluralize(trials, 'trial')}; set fewer n_warmup_steps or "
-        "n_startup_trials, a smaller results.every, or leave `prune` out"
-    )
-
-
-def _check(config: Config, trials: Trials, variant: str, params: Mapping[str, object]) -> None:
-    metric = trials.file.config.metric.name
-    with located(path="metric", source=trials.file.source):
-        check_key(metric, config.policies, evaluates=config.evaluation is not None, rates=config.rounds > 1)
-    try:
-        checked_plan(config, ranks=1)
-    except ConfigError as error:
-        raise trials.blamed(error, variant, params) from error
+    ticks, never = planned_ticks(configs[0]), ""
+    if config.prune is not None and ticks is not None:
+        every, period = (
+            checked_plan(configs[0], ranks=1).results.every,
+            1,
+        )  # results from one with the metric to the next
+        if metric.name.startswith("evaluation/") and configs[0].evaluation is not None:
+            period = max(1, configs[0].evaluation.every // every)
+        elif metric.name.startswith("ratings/"):
+            period = max(1, configs[0].ticks // every)
+        results = -(-ticks // every)
+        if not can_prune(config.prune, trials=number, last=results - results % period):
+            never = (
+                f"prune.{next(iter(config.prune))} can never end a trial: its steps are results, of which a trial has "
+                f"{results} (one in {every} ticks), and there are {pluralize(number, 'trial')}; set fewer "
+                "n_warmup_steps or n_startup_trials, a smaller results.every, or leave `prune` out"
+            )
+    return ExperimentPlan(file, trials, tuple(known), search, number, roles, ticks, never)
 
 
 def slots_for(plan: ExperimentPlan, hosts: str | None, environment: Mapping[str, str], *, alone: bool = False) -> Slots:
@@ -172,7 +162,11 @@ def slots_for(plan: ExperimentPlan, hosts: str | None, environment: Mapping[str,
     given = allocated(environment) if hosts is None else parse_hosts(hosts)
     here = Host(socket.gethostname(), usable_cores()[0])
     gpus = plan.file.config.gpus
-    devices = _devices(environment) if gpus else ()
+    devices: Sequence[str] = ()
+    if gpus and _DEVICES in environment:
+        devices = [name for name in environment[_DEVICES].split(",") if name.strip()]
+    elif gpus and (folder := Path("/proc/driver/nvidia/gpus")).is_dir():
+        devices = [str(number) for number in range(len(os.listdir(folder)))]
     found = Slots(given or (here,), {host.name: devices for host in given or (here,)}, crowding=not given)
     processes = plan.processes(found, alone=alone)
     if gpus and len(devices) < gpus:
@@ -191,11 +185,3 @@ def slots_for(plan: ExperimentPlan, hosts: str | None, environment: Mapping[str,
             source=plan.file.source,
         )
     return found
-
-
-def _devices(environment: Mapping[str, str]) -> Sequence[str]:
-    """The names of the devices that this process may use."""
-    if _DEVICES in environment:
-        return [name for name in environment[_DEVICES].split(",") if name.strip()]
-    folder = Path("/proc/driver/nvidia/gpus")
-    return [str(number) for number in range(len(os.listdir(folder)))] if folder.is_dir() else []

@@ -24,6 +24,7 @@ from arena.experiment.slots import Place, Slots
 SAVING_SECONDS = 40.0
 """For a trial that was asked to end; it gives itself 30 s to save and 5 s to end its processes."""
 _MISTAKE = 2  # the exit status after a user's mistake
+_SIGNALS = {number.value: number.name for number in signal.Signals}
 
 
 class State(str, Enum):
@@ -198,21 +199,22 @@ class Scheduler:
                 self._tasks[trial] = _Task(trial, processes, gpus, state, attempt)
                 self._errors += state is State.ERROR
                 if not state.is_over:
-                    self._enqueue(trial)
+                    insort(self._waiting, trial)
             case Ended():
                 found += self._ended(self._tasks[event.trial], event)
             case PruneWanted(trial):
                 task = self._tasks[trial]
                 if trial in self._running and task.deadline is None:
-                    task.pruned = True
-                    found += self._ask(task, now)
+                    task.pruned, task.deadline = True, now + SAVING_SECONDS
+                    found.append(Ask(trial))
             case EndWanted(at_once):
                 self._ending = True
                 for task in self._in_order():
                     if at_once:
                         found += self._kill(task, "killed")
                     elif task.deadline is None:
-                        found += self._ask(task, now)
+                        task.deadline = now + SAVING_SECONDS
+                        found.append(Ask(task.number))
             case TimePassed():
                 for task in self._in_order():
                     if task.deadline is not None and now >= task.deadline:
@@ -221,13 +223,6 @@ class Scheduler:
 
     def _in_order(self) -> list[_Task]:
         return [self._tasks[number] for number in sorted(self._running)]
-
-    def _enqueue(self, trial: int) -> None:
-        insort(self._waiting, trial)
-
-    def _ask(self, task: _Task, now: float) -> list[Instruction]:
-        task.deadline = now + SAVING_SECONDS
-        return [Ask(task.number)]
 
     def _kill(self, task: _Task, why: str) -> list[Instruction]:
         if task.killed:
@@ -239,26 +234,24 @@ class Scheduler:
         self._running.discard(task.number)
         if task.place is not None:
             self._slots.give_back(task.place)
-        state, why = self._state_after(task, event)
+        state, why = State.TERMINATED, ""
+        if event.exit == 0 and event.saved:
+            state, why = (State.PRUNED, "pruned") if task.pruned else (State.PAUSED, "asked to end")
+        elif event.exit != 0 and task.killed:
+            state, why = (State.PRUNED if task.pruned else State.PAUSED), task.killed
+        elif event.exit == _MISTAKE:
+            state, why = State.ERROR, "a mistake in its configuration (exit 2)"
+        elif event.exit != 0:
+            state = State.PENDING if task.attempt <= self._retries else State.ERROR
+            killer = f"killed by {_SIGNALS.get(-event.exit, f'signal {-event.exit}')}"
+            why = event.why or (f"exit {event.exit}" if event.exit > 0 else killer)
         again = state is State.PENDING
         self._errors += state is State.ERROR
         task.attempt += again and event.exit != 0
         task.state, task.place, task.deadline, task.pruned, task.killed = state, None, None, False, ""
         if again or (state is State.PAUSED and not self._ending):
-            self._enqueue(task.number)
+            insort(self._waiting, task.number)
         return [Note(task.number, state, task.attempt, event.exit, why)]
-
-    def _state_after(self, task: _Task, event: Ended) -> tuple[State, str]:
-        if event.exit == 0:
-            if not event.saved:
-                return State.TERMINATED, ""
-            return (State.PRUNED, "pruned") if task.pruned else (State.PAUSED, "asked to end")
-        if task.killed:
-            return (State.PRUNED if task.pruned else State.PAUSED), task.killed
-        if event.exit == _MISTAKE:
-            return State.ERROR, "a mistake in its configuration (exit 2)"
-        why = event.why or _exit_words(event.exit)
-        return (State.PENDING if task.attempt <= self._retries else State.ERROR), why
 
     def _start(self) -> Iterator[Instruction]:
         """The trials that fit now; later ones may pass one that has to wait."""
@@ -276,12 +269,3 @@ class Scheduler:
             self._running.add(number)
             yield Note(number, State.RUNNING, task.attempt, place=place)
             yield Start(number, task.attempt, task.processes, place)
-
-
-def _exit_words(code: int) -> str:
-    if code >= 0:
-        return f"exit {code}"
-    try:
-        return f"killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"killed by signal {-code}"

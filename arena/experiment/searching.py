@@ -17,7 +17,6 @@ from arena.errors import ConfigError, nearest
 from arena.experiment.variation import Choice, Range, Varied
 
 if TYPE_CHECKING:
-    import optuna
     from optuna.distributions import BaseDistribution
 
     from arena.experiment.trials import Variant
@@ -34,7 +33,7 @@ _PRUNERS = {
 }
 _OURS = ("self", "seed", "independent_sampler")  # parameters of a sampler that no file sets
 _STUDY = "experiment"
-_TRIED, _FAR = 40, 1e100  # trials, after those that a pruner lets pass; values that no threshold is beyond
+
 RANDOM = "random"
 
 
@@ -159,15 +158,32 @@ def suggest(
     else:
         options = {**search.options, "seed": own}
     sampler = _made("samplers", _SAMPLERS[search.kind], options, place)
+    distributions: dict[str, BaseDistribution] = {}
+    for path, form in space:
+        if isinstance(form, Range):
+            kind = optuna.distributions.IntDistribution if form.integer else optuna.distributions.FloatDistribution
+            distributions[path] = kind(form.low, form.high, log=form.log)
+        else:
+            numbers = range(len(form.values))  # a value may be a list
+            distributions[path] = optuna.distributions.CategoricalDistribution(numbers)
     direction = "maximize" if mode == "max" else "minimize"
     study = optuna.create_study(study_name=_STUDY, sampler=sampler, direction=direction)
-    distributions = {each.path: _distribution(each) for each in space}
-    study.add_trials([_frozen(one, space, distributions) for one in told])
+    for one in told:
+        values = ((path, form, one.params[path]) for path, form in space)
+        study.add_trial(
+            optuna.trial.create_trial(
+                state=optuna.trial.TrialState[one.state.upper()],
+                value=one.value if one.state in ("complete", "pruned") else None,
+                params={path: x if isinstance(form, Range) else form.values.index(x) for path, form, x in values},
+                distributions=distributions,
+                intermediate_values=dict(one.points),
+            )
+        )
     if search.kind == "qmc":
         for _ in range(number - 1):  # the study counts how far the sequence is
             study.ask(distributions)
     asked = study.ask(distributions).params
-    return {each.path: _value(each, asked[each.path]) for each in space}
+    return {path: asked[path] if isinstance(form, Range) else form.values[asked[path]] for path, form in space}
 
 
 class Pruning:
@@ -218,19 +234,14 @@ class Pruning:
             self._study.tell(asked, value)
 
 
-def can_prune(held: Mapping[str, Mapping[str, Any]], mode: str, *, trials: int, steps: Sequence[int]) -> bool:
-    """Whether a pruner can end a trial at all: tried with trials that get worse and worse, beyond any threshold."""
-    (options,) = held.values()
-    first = [options.get(name) for name in ("n_startup_trials", "n_min_trials", "bootstrap_count")]
-    enough = _TRIED + sum(count for count in first if isinstance(count, int))
-    for sign in (1.0, -1.0):
-        pruning = Pruning(held, mode)
-        for number in range(min(trials, enough)):
-            value = sign * (1 + number) * _FAR
-            if pruning.report(number, [(step, value) for step in steps]):
-                return True
-            pruning.end(number, value, pruned=False)
-    return False
+def can_prune(held: Mapping[str, Mapping[str, Any]], *, trials: int, last: int) -> bool:
+    """Whether `trials` trials whose last result is number `last` reach what a pruner waits for before it ends any."""
+    ((kind, options),) = held.items()
+    startup = {"threshold": 0, "median": 5, "percentile": 5}.get(kind, 1)  # Optuna's defaults
+    trials_first = max(options.get("n_startup_trials", startup), options.get("n_min_trials", 0))
+    step = options.get("n_warmup_steps", options.get("min_resource", "auto"))
+    rung = options.get("reduction_factor", 4) ** options.get("min_early_stopping_rate", 0)
+    return bool(trials > trials_first and last >= (1 if step == "auto" else step * rung))
 
 
 def _optuna() -> Any:
@@ -260,37 +271,3 @@ def _made(module: str, name: str, options: Mapping[str, Any], place: str) -> Any
             return cls(**options)
     except (TypeError, ValueError, AssertionError) as error:
         raise ConfigError(f"{name} of Optuna refuses its options: {error}", path=place) from error
-
-
-def _distribution(each: Varied) -> BaseDistribution:
-    distributions, form = _optuna().distributions, each.form
-    if isinstance(form, Range):
-        kind = distributions.IntDistribution if form.integer else distributions.FloatDistribution
-        found: BaseDistribution = kind(form.low, form.high, log=form.log)
-    else:
-        found = distributions.CategoricalDistribution(range(len(form.values)))  # a value may be a list
-    return found
-
-
-def _value(each: Varied, asked: Any) -> Any:
-    return asked if isinstance(each.form, Range) else each.form.values[asked]
-
-
-def _frozen(
-    told: Told, space: Sequence[Varied], distributions: Mapping[str, BaseDistribution]
-) -> optuna.trial.FrozenTrial:
-    library = _optuna()
-    states = {"running": "RUNNING", "complete": "COMPLETE", "pruned": "PRUNED", "fail": "FAIL"}
-    params = {
-        each.path: value if isinstance(each.form, Range) else each.form.values.index(value)
-        for each in space
-        for value in [told.params[each.path]]
-    }
-    frozen: optuna.trial.FrozenTrial = library.trial.create_trial(
-        state=library.trial.TrialState[states[told.state]],
-        value=told.value if told.state in ("complete", "pruned") else None,
-        params=params,
-        distributions=dict(distributions),
-        intermediate_values=dict(told.points),
-    )
-    return frozen

@@ -23,6 +23,7 @@ from arena.records.checkpoint import list_checkpoints
 from arena.records.folder import RunFolder
 
 _BEST = "best.ckpt"
+_TOLD = ("number", "name", "variant", "params", "seed", "state", "attempts", "ticks", "value", "folder", "why")
 
 
 def run_name(experiment: str, trial: int) -> str:
@@ -106,27 +107,21 @@ def write_best(folder: ExperimentFolder, config: ExperimentConfig, rows: Sequenc
     if ranking.best is None:
         return
     best = next(row for row in rows if row.number == ranking.best)
+    checkpoints = {}  # the best one of each policy, or the newest where none was kept as the best
+    every = RunFolder(Path(best.folder)).checkpoints
+    for policy in sorted(every.iterdir()) if every.is_dir() else ():
+        kept = [policy / _BEST] if (policy / _BEST).is_file() else list_checkpoints(policy)
+        if kept:
+            checkpoints[policy.name] = str(kept[-1])
     found = {
         "combination": msgspec.to_builtins(ranking.combinations[0]),
         "trial": best.number,
         "value": best.value,
-        "checkpoints": _checkpoints(RunFolder(Path(best.folder))),
+        "checkpoints": checkpoints,
         "config": str(folder.config_path(best.number)),
     }
     with replacing(folder.best) as file:
         file.write(json.dumps(found, indent=2, default=str).encode() + b"\n")
-
-
-def _checkpoints(run: RunFolder) -> dict[str, str]:
-    """The best checkpoint of each policy of a run, or the newest where none was kept as the best."""
-    found = {}
-    for folder in sorted(run.checkpoints.iterdir()) if run.checkpoints.is_dir() else ():
-        known = list_checkpoints(folder)
-        if (folder / _BEST).is_file():
-            found[folder.name] = str(folder / _BEST)
-        elif known:
-            found[folder.name] = str(known[-1])
-    return found
 
 
 def outcome_data(folder: ExperimentFolder, config: ExperimentConfig, rows: Sequence[TrialRow]) -> dict[str, Any]:
@@ -140,22 +135,7 @@ def outcome_data(folder: ExperimentFolder, config: ExperimentConfig, rows: Seque
         "states": {state.value: states[state.value] for state in State if states[state.value]},
         "combinations": msgspec.to_builtins(ranking.combinations),
         "best": ranking.best,
-        "trials": [
-            {
-                "number": row.number,
-                "name": row.name,
-                "variant": row.variant or None,
-                "params": row.params,
-                "seed": row.seed,
-                "state": row.state,
-                "attempts": row.attempts,
-                "ticks": row.ticks,
-                "value": row.value,
-                "folder": row.folder,
-                "why": row.why,
-            }
-            for row in counted
-        ],
+        "trials": [{name: getattr(row, name) for name in _TOLD} | {"variant": row.variant or None} for row in counted],
     }
 
 

@@ -20,10 +20,8 @@ from arena.config.schema import BestConfig
 from arena.errors import ConfigError, Origin, OverriddenPlace
 from arena.experiment.config import MOST_TRIALS, ExperimentFile, VariantConfig
 from arena.experiment.variation import (
-    Choice,
     Grid,
     Params,
-    Range,
     Varied,
     find,
     grid,
@@ -141,7 +139,10 @@ class Trials:
                 ordered.append(((max(inside, default=-1), number), each))
         varied = tuple(each for _, each in sorted(ordered, key=lambda pair: pair[0]))
         seed = data.get("seed", 0)
-        base = without_forms(data) if everywhere else _without(data, varied)
+        if everywhere:
+            base = without_forms(data)
+        else:  # null in the places that vary
+            base = overriding.apply(data, [Override(each.path, None, "") for each in varied]).data
         if not isinstance(seed, int):
             seed = 0  # it varies, or the check of the configuration refuses it
         return Variant(name, base, varied, seed, places)
@@ -238,23 +239,6 @@ class Trials:
             yield Trial(variant, params, config.seed, digest_of(config), config.roles + 1)
 
 
-def refuse_equal(trials: Sequence[Trial], words: Sequence[str], *, source: str) -> None:
-    """Refuses two trials that would play the same bits.
-
-    Raises:
-        ConfigError: two are equal; the message names their values.
-    """
-    seen: dict[str, int] = {}
-    for number, trial in enumerate(trials):
-        other = seen.setdefault(trial.digest, number)
-        if other != number:
-            raise ConfigError(
-                f"trials {other} ({words[other] or 'no values'}) and {number} ({words[number] or 'no values'}) have "
-                "the same configuration; leave one of them out",
-                source=source,
-            )
-
-
 def digest_of(config: Config) -> str:
     """SHA-256 of the canonical JSON of a configuration, without its name and what does not change the bits played."""
     data = msgspec.to_builtins(config)
@@ -264,14 +248,11 @@ def digest_of(config: Config) -> str:
 
 def covering(variant: Variant) -> Iterator[dict[str, Any]]:
     """A few combinations in which every value occurs; of a range that is searched, both of its ends."""
-    columns = {each.path: _tried(each) for each in variant.varied}
+    columns = {
+        each.path: each.form.values if isinstance(each.form, Grid) else each.form.ends for each in variant.varied
+    }
     for number in range(max(map(len, columns.values()), default=1)):
         yield {path: values[min(number, len(values) - 1)] for path, values in columns.items()}
-
-
-def _tried(each: Varied) -> tuple[Any, ...]:
-    form = each.form
-    return form.ends if isinstance(form, (Choice, Range)) else form.values
 
 
 def _moved(path: str, places: Sequence[OverriddenPlace]) -> str:
@@ -282,8 +263,3 @@ def _moved(path: str, places: Sequence[OverriddenPlace]) -> str:
 
 def _is_inside(path: str, place: str) -> bool:
     return path == place or path.startswith((f"{place}.", f"{place}["))
-
-
-def _without(data: Mapping[str, Any], varied: Sequence[Varied]) -> Mapping[str, Any]:
-    """The data with null in the places that vary."""
-    return overriding.apply(data, [Override(each.path, None, "") for each in varied]).data

@@ -146,7 +146,7 @@ class UnitActions(spaces.Dict):
         return UnitActions(self.actions, of=self.of, shown=shown)
 
     def sample(self, mask: Any = None, probability: Any = None) -> dict[str, Any]:
-        """One choice per actor, drawn evenly among what `mask`, an `observation["actions"]`, or a shown space allows."""
+        """One choice per actor, drawn evenly among what `mask`, an `observation["actions"]`, or the space allows."""
         if probability is not None:
             raise ValueError("probabilities cannot be given here: pass mask=observation['actions']")
         if mask is None and self._shown is not None:

@@ -59,13 +59,25 @@ def check_batched_env(
             advise(f"{name}: {words}")
     if repeatable:
         with _tolerated(tolerate, "replays of it can differ, and a resumed run from the run that was not interrupted"):
-            _check_repeated(first, _play(env if again is None else again, ticks, seed))
+            second = _play(env if again is None else again, ticks, seed)
+            pairs = zip(first, second, strict=False)  # where their lengths differ, they differ before
+            for event, (one, other) in enumerate(pairs):
+                must(
+                    len(one) == len(other) and all(map(_same, one, other)),
+                    f"frame {event}: the same seeds and actions gave another game the second time",
+                    "everything random must come from the seeds given to reset",
+                )
     with _tolerated(tolerate, "there are no pictures of it in videos and in the report"):
-        _check_picture(env)
-    _check_large_seeds(env)
-
-
-def _check_large_seeds(env: BatchedEnv) -> None:
+        expected = "expected uint8 [height, width, 3], a text, or None"
+        try:
+            image = env.render()
+        except Exception as error:
+            raise ContractBroken(f"render() raised {type(error).__name__}: {error}; {expected}") from error
+        if image is not None and not isinstance(image, str):
+            array = isinstance(image, np.ndarray)
+            found = f"{image.dtype}{image.shape}" if array else repr(type(image))
+            fits = array and image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 3
+            must(fits, f"render() gave {found}", expected)
     try:
         env.reset(np.ones(env.lanes, np.bool_), [_LARGEST_SEED - lane for lane in range(env.lanes)])
     except Exception as error:
@@ -83,15 +95,6 @@ def _tolerated(tolerate: Callable[[str], None] | None, cost: str) -> Iterator[No
         if tolerate is None:
             raise
         tolerate(f"{breach}. It can be trained on, but {cost}")
-
-
-def _check_repeated(first: list[list[Any]], second: list[list[Any]]) -> None:
-    for event, (one, other) in enumerate(zip(first, second, strict=False)):  # of two lengths: they differ before
-        must(
-            len(one) == len(other) and all(map(_same, one, other)),
-            f"frame {event}: the same seeds and actions gave another game the second time",
-            "everything random must come from the seeds given to reset",
-        )
 
 
 def _check_interface(env: BatchedEnv) -> None:
@@ -113,23 +116,31 @@ def _check_interface(env: BatchedEnv) -> None:
 
 
 def _play(env: BatchedEnv, ticks: int, seed: int, seen: list[list[list[Any]]] | None = None) -> list[list[Any]]:
-    """Everything that the game returned, frame by frame, as arrays; `seen` receives copies of what entities see."""
+    """Everything that the game returned, frame by frame; `seen` gets copies of the leaves, of ragged ones the items."""
     state = _EpisodeState(env)
-    actors = _actors(env, seed)
+    actors = [copy.deepcopy(space) for space in env.interface.action_spaces]  # the game's own are not touched
+    for entity, actor in enumerate(actors):
+        actor.seed(seed + entity)
     rng = np.random.default_rng(seed)
     all_lanes = np.ones(env.lanes, np.bool_)
     frame = env.reset(all_lanes, [seed + lane for lane in range(env.lanes)])
     state.see_reset(frame, all_lanes)
     history = [_arrays(env, frame)]
-    if seen is not None:
-        seen.append(_leaves_seen(env, frame))
+
+    def note_seen(frame: Frame) -> None:
+        if seen is not None:
+            flat = map(spaces.flatten, env.interface.observation_spaces, frame.observations)
+            seen.append(
+                [[np.array(leaf.values if isinstance(leaf, Ragged) else leaf) for leaf in each] for each in flat]
+            )
+
+    note_seen(frame)
     for tick in range(ticks):
         step = env.step(_random_actions(env, state.observations, state.active, state.masks, actors, rng))
         state.see_step(step)
         flags = (step.rewards, step.terminated, step.truncated)
         history.append([*_arrays(env, step.frame), *(array.copy() for array in flags)])
-        if seen is not None:
-            seen.append(_leaves_seen(env, step.frame))
+        note_seen(step.frame)
         over = state.over
         if tick % 3 == 2 and over.any():  # not at once: lanes that are over must not change meanwhile
             frame = env.reset(over)
@@ -144,14 +155,6 @@ def _arrays(env: BatchedEnv, frame: Frame) -> list[Any]:
     for space, batched in zip(env.interface.observation_spaces, frame.observations, strict=True):
         arrays += spaces.flatten(space, batched)
     return [copy.deepcopy(array) for array in arrays]
-
-
-def _leaves_seen(env: BatchedEnv, frame: Frame) -> list[list[Any]]:
-    """Copies of the leaves that each entity sees; of ragged ones the items."""
-    return [
-        [np.array(leaf.values if isinstance(leaf, Ragged) else leaf) for leaf in spaces.flatten(space, batched)]
-        for space, batched in zip(env.interface.observation_spaces, frame.observations, strict=True)
-    ]
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -194,7 +197,10 @@ class _EpisodeState:
 
     def see_step(self, step: Step) -> None:
         """After a step of all lanes."""
-        self._check_types(step)
+        must(isinstance(step, Step), f"step() gave a {type(step).__name__}", "expected an arena.game.api.Step")
+        for name, dtype in (("rewards", np.float64), ("terminated", np.bool_), ("truncated", np.bool_)):
+            _check_array(getattr(step, name), dtype, self.ended.shape, f"step.{name}")
+        must(np.isfinite(step.rewards).all(), f"rewards are {step.rewards}", "they must be finite")
         _check_frame(self._env, step.frame, ~self.over, "after step")
         ended = self.ended
         must(not step.rewards[ended].any(), "an entity that had ended got a reward", "it must be 0 until a reset")
@@ -204,12 +210,6 @@ class _EpisodeState:
         self._remember(step.frame, np.ones(self._env.lanes, np.bool_))
         must(not self.active[self.ended].any(), "an entity that has ended is active", "it is inactive until a reset")
         self._check_active("after step")
-
-    def _check_types(self, step: Step) -> None:
-        must(isinstance(step, Step), f"step() gave a {type(step).__name__}", "expected an arena.game.api.Step")
-        for name, dtype in (("rewards", np.float64), ("terminated", np.bool_), ("truncated", np.bool_)):
-            _check_array(getattr(step, name), dtype, self.ended.shape, f"step.{name}")
-        must(np.isfinite(step.rewards).all(), f"rewards are {step.rewards}", "they must be finite")
 
     def _check_active(self, when: str) -> None:
         stuck = np.flatnonzero(~self.over & ~self.active.any(axis=1))
@@ -234,7 +234,20 @@ def _check_frame(env: BatchedEnv, frame: Frame, lanes: NDArray[np.bool_], when: 
         where = f"{when}: {name!r}"
         _check_observation(env, frame.observations[entity], entity, lanes, where)
         _check_mask(env, frame, entity, lanes, where)
-    _check_infos(env, frame, when)
+    if frame.infos is None:
+        return
+    sizes = [len(lane) for lane in frame.infos]
+    must(
+        sizes == [len(names)] * env.lanes,
+        f"{when}: infos have the sizes {sizes}",
+        f"[L][E], so {[len(names)] * env.lanes}",
+    )
+    for lane in frame.infos:
+        for info, size in zip(lane, env.interface.mask_sizes, strict=True):
+            must(isinstance(info, dict), f"{when}: an info is {info!r}", "it must be a dict")
+            must(not (size and "action_mask" in info), f"{when}: a mask is in an info", "masks are in frame.masks")
+            refusal = refused_key(info)
+            must(refusal is None, f"{when}: {refusal}", "see docs/writing-algorithms.md on the keys of infos")
 
 
 def _check_observation(env: BatchedEnv, batched: Any, entity: int, lanes: NDArray[np.bool_], where: str) -> None:
@@ -274,41 +287,6 @@ def _check_mask(env: BatchedEnv, frame: Frame, entity: int, lanes: NDArray[np.bo
             raise ContractBroken(f"{where}: final mask {last}; items are 0 and 1")
     acting = spaces.allows_some(env.interface.action_spaces[entity], mask[lanes & frame.active[:, entity]])
     must(acting.all(), f"{where}: the mask forbids everything", "an active entity needs an allowed action")
-
-
-def _check_infos(env: BatchedEnv, frame: Frame, when: str) -> None:
-    if frame.infos is None:
-        return
-    sizes = [len(lane) for lane in frame.infos]
-    expected = [len(env.interface.entities)] * env.lanes
-    must(sizes == expected, f"{when}: infos have the sizes {sizes}", f"[L][E], so {expected}")
-    for lane in frame.infos:
-        for info, size in zip(lane, env.interface.mask_sizes, strict=True):
-            must(isinstance(info, dict), f"{when}: an info is {info!r}", "it must be a dict")
-            must(not (size and "action_mask" in info), f"{when}: a mask is in an info", "masks are in frame.masks")
-            refusal = refused_key(info)
-            must(refusal is None, f"{when}: {refusal}", "see docs/writing-algorithms.md on the keys of infos")
-
-
-def _check_picture(env: BatchedEnv) -> None:
-    expected = "expected uint8 [height, width, 3], a text, or None"
-    try:
-        image = env.render()
-    except Exception as error:
-        raise ContractBroken(f"render() raised {type(error).__name__}: {error}; {expected}") from error
-    if image is None or isinstance(image, str):
-        return
-    fits = isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 3
-    found = f"{image.dtype}{image.shape}" if isinstance(image, np.ndarray) else repr(type(image))
-    must(fits, f"render() gave {found}", expected)
-
-
-def _actors(env: BatchedEnv, seed: int) -> list[Space[Any]]:
-    """Copies of the action spaces with seeds of their own: the game's are not touched."""
-    actors = [copy.deepcopy(space) for space in env.interface.action_spaces]
-    for entity, actor in enumerate(actors):
-        actor.seed(seed + entity)
-    return actors
 
 
 def _random_actions(

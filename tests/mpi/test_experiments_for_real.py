@@ -133,7 +133,7 @@ def test_trials_that_fail_in_any_way_leave_the_others_alone(tmp_path: Path) -> N
     }
     data = {"run": run_of(), "variants": {name: {"set": held} for name, held in variants.items()}, "ranks": 1}
     ended = arena(tmp_path, "experiment", write(tmp_path, data), "--run-dir", "e", timeout=200)
-    records = {record.first.variant: record for record in ExperimentFolder(tmp_path / "e").read()}
+    records = {record.variant: record for record in ExperimentFolder(tmp_path / "e").read()}
     found = {name: (record.state.value, record.last.attempt) for name, record in records.items()}
     assert found == {
         "good": ("terminated", 1),

@@ -16,11 +16,10 @@ from arena.config.yaml import dump
 from arena.errors import ConfigError
 from arena.experiment import display, driver
 from arena.experiment.config import parse_experiment
-from arena.experiment.display import PlainExperimentDisplay, Progress
+from arena.experiment.display import PlainExperimentDisplay, Progress, watch_experiment
 from arena.experiment.driver import Driver, opened
 from arena.experiment.folder import ExperimentFolder, StateLine, now, read_record, trial_lock, write_state
 from arena.experiment.plan import ExperimentPlan, plan_experiment
-from arena.experiment.run import watch_experiment
 from arena.experiment.scheduler import State
 from arena.experiment.slots import Slots
 from arena.plan.hosts import Host

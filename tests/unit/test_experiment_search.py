@@ -175,8 +175,7 @@ def test_pruning_equals_optunas_across_a_resume(name: str) -> None:
     ],
 )
 def test_a_pruner_that_can_never_prune_is_known(held: dict[str, Any], trials: int, results: int, able: bool) -> None:
-    for mode in ("max", "min"):
-        assert can_prune(held, mode, trials=trials, steps=range(1, results + 1)) is able
+    assert can_prune(held, trials=trials, last=results) is able
 
 
 def test_median_pruning_compares_with_the_median() -> None:

@@ -17,9 +17,9 @@ from scipy import stats
 from arena.cli.main import main
 from arena.experiment import open_experiment
 from arena.experiment.config import parse_experiment
+from arena.experiment.display import watch_experiment
 from arena.experiment.folder import ExperimentFolder
 from arena.experiment.page import CONTENTS, write_page
-from arena.experiment.run import watch_experiment
 from arena.experiment.tables import labels_of, read_rows, write_table
 from browser import DESK, PHONE, Browser, Scheme, chromium, opened
 from experiment_folders import GAMMA, RATE, RUN, write_experiment

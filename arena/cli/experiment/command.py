@@ -11,11 +11,10 @@ from arena.cli.experiment.lines import check_alone, head_line, plan_lines, tell_
 from arena.errors import shown
 from arena.experiment.checks import FirstMistake
 from arena.experiment.config import read_experiment
-from arena.experiment.display import outcome_lines
+from arena.experiment.display import display_for, outcome_lines
 from arena.experiment.driver import Driver, opened
-from arena.experiment.folder import ExperimentFolder
+from arena.experiment.folder import ExperimentFolder, place_of
 from arena.experiment.plan import ExperimentPlan, plan_experiment, slots_for
-from arena.experiment.run import display_for, place_of
 from arena.experiment.tables import outcome_data, read_rows
 from arena.terminal.output import complain, say
 
@@ -46,7 +45,7 @@ def drive(plan: ExperimentPlan, arguments: argparse.Namespace) -> int:
     if arguments.plan:
         say("\n".join(plan_lines(plan, slots)))
         return 0
-    folder = ExperimentFolder(place_of(plan, arguments.run_dir, resume=arguments.resume, shared=alone))
+    folder = ExperimentFolder(place_of(plan.file.config.name, arguments.run_dir, resume=arguments.resume, shared=alone))
     stream = sys.stderr if arguments.json else sys.stdout
     display = display_for(plan, stream, alone=alone)
     with opened(plan, folder, resume=arguments.resume, only=arguments.trial):
