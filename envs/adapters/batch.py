@@ -7,7 +7,7 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Dict, Space, Tuple
+from gymnasium.spaces import Dict, Tuple
 from numpy.typing import NDArray
 
 from arena.errors import ConfigError, GameError
@@ -20,7 +20,6 @@ from arena.game.units import UnitSpace
 from envs.adapters.lane import LaneGame, LaneStep, several_agents
 
 Flags = NDArray[np.bool_]
-Masks = NDArray[np.int8]
 
 
 class BatchedLanes:
@@ -93,7 +92,11 @@ class BatchedLanes:
         terminated, truncated = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
         infos = self._no_infos()
         for lane in self._playing:
-            lane_step = self._games[lane].step(self._actions_of(lane, actions))
+            acts = self._active[lane].tolist()
+            columns = zip(self.interface.action_spaces, actions, acts, strict=True)
+            lane_step = self._games[lane].step(
+                [spaces.row(space, batch, lane) if active else None for space, batch, active in columns]
+            )
             infos[lane] = self._put(lane, lane_step)
             rewards[lane] = self._numbers(lane, lane_step.rewards)
             terminated[lane], truncated[lane] = lane_step.terminated, lane_step.truncated
@@ -109,19 +112,17 @@ class BatchedLanes:
         self._note_ends()
         given = [None if mask is None else mask.copy() for mask in self._masks]
         frame = self._frame(infos)
-        return Step(frame._replace(final_masks=_final_masks(frame, given, ended)), rewards, terminated, truncated)
+        if any(mask is not None for mask in given):  # the game's own masks in rows that ended at this tick
+            final = [
+                None if mask is None or last is None else np.where(ended[:, entity, None], last, mask)
+                for entity, (mask, last) in enumerate(zip(frame.masks, given, strict=True))
+            ]
+            frame = frame._replace(final_masks=final)
+        return Step(frame, rewards, terminated, truncated)
 
     def _note_ends(self) -> None:
         """Updates `_playing`, after episodes have begun or ended: most ticks change nothing."""
         self._playing = np.flatnonzero(~self._ended.all(axis=1)).tolist()
-
-    def _actions_of(self, lane: int, actions: Sequence[Any]) -> list[Any]:
-        """The lane's joint action; None for entities that are not to act."""
-        active = self._active[lane].tolist()
-        return [
-            spaces.row(space, batch, lane) if acts else None
-            for space, batch, acts in zip(self.interface.action_spaces, actions, active, strict=True)
-        ]
 
     def _put(self, lane: int, lane_step: LaneStep) -> Sequence[Info]:
         """Writes a game's results into the lane's rows; returns its infos without the masks."""
@@ -142,7 +143,18 @@ class BatchedLanes:
         arrays = spaces.flatten(space, observation)
         for number, (leaf, array) in enumerate(zip(self._leaves[entity], arrays, strict=True)):
             if number in ragged:
-                self._observe_items(lane, entity, number, array)
+                rows, part = ragged[number]
+                if array.shape[:1] == (0,):
+                    array = np.zeros((0, *part.shape), part.dtype)
+                lost = lost_value(array, part.dtype)
+                if array.shape[1:] != part.shape or array.ndim == 0 or lost is not None:
+                    found = f"{array.dtype} {array.shape}" if lost is None else f"with the value {lost}"
+                    raise GameError(
+                        f"an observation{part.place} {found}; its items are {part.dtype} {part.shape}",
+                        entity=self.interface.entities[entity],
+                        lane=lane,
+                    )
+                rows[lane] = np.array(array, part.dtype)
                 continue
             # NumPy would broadcast silently, truncate fractions, and wrap integers.
             lost = None if array.dtype == leaf.dtype else lost_value(array, leaf.dtype)
@@ -155,20 +167,6 @@ class BatchedLanes:
                     lane=lane,
                 )
             leaf[lane] = array
-
-    def _observe_items(self, lane: int, entity: int, number: int, array: NDArray[Any]) -> None:
-        rows, leaf = self._ragged[entity][number]
-        if array.shape[:1] == (0,):
-            array = np.zeros((0, *leaf.shape), leaf.dtype)
-        lost = lost_value(array, leaf.dtype)
-        if array.shape[1:] != leaf.shape or array.ndim == 0 or lost is not None:
-            found = f"{array.dtype} {array.shape}" if lost is None else f"with the value {lost}"
-            raise GameError(
-                f"an observation{leaf.place} {found}; its items are {leaf.dtype} {leaf.shape}",
-                entity=self.interface.entities[entity],
-                lane=lane,
-            )
-        rows[lane] = np.array(array, leaf.dtype)
 
     def _observed(self) -> list[Any]:
         """The observations of all entities, batched."""
@@ -194,23 +192,19 @@ class BatchedLanes:
                 if isinstance(reward, (int, np.integer)) and int(reward) != numbers[-1]:
                     raise OverflowError("too large")
             except (TypeError, ValueError, OverflowError) as error:
-                if np.ndim(reward):
-                    raise self._refused_rewards(entity, reward) from error
+                if np.ndim(reward):  # of agents, if the entity has a tuple of as many actions
+                    space = self.interface.action_spaces[self.interface.entities.index(entity)]
+                    if isinstance(space, Tuple) and len(space.spaces) == np.size(reward):
+                        raise several_agents(np.size(reward)) from error
+                    raise ConfigError(
+                        f"the reward of {entity!r} is {reward!r}, of shape {np.shape(reward)}; expected one number. Of "
+                        "several objectives give the weighted sum (the wrapper mo_gymnasium.wrappers:LinearReward "
+                        "does), of several agents write a game of dictionaries by agent"
+                    ) from error
                 raise GameError(
                     f"the reward {reward!r:.80}; expected a number that float64 holds", entity=entity, lane=lane
                 ) from error
         return numbers
-
-    def _refused_rewards(self, entity: str, rewards: Any) -> ConfigError:
-        """The refusal of several rewards: they are of agents if the entity has a tuple of as many actions."""
-        space = self.interface.action_spaces[self.interface.entities.index(entity)]
-        if isinstance(space, Tuple) and len(space.spaces) == np.size(rewards):
-            return several_agents(np.size(rewards))
-        return ConfigError(
-            f"the reward of {entity!r} is {rewards!r}, of shape {np.shape(rewards)}; expected one number. Of several "
-            "objectives give the weighted sum (the wrapper mo_gymnasium.wrappers:LinearReward does), of several agents "
-            "write a game of dictionaries by agent"
-        )
 
     def _unmasked(self, lane: int, entity: int, info: Info) -> Info:
         mask = self._masks[entity]
@@ -274,30 +268,14 @@ def _check_layouts(interface: Interface) -> None:
             try:
                 spaces.leaves_of(space, ragged=True)
             except ConfigError as error:
-                hint = _without_parts(space) if what == "observation" else ""
+                kept = []  # the parts of an observation that have a layout
+                for key, part in space.spaces.items() if what == "observation" and isinstance(space, Dict) else ():
+                    with suppress(ConfigError):
+                        spaces.leaves_of(part, ragged=True)
+                        kept.append(str(key))
+                wrapper = f'"gymnasium.wrappers:FilterObservation": {{filter_keys: [{", ".join(kept)}]}}'
+                hint = f"; around a Gymnasium environment `wrappers: [{{{wrapper}}}]` leaves it out" if kept else ""
                 raise ConfigError(f"{entity!r}, {what}: {error}{hint}") from error
-
-
-def _without_parts(space: Space[Any]) -> str:
-    """How to leave out the parts of a Dict space that have no layout; empty if that does not help."""
-    kept = []
-    for key, part in space.spaces.items() if isinstance(space, Dict) else ():
-        with suppress(ConfigError):
-            spaces.leaves_of(part, ragged=True)
-            kept.append(key)
-    keys = ", ".join(map(str, kept))
-    wrapper = f'"gymnasium.wrappers:FilterObservation": {{filter_keys: [{keys}]}}'
-    return f"; around a Gymnasium environment `wrappers: [{{{wrapper}}}]` leaves it out" if kept else ""
-
-
-def _final_masks(frame: Frame, given: Sequence[Masks | None], ended: Flags) -> list[Masks | None] | None:
-    """The frame's masks, with the game's own masks in rows that ended at this tick [L, E]."""
-    if all(mask is None for mask in given):
-        return None
-    return [
-        None if mask is None or last is None else np.where(ended[:, entity, None], last, mask)
-        for entity, (mask, last) in enumerate(zip(frame.masks, given, strict=True))
-    ]
 
 
 def _mask_sizes(game: LaneGame, seed: int) -> tuple[int, ...]:

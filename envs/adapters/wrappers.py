@@ -86,8 +86,8 @@ class FrameStack:
         space = env.observation_space
         if (axis := channel_axis(space)) is None:
             return stacked
-        joined = partial(_join_channels, axis=axis)
-        return wrappers.TransformObservation(stacked, joined, stacked_space(space, self.stack_size))
+        space = stacked_space(space, self.stack_size)
+        return wrappers.TransformObservation(stacked, lambda frames: np.concatenate([*frames], axis=axis), space)
 
     def wrap_lanes(self, game: BatchedEnv) -> BatchedEnv:
         return StackedObservation(game, self.stack_size, zeros=self.padding_type == "zero")
@@ -110,10 +110,6 @@ def _checked(env: Env) -> Env:
     return wrappers.TransformObservation(env, check, space)
 
 
-def _join_channels(frames: Pictures, axis: int) -> Pictures:
-    return np.concatenate(list(frames), axis=axis)
-
-
 @dataclass(frozen=True)
 class Grayscale:
     """Pictures [height, width, 3] become [height, width], or with `keep_dim` [height, width, 1]."""
@@ -134,12 +130,11 @@ class Grayscale:
         if not (isinstance(space, Box) and space == Box(0, 255, (*space.shape[:2], 3), np.uint8)):
             raise TypeError("pictures are bytes [height, width, 3]")
         shape = (*space.shape[:2], 1) if self.keep_dim else space.shape[:2]
-        return Box(0, 255, shape, np.uint8), self._gray
 
-    def _gray(self, pictures: Pictures) -> Pictures:
-        """Converts one picture, or a batch."""
-        gray: NDArray[np.float64] = np.sum(pictures * _LUMA, axis=-1, keepdims=self.keep_dim)
-        return gray.astype(np.uint8)
+        def gray(pictures: Pictures) -> Pictures:  # of one picture, or a batch
+            return np.sum(pictures * _LUMA, axis=-1, keepdims=self.keep_dim).astype(np.uint8)
+
+        return Box(0, 255, shape, np.uint8), gray
 
 
 @dataclass(frozen=True)
