@@ -116,8 +116,9 @@ class ObservationNormalizer:
 
     Args:
         space: one entity's observation space.
-        clip: how far from 0 a normalized number may be; None: any distance. It also holds before there are statistics:
-            raw numbers of any size would make many a first policy deterministic, and its values far off.
+        clip: how far from 0 a normalized number may be; None: any distance. Before there are statistics a number that
+            is further away counts as 0: raw numbers of any size would make many a first policy deterministic, and
+            learning from a constant `clip` would move the network although it tells nothing.
         enabled: false: all leaves stay as they are, without statistics.
         inputs: for units, converts the leaves first: each feature of each type is normalized over all its units.
 
@@ -152,11 +153,15 @@ class ObservationNormalizer:
         if not self._places:
             return leaves
         normalized = list(leaves)
-        for place, mean, scale in zip(self._places, self._means, self._scales, strict=True):
+        for place, mean, scale, statistics in zip(
+            self._places, self._means, self._scales, self.statistics, strict=True
+        ):
             leaf = leaves[place]
             values = leaf.values if isinstance(leaf, RaggedTensor) else leaf
             moved = torch.sub(values, mean).float().mul_(scale)  # the difference in double precision
-            moved = moved if self._clip == math.inf else moved.clamp_(-self._clip, self._clip)
+            if self._clip < math.inf:
+                limit = self._clip
+                moved = moved.clamp_(-limit, limit) if statistics.size else moved.masked_fill_(moved.abs() > limit, 0.0)
             normalized[place] = leaf.with_values(moved) if isinstance(leaf, RaggedTensor) else moved
         return normalized
 

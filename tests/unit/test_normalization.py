@@ -144,10 +144,10 @@ def test_normalized_values_are_clipped_and_constants_are_0() -> None:
         np.testing.assert_allclose(found, [[outlier, 0.0]], rtol=1e-5)
 
 
-def test_unfitted_normalizer_only_clips() -> None:
+def test_unfitted_normalizer_takes_far_numbers_as_0() -> None:
     normalizer = ObservationNormalizer(spaces.Box(-np.inf, np.inf, (1,), np.float32))
     for _ in range(2):
-        assert normalizer([torch.tensor([[3.0], [-30.0]])])[0].tolist() == [[3.0], [-10.0]]
+        assert normalizer([torch.tensor([[3.0], [-10.0], [-30.0]])])[0].tolist() == [[3.0], [-10.0], [0.0]]
     assert normalizer.statistics[0].size == 0
 
 
