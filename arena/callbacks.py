@@ -19,12 +19,11 @@ import math
 import numbers
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from arena.config.schema import CallbackConfig
 from arena.errors import CallbackFailed, ConfigError, close_name, located, nearest
-from arena.plan.plan import CallbackPlan
 from arena.registry import callback_target, load_object, logger_target, where_raised
 
 if TYPE_CHECKING:
@@ -147,39 +146,41 @@ METHODS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 """The names of the methods that a run calls."""
 
 
-def made(planned: Sequence[CallbackPlan]) -> list[Any]:
-    """The callbacks of a plan: objects of these classes, which need not be derived from `Callback`.
+Entries = Sequence[str | CallbackConfig]
+
+
+def made(entries: Entries) -> list[Any]:
+    """The callbacks of a configuration: objects of these classes, which need not be derived from `Callback`.
 
     Raises:
         ConfigError: with the place in the configuration: there is no such class, it has no method that is called, a
             method is misspelt or takes other arguments, or the class does not take the options.
     """
-    targets = [replace(callback, target=callback_target(callback.target)) for callback in planned]
-    return [_made(callback, f"callbacks[{index}]") for index, callback in enumerate(targets)]
+    return _made(entries, "callbacks", callback_target)
 
 
-def made_loggers(planned: Sequence[CallbackPlan]) -> list[Any]:
-    """The loggers of a plan: objects of the built-in classes, or of a user's with the methods of callbacks.
+def made_loggers(entries: Entries) -> list[Any]:
+    """The loggers of a configuration: objects of the built-in classes, or of a user's with the methods of callbacks.
 
     Raises:
         ConfigError: an unknown name, or as `made`.
     """
+    return _made(entries, "loggers", logger_target)
+
+
+def _made(entries: Entries, key: str, target: Callable[[str], str]) -> list[Any]:
     found = []
-    for index, logger in enumerate(planned):
-        with located(path=f"loggers[{index}]"):
-            target = logger_target(logger.target)
-        found.append(_made(replace(logger, target=target), f"loggers[{index}]"))
+    for index, entry in enumerate(map(CallbackConfig.of, entries)):
+        path = f"{key}[{index}]"
+        with located(path=path):
+            name = target(entry.class_)
+            cls = load_object(name)
+            if not isinstance(cls, type):
+                raise ConfigError(f"{name!r} is a {type(cls).__name__}; it has to be a class")
+            _check_methods(cls)
+        check_options(cls, entry.options, f"{path}.options")
+        found.append(made_object(cls, entry.options, f"{path}.options"))
     return found
-
-
-def _made(planned: CallbackPlan, path: str) -> Any:
-    with located(path=path):
-        cls = load_object(planned.target)
-        if not isinstance(cls, type):
-            raise ConfigError(f"{planned.target!r} is a {type(cls).__name__}; it has to be a class")
-        _check_methods(cls)
-    check_options(cls, planned.options, f"{path}.options")
-    return made_object(cls, planned.options, f"{path}.options")
 
 
 def made_object(cls: type[Any], options: Mapping[str, Any], path: str) -> Any:
@@ -259,10 +260,10 @@ class Callbacks:
     """All callbacks and loggers of a run, called by the root. A logger that raises is not called any more.
 
     Args:
-        planned: the callbacks of the plan.
+        entries: of `callbacks`.
         stop: ends the run early; takes the name of the callback that asked for it.
-        loggers: of the plan.
-        objects: callbacks that a program has made itself, called after those of the plan.
+        loggers: the entries of that key.
+        objects: callbacks that a program has made itself, called after those of the configuration.
 
     Attributes:
         warn: shows a line about a logger that has raised.
@@ -277,9 +278,9 @@ class Callbacks:
 
     def __init__(
         self,
-        planned: Sequence[CallbackPlan],
+        entries: Entries,
         stop: Callable[[str], None],
-        loggers: Sequence[CallbackPlan] = (),
+        loggers: Entries = (),
         objects: Sequence[Any] = (),
     ) -> None:
         self._stop = stop
@@ -287,14 +288,9 @@ class Callbacks:
         self.measured: list[MeasureLine] = []
         self._started = self._ended = False
         listeners = [
-            *(
-                _Listener(f"callback {plan.target}", item, False)
-                for plan, item in zip(planned, made(planned), strict=True)
-            ),
-            *(
-                _Listener(f"logger {plan.target}", item, True)
-                for plan, item in zip(loggers, made_loggers(loggers), strict=True)
-            ),
+            _Listener(f"{kind} {CallbackConfig.of(entry).class_}", item, kind == "logger")
+            for kind, of, make in (("callback", entries, made), ("logger", loggers, made_loggers))
+            for entry, item in zip(of, make(of), strict=True)
         ]
         for item in objects:
             _check_methods(type(item))

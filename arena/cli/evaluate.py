@@ -249,7 +249,7 @@ def _play(contest: Contest, folder: Path, episodes: int, *, greedy: bool) -> int
         for policy, title in contest.titles.items():
             sys.stdout.write(f"{title}: {result_words(scoreboard.policies[policy])}\n")
             sys.stdout.flush()
-        rules = {match.env: match.outcome for match in run.plan.matches}
+        rules = {match.env: match.game.outcome for match in run.plan.matches}
         words = [*scoreboard.winners.words(rules), *alike_words(run, remedy="--sample")]
         sys.stdout.writelines(f"{line}\n" for line in words)
 

@@ -343,7 +343,7 @@ def _check_games(matches: Sequence[MatchPlan]) -> None:
     """Refuses several games if a match of one of them does not have two sides."""
     names = list(dict.fromkeys(match.env for match in matches))
     alone = next((match for match in matches if len(_sides(match)) != 2), None)
-    if alone is not None and len({match.make for match in matches}) > 1:
+    if alone is not None and len({match.game.make for match in matches}) > 1:
         raise ConfigError(
             f"plays several games ({', '.join(names)}), and a match of {alone.env!r} has not two sides; a tournament "
             "is of one game: write a configuration of that game alone, whose policies `load:` the checkpoints",
@@ -353,12 +353,12 @@ def _check_games(matches: Sequence[MatchPlan]) -> None:
 
 def _game(match: MatchPlan) -> _Game:
     return _Game(
-        match.make,
-        _words(match.env_kwargs),
-        _words([[name, argument] for name, argument in match.wrappers]),
+        match.game.make,
+        _words(match.game.kwargs),
+        _words([[name, argument] for name, argument in match.game.wrapped_in]),
         _words([list(seat.entities) for seat in match.seats]),
         _words([list(side) for side in two_sides(match)]),
-        _words(match.outcome),
+        _words(match.game.outcome),
     )
 
 

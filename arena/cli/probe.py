@@ -16,17 +16,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from arena import registry
+from arena.config.fields import ONLY_ACT
+from arena.config.schema import PolicyConfig
 from arena.diagnostics.profile import Activity
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, Deadlock, pluralize
 from arena.launch import lead
-from arena.plan.plan import ONLY_ACT, MatchPlan, Plan, PolicyPlan, Role, RoleKind
+from arena.plan.plan import MatchPlan, Plan, PolicyPlan, Role, RoleKind, all_roles
 from arena.records.folder import RunFolder
 from arena.records.formats import ProfileFile, read_document
 from arena.records.scoreboard import Scoreboard
@@ -88,7 +91,7 @@ def probe(plan: Plan) -> Probe:
         ConfigError: the match cannot be played, or this system does not report the memory of a process (Linux does).
     """
     match = plan.matches[0]
-    algorithms = {policy.algorithm for policy in plan.policies.values() if policy.workers}
+    algorithms = {policy.config.algorithm for policy in plan.policies.values() if policy.workers}
     memory = _weigh(match, sorted(algorithms - ONLY_ACT))
     seconds, _ = _play(plan, match, _FIRST_TICKS)
     ticks = max(_FIRST_TICKS, int(_FIRST_TICKS * _SECONDS / seconds))
@@ -99,9 +102,9 @@ def probe(plan: Plan) -> Probe:
 def _play(plan: Plan, match: MatchPlan, ticks: int) -> tuple[float, float]:
     """Seconds that a match took, and those of them in which its game ran."""
     seats = {name: tuple((0, seat.index) for seat in match.seats if seat.policy == name) for name in plan.policies}
-    policies = {name: PolicyPlan(name, "random", workers=workers) for name, workers in seats.items()}
-    small = replace(plan, ticks=ticks, policies=policies, matches=(match,), callbacks=(), loggers=())
-    small = replace(small, ranks=(small.roles(),))
+    policies = {name: PolicyPlan(name, PolicyConfig(algorithm="random"), workers) for name, workers in seats.items()}
+    config = msgspec.structs.replace(plan.config.games_alone(), ticks=ticks, loggers=(), schedule=1)
+    small = Plan(config, policies, (match,), ranks=(all_roles([match]),))
     clock = _PlayClock()
     with tempfile.TemporaryDirectory() as home:
         folder = RunFolder.open(Path(home) / "probe", given=True)
@@ -137,7 +140,9 @@ def weigh_here() -> None:
     sizes, games = [_unshared()], []
     for _ in range(2):
         games.append(
-            registry.adapt_environment(match.make, match.env_kwargs, match.lanes, match.wrappers, screen=match.screen)
+            registry.adapt_environment(
+                match.game.make, match.game.kwargs, match.lanes, match.game.wrapped_in, screen=match.game.screen
+            )
         )
         sizes.append(_unshared())
     for name in algorithms:
@@ -168,7 +173,7 @@ def predict(plan: Plan, found: Probe, *, cores: int) -> Prediction:
 def _mebibytes(plan: Plan, roles: Sequence[Role], memory: Memory) -> float:
     games = sum(role.kind is RoleKind.ENVIRONMENT for role in roles)
     policies = {plan.seat(role).policy for role in roles if role.kind is RoleKind.WORKER}
-    algorithms = {plan.policies[name].algorithm for name in policies}
+    algorithms = {plan.policies[name].config.algorithm for name in policies}
     size = memory.arena + (memory.game + (games - 1) * memory.further_game if games else 0.0)
     return size + (memory.algorithms if algorithms - ONLY_ACT else 0.0)
 
@@ -180,7 +185,7 @@ def probe_text(plan: Plan, found: Probe) -> str:
     low, high, total = min(expected.memory), max(expected.memory), sum(expected.memory)
     each = f"{low:.0f}" if round(low) == round(high) else f"{low:.0f} to {high:.0f}"
     processes = pluralize(plan.processes, "process", "processes")
-    again = min(plan.checkpoint_every, plan.ticks)
+    again = min(plan.config.checkpoint_every, plan.ticks)
     return "\n".join(
         [
             f"probe: {found.ticks} ticks of match {found.match.match} ({found.match.env}) with random actions in one "

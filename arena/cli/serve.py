@@ -12,12 +12,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
+import msgspec
 import yaml
 
 from arena import registry
 from arena.cli.arguments import non_negative_int, positive_int
 from arena.config import load_config
-from arena.config.schema import Config
+from arena.config.matches import MatchConfig
+from arena.config.schema import Config, EnvConfig, TickRules
 from arena.diagnostics.start_folder import anchored
 from arena.errors import ConfigError, located, nearest
 from arena.external.connection import Connection, policies_of
@@ -25,7 +27,7 @@ from arena.external.interface import ExternalGames
 from arena.game.api import Interface
 from arena.game.spaces import is_ragged
 from arena.plan.build import make_plan
-from arena.plan.plan import MatchPlan, SeatPlan, TickRules
+from arena.plan.plan import MatchPlan, SeatPlan
 from arena.plan.seats import check_seats
 from arena.preflight.examine import external_games, interface_of
 from arena.preflight.spec import spec_of
@@ -178,8 +180,10 @@ def prepare(arguments: argparse.Namespace) -> Served:
     exporter = None if folder is None or arguments.engine == "torch" else Exporter(folder, _say)
     with located(source=arguments.target):
         match, make_games = _match(config, arguments)
-        slots = arguments.slots or (match.lanes if registry.external_kind(match.make) else _SLOTS)
-        rules = replace(match.external or TickRules(), max_delay_s=arguments.max_delay / 1000, min_asking=1)
+        slots = arguments.slots or (match.lanes if registry.external_kind(match.game.make) else _SLOTS)
+        rules = msgspec.structs.replace(
+            match.game.external or TickRules(), max_delay_s=arguments.max_delay / 1000, min_asking=1
+        )
         games = make_games()
         if any(map(is_ragged, (*games.interface.observation_spaces, *games.interface.action_spaces))):
             raise ConfigError(
@@ -191,7 +195,9 @@ def prepare(arguments: argparse.Namespace) -> Served:
             replace(seat, entities=tuple(games.interface.entities[entity] for entity in entities))
             for seat, entities in zip(match.seats, check_seats(match, games.interface), strict=True)
         )
-        match = replace(match, lanes=slots, external=rules, pipeline=1, seats=seats)
+        described = msgspec.structs.replace(match.config, lanes=slots, pipeline=1)
+        game = msgspec.structs.replace(match.game, external=rules)
+        match = replace(match, config=described, game=game, seats=seats)
         players, loads = [], {}
         for name in dict.fromkeys(names):
             entities = [entity for entity, policy in enumerate(names) if policy == name]
@@ -282,13 +288,14 @@ def _match(config: Config, arguments: argparse.Namespace) -> tuple[MatchPlan, Ca
         whole = first_seat(config, arguments.policy).interface
         seen = Interface((_ONE,), whole.observation_spaces[:1], whole.action_spaces[:1], whole.mask_sizes[:1])
         seat = SeatPlan(0, arguments.policy, (_ONE,))
-        match = MatchPlan(0, 0, 0, arguments.policy, "", {}, _SLOTS, (seat,), path="--policy")
+        described = MatchConfig(env=arguments.policy, seats=(arguments.policy,), lanes=_SLOTS)
+        match = MatchPlan(0, 0, 0, described, EnvConfig(make=""), (seat,), path="--policy")
         return match, partial(_games, seen, arguments)
     matches = make_plan(config, ranks=1).matches
     if not 0 <= arguments.match < len(matches):
         raise ConfigError(f"there is no match {arguments.match}; there are {len(matches)}", path="--match")
     match = matches[arguments.match]
-    kind = registry.external_kind(match.make)
+    kind = registry.external_kind(match.game.make)
     if arguments.simulator is not None or arguments.attach is not None:
         return match, partial(_simulators, match, arguments)
     other_kind = "socket" if arguments.socket else "http" if arguments.http else kind
@@ -296,11 +303,11 @@ def _match(config: Config, arguments: argparse.Namespace) -> tuple[MatchPlan, Ca
         return match, partial(_games, interface_of(match), arguments)
     given = _given(arguments)
     if kind in registry.EXTERNAL:
-        make = registry.environment_factory(match.make)
-        return match, lambda: make(**{**match.env_kwargs, **given})
+        make = registry.environment_factory(match.game.make)
+        return match, lambda: make(**{**match.game.kwargs, **given})
     if given:
         raise ConfigError(
-            f"the games of match {match.match} ({match.make}) take no {', '.join(given)}; "
+            f"the games of match {match.match} ({match.game.make}) take no {', '.join(given)}; "
             "`--policy P` serves a policy to other games",
             path="--match",
         )
@@ -314,7 +321,7 @@ def _simulators(match: MatchPlan, arguments: argparse.Namespace) -> ExternalGame
     for name in ("actor", "actor_config", "token_file", "allowed_hosts"):
         if getattr(arguments, name) is not None:
             raise ConfigError("is not for simulators", path=f"--{name.removesuffix('s').replace('_', '-')}")
-    own = dict(match.env_kwargs) if registry.external_kind(match.make) == "shared_memory" else {}
+    own = dict(match.game.kwargs) if registry.external_kind(match.game.make) == "shared_memory" else {}
     own |= {"command": None, "attach": arguments.attach}
     if arguments.simulator is not None:
         own["command"] = shlex.split(arguments.simulator)

@@ -136,7 +136,7 @@ def run(arguments: argparse.Namespace) -> int:
         ranks = config.ranks  # "auto" would count the cores of the machine that submits
     with origin.located():
         plan = make_plan(config, ranks=ranks)
-    job = make_job(plan.name, time=arguments.time, nodes=arguments.nodes, tasks=plan.processes)
+    job = make_job(plan.config.name, time=arguments.time, nodes=arguments.nodes, tasks=plan.processes)
     flags = ["--profile"] * arguments.profile
     program = train_command(arguments.config, job, overrides=overrides, flags=flags)
     return _write(arguments, job, batch_text(job, program, run_dir=arguments.run_dir, home=anchored(".")))

@@ -23,7 +23,7 @@ import numpy as np
 from arena import registry
 from arena.cli.players import players_of, read_sources, settings_of, sides_of
 from arena.cli.tournament import TournamentArgs
-from arena.config import load_config, resolved_yaml
+from arena.config import load_config
 from arena.config.matches import MatchConfig
 from arena.config.schema import Config, PolicyConfig
 from arena.errors import ConfigError, pluralize, shown
@@ -111,7 +111,7 @@ class TournamentRun(Rank0Base):
         if not run.begun and run.leg.start == 0:
             return Stage(run)
         before = _whole(run.folder)
-        config, played = rounds.config_of(run), read_results.read(run.folder, last=len(before) - 1)
+        config, played = run.plan.config, read_results.read(run.folder, last=len(before) - 1)
         _check_counted(played, run.source)
         sides = populations_of(config, [*config.policies], tournament=True)
         found = table(played.results, [*config.policies], rule, sides=sides)
@@ -130,7 +130,7 @@ class TournamentRun(Rank0Base):
         """Prints the table, as text or JSON."""
         rule, batches = self._rule(run.folder), len(_whole(run.folder))
         played = read_results.read(run.folder, last=batches - 1)
-        config = rounds.config_of(run)
+        config = run.plan.config
         sides = populations_of(config, [*config.policies], tournament=True)
         found = table(played.results, [*config.policies], rule, sides=sides)
         lines_of_games = JournalReader(run.folder.episodes).lines(EpisodeLine, missing_ok=True)
@@ -252,7 +252,7 @@ def continued(config: Config, *, ranks: int, run_dir: str | None, greedy: bool) 
     kept = msgspec.structs.replace(before, schedule=max(before.rounds, config.rounds))
     plan = checked_plan(kept, ranks=ranks)
     leg = replace(leg_at(found, folder), restore=checkpoints_given(plan))
-    return Run(plan, folder.path, config=resolved_yaml(kept), resumed=True, leg=leg)
+    return Run(plan, folder.path, resumed=True, leg=leg)
 
 
 def _differences(before: Config, now: Config) -> Iterator[str]:

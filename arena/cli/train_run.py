@@ -69,18 +69,18 @@ def announced(run: Run, *, ranks_given: bool = False) -> Run:
     """
     plan = run.plan
     matches = pluralize(len(plan.matches), "match", "matches")
-    if plan.rounds == 1:
+    if plan.config.rounds == 1:
         extent = f"{matches} of {pluralize(plan.ticks, 'tick')}"
     else:
-        ticks = pluralize(plan.horizon // plan.rounds, "tick")
-        extent = f"{plan.rounds} rounds of {ticks}, the first one {matches}"
-    lines = [f"{plan.name}: {extent}, {processes_words(plan.processes, len(plan.roles()))}"]
+        ticks = pluralize(plan.horizon // plan.config.rounds, "tick")
+        extent = f"{plan.config.rounds} rounds of {ticks}, the first one {matches}"
+    lines = [f"{plan.config.name}: {extent}, {processes_words(plan.processes, len(plan.roles()))}"]
     if run.resumed:
         lines.append(f"goes on at tick {run.leg.start}")
     lines += run.words
     if plan.packed and plan.processes > 1 and not ranks_given:
         lines.append(f"{len(plan.roles())} processes would give each role its own")
-    idle = len(plan.idle_ranks) - plan.spares
+    idle = len(plan.idle_ranks) - plan.config.spares
     if idle > 0:
         lines.append(f"{idle} of the processes are idle: the plan has no role for them")
     sys.stdout.write("\n".join(lines) + "\n")
@@ -99,7 +99,7 @@ def present(run: Run, scoreboard: Scoreboard) -> None:
 
 def _standings(run: Run) -> list[str]:
     """The standings at the end of a league, if two players were rated; and the winners of its knockouts."""
-    if run.plan.rounds == 1:
+    if run.plan.config.rounds == 1:
         return []
     from arena.run import rounds
     from arena.terminal import standings
@@ -109,5 +109,5 @@ def _standings(run: Run) -> list[str]:
     if not found.tables:
         return [*found.without_winner, *won]
     # frozen policies may be many: the snapshots that `--continue` has taken over
-    always = [name for name, policy in rounds.config_of(run).policies.items() if not policy.frozen]
+    always = [name for name, policy in run.plan.config.policies.items() if not policy.frozen]
     return [*standings.league_lines(found, most=standings.MOST, always=always), *won]

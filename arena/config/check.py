@@ -13,7 +13,7 @@ import msgspec
 
 from arena.config.check_league import check_rounds, check_winners
 from arena.config.decode import NAME_RULE, is_name, is_snapshot_name, show
-from arena.config.fields import MAX_LAG
+from arena.config.fields import MAX_LAG, MOST_ROLES
 from arena.config.independent import check_independent, expanded
 from arena.config.matches import (
     ExploitersRule,
@@ -31,7 +31,6 @@ from arena.config.matches import (
 from arena.config.members import check_drawn
 from arena.config.result_keys import check_key
 from arena.errors import ConfigError, located, nearest
-from arena.plan.plan import MOST_ROLES
 
 if TYPE_CHECKING:
     from arena.config.schema import Config, EvaluationConfig, WrapperEntry

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -15,6 +15,14 @@ Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]  # a year; no timer takes 
 Share = Annotated[float, Meta(ge=0, le=1)]
 Text = Annotated[str, Meta(min_length=1)]
 Color = Annotated[str, Meta(pattern=r"^#[0-9a-fA-F]{6}\Z")]
+
+OutcomeRule = Literal["info", "zero_sum", "higher_return", "none"]
+"""How the winner of an episode is determined: see `arena.records.outcome`."""
+ONLY_ACT = frozenset(
+    {"random", "scripted", "arena.cli.play.human:Human"}
+)  # algorithms that never learn and need no torch
+MOST_ROLES = 50_000
+"""The most roles, and the most processes, of a run: larger plans are typing errors, and take long to build."""
 
 
 class Keyed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

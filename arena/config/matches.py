@@ -17,9 +17,19 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
-from arena.config.fields import AbstractStruct, Count, Halves, Keyed, Natural, Share, Shortened, Text, kinds_of
+from arena.config.fields import (
+    MOST_ROLES,
+    AbstractStruct,
+    Count,
+    Halves,
+    Keyed,
+    Natural,
+    Share,
+    Shortened,
+    Text,
+    kinds_of,
+)
 from arena.errors import ConfigError
-from arena.plan.plan import MOST_ROLES
 
 SeatEntry: TypeAlias = str | tuple[str, ...]
 Team: TypeAlias = tuple[str, ...]

@@ -4,11 +4,44 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from arena.config.decode import show
 from arena.errors import ConfigError, listed, nearest
-from arena.plan.plan import StopRule
+
+
+@dataclass(frozen=True)
+class StopRule:
+    """A bound of a number of the results: the run ends when a result meets it.
+
+    Args:
+        key: a path through a result, with `/`.
+        bound: the number.
+        at_least: whether values from the bound on meet it; else values up to the bound.
+    """
+
+    key: str
+    bound: float
+    at_least: bool = True
+
+    @property
+    def words(self) -> str:
+        """The rule, as `ticks >= 500`."""
+        return f"{self.key} {self._sign} {self.bound:.15g}"
+
+    def met_words(self, value: float) -> str:
+        """That a value meets the rule, as `ticks 512 >= 500`."""
+        return f"{self.key} {value:.6g} {self._sign} {self.bound:.15g}"
+
+    @property
+    def _sign(self) -> str:
+        return ">=" if self.at_least else "<="
+
+    def is_met(self, value: float) -> bool:
+        """Whether a value meets the rule; NaN never does."""
+        return value >= self.bound if self.at_least else value <= self.bound
+
 
 CLOCK_NUMBERS = (
     *("time_this_iter_s", "time_total_s", "time_since_restore", "timesteps_since_restore"),

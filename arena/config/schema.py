@@ -11,20 +11,19 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from arena.config.fields import MAX_LAG, Color, Count, Natural, Seconds, Text
+from arena.config.fields import MAX_LAG, ONLY_ACT, Color, Count, Natural, OutcomeRule, Seconds, Text
 from arena.config.league import LeagueConfig
 from arena.config.matches import GeneratorEntry, MatchConfig, Seated, SeatEntry, generator_of
 from arena.config.members import may_be_frozen
-from arena.config.result_keys import stop_rules
-from arena.plan.plan import ONLY_ACT, OutcomeRule, StopRule
+from arena.config.result_keys import StopRule, stop_rules
 
 WrapperEntry = str | dict[str, Any]
 Entries = tuple[MatchConfig | GeneratorEntry, ...]
 Schedule = Count | tuple[Entries, ...]
 
 
-class ExternalConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When external games form a tick, and when they are given up; see `arena.plan.plan.TickRules`."""
+class TickRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When external games form a tick, and when they are given up."""
 
     max_delay_s: Annotated[float, Meta(ge=0, le=31_536_000)] = 0.002  # a tick is formed so long after the first request
     min_asking: Count = 1  # games that ask before a tick is formed sooner, at most the match's lanes
@@ -43,7 +42,7 @@ class EnvConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     idle_action: Any = None  # the action of an entity that no seat plays; null: the space's no-op
     screen: Literal["xvfb"] | None = None  # a virtual one, for a game that opens windows; null: none
     outcome: OutcomeRule | None = None  # who has won; null: the infos, else the returns as long as the game is zero-sum
-    external: ExternalConfig | None = None  # only of external games, which ask for actions; null: the defaults
+    external: TickRules | None = None  # only of external games, which ask for actions; null: the defaults
 
     @property
     def wrapped_in(self) -> tuple[tuple[str, Any], ...]:
@@ -94,12 +93,21 @@ class BestConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     metric: Text  # key of a result, such as policy_reward_mean/blue
     mode: Literal["max", "min"] = "max"  # whether the highest or the lowest value is the best
 
+    def is_better(self, value: float, before: float) -> bool:
+        """Whether a value is better than an earlier one; equal values are not."""
+        return value > before if self.mode == "max" else value < before
+
 
 class CallbackConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One entry of `callbacks` or `loggers` that has options, or a curriculum."""
 
     class_: Text = msgspec.field(name="class")  # "package.module:Class"
     options: dict[str, Any] = {}  # given to the class when it is made
+
+    @classmethod
+    def of(cls, entry: str | CallbackConfig) -> CallbackConfig:
+        """An entry that may be the name of the class alone."""
+        return cls(class_=entry) if isinstance(entry, str) else entry
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

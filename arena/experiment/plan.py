@@ -136,7 +136,7 @@ def _planned(file: ExperimentFile, first_mistake: FirstMistake | None) -> Experi
     ticks, never = planned_ticks(configs[0]), ""
     if config.prune is not None and ticks is not None:
         every, period = (
-            checked_plan(configs[0], ranks=1).results.every,
+            checked_plan(configs[0], ranks=1).result_every,
             1,
         )  # results from one with the metric to the next
         if metric.name.startswith("evaluation/") and configs[0].evaluation is not None:

@@ -13,10 +13,11 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
+from arena.config.schema import TickRules
 from arena.external.interface import ExternalGames
 from arena.external.slots import Game, Slots
 from arena.game.api import Interface
-from arena.plan.plan import MatchPlan, TickRules
+from arena.plan.plan import MatchPlan
 from arena.plan.seats import check_seats
 from arena.records.atomic import private
 
@@ -83,7 +84,7 @@ class Connection:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._make, self._match, self._seed, self._logs, self._sleep = make, match, seed, logs, sleep
-        self._rules = match.external or TickRules()
+        self._rules = match.game.external or TickRules()
         self.bell: Callable[[], None] = lambda: None
         self.finished: list[Game] = []
         self.restarted: Callable[[Exception, Sequence[int]], None] = lambda error, lost: None

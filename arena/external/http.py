@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from arena.config.schema import TickRules
 from arena.errors import ConfigError
 from arena.external.access import Access, Ends
 from arena.external.actor import Agent, Clone, EntityLink, RemoteBuffer, RemoteModel
@@ -34,7 +35,6 @@ from arena.external.slots import Slots
 from arena.external.thread import interface_of
 from arena.external.threads import ActorThreads
 from arena.game.api import Interface
-from arena.plan.plan import TickRules
 
 _log = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from gymnasium.spaces import Space
 
+from arena.config.schema import TickRules
 from arena.errors import GameError
 from arena.external.desk import Desk, DeskGame
 from arena.external.interface import Answers, ExternalError
@@ -18,7 +19,6 @@ from arena.external.slots import Slots
 from arena.external.thread import interface_of
 from arena.game.api import Info, Interface
 from arena.game.arrays import copied
-from arena.plan.plan import TickRules
 
 _log = logging.getLogger(__name__)
 

@@ -22,6 +22,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
+from arena.config.schema import TickRules
 from arena.errors import ConfigError
 from arena.external.interface import Answers, Code, ExternalError
 from arena.game.api import Frame, Info, Interface, Outside, Step
@@ -29,7 +30,6 @@ from arena.game.arrays import is_finite, lost_value
 from arena.game.infos import refused_key
 from arena.game.metrics import stated_metrics
 from arena.game.spaces import check_choices, empty_batch, flatten, leaves_of
-from arena.plan.plan import TickRules
 
 _MOST_WAITS = 4096  # times from request to answer that are kept between two reports
 

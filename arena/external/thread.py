@@ -10,12 +10,12 @@ from typing import Any
 
 from gymnasium.spaces import Space
 
+from arena.config.schema import TickRules
 from arena.errors import ConfigError
 from arena.external.desk import Desk, DeskGame, entity_index
 from arena.external.interface import Answers, ExternalClosed, ExternalError, check_outcome
 from arena.external.slots import Ask, Slots
 from arena.game.api import Info, Interface
-from arena.plan.plan import TickRules
 
 
 class ExternalEnv(ABC):

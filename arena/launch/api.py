@@ -98,7 +98,7 @@ def train(
             with restored_handlers(), restored_logging():
                 status = run_single_process(run, lambda *_: None, output=listener, watched=False)
         else:
-            status = _launch(read, run_dir, plan.processes, listener, tolerant=plan.fault_tolerance != "off")
+            status = _launch(read, run_dir, plan.processes, listener, tolerant=plan.config.fault_tolerance != "off")
     if listener.error is not None:
         raise listener.error
     if status == _MISTAKE:

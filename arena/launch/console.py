@@ -65,7 +65,7 @@ def display_for(run: Run) -> Display:
         return EventDisplay(run, write_event)
     from arena.terminal.display import make_display  # only rank 0 has a display
 
-    colors = {name: policy.color for name, policy in run.plan.policies.items()}
+    colors = {name: policy.config.color for name, policy in run.plan.policies.items()}
     return make_display(sys.stdout, columns=terminal_columns(), total_ticks=run.total_ticks, colors=colors)
 
 

@@ -280,7 +280,7 @@ def _record(
             curriculum.keep(run, memory.change)
             memory.change = None
         resumed_at = run.leg.start if run.resumed else None
-        scalars = any(logger.target == "tensorboard" for logger in run.plan.loggers)
+        scalars = any(logger == "tensorboard" for logger in run.plan.config.loggers)
         with (
             _results(run, memory) as results,
             Recorder(
@@ -302,7 +302,9 @@ def _record(
 def _callbacks(run: Run, memory: ProcessState) -> Callbacks:
     """The callbacks of the run, which are kept from stage to stage."""
     if memory.callbacks is None:
-        memory.callbacks = Callbacks(run.plan.callbacks, memory.stop.ask, run.plan.loggers, memory.objects)
+        memory.callbacks = Callbacks(
+            run.plan.config.callbacks, memory.stop.ask, run.plan.config.loggers, memory.objects
+        )
     return memory.callbacks
 
 
@@ -315,10 +317,10 @@ def between_stages(run: Run, memory: ProcessState, output: Output = CONSOLE_OUTP
     """
     _measure(run, memory)
     over = run.concluded or run.leg.start >= run.plan.ticks or is_due(run) or rule_met(run, memory.results) is not None
-    if over or not (run.plan.curriculum or memory.wanted):
+    if over or not (run.plan.config.curriculum or memory.wanted):
         return run
-    if memory.curriculum is None and run.plan.curriculum is not None:
-        memory.curriculum = curriculum.made(run.plan.curriculum)
+    if memory.curriculum is None and run.plan.config.curriculum is not None:
+        memory.curriculum = curriculum.made(run.plan.config.curriculum)
         curriculum.resume(run, memory.curriculum)
     newest = newest_result(run, memory.results)
     following, memory.change = curriculum.changed(run, memory.curriculum, memory.wanted, newest)

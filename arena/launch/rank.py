@@ -202,12 +202,12 @@ class Rank:
     def _begin(self, run: Run) -> None:
         signal.alarm(0)
         self._run = run
-        self._team.agree_timeout = max(_PATIENCE, run.plan.watchdog_s, run.plan.env_timeout_s or 0.0)
-        self._memory.tolerant = self._team.tolerant and run.plan.fault_tolerance != "off"
+        self._team.agree_timeout = max(_PATIENCE, run.plan.config.watchdog_s, run.plan.config.env_timeout_s or 0.0)
+        self._memory.tolerant = self._team.tolerant and run.plan.config.fault_tolerance != "off"
         if self._team.rank != 0:
             ignore_signals()
             speak_into(run.folder.log_path(self._team.rank))
-            registry.import_plugins(run.plan.imports)
+            registry.import_plugins(run.plan.config.imports)
         if self._memory.tolerant and not run.plan.ranks[self._team.rank]:
             import_algorithms(run)  # so that a spare can take over at once
 
@@ -218,7 +218,9 @@ class Rank:
         communicator = team.split(_color(played, roles))
         ranks = [played.plan.rank_of(role) for role in played.roles]
         outcome: int | Leg = 0
-        with closing(self._mpi.MpiTransport(team, ranks, shared_memory=played.plan.transport == "auto")) as outside:
+        with closing(
+            self._mpi.MpiTransport(team, ranks, shared_memory=played.plan.config.transport == "auto")
+        ) as outside:
             try:
                 host = RoleScheduler(names_of(played, roles), outside, size=len(played.roles))
                 with closing(host.link_memory):
@@ -345,7 +347,11 @@ def again_words(run: Run, memory: ProcessState, place: str = "there") -> str:
 
 def played_words(run: Run) -> str:
     """Where the games of a run without learning are, and how a run of several rounds can be continued."""
-    more = "; the same command with --resume goes on after the last batch that is whole" if run.plan.rounds > 1 else ""
+    more = (
+        "; the same command with --resume goes on after the last batch that is whole"
+        if run.plan.config.rounds > 1
+        else ""
+    )
     return f"what was played is in {shown(run.path)}{more}"
 
 

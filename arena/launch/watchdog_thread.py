@@ -58,7 +58,7 @@ class RootWatchdog:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._host, self._run, self._console, self._end, self._clock = host, run, console, end, clock
-        self._limit = run.plan.env_timeout_s or run.plan.watchdog_s
+        self._limit = run.plan.config.env_timeout_s or run.plan.config.watchdog_s
         self._period = self._limit / _CHECKS
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
@@ -110,7 +110,7 @@ class RootWatchdog:
 
     @property
     def _hint(self) -> str:
-        key = "watchdog_s" if self._run.plan.env_timeout_s is None else "env_timeout_s"
+        key = "watchdog_s" if self._run.plan.config.env_timeout_s is None else "env_timeout_s"
         return f"one call of a game or an algorithm may take {self._limit:g} s; `{key}` can give it more"
 
     def _name(self, address: int) -> str:

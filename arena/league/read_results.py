@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from arena.config import Config, load_config
+from arena.config.fields import OutcomeRule
 from arena.errors import ConfigError
 from arena.league.results import Encounter, Results, encounters_of
 from arena.league.timeline import Beginning, Period, Timeline
-from arena.plan.plan import OutcomeRule
 from arena.records import boundary
 from arena.records.folder import RunFolder
 from arena.records.formats import EpisodeLine, PlanFile, RoundLine, SeatLine, read_document, round_of

@@ -21,7 +21,7 @@ def round_words(plan: Plan) -> str:
     games = Counter(_pairing(match) for match in plan.matches)
     shown = [f"{who} x{count}" if count > 1 else who for who, count in games.most_common(_SHOWN)]
     more = [f"and {len(games) - _SHOWN} more"] if len(games) > _SHOWN else []
-    return f"round {plan.round} of 0 to {plan.rounds - 1}: {', '.join([*shown, *more])}"
+    return f"round {plan.round} of 0 to {plan.config.rounds - 1}: {', '.join([*shown, *more])}"
 
 
 def change_words(line: RoundLine) -> list[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from arena.errors import listed, pluralize
-from arena.plan.plan import ONLY_ACT, Plan
+from arena.plan.plan import Plan
 
 
 def waiting_words(plan: Plan, schedules: Mapping[str, str]) -> tuple[str, bool]:
@@ -28,7 +28,7 @@ def waiting_words(plan: Plan, schedules: Mapping[str, str]) -> tuple[str, bool]:
     groups = {
         name: [match for match, _ in policy.workers]
         for name, policy in plan.policies.items()
-        if len(policy.workers) > 1 and not policy.frozen and policy.algorithm not in ONLY_ACT
+        if len(policy.workers) > 1 and policy.config.learns
     }
     episodic = [name for name in groups if schedules.get(name) != "ticks"]
     refused: dict[str, str] = {}  # by policy, what it shares

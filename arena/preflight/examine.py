@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arena import registry
 from arena.callbacks import made
+from arena.config.schema import CallbackConfig
 from arena.errors import ConfigError, GameError, located, pluralize, shown
 from arena.game.api import Interface
 from arena.game.spaces import as_action, check_unit_spaces
 from arena.game.units import UnitActions
-from arena.plan.plan import ONLY_ACT, MatchPlan, Plan, PolicyPlan
+from arena.plan.plan import MatchPlan, Plan, PolicyPlan
 from arena.plan.seats import check_seats
 from arena.preflight.external import check_external
 from arena.preflight.seats import (
@@ -101,7 +102,7 @@ def examine(
     Raises:
         ConfigError: the first mistake, with its place in the configuration.
     """
-    registry.import_plugins(plan.imports)
+    registry.import_plugins(plan.config.imports)
     for each in (plan, *later):
         check_external(each)
     lines: list[str] = []
@@ -112,8 +113,9 @@ def examine(
     layouts = [first, *(_layout(each, known, conformance, lines.append) for each in later)]
     seated = _examine_later(layouts, players)
     lines += [_policy_line(policy, findings[name], name in seated) for name, policy in plan.policies.items()]
-    made(plan.callbacks)
-    lines += [f"callback {item.target}: {pluralize(len(item.options), 'option')}" for item in plan.callbacks]
+    made(plan.config.callbacks)
+    for callback in map(CallbackConfig.of, plan.config.callbacks):
+        lines.append(f"callback {callback.class_}: {pluralize(len(callback.options), 'option')}")
     return Preflight(first.interfaces, first.seats, findings, tuple(lines), first.hints)
 
 
@@ -127,17 +129,17 @@ class _ResolvedPolicy(NamedTuple):
 
 
 def _examine_algorithm(plan: Plan, policy: PolicyPlan, report: Callable[[str], None]) -> _ResolvedPolicy:
-    path = f"policies.{policy.name}"
+    path, config = f"policies.{policy.name}", policy.config
     cls, options = registry.configured_algorithm(
-        policy.algorithm, policy.options, acts=plan.acts(policy), path=path, any_device=policy.frozen
+        config.algorithm, config.options, acts=plan.acts(policy), path=path, any_device=config.frozen
     )
-    report(f"policy {policy.name}: algorithm {policy.algorithm}, {pluralize(len(policy.options), 'option')}")
-    if policy.load is None:
+    report(f"policy {policy.name}: algorithm {config.algorithm}, {pluralize(len(config.options), 'option')}")
+    if config.load is None:
         return _ResolvedPolicy(cls, spec_of(cls), options, None)
     from arena.records import checkpoint
 
     with located(path=f"{path}.load"):
-        found = checkpoint.find(policy.load, policy.name)
+        found = checkpoint.find(config.load, policy.name)
         held = checkpoint.load_to_act(found)
         check_checkpoint(held, found, policy, cls)
     report(f"policy {policy.name}: begins with {shown(found)}")
@@ -151,13 +153,14 @@ def check_checkpoint(held: Checkpoint, path: Path, policy: PolicyPlan, cls: type
         ConfigError: it is another algorithm's, or this algorithm loads no checkpoints.
     """
     place = f"policies.{policy.name}.load"
-    if held.algorithm != policy.algorithm:
+    algorithm = policy.config.algorithm
+    if held.algorithm != algorithm:
         raise ConfigError(
-            f"the checkpoint {path} is of the algorithm {held.algorithm!r}, the policy uses {policy.algorithm!r}",
+            f"the checkpoint {path} is of the algorithm {held.algorithm!r}, the policy uses {algorithm!r}",
             path=place,
         )
     if not spec_of(cls).loads:
-        raise ConfigError(f"the algorithm {policy.algorithm!r} has no load_state_dict()", path=place)
+        raise ConfigError(f"the algorithm {algorithm!r} has no load_state_dict()", path=place)
 
 
 class _Layout(NamedTuple):
@@ -198,20 +201,20 @@ def _layout(
 
 def _is_normalized(plan: Plan, match: MatchPlan) -> bool:
     """Whether all policies of a match normalize what they see, or learn nothing."""
-    policies = [plan.policies[seat.policy] for seat in match.seats]
-    acting = [one.frozen or one.algorithm in ONLY_ACT or one.options.get("normalize_observations") for one in policies]
-    return registry.external_kind(match.make) is None and all(acting)
+    policies = [plan.policies[seat.policy].config for seat in match.seats]
+    acting = [not one.learns or one.options.get("normalize_observations") for one in policies]
+    return registry.external_kind(match.game.make) is None and all(acting)
 
 
 def _likeness(match: MatchPlan) -> str:
-    return json.dumps([match.make, match.env_kwargs, match.wrappers, match.idle_action], default=repr)
+    return json.dumps([match.game.make, match.game.kwargs, match.game.wrapped_in, match.game.idle_action], default=repr)
 
 
 def _examine_environment(
     match: MatchPlan, conformance: Callable[[str], None] | None
 ) -> tuple[Interface, Sequence[str], str]:
     """An environment's interface, the breaches of the contract that do not prevent a run, and what is unwise."""
-    if registry.external_kind(match.make) is not None:
+    if registry.external_kind(match.game.make) is not None:
         games = _examined_games(match, opens=conformance is not None)
         return games.interface, (), games.hint(match.lanes) if hasattr(games, "hint") else ""
     if conformance is None:
@@ -232,7 +235,7 @@ def interface_of(match: MatchPlan) -> Interface:
     Raises:
         ConfigError: they cannot be made, or the match's `idle_action` is not theirs.
     """
-    if registry.external_kind(match.make) is not None:
+    if registry.external_kind(match.game.make) is not None:
         return _examined_games(match, opens=False).interface
     with closing(make_game(match, _PROBE_LANES)) as game:
         check_idle_action(match, game.interface)
@@ -284,7 +287,7 @@ def make_game(match: MatchPlan, lanes: int) -> BatchedEnv:
         ConfigError: it cannot be created; the message contains what its constructor raised.
     """
     with located(path=f"envs.{match.env}.make"):
-        registry.environment_factory(match.make)
+        registry.environment_factory(match.game.make)
     with constructor_errors_reported(match):
         return adapted_game(match, lanes)
 
@@ -296,10 +299,10 @@ def external_games(match: MatchPlan) -> ExternalGames:
         ConfigError: their class does not take the arguments.
     """
     with located(path=f"envs.{match.env}.make"):
-        registry.environment_factory(match.make)
+        registry.environment_factory(match.game.make)
     make_games = registry.load_object("envs.adapters.external:make_games")
     try:
-        games: ExternalGames = make_games(match.make, match.env_kwargs, match.copy)
+        games: ExternalGames = make_games(match.game.make, match.game.kwargs, match.copy)
     except ConfigError as error:
         argument = f"{error.path}: " if error.path else ""
         raise ConfigError(f"environment {match.env!r}: {argument}{error.message}", path=match.path) from error
@@ -319,7 +322,7 @@ def constructor_errors_reported(match: MatchPlan) -> Iterator[None]:
         raise
     except Exception as error:
         raise ConfigError(
-            f"environment {match.env!r} could not be made with {match.env_kwargs}: "
+            f"environment {match.env!r} could not be made with {match.game.kwargs}: "
             f"{type(error).__name__}: {error}{registry.where_raised(error)}{_screen_hint(error)}",
             path=match.path,
         ) from error
@@ -344,14 +347,14 @@ def adapted_game(match: MatchPlan, lanes: int, contexts: Sequence[EnvContext] | 
     """
     try:
         game = registry.adapt_environment(
-            match.make, match.env_kwargs, lanes, match.wrappers, contexts, screen=match.screen
+            match.game.make, match.game.kwargs, lanes, match.game.wrapped_in, contexts, screen=match.game.screen
         )
         check_unit_spaces(game.interface)
         return game
     except ConfigError as error:
         if error.path == "screen" or error.path.startswith("wrappers["):
             raise ConfigError(error.message, path=f"envs.{match.env}.{error.path}") from error
-        argument = f"{error.path}: " if error.path in match.env_kwargs else ""
+        argument = f"{error.path}: " if error.path in match.game.kwargs else ""
         raise ConfigError(f"environment {match.env!r}: {argument}{error.message}", path=match.path) from error
 
 
@@ -378,15 +381,15 @@ def check_idle_action(match: MatchPlan, interface: Interface) -> None:
     Raises:
         ConfigError: with the place in the configuration.
     """
-    if match.idle_action is None:
+    if match.game.idle_action is None:
         return
     for entity, space in zip(interface.entities, interface.action_spaces, strict=True):
         try:
-            as_action(space, match.idle_action)
+            as_action(space, match.game.idle_action)
         except ValueError as error:
             why = f": {error}" if isinstance(space, UnitActions) else f", whose space is {space}"
             raise ConfigError(
-                f"{match.idle_action!r} is no action of {entity}{why}",
+                f"{match.game.idle_action!r} is no action of {entity}{why}",
                 path=f"envs.{match.env}.idle_action",
             ) from error
 
@@ -429,7 +432,7 @@ def _check_seats(layout: _Layout, policy: PolicyPlan, cls: type[Any]) -> tuple[s
     shared: SeatSpaces | None = None
     for worker in policy.workers:
         match, own = plan.matches[worker[0]], layout.spaces(worker)
-        with located(path=match.seat_path(worker[1]), who=f"policy {policy.name!r} ({policy.algorithm})"):
+        with located(path=match.seat_path(worker[1]), who=f"policy {policy.name!r} ({policy.config.algorithm})"):
             if shared is None or own != shared or match.lanes != plan.matches[policy.workers[0][0]].lanes:
                 faces[seat_face(cls, own, lanes=match.lanes)] = None
             check_shared(cls, (shared or own).words(), own.words())
@@ -443,8 +446,7 @@ def _check_seats(layout: _Layout, policy: PolicyPlan, cls: type[Any]) -> tuple[s
 
 def _check_state(cls: type[Any], plan: Plan, policy: PolicyPlan) -> None:
     """Refuses an algorithm whose state cannot be saved, if the run needs it saved."""
-    lasts = policy.frozen or policy.algorithm in ONLY_ACT
-    if not lasts and not spec_of(cls).resumable:
+    if policy.config.learns and not spec_of(cls).resumable:
         plan.refuse_fragile([policy.name])
 
 
@@ -463,14 +465,15 @@ def _try_out(layout: _Layout, policy: PolicyPlan, player: _ResolvedPolicy, face:
         masked = bool(interface.mask_sizes[entities[0]])
         env = SpecVectorEnv(spaces.observations[0], spaces.actions[0], rows=rows, entities=names, masked=masked)
     teams = plan.teams(policy)
-    group = StubGroup(policy.name, policy.sync, plan.seed, plan.seed, len(policy.workers), team=teams[0], teams=teams)
+    sync, seed = policy.config.sync, plan.config.seed
+    group = StubGroup(policy.name, sync, seed, seed, len(policy.workers), team=teams[0], teams=teams)
     with located(inside=f"policies.{policy.name}"):
         try:
             made = from_spaces(player.cls, env, group, ticks=plan.horizon, options=player.options)
         except (MemoryError, RuntimeError) as error:  # torch raises RuntimeError when memory is missing
             what = (str(error).splitlines() or [type(error).__name__])[0]
             raise ConfigError(f"the algorithm cannot be made with these options: {what}", path="options") from error
-        if player.spec.tries_out and not policy.frozen:
+        if player.spec.tries_out and not policy.config.frozen:
             made.try_out()
     if player.checkpoint is not None:
         found, held = player.checkpoint
@@ -483,7 +486,7 @@ def _sizes(player: _ResolvedPolicy, plan: Plan, policy: PolicyPlan, learners: Se
 
     They are computed for each number of rows, as the algorithm may refuse one.
     """
-    if policy.frozen or not player.spec.has_sizes:
+    if policy.config.frozen or not player.spec.has_sizes:
         return {}
     sizes: list[dict[str, Any]] = []
     for rows in sorted({learner.rows for learner in learners}):
@@ -494,15 +497,17 @@ def _sizes(player: _ResolvedPolicy, plan: Plan, policy: PolicyPlan, learners: Se
 
 def _environment_line(match: MatchPlan, interface: Interface, *, conformance: bool) -> str:
     kept = ", keeps the interface" if conformance else ""
-    kwargs = f" with {match.env_kwargs}" if match.env_kwargs else ""
+    kwargs = f" with {match.game.kwargs}" if match.game.kwargs else ""
     within = wrapped_words(match)
     count = pluralize(len(interface.entities), "entity", "entities")
-    return f"environment {match.env} ({match.make}){kwargs}{within}: {count}: {', '.join(interface.entities)}{kept}"
+    return (
+        f"environment {match.env} ({match.game.make}){kwargs}{within}: {count}: {', '.join(interface.entities)}{kept}"
+    )
 
 
 def wrapped_words(match: MatchPlan) -> str:
     """The wrappers of a match's environment in words, the innermost first; empty if there are none."""
-    return f" wrapped in {', '.join(name for name, _ in match.wrappers)}" if match.wrappers else ""
+    return f" wrapped in {', '.join(name for name, _ in match.game.wrapped_in)}" if match.game.wrapped_in else ""
 
 
 def _policy_line(policy: PolicyPlan, findings: PolicySummary, seated: bool) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from arena import registry
+from arena.config.schema import TickRules
 from arena.errors import ConfigError
-from arena.plan.plan import MatchPlan, Plan, TickRules
+from arena.plan.plan import MatchPlan, Plan
 
 if TYPE_CHECKING:
     from arena.config import Config
@@ -24,13 +25,13 @@ def external_kinds(plan: Plan) -> dict[int, str]:
     """
     kinds = {}
     for match in plan.matches:
-        kind = registry.external_kind(match.make)
+        kind = registry.external_kind(match.game.make)
         if kind is not None:
             kinds[match.match] = kind
-        elif match.external is not None:
+        elif match.game.external is not None:
             raise ConfigError(
-                f"{match.make} is an environment that the arena steps; this key is for external games, which ask for "
-                f"actions ({', '.join([*registry.EXTERNAL, 'a class'])})",
+                f"{match.game.make} is an environment that the arena steps; this key is for external games, which ask "
+                f"for actions ({', '.join([*registry.EXTERNAL, 'a class'])})",
                 path=f"envs.{match.env}.external",
             )
     return kinds
@@ -46,13 +47,17 @@ def check_external(plan: Plan) -> None:
     for number in kinds:
         match = plan.matches[number]
         _check_match(plan, match)
-        if len(plan.matches) > 1 and (match.external or TickRules()).idle_tick_s is None and not _is_closed_loop(match):
+        if (
+            len(plan.matches) > 1
+            and (match.game.external or TickRules()).idle_tick_s is None
+            and not _is_closed_loop(match)
+        ):
             raise ConfigError(
                 "is needed in a run of several matches: the others would wait for these games at every boundary and "
                 "every collective call; set the seconds after which an empty tick is played",
                 path=f"envs.{match.env}.external.idle_tick_s",
             )
-    if kinds and plan.evaluate_every is not None and len(kinds) == len(plan.matches):
+    if kinds and plan.config.evaluation is not None and len(kinds) == len(plan.matches):
         raise ConfigError(
             "no match is left to evaluate: matches of external games take no part in evaluations; remove this key",
             path="evaluation",
@@ -75,22 +80,22 @@ def refuse_external(config: Config) -> None:
 
 
 def _check_match(plan: Plan, match: MatchPlan) -> None:
-    rules, env = match.external or TickRules(), f"envs.{match.env}"
+    rules, env = match.game.external or TickRules(), f"envs.{match.env}"
     if rules.min_asking > match.lanes:
         raise ConfigError(
             f"found {rules.min_asking}, but {match.path} has {match.lanes} lanes: so many games never ask at once",
             path=f"{env}.external.min_asking",
         )
-    if match.wrappers:
+    if match.game.wrapped_in:
         raise ConfigError(
             "wrappers cannot be put around external games; change observations and rewards where the game runs",
             path=f"{env}.wrappers",
         )
-    if match.pipeline > 1:
+    if match.config.pipeline > 1:
         raise ConfigError("external games have one block of lanes; set 1", path=f"{match.path}.pipeline")
-    if plan.record == "replays":
+    if plan.config.record == "replays":
         raise ConfigError("external games cannot be played again; set samples, or nothing", path="record")
-    if plan.rounds > 1:
+    if plan.config.rounds > 1:
         raise ConfigError(f"a league cannot play the external games of {match.env!r}; set 1", path="rounds")
     if not match.path.endswith("]"):
         raise ConfigError(
@@ -98,7 +103,7 @@ def _check_match(plan: Plan, match: MatchPlan) -> None:
             path=match.path,
         )
     for seat in match.seats:
-        algorithm = plan.policies[seat.policy].algorithm
+        algorithm = plan.policies[seat.policy].config.algorithm
         if algorithm.startswith("sb3:") and (match.lanes > 1 or len(seat.entities) > 1):
             raise ConfigError(
                 f"policy {seat.policy!r} ({algorithm}) acts in all rows at every tick, but external games ask one by "
@@ -108,5 +113,5 @@ def _check_match(plan: Plan, match: MatchPlan) -> None:
 
 
 def _is_closed_loop(match: MatchPlan) -> bool:
-    factory: Any = registry.environment_factory(match.make)
+    factory: Any = registry.environment_factory(match.game.make)
     return bool(getattr(factory, "closed_loop", False))

@@ -102,13 +102,13 @@ def check_teams(cls: type[Any], plan: Plan, policy: PolicyPlan) -> None:
     """
     if not spec_of(cls).checks_team or not policy.workers:
         return
-    who, teams = f"policy {policy.name!r} ({policy.algorithm})", plan.teams(policy)
+    who, teams = f"policy {policy.name!r} ({policy.config.algorithm})", plan.teams(policy)
     places = [[policy.workers[rank] for rank in team] for team in teams]
     sizes = [sum(len(plan.matches[match].seats[seat].entities) for match, seat in team) for team in places]
     for ((match, seat), *_), size in zip(places, sizes, strict=True):
         with located(path=plan.matches[match].seat_path(seat), who=who):
             cls.check_team(size, sizes[0])
-    barrier = policy.frozen or (policy.sync, policy.reduce) != ("samples", "fast")
+    barrier = policy.config.frozen or (policy.config.sync, policy.config.reduce) != ("samples", "fast")
     if len(teams) < len(policy.workers) and not barrier:
         raise ConfigError(
             "fast with sync: samples lets no worker wait for another, but the workers of a team have to exchange "
@@ -124,7 +124,7 @@ def check_independence(cls: type[Any], policy: PolicyPlan) -> None:
         ConfigError: the class has `independent = True`, the policy learns, and the configuration does not set
             `independent: true`.
     """
-    if spec_of(cls).independent and not policy.frozen and len(policy.workers) > 1:
+    if spec_of(cls).independent and not policy.config.frozen and len(policy.workers) > 1:
         raise ConfigError(
             f"the policy has {len(policy.workers)} workers, and {cls.__name__} has `independent = True`: they never "
             "synchronize; set `independent: true`, and each worker is a policy of its own",

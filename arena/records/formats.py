@@ -402,7 +402,7 @@ class PlanFile(msgspec.Struct, frozen=True):
 def plan_file(plan: Plan, external: Mapping[int, str]) -> PlanFile:
     """What `plan.json` holds of a plan; `external` says how external games come in, by match."""
     return PlanFile(
-        name=plan.name,
+        name=plan.config.name,
         processes=plan.processes,
         matches=tuple(_planned_match(match, external.get(match.match)) for match in plan.matches),
         ranks=tuple(
@@ -416,7 +416,7 @@ def _planned_match(match: MatchPlan, external: str | None) -> PlannedMatch:
     return PlannedMatch(
         match=match.match,
         env=match.env,
-        env_kwargs=match.env_kwargs,
+        env_kwargs=match.game.kwargs,
         lanes=match.lanes,
         seats=tuple(PlannedSeat(seat.policy, seat.entities) for seat in match.seats),
         sides=match.sides,

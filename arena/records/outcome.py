@@ -20,8 +20,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
+from arena.config.fields import OutcomeRule
 from arena.errors import NotZeroSum
-from arena.plan.plan import OutcomeRule
 
 Outcome = Literal["win", "loss", "draw"]
 

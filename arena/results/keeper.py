@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 from arena.diagnostics.profile import Activity, RoleProfile
-from arena.plan.plan import ONLY_ACT, Plan
+from arena.plan.plan import Plan
 from arena.records import best
 from arena.records import boundary as boundaries
 from arena.records.episode import episode_of
@@ -68,7 +68,7 @@ class RunResults:
         files.forget_after(folder, tick)
         last = next(iter(files.results_in(folder.results)[-1:]), None)
         self._policies = tuple(name for name in plan.policies if "@" not in name)
-        self._every = plan.results.every
+        self._every = plan.result_every
         self._iterations = self._from_records(tick, last, steps_at)
         self.begin_round(plan, steps_at)
         self._began = self._last = clock()
@@ -76,8 +76,8 @@ class RunResults:
         self._first = self._iterations.totals
         self.newest = last
         self.met: Met | None = None
-        self._silent = {rule.key for rule in plan.stop}
-        for result in files.results_in(folder.results) if plan.stop else ():
+        self._silent = {rule.key for rule in plan.config.stop_rules}
+        for result in files.results_in(folder.results) if plan.config.stop_rules else ():
             self._hold_against_rules(result)
 
     def _from_records(self, tick: int, last: Mapping[str, Any] | None, steps_at: Callable[[int], Steps]) -> Iterations:
@@ -90,7 +90,7 @@ class RunResults:
         iteration = 0 if last is None else last["training_iteration"]
         found = Iterations(
             every=self._every,
-            smoothing=self._plan.results.smoothing,
+            smoothing=self._plan.config.results.smoothing,
             policies=self._policies,
             totals=Totals(covered, iteration, *steps),
             metric_names=() if last is None else metric_names(last["custom_metrics"]),
@@ -129,7 +129,7 @@ class RunResults:
         learners = {
             name
             for name, policy in self._plan.policies.items()
-            if not policy.frozen and policy.algorithm not in ONLY_ACT and not left.issuperset(policy.workers)
+            if policy.config.learns and not left.issuperset(policy.workers)
         }
         self._iterations.begin_leg({match.match: start for match in self._plan.matches}, until, learners)
 
@@ -185,11 +185,11 @@ class RunResults:
         """
         self.leg_over(tick)
         totals = self._iterations.totals
-        due = tick % self._every == 0 or self._every <= self._plan.checkpoint_every or ratings is not None
+        due = tick % self._every == 0 or self._every <= self._plan.config.checkpoint_every or ratings is not None
         due = due or ends or stopped or self.met is not None
         if tick > totals.tick and due:
             found = self._iterations.take(tick) | ({} if ratings is None else {"ratings": dict(ratings())})
-            evaluation = evaluation_of(self._folder, tick, self._policies) if self._plan.evaluate_every else None
+            evaluation = evaluation_of(self._folder, tick, self._policies) if self._plan.config.evaluation else None
             perf, self.perf = self.perf, {}
             self._write(found, evaluation=evaluation, perf=perf, over=ends, ends_leg=True)
         if tick <= self._iterations.totals.tick:
@@ -204,7 +204,7 @@ class RunResults:
 
     def _keep_best(self, tick: int) -> None:
         """Keeps the checkpoints of a boundary, if its result is the best so far."""
-        plan, newest = self._plan.best, self.newest
+        plan, newest = self._plan.config.best, self.newest
         if plan is None or newest is None or newest["ticks"] != tick:
             return
         value, before = files.numbers(newest).get(plan.metric), best.read(self._folder)
@@ -238,7 +238,7 @@ class RunResults:
         if self._silent:
             self._silent -= files.numbers(result).keys()
         if self.met is None:
-            self.met = first_met(self._plan.stop, result)
+            self.met = first_met(self._plan.config.stop_rules, result)
 
     def _write(
         self,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from arena.config.result_keys import CLOCK_NUMBERS
-from arena.plan.plan import StopRule
+from arena.config.result_keys import CLOCK_NUMBERS, StopRule
 from arena.results.files import numbers
 
 

@@ -103,7 +103,7 @@ def _play_legs(
     leg: Leg | None = run.leg
     while leg is not None:
         if not private:  # roles of one process share its random streams, but take turns in a reproducible order
-            seed_libraries(seeding.process_seed(run.plan.seed, tick=leg.start))
+            seed_libraries(seeding.process_seed(run.plan.config.seed, tick=leg.start))
         _play_leg(endpoint, replace(run, leg=leg), role, memory, communicator, private)
         leg = expect(Next, endpoint.receive(0, Tag.FROM_ROOT)).leg
 

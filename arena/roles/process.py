@@ -23,11 +23,11 @@ def import_algorithms(run: Run) -> None:
     """Imports the modules of all algorithms of the run, so that this process can host any worker without a delay."""
     for policy in run.plan.policies.values():
         registry.worker_class(
-            policy.algorithm,
-            policy.options,
+            policy.config.algorithm,
+            policy.config.options,
             acts=run.plan.acts(policy),
             path=f"policies.{policy.name}",
-            any_device=policy.frozen,
+            any_device=policy.config.frozen,
         )
 
 

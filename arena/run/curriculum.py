@@ -21,11 +21,13 @@ from typing import Any
 import msgspec
 
 from arena.callbacks import check_options, made_object
-from arena.config import Config, overrides, parse_config, yaml
+from arena.config import Config, overrides, parse_config, resolved_yaml, yaml
 from arena.config.matches import MatchConfig
 from arena.config.named import check_texts
+from arena.config.schema import CallbackConfig
 from arena.errors import CallbackFailed, ConfigError, close_name, located
-from arena.plan.plan import CallbackPlan, Plan
+from arena.plan.build import game_of
+from arena.plan.plan import Plan
 from arena.records import checksums
 from arena.records.folder import RunFolder
 from arena.records.formats import ChangeLine
@@ -38,7 +40,7 @@ _METHODS: Mapping[str, tuple[str, ...]] = {"begin": (), "changes": ("result",), 
 _PLAIN = (bool, int, float, str, type(None))
 
 
-def made(planned: CallbackPlan) -> Any:
+def made(planned: CallbackConfig) -> Any:
     """An object of the class.
 
     Raises:
@@ -46,9 +48,9 @@ def made(planned: CallbackPlan) -> Any:
             misspelt or takes other arguments, or the class does not take the options.
     """
     with located(path="curriculum.class"):
-        cls = load_object(planned.target)
+        cls = load_object(planned.class_)
         if not isinstance(cls, type):
-            raise ConfigError(f"{planned.target!r} is a {type(cls).__name__}; it has to be a class")
+            raise ConfigError(f"{planned.class_!r} is a {type(cls).__name__}; it has to be a class")
         own = [name for name in dir(cls) if not name.startswith("_") and callable(getattr(cls, name))]
         for name in own:
             close = close_name(name, [known for known in _METHODS if known not in own])
@@ -143,10 +145,9 @@ def with_change_lines(run: Run, lines: Sequence[ChangeLine]) -> Run:
     lines = [line for line in lines if line.set]
     if not lines:
         return run
-    data = _changed_data(run, lines)
-    changed_by = _changed_by(run, lines[-1])
-    plan = with_changes(run.plan, parse_config(data, source=changed_by))
-    return replace(run, plan=plan, changed=changed_by, changed_config=data)
+    config = changed_config(run, lines)
+    plan = with_changes(run.plan, config)
+    return replace(run, plan=plan, changed=_changed_by(run, lines[-1]), changed_config=config)
 
 
 def _changed_by(run: Run, line: ChangeLine) -> str:
@@ -155,7 +156,7 @@ def _changed_by(run: Run, line: ChangeLine) -> str:
 
 def _ask(run: Run, curriculum: Any, newest: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """What the class wants to change at a boundary; None if it has no method for it."""
-    planned = run.plan.curriculum
+    planned = run.plan.config.curriculum
     assert planned is not None, "the run has a curriculum"
     if run.leg.start == 0 and not hasattr(curriculum, "begin"):
         return None
@@ -163,7 +164,7 @@ def _ask(run: Run, curriculum: Any, newest: Mapping[str, Any] | None) -> dict[st
         found = curriculum.begin() if run.leg.start == 0 else curriculum.changes(newest)
     except (Exception, SystemExit) as error:
         trace = "".join(traceback.format_exception(error)).rstrip()
-        raise CallbackFailed(f"curriculum {planned.target}", trace) from error
+        raise CallbackFailed(f"curriculum {planned.class_}", trace) from error
     if found is None:
         return {}
     if not isinstance(found, Mapping):
@@ -181,13 +182,13 @@ def resume(run: Run, curriculum: Any) -> None:
     """
     lines = [line for line in lines_of(run.folder) if line.tick <= run.leg.start]
     if hasattr(curriculum, "resume") and lines:
-        planned = run.plan.curriculum
+        planned = run.plan.config.curriculum
         assert planned is not None, "the run has a curriculum"
         try:
             curriculum.resume([msgspec.to_builtins(line) for line in lines])
         except (Exception, SystemExit) as error:
             trace = "".join(traceback.format_exception(error)).rstrip()
-            raise CallbackFailed(f"curriculum {planned.target}", trace) from error
+            raise CallbackFailed(f"curriculum {planned.class_}", trace) from error
 
 
 def changed_config(run: Run, lines: Sequence[ChangeLine]) -> Config:
@@ -196,22 +197,15 @@ def changed_config(run: Run, lines: Sequence[ChangeLine]) -> Config:
     Raises:
         ConfigError: a key that cannot be changed, a value that is no YAML data, or a configuration that is refused.
     """
-    changed_by = _changed_by(run, lines[-1]) if lines else run.changed or run.source
-    return parse_config(_changed_data(run, lines), source=changed_by)
-
-
-def _changed_data(run: Run, lines: Sequence[ChangeLine]) -> Any:
-    """The configuration with further changes, as data of YAML. The changes so far are not read or applied again."""
-    base = yaml.load(run.config, source=run.source)
-    config = parse_config(base, source=run.source)
-    data = base if run.changed_config is None else run.changed_config
+    config = run.changed_config or run.plan.config
+    changed_by, data = run.changed or run.source, yaml.load(resolved_yaml(config), source=run.source)
     for line in lines:
         changed_by = _changed_by(run, line)
         with located(source=changed_by):
             for key, value in line.set.items():
                 check_change(config, key, value)
         data = overrides.apply_values(data, line.set, source=changed_by)
-    return data
+    return parse_config(data, source=changed_by) if lines else config
 
 
 def check_change(config: Config, key: str, value: Any) -> None:
@@ -251,13 +245,11 @@ def with_changes(plan: Plan, config: Config) -> Plan:
     """A plan with the games, options and frozen policies of a configuration that has the same matches and seats."""
     entries = [entry for _, entry in config.entries()]
     matches = tuple(
-        replace(match, env_kwargs={**config.envs[match.env].kwargs, **entries[match.entry].env_kwargs})
+        replace(match, config=entry, game=game_of(config, entry))
         for match in plan.matches
+        for entry in (entries[match.entry],)
     )
-    policies = {
-        name: replace(policy, options=dict(config.policies[name].options), frozen=config.policies[name].frozen)
-        for name, policy in plan.policies.items()
-    }
+    policies = {name: replace(policy, config=config.policies[name]) for name, policy in plan.policies.items()}
     return replace(plan, matches=matches, policies=policies)
 
 
@@ -265,11 +257,11 @@ def frozen_words(before: Plan, now: Plan) -> list[str]:
     """Lines about the policies that have stopped to learn, or go on."""
     lines = []
     for name, policy in now.policies.items():
-        if policy.frozen and not before.policies[name].frozen:
+        if policy.config.frozen and not before.policies[name].config.frozen:
             lines.append(
                 f"policy {name!r} is frozen: it plays with what it has learned; what its workers had alone, such as a "
                 "replay or half a rollout, is dropped"
             )
-        elif before.policies[name].frozen and not policy.frozen:
+        elif before.policies[name].config.frozen and not policy.config.frozen:
             lines.append(f"policy {name!r} learns from now on")
     return lines

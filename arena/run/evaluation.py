@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import msgspec
 
-from arena.config import Config, parse_config, yaml
+from arena.config import Config
 from arena.errors import pluralize
 from arena.league.ratings.intervals import half_of_mean, of_share
 from arena.records import evaluations
@@ -26,7 +26,6 @@ from arena.records.identical_games import repeated, repetition_words
 from arena.records.journal import JournalReader
 from arena.records.outcome import Winners, without_winner_words
 from arena.records.scoreboard import Score, Scoreboard
-from arena.run.curriculum import changed_config
 from arena.run.evaluation_config import evaluation_config
 from arena.run.evaluation_function import call_function
 from arena.run.prepare import prepare
@@ -58,7 +57,7 @@ def evaluation_due(run: Run, *, ends: bool = False) -> Run | None:
 
 def is_due(run: Run, *, ends: bool = False) -> bool:
     """Whether an evaluation, or its function alone, is due at a boundary; `ends`: as for `evaluation_due`."""
-    due = run.plan.evaluate_every is not None and (ends or run.plan.evaluates_at(run.leg.start))
+    due = run.plan.config.evaluation is not None and (ends or run.plan.evaluates_at(run.leg.start))
     return due and run.leg.start not in evaluations.evaluated(run.folder)
 
 
@@ -84,10 +83,10 @@ def measure_alone(run: Run, *, ends: bool) -> bool:
 def config_now(run: Run) -> Config:
     """The configuration of the run with what has changed since: a fork has its source's options."""
     if run.changed_config is not None:
-        return changed_config(run, [])
-    config = parse_config(yaml.load(run.config, source=run.source), source=run.source)
+        return run.changed_config
+    config = run.plan.config
     policies = {
-        name: msgspec.structs.replace(policy, options=run.plan.policies[name].options)
+        name: msgspec.structs.replace(policy, options=run.plan.policies[name].config.options)
         for name, policy in config.policies.items()
     }
     return msgspec.structs.replace(config, policies=policies)
@@ -122,7 +121,7 @@ def alike(evaluation: Run) -> list[tuple[str, ...]]:
     episodes = evaluation.folder.episodes
     if not evaluation.greedy or not episodes.exists():
         return []
-    random = {name for name, policy in evaluation.plan.policies.items() if policy.algorithm == "random"}
+    random = {name for name, policy in evaluation.plan.policies.items() if policy.config.algorithm == "random"}
     return repeated(JournalReader(episodes).lines(EpisodeLine), random=random | evaluation.sampled)
 
 

@@ -16,7 +16,7 @@ def seats_of(plan: Plan, *policies: str) -> list[SeatKey]:
     """The seats of some policies of a plan; of all policies if none is named."""
     return [
         SeatKey(
-            match.match, seat.index, seat.policy, _words(match.env, match.env_kwargs, match.lanes, len(seat.entities))
+            match.match, seat.index, seat.policy, _words(match.env, match.game.kwargs, match.lanes, len(seat.entities))
         )
         for match in plan.matches
         for seat in match.seats

@@ -39,7 +39,7 @@ def _of_rounds(config: Config, later: Placed) -> Plan:
         if names & {*match.names}:
             known.append((path, match))
             names -= {*match.names}
-    return replace(_plan(config, [*known, *later]), snapshotted=config.snapshotted)
+    return _plan(config, [*known, *later])
 
 
 def _of_evaluation(config: Config, later: Placed) -> Plan:
@@ -63,5 +63,5 @@ def _plan(config: Config, placed: Placed) -> Plan:
     played = msgspec.structs.replace(
         config, matches=matches, schedule=config.rounds, callbacks=(), spares=0, scale=False
     )
-    plan = make_plan(played)
+    plan = make_plan(played, whole=config)
     return replace(plan, matches=tuple(replace(match, path=placed[match.entry][0]) for match in plan.matches))

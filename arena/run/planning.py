@@ -29,12 +29,12 @@ def checked_plan(config: Config, *, ranks: int | None) -> Plan:
         {name: [wrapper for wrapper, _ in entry.wrapped_in] for name, entry in config.envs.items()},
     )
     plan = make_plan(config, ranks=ranks)
-    made(plan.callbacks)
-    made_loggers(plan.loggers)
-    if plan.curriculum is not None:
+    made(plan.config.callbacks)
+    made_loggers(plan.config.loggers)
+    if plan.config.curriculum is not None:
         from arena.run.curriculum import made as made_curriculum  # this module is imported by every launcher
 
-        made_curriculum(plan.curriculum)
+        made_curriculum(plan.config.curriculum)
     if config.evaluation is not None:
         from arena.run.evaluation_function import function_of  # as above
 

@@ -43,7 +43,7 @@ def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, re
     plan = checked_plan(config, ranks=ranks)
     if resume:
         folder = existing_folder(config, run_dir)
-        run = resumed(Run(plan, folder.path, config=resolved_yaml(config)), config)
+        run = resumed(Run(plan, folder.path), config)
         return replace(run, faults_before=process_faults(folder.faults))
     if later := later_plans(config):
         from arena.preflight.examine import examine
@@ -53,7 +53,7 @@ def prepare(config: Config, *, ranks: int | None, run_dir: str | None = None, re
     place, named = _place(config, run_dir), run_dir is not None
     made = not (named and place.exists())
     folder = RunFolder.open(place, given=named)
-    return Run(plan, folder.path, config=resolved_yaml(config), made_folder=made, leg=Leg(restore=restore))
+    return Run(plan, folder.path, made_folder=made, leg=Leg(restore=restore))
 
 
 def check_tolerance(config: Config, *, tolerant: bool) -> None:
@@ -102,11 +102,11 @@ def begin(run: Run, *, resumable: bool) -> None:
         run.folder.rounds.unlink(missing_ok=True)
     if resumable and not run.resumed:
         boundaries.save(run.folder, Boundary(tick=0, journals=boundaries.journal_bytes(run.folder)))
-    if run.plan.rounds > 1:
+    if run.plan.config.rounds > 1:
         from arena.run import rounds
 
         rounds.begin(run)
-    run.folder.write_config(run.config)  # from here on there is a run to resume
+    run.folder.write_config(resolved_yaml(run.plan.config))  # from here on there is a run to resume
     if run.plan.round == 0:
         write_document(run.folder.plan, plan_file(run.plan, external_kinds(run.plan)))
 

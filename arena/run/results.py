@@ -48,7 +48,7 @@ def write_boundary(run: Run, memory: ProcessState, results: RunResults, *, stopp
     """
     tick, plan = run.leg.start, run.plan
     ends = not stopped and is_over(run, memory)
-    evaluates = plan.evaluates_at(tick) or (ends and plan.evaluate_every is not None)
+    evaluates = plan.evaluates_at(tick) or (ends and plan.config.evaluation is not None)
     if evaluates and tick not in evaluations.evaluated(run.folder):
         results.leg_over(tick)
     else:
@@ -57,7 +57,7 @@ def write_boundary(run: Run, memory: ProcessState, results: RunResults, *, stopp
 
 def _ratings(run: Run, memory: ProcessState) -> Callable[[], Mapping[str, float]] | None:
     """The ratings of a league at the end of a round; None anywhere else."""
-    if run.plan.rounds == 1 or not run.leg.start or run.leg.start < run.plan.ticks:
+    if run.plan.config.rounds == 1 or not run.leg.start or run.leg.start < run.plan.ticks:
         return None
     from arena.run.rounds import ratings  # it imports the ratings, which a run of one round does not need
 

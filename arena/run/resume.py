@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from arena.config import Config, load_config, parse_config, yaml
+from arena.config import Config, load_config
 from arena.config.matches import KnockoutConfig, MatchConfig, SwissConfig, generator_of
 from arena.errors import ConfigError, located
-from arena.plan.plan import ONLY_ACT, Plan
+from arena.plan.plan import Plan
 from arena.records import best, checkpoint, checksums, evaluations, journal
 from arena.records import boundary as boundaries
 from arena.records.faults import was_repaired_in_mid_leg
@@ -73,7 +73,11 @@ def resumed(run: Run, config: Config) -> Run:
     evaluated = not run.plan.evaluates_at(found.tick) or found.tick in evaluations.evaluated(folder)
     told = not folder.results.exists() or any(result["done"] for result in results_in(folder.results)[-1:])
     if run.concluded and evaluated and told:
-        more = "--ticks, or ticks= in Python" if run.plan.rounds == 1 else "--set rounds=..., or overrides= in Python"
+        more = (
+            "--ticks, or ticks= in Python"
+            if run.plan.config.rounds == 1
+            else "--set rounds=..., or overrides= in Python"
+        )
         raise ConfigError(
             f"the run has played {found.tick} ticks, the configuration asks for {run.plan.horizon}: there is "
             f"nothing left to do; ask for more with {more}",
@@ -141,7 +145,7 @@ def rolled_back(run: Run, *, ranks: int, spares: int) -> Run:
     Raises:
         ConfigError: the run folder is damaged.
     """
-    config = parse_config(yaml.load(run.config, source=run.source), source=run.source)
+    config = run.plan.config
     passed_over: list[str] = []
     found = next(boundaries.whole(run.folder, passed_over), None)
     for line in passed_over:
@@ -153,19 +157,19 @@ def rolled_back(run: Run, *, ranks: int, spares: int) -> Run:
 
 def _at(found: Boundary, run: Run, config: Config, *, ranks: int, spares: int) -> Run:
     """The run at a boundary: the plan of the round that was played there, and the leg that begins there."""
-    if run.plan.rounds > 1:
+    if run.plan.config.rounds > 1:
         from arena.run import rounds
 
         run = rounds.again(run, config, found.tick, ranks=ranks, spares=spares)
     changes = curriculum.lines_of(run.folder)
     if run.changed_config is not None:  # by later boundaries too, perhaps
-        plan = curriculum.with_changes(run.plan, config) if run.plan.rounds == 1 else run.plan
+        plan = curriculum.with_changes(run.plan, config) if run.plan.config.rounds == 1 else run.plan
         run = replace(run, plan=plan, changed="", changed_config=None)
     # The run as it was played up to here.
     run = curriculum.with_change_lines(run, [line for line in changes if line.tick < found.tick])
     leg = _reseated(leg_at(found, run.folder), found, run)
     here = [line for line in changes if line.tick == found.tick]
-    if run.plan.curriculum is None:  # else it is asked between two stages
+    if run.plan.config.curriculum is None:  # else it is asked between two stages
         run = curriculum.with_change_lines(run, here)
     run = replace(run, recorded_change=here[0].set if here else None)
     restore = {**checkpoints_given(run.plan, without=leg.restore), **leg.restore}
@@ -177,9 +181,9 @@ def checkpoints_given(plan: Plan, *, without: Container[str] = ()) -> dict[str, 
     """The checkpoints that the configuration's `load` names, except of the policies in `without`."""
     found = {}
     for policy in plan.policies.values():
-        if policy.load is not None and policy.name not in without:
+        if policy.config.load is not None and policy.name not in without:
             with located(path=f"policies.{policy.name}.load"):
-                found[policy.name] = checkpoint.find(policy.load, policy.name)
+                found[policy.name] = checkpoint.find(policy.config.load, policy.name)
     return found
 
 
@@ -215,13 +219,13 @@ def _anew_words(plan: Plan, found: Boundary) -> Iterator[str]:
     if found.tick == 0:  # all policies begin
         return
     for name, policy in plan.policies.items():
-        if name not in found.checkpoints and not policy.frozen and policy.workers and policy.algorithm not in ONLY_ACT:
+        if name not in found.checkpoints and policy.config.learns and policy.workers:
             yield f"policy {name!r} has no checkpoint: it begins anew"
 
 
 def _best_words(before: Config, found: Boundary, run: Run) -> Iterator[str]:
     """A line if the best checkpoints so far are gone, with the file about them."""
-    if before.best is None or run.plan.best is None or run.folder.best.exists():
+    if before.best is None or run.plan.config.best is None or run.folder.best.exists():
         return
     earlier = [line for line in results_in(run.folder.results) if line["ticks"] < found.tick]
     if any(line["ticks"] % before.checkpoint_every == 0 and before.best.metric in numbers(line) for line in earlier):
@@ -266,8 +270,8 @@ def _change_words(before: Config, config: Config, found: Boundary, run: Run) -> 
                 "outcomes that they have"
             )
     anew = (before.listed, before.league) != (config.listed, config.league)
-    if plan.rounds > 1 and found.tick < plan.ticks and anew:
-        last = plan.round + 1 == plan.rounds
+    if plan.config.rounds > 1 and found.tick < plan.ticks and anew:
+        last = plan.round + 1 == plan.config.rounds
         then = "there is none after it" if last else "`matches` and `league` as they are now count from the next one on"
         yield f"round {plan.round} goes on as it was planned; {then}"
 

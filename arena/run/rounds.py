@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from arena.callbacks import Callbacks
-from arena.config import Config, parse_config, yaml
+from arena.config import Config
 from arena.config.load import parse_proposed
 from arena.config.matches import KnockoutEntry
 from arena.errors import ConfigError
@@ -61,7 +61,7 @@ def begin(run: Run) -> None:
     number = run.plan.round
     known = rounds_file.read(run.folder) if run.resumed else []
     _forget_later(run.folder, known[number + 1 :])
-    planned = known[number] if run.resumed else first_round(config_of(run))
+    planned = known[number] if run.resumed else first_round(run.plan.config)
     rounds_file.keep(run.folder, known[:number], planned, run.plan)
 
 
@@ -79,7 +79,7 @@ def next_round(run: Run, memory: ProcessState) -> Run | None:
     """
     if run.leg.start >= run.plan.horizon:
         return None
-    config, known = config_of(run), rounds_file.read(run.folder)
+    config, known = run.plan.config, rounds_file.read(run.folder)
     before, later = known[: run.plan.round + 1], known[run.plan.round + 1 :]
     games = _games_so_far(run, memory, config)
     results = games.read(run.plan.round)
@@ -88,7 +88,7 @@ def next_round(run: Run, memory: ProcessState) -> Run | None:
     following = plan_next_round(config, before, results, games.returns, games.played)
     if later and later[0].proposed_by:
         following = with_matches(config, following, later[0].matches, by=later[0].proposed_by)
-    elif run.plan.callbacks:
+    elif run.plan.config.callbacks:
         following = _proposed(run, memory, config, before, following, results)
     _forget_later(run.folder, later)
     for player in following.snapshots:
@@ -114,7 +114,7 @@ def is_decided(run: Run, memory: ProcessState) -> bool:
         run: the league.
         memory: of rank 0.
     """
-    config, known = config_of(run), rounds_file.read(run.folder)
+    config, known = run.plan.config, rounds_file.read(run.folder)
     knockouts = (isinstance(entry, KnockoutEntry) for entries in config.listed for entry in entries)
     if (config.league is None or config.league.decided is None) and not any(knockouts):
         return False  # the common case: no results need to be read
@@ -129,7 +129,7 @@ def ratings(run: Run, memory: ProcessState) -> dict[str, float]:
         run: the league.
         memory: of rank 0.
     """
-    config = config_of(run)
+    config = run.plan.config
     found = league_table(_games_so_far(run, memory, config).read(run.plan.round), {}, config)
     elo = {row.player: row.elo for rows in found.tables for row in rows}
     return {name: elo[name] for name in config.policies if name in elo}
@@ -139,7 +139,7 @@ def _proposed(
     run: Run, memory: ProcessState, config: Config, before: Sequence[Round], following: Round, results: Timeline
 ) -> Round:
     """The next round as a callback wants it; as planned, if none proposes anything."""
-    callbacks = memory.callbacks = memory.callbacks or Callbacks(run.plan.callbacks, memory.stop.ask)
+    callbacks = memory.callbacks = memory.callbacks or Callbacks(run.plan.config.callbacks, memory.stop.ask)
     view = view_of(config, before, following, results)
     found = callbacks.next_round(view)
     if found is None:
@@ -153,12 +153,12 @@ def _proposed(
 def league_standings(run: Run) -> LeagueTable:
     """The standings after the newest round; without rows if no game was won or lost."""
     found = read(run.folder, last=run.plan.round)
-    return league_table(found.timeline, found.cut, config_of(run))._replace(without_winner=found.without_winner)
+    return league_table(found.timeline, found.cut, run.plan.config)._replace(without_winner=found.without_winner)
 
 
 def league_champions(run: Run) -> list[Champion]:
     """The winners of the knockouts that are over."""
-    return knockouts_won(run.folder, config_of(run))
+    return knockouts_won(run.folder, run.plan.config)
 
 
 def again(run: Run, config: Config, tick: int, *, ranks: int, spares: int) -> Run:
@@ -200,12 +200,7 @@ def plan_of(config: Config, planned: Round, folder: RunFolder, *, ranks: int, sp
     """
     played = round_config(config, planned, partial(_weights, folder))
     played = msgspec.structs.replace(played, spares=min(spares, config.spares))
-    return make_plan(played, ranks=ranks, number=planned.number, places=planned.places)
-
-
-def config_of(run: Run) -> Config:
-    """The configuration that a run was planned from."""
-    return parse_config(yaml.load(run.config, source=run.source), source=run.source)
+    return make_plan(played, ranks=ranks, number=planned.number, places=planned.places, whole=config)
 
 
 def _weights(folder: RunFolder, player: str) -> Path:
@@ -245,8 +240,8 @@ def _leg(run: Run, config: Config, before: Sequence[Round], following: Round, pl
     for name, policy in plan.policies.items():
         fork = following.forks.get(name)
         source = None if name in following.resets else known.get(fork.source if fork else name)
-        if source is None and policy.load is not None:
-            source = checkpoint.find(policy.load, name)
+        if source is None and policy.config.load is not None:
+            source = checkpoint.find(policy.config.load, name)
         if source is not None:
             restore[name] = source
     return Leg(
@@ -266,7 +261,7 @@ def _own(
     A fork continues with the state of its source; a policy that is reset has none.
     """
     for name, policy in plan.policies.items():
-        if policy.frozen or not policy.workers or name in following.resets or name not in restore:
+        if policy.config.frozen or not policy.workers or name in following.resets or name not in restore:
             continue
         source = following.forks[name].source if name in following.forks else name
         learned, folder = restore[name], run.folder.checkpoints_path(source)

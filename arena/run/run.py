@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from arena.config.schema import Config
 from arena.errors import Origin, OverriddenPlace
 from arena.plan import seeding
 from arena.plan.plan import MatchPlan, Plan, Role
@@ -37,10 +38,9 @@ class Run:
         path: the run folder.
         source: the configuration file, for messages.
         changed: the file, and what has changed the configuration since, for messages; empty: nothing has.
-        changed_config: the whole configuration as data of YAML, with all that has changed it; None: nothing has.
+        changed_config: the whole configuration with all that has changed it; None: nothing has.
         recorded_change: what the resumed run has on record as changed at its boundary, by key path; None: no line.
         overridden: the places that `--set` filled, for messages.
-        config: the whole configuration as YAML, for the folder.
         made_folder: whether the folder was made for this run, so that it may be removed if the run cannot begin.
         resumed: whether the folder holds an earlier part of this run.
         leg: what is played now.
@@ -63,9 +63,8 @@ class Run:
     path: Path
     source: str = ""
     changed: str = ""
-    changed_config: Mapping[str, Any] | None = None
+    changed_config: Config | None = None
     recorded_change: Mapping[str, Any] | None = None
-    config: str = ""
     made_folder: bool = False
     resumed: bool = False
     leg: Leg = field(default_factory=Leg)
@@ -127,7 +126,7 @@ class Run:
 
     def environment_seed(self, match: MatchPlan, lane: int) -> int:
         """The seed of a lane's game."""
-        seed = seeding.environment_seed(self.plan.seed, entry=match.entry, copy=match.copy, lane=lane)
+        seed = seeding.environment_seed(self.plan.config.seed, entry=match.entry, copy=match.copy, lane=lane)
         return self._from_here(seed)
 
     def worker_seed(self, role: Role) -> int:
@@ -135,12 +134,14 @@ class Run:
         assert role.match is not None and role.seat is not None, f"{role} is no worker"
         match = self.plan.matches[role.match]
         policy = match.seats[role.seat].policy
-        seed = seeding.worker_seed(self.plan.seed, policy=policy, entry=match.entry, copy=match.copy, seat=role.seat)
+        seed = seeding.worker_seed(
+            self.plan.config.seed, policy=policy, entry=match.entry, copy=match.copy, seat=role.seat
+        )
         return self._from_here(seed)
 
     def policy_seed(self, policy: str) -> int:
         """The seed that all workers of a policy share: initial weights."""
-        return seeding.policy_seed(self.plan.seed, policy=policy)
+        return seeding.policy_seed(self.plan.config.seed, policy=policy)
 
     def _from_here(self, seed: int) -> int:
         """Every leg has its own streams: it does not repeat the games of another leg."""

@@ -24,6 +24,6 @@ def rule_met(run: Run, kept: RunResults | None = None) -> Met | None:
     """
     if kept is not None:
         return kept.met
-    results = results_in(run.folder.results) if run.plan.stop else []
-    met = (first_met(run.plan.stop, result) for result in results if result["ticks"] <= run.leg.start)
+    results = results_in(run.folder.results) if run.plan.config.stop_rules else []
+    met = (first_met(run.plan.config.stop_rules, result) for result in results if result["ticks"] <= run.leg.start)
     return next(filter(None, met), None)

@@ -100,7 +100,7 @@ def _processes(plan: Plan) -> str:
 
 def _unused_word(plan: Plan, rank: int) -> str:
     """What a rank without roles is: one of the last, kept to take the place of one that dies, or one too many."""
-    return "spare" if rank >= plan.processes - plan.spares else "idle"
+    return "spare" if rank >= plan.processes - plan.config.spares else "idle"
 
 
 def _packing_lines(plan: Plan) -> Iterator[str]:
@@ -174,12 +174,12 @@ def _matches_lines(plan: Plan, hints: Mapping[str, str]) -> Iterator[str]:
         numbers = ", ".join(str(match.match) for match in copies)
         players = " ".join(seat.policy for seat in first.seats)
         what = "match" if len(copies) == 1 else "matches"
-        kind = registry.external_kind(first.make)
+        kind = registry.external_kind(first.game.make)
         extent = f"{pluralize(first.lanes, 'slot' if kind else 'lane')}, {pluralize(plan.ticks, 'tick')}"
         of = f" ({kind})" if kind else ""
-        kwargs = f" {json.dumps(first.env_kwargs, default=repr)}" if first.env_kwargs else ""
+        kwargs = f" {json.dumps(first.game.kwargs, default=repr)}" if first.game.kwargs else ""
         if kind == "shared_memory":  # its arguments take many lines
-            of, kwargs = f" ({kind}, {pluralize(first.env_kwargs.get('simulators', 1), 'simulator')})", ""
+            of, kwargs = f" ({kind}, {pluralize(first.game.kwargs.get('simulators', 1), 'simulator')})", ""
         yield f"{what} {numbers}: {first.env}{of}{kwargs}{wrapped_words(first)}, {extent}: {players}"
         if kind:
             yield f"games of {what} {numbers} {FROM_OUTSIDE}"
@@ -190,10 +190,10 @@ def _matches_lines(plan: Plan, hints: Mapping[str, str]) -> Iterator[str]:
 def _policy_lines(plan: Plan, examination: Preflight) -> Iterator[str]:
     for name, policy in plan.policies.items():
         findings = examination.policies[name]
-        parts = [f"{policy.algorithm}, {pluralize(len(policy.workers), 'worker')}"]
+        parts = [f"{policy.config.algorithm}, {pluralize(len(policy.workers), 'worker')}"]
         if findings.faces:
             parts.append(f"face {' and '.join(findings.faces)}")
-        parts += ["frozen"] * policy.frozen
+        parts += ["frozen"] * policy.config.frozen
         parts += [f"{size} {title.replace('_', ' ')}" for title, size in findings.sizes.items()]
         if findings.rows and not findings.sizes:
             parts.append(f"{pluralize(sum(findings.rows), 'sample')} per tick")
@@ -208,7 +208,7 @@ def dot(plan: Plan, *, rounds: Sequence[str] = ()) -> str:
         rounds: what comes after this one, as `rounds_lines` says it; written below.
     """
     lines = [
-        f"digraph {_quote(plan.name)} {{",
+        f"digraph {_quote(plan.config.name)} {{",
         "  rankdir=TB; compound=true; fontname=sans;",
         '  node [fontname=sans, style=filled, fillcolor="#eeeeee"];',
         f"  root [label={_quote(f'root{_hosted(plan, Role(RoleKind.ROOT))}')}, shape=doubleoctagon];",
@@ -217,7 +217,7 @@ def dot(plan: Plan, *, rounds: Sequence[str] = ()) -> str:
         lines += [f"  {line}" for line in _cluster(plan, match)]
     lines += [f"  root -> env_{match.match} [style=dotted, arrowhead=none];" for match in plan.matches]
     for policy in plan.policies.values():
-        lines += [f"  {line}" for line in _group_edges(policy.workers, policy.color or _UNCOLORED)]
+        lines += [f"  {line}" for line in _group_edges(policy.workers, policy.config.color or _UNCOLORED)]
     if rounds:  # at the end, or the clusters' labels would be placed likewise
         below = "\n".join(rounds)
         lines.append(f"  labelloc=b; labeljust=l; label={_quote(below)};")
@@ -231,7 +231,7 @@ def _cluster(plan: Plan, match: MatchPlan) -> Iterator[str]:
     yield f"  label={_quote(f'match {number}')}; color={_quote('#bbbbbb')};"
     yield f"  env_{number} [label={_quote(f'{match.env}{hosted}')}, shape=box];"
     for seat in match.seats:
-        color = plan.policies[seat.policy].color or _UNCOLORED
+        color = plan.policies[seat.policy].config.color or _UNCOLORED
         hosted = _hosted(plan, Role(RoleKind.WORKER, number, seat.index))
         entities = ", ".join(str(entity) for entity in seat.entities)
         label = _quote(f"{seat.policy}{hosted}\nplays {entities}")

@@ -30,7 +30,7 @@ _SECTIONS = (
     Section("An entry of `envs`", schema.EnvConfig, "Explained in [Environments](../environments.md)."),
     Section(
         "`external` of an entry of `envs`",
-        schema.ExternalConfig,
+        schema.TickRules,
         "Explained in [External games](../external-games.md).",
     ),
     Section("An entry of `policies`", schema.PolicyConfig, "Explained in [Algorithms](../algorithms/index.md)."),

@@ -20,11 +20,11 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from arena.config.schema import TickRules
 from arena.external.interface import ExternalClosed, ExternalError, ExternalGames
 from arena.external.slots import Ask, End, Game, Slots, Tick
 from arena.game import spaces
 from arena.game.api import Interface
-from arena.plan.plan import TickRules
 from arena.testing.breach import ContractBroken, must
 
 Result = TypeVar("Result")

@@ -356,7 +356,7 @@ class Trainer:
         _check_held(changed)
         with untouched_process():
             for before, match in zip(run.plan.matches, with_changes(run.plan, changed).matches, strict=True):
-                if match.env_kwargs != before.env_kwargs and registry.external_kind(match.make) is None:
+                if match.game.kwargs != before.game.kwargs and registry.external_kind(match.game.make) is None:
                     interface_of(match)  # made once: arguments that it does not take are found here
         self._held.memory.wanted = wanted
 

@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
+from arena.config.schema import TickRules
 from arena.external import Answers, ExternalClosed, ExternalError, Slots
 from arena.external.client import PolicyClient
 from arena.external.connection import wait_for_start
@@ -22,7 +23,6 @@ from arena.external.slots import Game
 from arena.external.thread import ExternalEnv, ThreadGames
 from arena.game.api import Interface
 from arena.game.spaces import empty_batch, write_sample
-from arena.plan.plan import TickRules
 from arena.records.space_json import space_to_json
 from arena.testing import Played
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from arena.config import parse_config
 from arena.errors import ConfigError
@@ -35,7 +34,7 @@ TWICE = {"matches": [{"env": "game", "seats": ["blue", "red"], "copies": 2}]}
 def run_of(**changes: Any) -> Run:
     data = {**DATA, **changes}
     plan = make_plan(parse_config(data, source="test"))
-    return Run(plan, Path("run"), source="test.yaml", config=yaml.safe_dump(data))
+    return Run(plan, Path("run"), source="test.yaml")
 
 
 def all_ready(run: Run, *, episodic: Sequence[str] = (), fragile: Sequence[str] = ()) -> list[Ready]:

@@ -13,9 +13,8 @@ from arena import callbacks
 from arena.callbacks import Callback, Callbacks, made
 from arena.cli.main import main
 from arena.config import parse_config, resolved_yaml, yaml
+from arena.config.schema import CallbackConfig
 from arena.errors import CallbackFailed, ConfigError
-from arena.plan.build import make_plan
-from arena.plan.plan import CallbackPlan
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader, as_read
 from arena.records.metrics import EpisodeRecord, SeatRecord, UpdateRecord
@@ -38,12 +37,12 @@ def _no_notes() -> None:
     NOTES.clear()
 
 
-def planned(*entries: Any) -> tuple[CallbackPlan, ...]:
-    return make_plan(parse_config({**DATA, "callbacks": list(entries)}, source="test")).callbacks
+def planned(*entries: Any) -> tuple[str | CallbackConfig, ...]:
+    return parse_config({**DATA, "callbacks": list(entries)}, source="test").callbacks
 
 
-def of(name: str, /, **options: Any) -> CallbackPlan:
-    return CallbackPlan(f"recorders:{name}", options)
+def of(name: str, /, **options: Any) -> CallbackConfig:
+    return CallbackConfig(class_=f"recorders:{name}", options=options)
 
 
 # --------------------------------------------------------------------------------------------- the configuration
@@ -51,9 +50,9 @@ def of(name: str, /, **options: Any) -> CallbackPlan:
 
 def test_an_entry_is_a_name_or_a_name_with_options() -> None:
     assert planned("a.b:C", {"class": "d:E"}, {"class": "d:E", "options": {"x": 1}}) == (
-        CallbackPlan("a.b:C"),
-        CallbackPlan("d:E"),
-        CallbackPlan("d:E", {"x": 1}),
+        "a.b:C",
+        CallbackConfig(class_="d:E"),
+        CallbackConfig(class_="d:E", options={"x": 1}),
     )
 
 
@@ -66,7 +65,7 @@ def test_resolved_configuration_has_the_same_callbacks() -> None:
 def test_an_option_can_be_set() -> None:
     data = {**DATA, "callbacks": [{"class": "a:B", "options": {"x": 1}}]}
     config = parse_config(data, source="test", overrides=["callbacks[0].options.x=2"])
-    assert make_plan(config).callbacks == (CallbackPlan("a:B", {"x": 2}),)
+    assert config.callbacks == (CallbackConfig(class_="a:B", options={"x": 2}),)
 
 
 @pytest.mark.parametrize(
@@ -84,11 +83,11 @@ def test_an_entry_of_another_form_is_refused(entry: Any, path: str, words: str) 
 
 # ------------------------------------------------------------------------------------------- before anything starts
 
-WRONG: list[tuple[CallbackPlan, str]] = [
-    (CallbackPlan("listener:RecordsAll"), r"callbacks\[0\]: .*no module 'listener'"),
-    (CallbackPlan("recorders:RecordAll"), r"callbacks\[0\]: .*did you mean 'RecordsAll'"),
-    (CallbackPlan("RecordsAll"), r"callbacks\[0\]: 'RecordsAll' is not of the form"),
-    (CallbackPlan("recorders:NOTES"), r"callbacks\[0\]: .* is a list; it has to be a class"),
+WRONG: list[tuple[str | CallbackConfig, str]] = [
+    ("listener:RecordsAll", r"callbacks\[0\]: .*no module 'listener'"),
+    ("recorders:RecordAll", r"callbacks\[0\]: .*did you mean 'RecordsAll'"),
+    ("RecordsAll", r"callbacks\[0\]: 'RecordsAll' is not of the form"),
+    ("recorders:NOTES", r"callbacks\[0\]: .* is a list; it has to be a class"),
     (of("Misspelled"), r"callbacks\[0\]: Misspelled.on_epsiode\(\) is never called; did you mean 'on_episode'"),
     (
         of("Empty"),
@@ -105,8 +104,8 @@ WRONG: list[tuple[CallbackPlan, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("plan", "words"), WRONG, ids=lambda value: getattr(value, "target", ""))
-def test_class_without_callback_methods_is_refused(plan: CallbackPlan, words: str) -> None:
+@pytest.mark.parametrize(("plan", "words"), WRONG, ids=lambda value: getattr(value, "class_", ""))
+def test_class_without_callback_methods_is_refused(plan: str | CallbackConfig, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         made([plan])
 

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arena.config.matches import MatchConfig
+from arena.config.schema import EnvConfig
 from arena.game.api import Frame, Info, Step
 from arena.plan.plan import MatchPlan, SeatPlan
 from arena.records.episode import episode_line
@@ -22,9 +24,8 @@ NOTHING: list[list[Info]] | None = None
 
 def account(seats: Sequence[tuple[int, ...]] = ((0,), (1,)), lanes: int = 1) -> EpisodeTracker:
     plans = tuple(SeatPlan(index, f"policy {index}", entities) for index, entities in enumerate(seats))
-    match = MatchPlan(
-        match=3, entry=0, copy=0, env="game", make="game", env_kwargs={}, lanes=lanes, seats=plans, path="matches[0]"
-    )
+    described = MatchConfig(env="game", seats=tuple(plan.policy for plan in plans), lanes=lanes, sides=())
+    match = MatchPlan(3, 0, 0, described, EnvConfig(make="game"), plans, path="matches[0]")
     return EpisodeTracker(match, seats, range(lanes))
 
 
@@ -44,9 +45,8 @@ GOES_ON = step([[0, 0]], [[0, 0]])
 
 
 def test_lanes_have_their_numbers_in_the_match() -> None:
-    match = MatchPlan(
-        match=0, entry=0, copy=0, env="g", make="g", env_kwargs={}, lanes=5, seats=(SeatPlan(0, "p", (0,)),)
-    )
+    described = MatchConfig(env="g", seats=("p",), lanes=5)
+    match = MatchPlan(0, 0, 0, described, EnvConfig(make="g"), (SeatPlan(0, "p", (0,)),))
     episodes = EpisodeTracker(match, [(0,)], range(3, 5))
     over, _ = episodes.tick(step([[1], [2]], [[0], [1]]))
     assert over.tolist() == [False, True]
@@ -54,9 +54,8 @@ def test_lanes_have_their_numbers_in_the_match() -> None:
 
 
 def test_a_resumed_lane_counts_its_episodes_on() -> None:
-    match = MatchPlan(
-        match=0, entry=0, copy=0, env="g", make="g", env_kwargs={}, lanes=4, seats=(SeatPlan(0, "p", (0,)),)
-    )
+    described = MatchConfig(env="g", seats=("p",), lanes=4)
+    match = MatchPlan(0, 0, 0, described, EnvConfig(make="g"), (SeatPlan(0, "p", (0,)),))
     episodes = EpisodeTracker(match, [(0,)], range(2, 4), before=[7, 0])
     for _ in range(2):
         episodes.tick(step([[1], [2]], [[1], [1]]))

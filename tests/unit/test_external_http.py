@@ -23,11 +23,11 @@ import uvicorn.server
 from gymnasium.spaces import Box, Dict, Discrete
 
 import external_actors
+from arena.config.schema import TickRules
 from arena.errors import ConfigError
 from arena.external.http import HttpGames
 from arena.external.http_connection import FewRecords
 from arena.game.api import Interface
-from arena.plan.plan import TickRules
 from arena.testing import check_external_games
 from external_actors import ONE, HttpWire, Reply, chunked, play_http, request
 from external_connections import INTERFACE, Playing, entities_of

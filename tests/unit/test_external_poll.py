@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
+from arena.config.schema import TickRules
 from arena.errors import ConfigError, GameError
 from arena.external import ExternalClosed, ExternalError
 from arena.external.poll import ALL, PolledGames, PollResult
 from arena.game.api import Interface
-from arena.plan.plan import TickRules
 from arena.testing import check_external_games
 from external_connections import Playing, QueuedEnv, play_polled, polled
 

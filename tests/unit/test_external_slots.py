@@ -13,10 +13,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from arena.config.schema import TickRules
 from arena.external import ExternalError, Slots
 from arena.external.slots import Ask, End, Tick
 from arena.game.api import Interface
-from arena.plan.plan import TickRules
 
 ONE = Interface(("hero",), (Box(-np.inf, np.inf, (2,), np.float32),), (Discrete(3),), (3,))
 SEEN = Box(-np.inf, np.inf, (1,), np.float32)

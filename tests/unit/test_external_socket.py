@@ -23,6 +23,8 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete, Sequence
 
+from arena.config.matches import MatchConfig
+from arena.config.schema import EnvConfig, TickRules
 from arena.errors import ConfigError
 from arena.external import ExternalClosed, ExternalError
 from arena.external.client import PolicyClient
@@ -30,7 +32,7 @@ from arena.external.codec import EntityCodec
 from arena.external.connection import Connection
 from arena.external.socket import SocketGames
 from arena.game.api import Interface
-from arena.plan.plan import MatchPlan, SeatPlan, TickRules
+from arena.plan.plan import MatchPlan, SeatPlan
 from arena.testing import check_external_games
 from external_connections import INTERFACE, Playing, entities_of, free_port, play_episode, play_socket
 
@@ -786,7 +788,8 @@ def test_client_is_accepted_once_descriptors_are_free(playing: Playing, monkeypa
 
 
 def test_recreated_games_are_played_at_once() -> None:
-    match = MatchPlan(0, 0, 0, "live", "socket", {}, 1, (SeatPlan(0, "blue", ("hero",)),))
+    described = MatchConfig(env="live", seats=("blue",))
+    match = MatchPlan(0, 0, 0, described, EnvConfig(make="socket"), (SeatPlan(0, "blue", ("hero",)),))
     connection = Connection(served, match, seed=0)
     try:
         connection.remake()

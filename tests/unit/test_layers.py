@@ -21,8 +21,8 @@ FLOORS = (
     "errors",
     "diagnostics",
     "game transport",
-    "plan",
     "config",
+    "plan",
     "records",
     "registry",
     "callbacks dataset entity_env external group league replay results seat",
@@ -53,6 +53,8 @@ PURE = {
     ),
     *("plan.seeding", "plan.placement", "plan.plan"),
     *("plan.build", "plan.seats"),
+    *("config.fields", "config.schema", "config.matches", "config.league", "config.members"),
+    *("config.result_keys", "config.decode", "config.removed"),
     *("plan.deadlock", "plan.rehosting", "group.reductions", "records.outcome", "records.metrics"),
 }
 OPEN_TO_ALGORITHMS = {"errors", "game", "group", "proxy", "dataset", "registry"}

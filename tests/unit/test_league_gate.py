@@ -35,8 +35,8 @@ def begun(path: Path) -> Run:
     }
     config = parse_config(data, source="league")
     (path / "checkpoints").mkdir(parents=True)
-    run = Run(make_plan(config), path, config=resolved_yaml(config))
-    run.folder.write_config(run.config)
+    run = Run(make_plan(config), path)
+    run.folder.write_config(resolved_yaml(config))
     rounds.begin(run)
     return run
 

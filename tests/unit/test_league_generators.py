@@ -311,5 +311,5 @@ def test_every_round_has_a_plan(entries: list[Any], rules: Any) -> None:
     for made in played(config).rounds:
         plan = make_plan(round_config(config, made, lambda name: Path("snapshots") / name), number=made.number)
         assert {name for name in plan.policies if "@" in name} == set(made.players)
-        assert all(plan.policies[name].frozen for name in made.players)
+        assert all(plan.policies[name].config.frozen for name in made.players)
         assert all(match.sides for match in plan.matches)

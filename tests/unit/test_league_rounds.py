@@ -49,8 +49,8 @@ def begun(path: Path, data: dict[str, Any], *, ranks: int | None = None) -> Run:
     """A league whose first round is planned."""
     (path / "checkpoints").mkdir(parents=True)
     parsed = parse_config(data, source="test")
-    run = Run(make_plan(parsed, ranks=ranks), path, config=resolved_yaml(parsed))
-    run.folder.write_config(run.config)
+    run = Run(make_plan(parsed, ranks=ranks), path)
+    run.folder.write_config(resolved_yaml(parsed))
     rounds.begin(run)
     return run
 
@@ -59,7 +59,7 @@ def played(run: Run) -> Run:
     """The same when its round has been played: all learners that have played have a checkpoint, and none has won."""
     tick, restore = run.plan.ticks, dict(run.leg.restore)
     for name, policy in run.plan.policies.items():
-        if policy.workers and not policy.frozen:
+        if policy.workers and not policy.config.frozen:
             folder = run.folder.checkpoints_path(name)
             state = {"of": name, "tick": tick}
             checkpoint.save(folder, state, policy=name, algorithm="ppo", ticks=tick, update=1)
@@ -197,7 +197,7 @@ def test_snapshot_survives_removal_of_the_checkpoint(tmp_path: Path) -> None:
 def test_snapshots_that_play_begin_with_their_own_weights_and_are_frozen(tmp_path: Path) -> None:
     run = following(begun(tmp_path / "run", past_selves()))
     name = f"one@{TICKS}"
-    assert run.plan.policies[name].frozen
+    assert run.plan.policies[name].config.frozen
     assert run.leg.restore[name] == run.folder.snapshot_path("one", TICKS)
     assert [seat.policy for seat in run.plan.matches[0].seats] == ["one", name]
 
@@ -270,8 +270,8 @@ def test_replanned_round_is_the_same(tmp_path: Path) -> None:
 
 
 def plan_at(run: Run, tick: int) -> Plan:
-    first = replace(run, plan=make_plan(rounds.config_of(run)))
-    return rounds.again(first, rounds.config_of(run), tick, ranks=first.plan.processes, spares=0).plan
+    first = replace(run, plan=make_plan(run.plan.config))
+    return rounds.again(first, run.plan.config, tick, ranks=first.plan.processes, spares=0).plan
 
 
 @pytest.mark.parametrize(("tick", "number"), [(0, 0), (1, 0), (100, 0), (101, 1), (200, 1), (201, 2), (300, 2)])
@@ -284,9 +284,9 @@ def test_run_resumes_in_the_round_of_its_tick(tick: int, number: int, tmp_path: 
 def test_resume_counts_ticks_by_the_matches_of_each_round(tick: int, before: int, tmp_path: Path) -> None:
     names = ("a", "b", "c", "d")
     run = at(begun(tmp_path / "run", config({"knockout": {"env": "game", "policies": names}}, policies=names)), 1)
-    assert (run.ticks_before, run.total_ticks) == (200, 200 + 100 * (run.plan.rounds - 1))
-    first = replace(run, plan=make_plan(rounds.config_of(run)), ticks_before=0)
-    assert rounds.again(first, rounds.config_of(run), tick, ranks=first.plan.processes, spares=0).ticks_before == before
+    assert (run.ticks_before, run.total_ticks) == (200, 200 + 100 * (run.plan.config.rounds - 1))
+    first = replace(run, plan=make_plan(run.plan.config), ticks_before=0)
+    assert rounds.again(first, run.plan.config, tick, ranks=first.plan.processes, spares=0).ticks_before == before
 
 
 def test_missing_round_record_is_named(tmp_path: Path) -> None:
@@ -322,7 +322,7 @@ def _doubled(lines: list[str]) -> list[str]:
 def test_league_with_missing_rounds_is_refused(change: Any, words: str, tmp_path: Path) -> None:
     run = at(begun(tmp_path / "run", config(DUEL)), 2)
     boundary.save(run.folder, Boundary(tick=2 * TICKS + 1))
-    known = rounds.config_of(run)
+    known = run.plan.config
     assert len(records.read_played(run.folder, known)) == 3
     if change is None:
         run.folder.rounds.unlink()

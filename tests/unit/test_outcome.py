@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arena.config.fields import OutcomeRule
 from arena.errors import NotZeroSum
-from arena.plan.plan import OutcomeRule
 from arena.records.outcome import Ending, Outcome, Winners, outcomes
 
 

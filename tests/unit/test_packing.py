@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from arena import registry
 from arena.config import parse_config
+from arena.config.fields import ONLY_ACT
 from arena.config.schema import Config
 from arena.errors import ConfigError
 from arena.plan.build import make_plan
 from arena.plan.placement import cut, lightest_maximum
-from arena.plan.plan import ONLY_ACT, Plan, Role, RoleKind
+from arena.plan.plan import Plan, Role, RoleKind
 from arena.run.run import Run
 
 POLICIES = {

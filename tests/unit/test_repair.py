@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from arena.config import parse_config, resolved_yaml
+from arena.config import parse_config
 from arena.diagnostics.profile import RoleProfile
 from arena.errors import ConfigError
 from arena.launch import lead
@@ -87,7 +87,7 @@ def begun(path: Path, **config: Any) -> Run:
     folder = RunFolder.open(path / "run")
     for tick in (0, 100, 200):
         boundary.save(folder, Boundary(tick=tick, updates={"blue": tick // 10}, left=[(0, 1)] if tick else []))
-    return Run(make_plan(parsed), folder.path, config=resolved_yaml(parsed), leg=Leg(start=100))
+    return Run(make_plan(parsed), folder.path, leg=Leg(start=100))
 
 
 def test_repair_goes_back_to_the_newest_boundary(tmp_path: Path) -> None:

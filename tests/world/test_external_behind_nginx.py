@@ -12,8 +12,8 @@ import pytest
 import requests
 
 import readme
+from arena.config.schema import TickRules
 from arena.external.http import HttpGames
-from arena.plan.plan import TickRules
 from external_actors import ONE
 from external_connections import Playing, free_port
 from system_programs import executable

@@ -16,8 +16,8 @@ import yaml
 
 import readme
 from arena.cli.main import main
+from arena.config.schema import TickRules
 from arena.external.http import HttpGames
-from arena.plan.plan import TickRules
 from arena.records.journal import JournalReader
 from external_actors import HttpWire
 from external_connections import Playing, free_port

@@ -18,10 +18,10 @@ from gymnasium.spaces import Box, Discrete
 
 from arena import registry
 from arena.cli.main import main
+from arena.config.schema import TickRules
 from arena.external import ExternalClosed, PolicyClient
 from arena.external.http import HttpGames
 from arena.game.api import Interface
-from arena.plan.plan import TickRules
 from arena.records import checkpoint
 from arena.records.folder import RunFolder
 from arena.records.journal import JournalReader

@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 from arena.cli.main import main
+from arena.config.schema import TickRules
 from arena.external.http import HttpGames
-from arena.plan.plan import TickRules
 from external_actors import ONE, HttpWire
 from external_connections import INTERFACE, Playing, entities_of, free_port
 

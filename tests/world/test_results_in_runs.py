@@ -178,7 +178,7 @@ def test_results_of_a_league_have_the_ratings_of_each_round(tmp_path: Path) -> N
 def test_results_are_about_a_fiftieth_of_a_run_apart(ticks: int, leg: int, rounds: int, every: int) -> None:
     data = {**DUEL, "name": "test", "ticks": ticks, "checkpoint_every": leg, "rounds": rounds, "results": {}}
     plan = checked_plan(parse_config(data, source="test"), ranks=1)
-    assert plan.results.every == every
+    assert plan.result_every == every
     assert every <= ticks, "at least one in a round"
 
 

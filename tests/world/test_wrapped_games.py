@@ -76,7 +76,7 @@ def test_wrappers_survive_the_yaml_and_enter_the_plan(tmp_path: Path) -> None:
     (tmp_path / "again.yaml").write_text(resolved_yaml(config))
     assert load_config(tmp_path / "again.yaml") == config
     (match,) = make_plan(config).matches
-    assert match.wrappers == (
+    assert match.game.wrapped_in == (
         ("grayscale", None),
         ("frame_stack", 4),
         ("resize", [84, 84]),

@@ -12,6 +12,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from arena.config.schema import TickRules
 from arena.errors import ConfigError, LinkError, PeerGone
 from arena.external.interface import Answers
 from arena.external.shared_memory.driver import Driver, close_drivers
@@ -21,7 +22,6 @@ from arena.external.shared_memory.messages import Channel, Reported, initial_mes
 from arena.external.shared_memory.settings import Settings, checked_split
 from arena.external.slots import Slots
 from arena.game.api import Interface
-from arena.plan.plan import TickRules
 
 _log = logging.getLogger(__name__)
 

@@ -48,9 +48,9 @@ class Environment:
         self._match = match
         self._role = Role(RoleKind.ENVIRONMENT, match.match, None)
         self._stopwatch = stopwatch(run.profile)
-        self._kind = registry.external_kind(match.make)
+        self._kind = registry.external_kind(match.game.make)
         connection = self._connection = None if self._kind is None else self._connect(run, match, memory)
-        restarts = run.plan.on_env_error == "restart"
+        restarts = run.plan.config.on_env_error == "restart"
         limit = memory.restart_limits.setdefault(match.match, RestartLimit()) if restarts else None
         # A number of episodes is counted over all lanes, so all lanes must end at the same tick: one block.
         shares = match.blocks if run.episodes is None else (range(match.lanes),)

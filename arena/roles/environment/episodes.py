@@ -245,7 +245,7 @@ def verdict(
         NotZeroSum: the game is configured as zero-sum, and the episode was not.
     """
     try:
-        return outcomes(returns, stated, entities=entities, rule=match.outcome, sides=match.sides)
+        return outcomes(returns, stated, entities=entities, rule=match.game.outcome, sides=match.sides)
     except NotZeroSum as error:
         raise NotZeroSum(
             f"{place_words(place)} has the {returns_words(returns)}, which do not add up to zero over two sides, but "

@@ -317,7 +317,7 @@ class LaneBlock:
     def _joint_actions(self, idle: frozenset[int]) -> tuple[Any, ...]:
         actions: list[Any] = [None] * len(self._game.interface.entities)
         for seat, server in enumerate(self._seats):
-            chosen = server.idle_actions(self._match.idle_action) if seat in idle else server.request.by_entity
+            chosen = server.idle_actions(self._match.game.idle_action) if seat in idle else server.request.by_entity
             for entity, action in zip(server.entities, chosen, strict=True):
                 actions[entity] = action
         return tuple(actions)

@@ -80,10 +80,10 @@ def open_recording(
         seat_entities: per seat, the indices of its entities in the game.
     """
     seats = {entity: seat for seat, entities in zip(match.seats, seat_entities, strict=True) for entity in entities}
-    if run.plan.record == "samples" and run.episodes is None:
+    if run.plan.config.record == "samples" and run.episodes is None:
         writer = _sample_writer(run, match, interface, seats, lanes, external=isinstance(tracker, GameTracker))
         return _Samples(writer, tracker, interface.action_spaces)
-    if run.plan.record == "replays":
+    if run.plan.config.record == "replays":
         return _Replays(_replay_writer(run, match, interface, seats, lanes), tracker)
     return None
 
@@ -106,7 +106,7 @@ def _sample_writer(
         )
         for e, name in enumerate(interface.entities)
     )
-    of_round = run.plan.round if run.plan.rounds > 1 else None
+    of_round = run.plan.round if run.plan.config.rounds > 1 else None
     manifest = Manifest(match.match, match.env, entities, round=of_round, external=external)
     return SampleWriter(run.folder.samples, manifest, lanes)
 
@@ -126,16 +126,16 @@ def _replay_writer(
         run.plan.round,
         match.match,
         match.env,
-        match.make,
-        match.env_kwargs,
-        match.wrappers,
+        match.game.make,
+        match.game.kwargs,
+        match.game.wrapped_in,
         entities,
         version=VERSION if ragged else 1,
         entry=match.entry,
         copy=match.copy,
         lanes=match.lanes,
-        imports=run.plan.imports,
-        screen=match.screen,
+        imports=run.plan.config.imports,
+        screen=match.game.screen,
     )
     return ReplayWriter(run.folder.replays, manifest, interface, lanes=lanes, start=run.leg.start)
 

@@ -23,7 +23,7 @@ def is_resumable(ready: Collection[Ready]) -> bool:
 def schedules_of(plan: Plan, ready: Collection[Ready]) -> dict[str, str]:
     """Per policy that learns: when its workers synchronize, as reported in their Ready messages."""
     workers = ((plan.seat(message.role).policy, message.schedule) for message in ready if message.role.seat is not None)
-    return {name: schedule for name, schedule in workers if not plan.policies[name].frozen}
+    return {name: schedule for name, schedule in workers if not plan.policies[name].config.frozen}
 
 
 def check_playable(run: Run, ready: Collection[Ready]) -> None:

@@ -37,7 +37,7 @@ class IdlePolicy(NamedTuple):
 
 def next_boundary(plan: Plan, start: int) -> int:
     """The planned end of a leg that begins at the tick `start`."""
-    return min((start // plan.checkpoint_every + 1) * plan.checkpoint_every, plan.ticks)
+    return min((start // plan.config.checkpoint_every + 1) * plan.config.checkpoint_every, plan.ticks)
 
 
 def next_step(plan: Plan, leg: Leg, *, stopping: bool, held: bool = False) -> NextStep:
@@ -51,7 +51,7 @@ def next_step(plan: Plan, leg: Leg, *, stopping: bool, held: bool = False) -> Ne
     """
     if stopping and leg.start < plan.horizon:
         return NextStep(stopped_at=leg.start)
-    comes_back = (held or plan.curriculum is not None) and leg.start < plan.ticks
+    comes_back = (held or plan.config.curriculum is not None) and leg.start < plan.ticks
     if comes_back or plan.evaluates_at(leg.start) or plan.ticks <= leg.start < plan.horizon:
         return NextStep(following=leg)
     return NextStep(leg if leg.start < plan.ticks else None)
@@ -61,7 +61,7 @@ def next_step_after_games(plan: Plan, leg: Leg, *, stopping: bool) -> NextStep:
     """As `next_step`, after a round without learning, whose games are complete; `leg` begins the next round, if any."""
     if stopping:
         return NextStep(stopped_at=leg.start)
-    return NextStep(following=leg if plan.round + 1 < plan.rounds else None)
+    return NextStep(following=leg if plan.round + 1 < plan.config.rounds else None)
 
 
 def boundary_at(
@@ -150,7 +150,7 @@ def idle_policies(tick: int, plan: Plan, leg: Leg, folder: RunFolder) -> dict[st
     idle = {}
     for name, path in leg.restore.items():
         policy = plan.policies[name]
-        if (not policy.workers or policy.frozen) and path.parent.parent == folder.checkpoints:
+        if (not policy.workers or policy.config.frozen) and path.parent.parent == folder.checkpoints:
             own = path.parent == folder.checkpoints_path(name)
             idle[name] = IdlePolicy(ticks_of(path)) if own else IdlePolicy(tick, path)
     return idle
@@ -158,6 +158,6 @@ def idle_policies(tick: int, plan: Plan, leg: Leg, folder: RunFolder) -> dict[st
 
 def leg_from(boundary: Boundary, plan: Plan, leg: Leg, folder: RunFolder) -> Leg:
     """The leg that begins at the boundary after `leg`; frozen policies keep the checkpoints that they had in `leg`."""
-    frozen = {name: path for name, path in leg.restore.items() if plan.policies[name].frozen}
+    frozen = {name: path for name, path in leg.restore.items() if plan.policies[name].config.frozen}
     following = leg_at(boundary, folder)
     return replace(following, restore={**frozen, **following.restore})

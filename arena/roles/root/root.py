@@ -15,7 +15,6 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from arena.config import parse_config, yaml
 from arena.config.members import needs_winners
 from arena.diagnostics.profile import Activity, RoleProfile, stopwatch
 from arena.errors import ArenaError, ConfigError, shorten
@@ -168,7 +167,7 @@ class Root:
     def _show_round(self) -> None:
         """Shows which round of a league begins, and how its policies have changed."""
         run, plan = self._run, self._run.plan
-        if plan.rounds > 1 and not (run.begun and self._leg.start > plan.start):  # else already shown
+        if plan.config.rounds > 1 and not (run.begun and self._leg.start > plan.start):  # else already shown
             changes = change_words(next(islice(JournalReader(run.folder.rounds).made(round_of), plan.round, None)))
             self._display.message("; ".join([round_words(plan), *changes]))
 
@@ -297,9 +296,9 @@ class Root:
     def _report_without_winner(self, env: str) -> None:
         """Shows that a game was found to have no winners, unless a rule was set for it since."""
         run, example = self._run, self.scoreboard.winners.without[env]
-        if all(match.outcome is not None for match in run.plan.matches if match.env == env):
+        if all(match.game.outcome is not None for match in run.plan.matches if match.env == env):
             return
-        needed = needs_winners(parse_config(yaml.load(run.config, source=run.source), source=run.source), env)
+        needed = needs_winners(run.plan.config, env)
         if needed:
             text = (
                 f"{without_winner_words(example)}; {shorten(needed)} {'needs' if len(needed) == 1 else 'need'} winners"
@@ -343,7 +342,7 @@ class Root:
         """Ends a round without learning; the next round, or a resumed run, begins at the tick of the longest match."""
         plan, folder = self._run.plan, self._run.folder
         leg, stopping = replace(self._leg, start=max(progress.ticks.values())), self._memory.stop.wanted
-        if plan.rounds > 1 and not stopping:
+        if plan.config.rounds > 1 and not stopping:
             progress.sync()
             found = Boundary(tick=leg.start, journals=boundaries.journal_bytes(folder))
             boundaries.save(folder, found, self._memory.digests)

@@ -80,8 +80,8 @@ class Watchdog:
         self._run = run
         self._show = show
         self._clock = clock
-        self._limit = run.plan.watchdog_s
-        self._call_limit = run.plan.env_timeout_s or run.plan.watchdog_s
+        self._limit = run.plan.config.watchdog_s
+        self._call_limit = run.plan.config.env_timeout_s or run.plan.config.watchdog_s
         self._period = min(self._limit, self._call_limit) / _CHECKS
         now = clock()
         hosted = {
@@ -256,7 +256,7 @@ class Watchdog:
         busy = [role for rank in silent for role in self._busy_roles(rank, now)]
         who = self._run.describe(self._run.roles[busy[0].address])
         more = f", and {len(busy) - 1} more" if len(busy) > 1 else ""
-        key = "watchdog_s" if self._run.plan.env_timeout_s is None else "env_timeout_s"
+        key = "watchdog_s" if self._run.plan.config.env_timeout_s is None else "env_timeout_s"
         hint = f"one call of a game or an algorithm may take {self._call_limit:g} s; `{key}` can give it more"
         return self._failure(now, f"{who}{more}: not come back from a call", busy, hint)
 

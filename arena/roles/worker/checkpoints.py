@@ -71,7 +71,7 @@ class WorkerCheckpoints:
 
         A run in which some algorithm saves no state is played in one leg, with boundaries in it.
         """
-        every = self._run.plan.checkpoint_every
+        every = self._run.plan.config.checkpoint_every
         boundary = self._ticks() // every * every
         if self._offered < boundary < self._until():  # the leg's end is saved when the worker leaves
             self.save(state() if callable(state) else state, boundary=boundary)
@@ -89,7 +89,7 @@ class WorkerCheckpoints:
     def _described(self, boundary: int) -> dict[str, Any]:
         return {
             "policy": self._policy.name,
-            "algorithm": self._policy.algorithm,
+            "algorithm": self._policy.config.algorithm,
             "ticks": self._ticks(),
             "update": self._updates(),
             "boundary": boundary,

@@ -19,7 +19,7 @@ from arena import registry
 from arena.diagnostics.profile import Activity, stopwatch
 from arena.errors import BudgetReached, located
 from arena.group.group import Group
-from arena.plan.plan import ONLY_ACT, MatchPlan, PolicyPlan, Role, RoleKind
+from arena.plan.plan import MatchPlan, PolicyPlan, Role, RoleKind
 from arena.preflight.examine import check_checkpoint
 from arena.preflight.seats import SeatSpaces, check_independence, check_shared, check_teams, learners_of, seat_face
 from arena.preflight.spec import spec_of
@@ -70,11 +70,11 @@ class Worker:
         self._until = run.plan.ticks
         self._requests: Counter[str] = Counter()  # to the game, other than steps
         algorithm, self._options = registry.configured_algorithm(
-            self._policy.algorithm,
-            self._policy.options,
+            self._policy.config.algorithm,
+            self._policy.config.options,
             acts=run.plan.acts(self._policy),
             path=self._path,
-            any_device=self._policy.frozen,
+            any_device=self._policy.config.frozen,
         )
         self._spec = spec_of(algorithm)
         self._group = self._join(communicator, algorithm)
@@ -96,9 +96,9 @@ class Worker:
             self._endpoint,
             tuple(self._run.address(worker) for worker in workers),
             policy=self._policy.name,
-            sync=self._policy.sync,
-            reduce=self._policy.reduce,
-            max_lag=self._policy.max_lag,
+            sync=self._policy.config.sync,
+            reduce=self._policy.config.reduce,
+            max_lag=self._policy.config.max_lag,
             teams=self._run.plan.teams(self._policy),
             seed=self._run.worker_seed(self._role),
             shared_seed=self._run.policy_seed(self._policy.name),
@@ -151,7 +151,7 @@ class Worker:
             face = seat_face(algorithm, self._spaces, lanes=self._match.lanes)
         self._env = make_proxy(face, self._seats)
         with located(inside=self._path):
-            if self._spec.has_sizes and not self._policy.frozen:  # it may refuse a number of ticks that is too small
+            if self._spec.has_sizes and not self._policy.config.frozen:  # it may refuse so few ticks
                 learners = learners_of(algorithm, self._run.plan, self._policy)
                 rows = next(learner.rows for learner in learners if self._group.rank in learner.workers)
                 algorithm.sizes(self._options, rows=rows, ticks=self._run.plan.horizon, workers=len(learners))
@@ -240,12 +240,12 @@ class Worker:
 
     @property
     def _learns(self) -> bool:
-        return not self._policy.frozen and self._policy.algorithm not in ONLY_ACT
+        return self._policy.config.learns
 
     @property
     def _keeps(self) -> bool:
         """Whether the policy writes checkpoints."""
-        return not self._policy.frozen and self._spec.saves
+        return not self._policy.config.frozen and self._spec.saves
 
     def _learned_alone(self) -> bytes | None:
         """A digest of the worker's state if the group had no collective call in this leg; the root compares them."""
@@ -281,7 +281,7 @@ class Worker:
         return self._ticks() if all(seat.over for seat in self._seats) else self._until
 
     def _runner(self) -> Callable[[], None]:
-        if not self._policy.frozen:
+        if not self._policy.config.frozen:
             run: Callable[[], None] = self._algorithm.run
             return run
         actor = self._actor()
