@@ -283,6 +283,8 @@ class Rule(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=True, 
     """The options of a rule of matchmaking, and which opponents it can draw."""
 
     by_results: ClassVar[bool] = True  # whether the draw depends on who has won
+    draws_current: ClassVar[bool] = True  # whether it draws `against` with current weights; else as snapshots alone
+    meets_itself: ClassVar[bool] = True  # whether a learner meets itself though there are others
 
     @property
     def draws_others(self) -> bool:
@@ -299,16 +301,6 @@ class Rule(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=True, 
             learns: the policies that learn.
         """
 
-    @abstractmethod
-    def opponents(self, entry: MatchmakingConfig, learner: str, past: set[str]) -> set[str]:
-        """The policies that a learner may meet in any round, with their current weights or as snapshots.
-
-        Args:
-            entry: the generator that the rule is part of.
-            learner: one of its policies.
-            past: the members that the learner may meet with weights that do not change.
-        """
-
 
 class PastSelves(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A learner meets snapshots of itself, all equally often."""
@@ -316,6 +308,7 @@ class PastSelves(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     self_play: Share = msgspec.field(default=0.5, name="self")  # of its matches: against itself as it is now
 
     by_results: ClassVar[bool] = False
+    draws_current: ClassVar[bool] = False
 
     @property
     def draws_others(self) -> bool:
@@ -324,9 +317,6 @@ class PastSelves(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def opening(self, entry: MatchmakingConfig, learner: str, learns: Collection[str]) -> Team:
         fixed = tuple(name for name in entry.against if name not in learns and self.draws_others)
         return fixed if fixed and not self.self_play else (learner, *fixed)
-
-    def opponents(self, entry: MatchmakingConfig, learner: str, past: set[str]) -> set[str]:
-        return {learner, *(past & {*entry.against})} if self.draws_others else {learner}
 
 
 class Fictitious(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -342,9 +332,6 @@ class Fictitious(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def opening(self, entry: MatchmakingConfig, learner: str, learns: Collection[str]) -> Team:
         others = entry.others(learner) if self.draws_others else ()
         return others if others and not self.self_play else (learner, *others)
-
-    def opponents(self, entry: MatchmakingConfig, learner: str, past: set[str]) -> set[str]:
-        return {*entry.members} if self.draws_others else {learner}
 
 
 class ResetConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -366,6 +353,8 @@ class Exploiters(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     weak: Share = 0.1  # expected score below which a main exploiter meets snapshots of the main instead
     reset: ResetConfig = ResetConfig()  # of exploiters
 
+    draws_current: ClassVar[bool] = False
+
     @property
     def members(self) -> Team:
         """All policies of the rule, in the order of the lists."""
@@ -380,19 +369,14 @@ class Exploiters(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
             return self.main
         return (learner, *(name for name in self.main if name != learner))
 
-    def opponents(self, entry: MatchmakingConfig, learner: str, past: set[str]) -> set[str]:
-        mains_alone = learner in self.main_exploiters or (learner in self.main and self.self_play == 1)
-        return {*self.main} if mains_alone else {*self.main, *past}
-
 
 class Uncertainty(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A policy meets the opponents against which a result would change the standings most."""
 
+    meets_itself: ClassVar[bool] = False
+
     def opening(self, entry: MatchmakingConfig, learner: str, learns: Collection[str]) -> Team:
         return entry.others(learner) or (learner,)
-
-    def opponents(self, entry: MatchmakingConfig, learner: str, past: set[str]) -> set[str]:
-        return {*entry.others(learner), *past}
 
 
 class OwnClass(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -403,9 +387,6 @@ class OwnClass(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def opening(self, entry: MatchmakingConfig, learner: str, learns: Collection[str]) -> Team:
         return entry.others(learner) or (learner,)
-
-    def opponents(self, entry: MatchmakingConfig, learner: str, past: set[str]) -> set[str]:
-        return {*entry.members}
 
 
 class PastSelvesRule(Keyed, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -493,19 +474,6 @@ class MatchmakingConfig(Generator, frozen=True, kw_only=True, forbid_unknown_fie
     def others(self, player: str) -> Team:
         """All members but one."""
         return tuple(name for name in self.members if name != player)
-
-    def opponents(self, learner: str, learns: Collection[str], frozen: Collection[str]) -> set[str]:
-        """The policies that a learner may meet in any round, with their current weights or as snapshots.
-
-        Args:
-            learner: one of `learners`.
-            learns: the policies that learn.
-            frozen: the policies whose snapshots may play.
-        """
-        if self.versus:
-            return {*self.rivals(learner)}
-        past = {name for name in self.members if name in frozen or (name != learner and name not in learns)}
-        return self.options.opponents(self, learner, past)
 
     def matches(self, *, learns: Collection[str] = ()) -> tuple[MatchConfig, ...]:
         """The matches of the first round: opponents are taken in turn, as there are no results yet."""

@@ -1,18 +1,14 @@
 """Queries about a configuration: which policies play, have snapshots, pass gates, evolve, and may take which seats.
 
-A generator that depends on results gives its matches two sides. Which policies it can place on each side follows from
-the configuration alone; a policy's snapshots count as the policy:
-
-    knockout      all brackets that the winners can produce
-    swiss, pairings    every policy on either side
-    matchmaking   learners on the first side, the opponents of the rule on the second, as well as learners that have a
-                  gate to pass; with `both_sides` all of them on either; of two populations each on its own
+A generator that depends on results gives its matches two sides, and may place every policy on either one; only the
+opponents in `against` are always on the second side, and of two populations each has its own. A policy's snapshots
+count as the policy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from arena.config.league import EvolutionConfig, LeagueConfig
 from arena.config.matches import (
@@ -23,7 +19,6 @@ from arena.config.matches import (
     MatchmakingConfig,
     OwnPairings,
     SwissConfig,
-    Team,
     generator_of,
 )
 from arena.errors import ConfigError
@@ -154,20 +149,23 @@ class Sides(NamedTuple):
 
 
 def later_matches(config: Config) -> tuple[tuple[str, MatchConfig], ...]:
-    """Matches that cover all seats which policies may take only in later rounds, with their places.
+    """Matches that seat every policy on every side that it may get after the first round, with their places.
 
     A match has the copies of one pairing if a policy in it learns and has no seat in the first round; else one copy.
     """
-    new = newcomers(config)
     found = [placed for number in range(1, len(config.listed)) for placed in config.entries(number)]
-    for path, entry in config.places():
-        generator = None if isinstance(entry, MatchConfig) else generator_of(entry)
-        if generator is not None and generator.adaptive:
-            for first, second in _unseen(generator, sides_of(config, generator), config.learners):
-                learns = any(name in new and config.policies[name].learns for name in (first, second))
-                of_pairing = 1 if isinstance(generator, MatchmakingConfig) else generator.copies
-                copies = generator.turns * of_pairing if learns else 1
-                found.append((path, generator.match(*generator.pair(first, second), copies=copies)))
+    seated = {name for _, match in config.entries() for name in match.names}
+    for path, generator in generators_of(config):
+        if not generator.adaptive:
+            continue
+        first, second = sides_of(config, generator)
+        pairs = [(name, next((other for other in second if other != name), name)) for name in first]
+        pairs += [(next((other for other in first if other != name), name), name) for name in second]
+        for pair in dict.fromkeys(pairs):
+            learns = any(name not in seated and config.policies[name].learns for name in pair)
+            of_pairing = 1 if isinstance(generator, MatchmakingConfig) else generator.copies
+            copies = generator.turns * of_pairing if learns else 1
+            found.append((path, generator.match(*generator.pair(*pair), copies=copies)))
     return tuple(found)
 
 
@@ -177,118 +175,32 @@ def check_drawn(config: Config) -> None:
     Raises:
         ConfigError: for the first such opponent, with its place.
     """
-    present = _present(config)
-    for path, entry in generators_of(config):
-        if isinstance(entry, MatchmakingConfig):
-            for index, name in enumerate(entry.against):
-                if config.policies[name].learns and name not in present:
-                    raise ConfigError(
-                        f"{name!r} learns, so its snapshots would be drawn, but it never plays, so there are none; "
-                        "seat it in a match, or make it one of the `policies`",
-                        path=f"{path}.against[{index}]",
-                    )
-
-
-def _present(config: Config) -> set[str]:
-    """The policies that play with their current weights in some round; the others never have snapshots."""
-    found = {name for _, entry in config.places() if isinstance(entry, MatchConfig) for name in entry.names}
+    present = {name for _, entry in config.places() if isinstance(entry, MatchConfig) for name in entry.names}
     for _, generator in generators_of(config):
-        if isinstance(generator, MatchmakingConfig):
-            for learner in generator.learners:
-                found |= {learner, *generator.opponents(learner, config.learners, ())}
-        else:
-            found |= {*generator.members}
-    return found
-
-
-def newcomers(config: Config) -> frozenset[str]:
-    """The policies that have no seat in the first round but may get one later."""
-    seated = {name for _, match in config.entries() for name in match.names}
-    adaptive = [entry for _, entry in generators_of(config) if entry.adaptive]
-    return frozenset(name for entry in adaptive for side in sides_of(config, entry) for name in side) - seated
+        snapshots_alone = isinstance(generator, MatchmakingConfig) and not generator.options.draws_current
+        present |= {*(generator.policies if snapshots_alone else generator.members)}
+    for path, entry in matchmaking_of(config):
+        for index, name in enumerate(entry.against):
+            if config.policies[name].learns and name not in present:
+                raise ConfigError(
+                    f"{name!r} learns, so its snapshots would be drawn, but it never plays, so there are none; "
+                    "seat it in a match, or make it one of the `policies`",
+                    path=f"{path}.against[{index}]",
+                )
 
 
 def sides_of(config: Config, generator: Generator) -> Sides:
-    """The policies that may be on each side of a generator's matches.
-
-    Args:
-        config: the whole configuration.
-        generator: a generator of it whose matches depend on results.
-    """
-    if isinstance(generator, KnockoutConfig):
-        pairs = [pair for drawn in brackets(generator.policies) for bracket in drawn for pair in bracket]
-        first, second = ({name for pair in pairs for name in pair[side]} for side in (0, 1))
-    elif isinstance(generator, (SwissConfig, OwnPairings)):
-        first = second = {*generator.policies}
-    else:
-        assert isinstance(generator, MatchmakingConfig), generator
-        frozen = may_be_frozen(config)
+    """The policies that may be on each side of the matches of a generator, in any round that depends on results."""
+    first = second = {*generator.policies}
+    if isinstance(generator, KnockoutConfig) and generator.rounds == 1:
+        return Sides(generator.policies[:1], generator.policies[1:])
+    if isinstance(generator, MatchmakingConfig):
         if generator.versus:
             return Sides(generator.policies, generator.versus)
-        first = {*generator.policies}
-        second = set().union(*(generator.opponents(name, config.learners, frozen) for name in generator.policies))
+        alone = len(first) == 1 and bool(generator.against) and not generator.options.meets_itself
+        second = {*(generator.against if alone else generator.members)}
         second |= first & {*gated(config)}  # a learner alternates sides against its newest snapshot
     if generator.both_sides:
         first = second = first | second
     in_order = tuple(dict.fromkeys(generator.members))
     return Sides(*(tuple(name for name in in_order if name in side) for side in (first, second)))
-
-
-def _unseen(generator: Generator, sides: Sides, learns: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Pairs that fill the seats which policies do not take in the first round, with different policies if possible."""
-    opening = [(match.names[0], match.names[-1]) for match in generator.matches(learns=learns)]
-    seated = Sides(*([*zip(*opening, strict=True)] or [(), ()]))
-    missing = [[name for name in side if name not in known] for side, known in zip(sides, seated, strict=True)]
-    for name in missing[0]:
-        other = _other(name, missing[1]) or _other(name, sides.second) or name
-        if other in missing[1]:
-            missing[1].remove(other)
-        yield name, other
-    for name in missing[1]:
-        yield _other(name, sides.first) or name, name
-
-
-def _other(name: str, names: Iterable[str]) -> str | None:
-    return next((other for other in names if other != name), None)
-
-
-# knockouts
-
-_Slot = frozenset[tuple[str, int]]
-"""The policies that may reach a place of a bracket, each with the number of its byes."""
-
-Bracket: TypeAlias = tuple[tuple[Team, Team], ...]
-"""Pairs of places, each with the policies that may reach it."""
-
-
-def brackets(policies: Sequence[str]) -> Iterator[list[Bracket]]:
-    """The possible pairings of each round of a knockout: one bracket for each possible distribution of byes."""
-    found: list[tuple[_Slot, ...]] = [tuple(frozenset({(name, 0)}) for name in policies)]
-    while found:
-        drawn: list[Bracket] = []
-        following: list[tuple[_Slot, ...]] = []
-        for slots in found:
-            for resting, playing in _rests(slots) if len(slots) % 2 else [((), slots)]:
-                pairs = [(playing[place], playing[place + 1]) for place in range(0, len(playing), 2)]
-                drawn.append(tuple((_names(upper), _names(lower)) for upper, lower in pairs))
-                if len(resting) + len(pairs) > 1:
-                    following.append((*resting, *(upper | lower for upper, lower in pairs)))
-        yield drawn
-        found = following
-
-
-def _names(slot: _Slot) -> Team:
-    return tuple(sorted({name for name, _ in slot}))
-
-
-def _rests(slots: Sequence[_Slot]) -> Iterator[tuple[tuple[_Slot, ...], tuple[_Slot, ...]]]:
-    """The policies that may have a bye (the first with the fewest), with the policies in the other places then."""
-    for place, slot in enumerate(slots):
-        for byes in {count for _, count in slot}:
-            left = [
-                frozenset((name, count) for name, count in other if count > byes or (count == byes and number >= place))
-                for number, other in enumerate(slots)
-            ]
-            rests = frozenset((name, count + 1) for name, count in slot if count == byes)
-            if all(left):
-                yield (rests,), tuple(other for number, other in enumerate(left) if number != place)

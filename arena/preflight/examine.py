@@ -397,6 +397,7 @@ def check_idle_action(match: MatchPlan, interface: Interface) -> None:
 def _examine_policy(layout: _Layout, policy: PolicyPlan, player: _ResolvedPolicy) -> PolicySummary:
     plan = layout.plan
     faces = _check_seats(layout, policy, player.cls)
+    check_independence(player.cls, policy)
     rows = tuple(plan.matches[match].lanes * len(layout.seats[match][seat]) for match, seat in policy.workers)
     sizes = _sizes(player, plan, policy, learners_of(player.cls, plan, policy))
     if policy.workers and player.spec.made_from_spaces:
@@ -438,7 +439,6 @@ def _check_seats(layout: _Layout, policy: PolicyPlan, cls: type[Any]) -> tuple[s
             check_shared(cls, (shared or own).words(), own.words())
         shared = shared or own
     check_teams(cls, plan, policy)
-    check_independence(cls, policy)
     if policy.workers:
         _check_state(cls, plan, policy)
     return tuple(faces)

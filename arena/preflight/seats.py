@@ -118,7 +118,7 @@ def check_teams(cls: type[Any], plan: Plan, policy: PolicyPlan) -> None:
 
 
 def check_independence(cls: type[Any], policy: PolicyPlan) -> None:
-    """Refuses several workers of one policy if the algorithm declares that its workers never synchronize.
+    """Refuses several workers of one policy in a round if the algorithm declares that its workers never synchronize.
 
     Raises:
         ConfigError: the class has `independent = True`, the policy learns, and the configuration does not set

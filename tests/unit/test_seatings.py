@@ -10,7 +10,7 @@ import pytest
 
 from arena.config import Config, parse_config
 from arena.config.matches import KnockoutConfig, SwissConfig, generator_of
-from arena.config.members import Sides, later_matches, newcomers, sides_of
+from arena.config.members import Sides, later_matches, sides_of
 from arena.errors import ConfigError
 from arena.league import pairings
 from arena.league.results import Results
@@ -59,12 +59,13 @@ def played(entry: KnockoutConfig | SwissConfig, rounds: int) -> tuple[set[str], 
     return first, second
 
 
-@pytest.mark.parametrize("players", range(2, 11))
+@pytest.mark.parametrize("players", [*range(2, 8)])
 def test_knockout_sides_cover_all_possible_results(players: int) -> None:
     names = tuple(f"p{number}" for number in range(players))
     entry = KnockoutConfig(env="g", policies=names)
     found = sides(config({"knockout": {"policies": list(names)}}))
-    assert tuple(map(set, found)) == played(entry, entry.rounds)
+    assert all({*side} >= possible for side, possible in zip(found, played(entry, entry.rounds), strict=True))
+    assert (found == ((names[0],), (names[1],))) == (players == 2), "one round: its seats are known"
 
 
 @pytest.mark.parametrize("players", [2, 3, 4])
@@ -92,7 +93,6 @@ EXPLOITERS = {"main": ["a"], "main_exploiters": ["b"]}
         (meets("uncertainty", policies=["a", "s"]), {"a": STAYS, "s": STAYS}, "as", "as"),
         (meets("uncertainty", policies=["s"], against=["x"]), {"s": STAYS}, "s", "x"),
         (meets({"exploiters": EXPLOITERS}), {}, "ab", "ab"),  # snapshots of b
-        (meets({"exploiters": {**EXPLOITERS, "self": 1}}), {}, "ab", "a"),
         (meets("past_selves", policies=["a"], against=["x"], both_sides=True, copies=2), {"x": STAYS}, "ax", "ax"),
     ],
 )
@@ -120,20 +120,17 @@ def test_a_fixed_generator_has_no_later_seats() -> None:
     assert later_matches(config({"round_robin": {"policies": ["a", "b"]}}, rounds=3)) == ()
 
 
-def test_later_matches_have_all_seats_not_in_round_1() -> None:
+def test_later_matches_have_every_policy_on_each_of_its_sides() -> None:
     names = ["a", "b", "c", "d", "e"]
     made = config({"knockout": {"policies": names, "copies": 3, "team_size": 2}})
-    assert newcomers(made) == {"a"}
     found = later_matches(made)
     assert {path for path, _ in found} == {"matches[0].knockout"}
-    opening = {(match.names[0], match.names[2]) for _, match in made.entries()}
     later = [(match.names[0], match.names[2]) for _, match in found]
     assert all(first != second for first, second in later)
-    placed = [{name for pair in (*opening, *later) for name in pair[side : side + 1]} for side in (0, 1)]
-    assert placed == [{*sides(made).first}, {*sides(made).second}]
-    assert [match.copies for _, match in found] == [3 if "a" in pair else 1 for pair in later]
+    assert [{pair[side] for pair in later} for side in (0, 1)] == [{*sides(made).first}, {*sides(made).second}]
+    assert [match.copies for _, match in found] == [3 if "a" in pair else 1 for pair in later], "a rests at first"
 
 
 def test_frozen_newcomer_needs_no_copies() -> None:
     made = config({"knockout": {"policies": ["a", "b", "c"], "copies": 3}}, a=STAYS)
-    assert [match.copies for _, match in later_matches(made) if "a" in match.names] == [1]
+    assert {match.copies for _, match in later_matches(made)} == {1}
