@@ -14,7 +14,7 @@ How the group learns is its `sync`:
     gradients  every worker has every N-th decision, and steps on the mean gradient of all workers' minibatches
     samples    the group's root has all, and learns alone with minibatches N times as large; the others take its weights
 
-With `reduce: fast` no worker waits for rank 0 either: the others play on with the newest weights that have arrived.
+With a `max_lag` above 0 no worker waits for rank 0 either: the others play on with the newest weights that arrived.
 """
 
 from __future__ import annotations

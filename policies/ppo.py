@@ -99,7 +99,7 @@ class PPO(OnPolicy):
             done = self.ticks_done + self.n_steps
             # `updates` yields the metrics of one update. Without a barrier it yields at rank 0 those of each update for
             # which all workers have given samples, perhaps none, and nothing at the other workers.
-            for metrics in self.group_learner.updates(self.evaluate, self.update):
+            for metrics in self.group_learner.updates(self.evaluate, self.update, self.corrected):
                 metrics = {**metrics, "learning_rate": self.learning_rate} if metrics else metrics
                 self.early_stops = int(metrics.get("early_stops", self.early_stops))  # of rank 0, if it learns for all
                 self.ticks_done = done  # before `record`, which may save the state
@@ -141,7 +141,7 @@ class PPO(OnPolicy):
         rollout.open.keep(batch, trajectories, gae.open)
         advantages, returns = (torch.from_numpy(part).float().flatten() for part in (gae.advantages, gae.returns))
         batch = batch.replace(advantages=advantages, returns=returns)
-        return Evaluation(batch, gae.valid, trajectories.terminated | trajectories.truncated)
+        return Evaluation(batch, gae.valid, trajectories, last, finals)
 
     def update(self, batch: Batch, largest: int) -> Metrics:
         """The gradient steps of one update, the same number at all workers; means of the metrics.

@@ -13,7 +13,7 @@ import msgspec
 
 from arena.config.check_league import check_rounds, check_winners
 from arena.config.decode import NAME_RULE, is_name, is_snapshot_name, show
-from arena.config.fields import MAX_LAG, MOST_ROLES
+from arena.config.fields import MOST_ROLES
 from arena.config.independent import check_independent, expanded
 from arena.config.matches import (
     ExploitersRule,
@@ -51,9 +51,9 @@ def check(config: Config) -> None:
             raise ConfigError("is empty; at least one is needed", path=path)
     _check_listed(config)
     for name, policy in config.policies.items():
-        if policy.max_lag != MAX_LAG and (policy.sync, policy.reduce) != ("samples", "fast"):
+        if policy.max_lag and policy.sync != "samples":
             raise ConfigError(
-                "has no effect: only with `sync: samples` and `reduce: fast` are workers ahead of each other",
+                "has no effect: only with `sync: samples` are workers ahead of each other; set that, or leave it out",
                 path=f"policies.{name}.max_lag",
             )
     for name, env in config.envs.items():

@@ -54,7 +54,3 @@ class Shortened(msgspec.Struct, metaclass=AbstractStruct, frozen=True, kw_only=T
         Raises:
             ConfigError: with the place inside of it.
         """
-
-
-MAX_LAG = 2
-"""The default of `max_lag`, in updates."""

@@ -10,6 +10,10 @@ REMOVED: Mapping[str, str] = {
         "is no key any more: the end of a leg cuts the games that are under way, and these do not count; choose "
         "`ticks` and `checkpoint_every` much longer than a game"
     ),
+    "policies.*.reduce": (
+        "is no key any more: gradients are summed in the order of the workers, and `fast` was slower within a node; "
+        "leave it out. Where it was `fast` with `sync: samples`, set `max_lag: 2`, the lead of a worker in updates"
+    ),
     "league.window": "is no key any more: all games count, each for its policy as it was at that tick; leave it out",
 }
 """Key path to what is said about it, with the key that does the same now; `*` stands for one name, as in `envs.*.x`."""

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from arena.config.fields import MAX_LAG, ONLY_ACT, Color, Count, Natural, OutcomeRule, Seconds, Text
+from arena.config.fields import ONLY_ACT, Color, Count, Natural, OutcomeRule, Seconds, Text
 from arena.config.league import LeagueConfig
 from arena.config.matches import GeneratorEntry, MatchConfig, Seated, SeatEntry, generator_of
 from arena.config.members import may_be_frozen
@@ -59,8 +59,7 @@ class PolicyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     frozen: bool = False  # plays, does not learn
     load: Text | None = None  # checkpoint to begin with; relative to the current directory
     sync: Literal["gradients", "samples"] = "gradients"  # what the workers of the policy pool
-    reduce: Literal["ordered", "fast"] = "ordered"  # gradients are summed in the workers' order, or in MPI's own
-    max_lag: Natural = MAX_LAG  # updates that a worker may be ahead of the slowest, with sync: samples and reduce: fast
+    max_lag: Natural = 0  # updates that a worker may be ahead, with sync: samples; 0: all wait for each other
     independent: bool = False  # each worker learns alone, as a policy of its own: blue#0, blue#1, ...
 
     @property

@@ -23,8 +23,6 @@ from arena.group import reductions
 from arena.transport.endpoint import Bytes, Endpoint, Order, Tag
 from arena.transport.pickling import unpack
 
-MAX_LAG = 2  # updates, by default
-
 
 class Fragment(NamedTuple):
     """The samples of one `put`."""
@@ -48,9 +46,7 @@ class AsyncSamples:
         lags: of the fragments that `get` has returned last, in updates.
     """
 
-    def __init__(
-        self, endpoint: Endpoint, members: Sequence[int], stopwatch: Stopwatch, *, max_lag: int = MAX_LAG
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, members: Sequence[int], stopwatch: Stopwatch, *, max_lag: int) -> None:
         self._stopwatch, self._endpoint, self._max_lag = stopwatch, endpoint, max_lag
         self._members, self._root = list(members), members[0]
         self._waiting: list[deque[Fragment]] = [deque() for _ in members]  # at the root, of each worker

@@ -60,11 +60,10 @@ class Operation(IntEnum):
     POOL = 5
     BROADCAST = 6
     EQUAL = 7
-    WEIGH = 8  # the weights and scalars of an average whose gradients MPI sums
     TEAM = 9  # a pool for each team
 
 
-_OF_NUMBERS = {Operation.AVERAGE, Operation.MOMENTS, Operation.MAXIMUM, Operation.EQUAL, Operation.WEIGH}
+_OF_NUMBERS = {Operation.AVERAGE, Operation.MOMENTS, Operation.MAXIMUM, Operation.EQUAL}
 _COMBINE: dict[Operation, Callable[[reductions.Parts], bytes]] = {  # AVERAGE writes into existing memory
     Operation.MOMENTS: reductions.moments,
     Operation.MAXIMUM: reductions.maximum,
@@ -72,7 +71,6 @@ _COMBINE: dict[Operation, Callable[[reductions.Parts], bytes]] = {  # AVERAGE wr
     Operation.POOL: reductions.collect,
     Operation.BROADCAST: reductions.from_root,
     Operation.EQUAL: reductions.equal,
-    Operation.WEIGH: reductions.weigh,
 }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 from arena.diagnostics.profile import Activity, StoppedWatch, Stopwatch
 from arena.errors import GroupError
 from arena.group import reductions
-from arena.group.async_samples import MAX_LAG, AsyncSamples
+from arena.group.async_samples import AsyncSamples
 from arena.group.collectives import Operation, Piece, collectives_of
-from arena.transport.backoff import wait_until
 from arena.transport.endpoint import Endpoint
 
 
@@ -51,10 +50,8 @@ class Group:
         shared_seed: of a random stream that is the same in all workers of the policy.
         teams: the group ranks of the workers, team by team; None: each worker is a team of its own.
         comm: an mpi4py communicator of the group; None unless each worker has a process of its own.
-        reduce: `ordered`: gradients are summed in the order of the group ranks, samples are gathered from all; `fast`:
-            gradients are summed by MPI in any order, if there is a `comm` and no member has left; samples are pooled
+        max_lag: how many updates the weights that play may be behind, with `sync: samples`; above 0 samples are pooled
             without a barrier, see `async_samples`.
-        max_lag: how many updates the weights that play may be behind without a barrier.
         rows: lanes x entities of the worker with the most; None if unknown.
         on_log: called with `log`'s values, once per update.
         on_save: called with `save`'s state, once per update.
@@ -75,8 +72,7 @@ class Group:
         comm: Any,
         on_log: Callable[[Mapping[str, float]], None],
         on_save: Callable[[Any], None],
-        reduce: str = "ordered",
-        max_lag: int = MAX_LAG,
+        max_lag: int = 0,
         rows: int | None = None,
         on_tell: Callable[[str], None] | None = None,
         stopwatch: Stopwatch | None = None,
@@ -91,11 +87,11 @@ class Group:
         self._comm = comm
         self.rows = rows
         self._collectives = collectives_of(endpoint, members, policy)
-        self._mpi_sums = reduce == "fast" and comm is not None and self.size > 1
         self._stopwatch = stopwatch or StoppedWatch()
-        without_barrier = sync == "samples" and reduce == "fast"
         self._async_samples = (
-            AsyncSamples(endpoint, members, self._stopwatch, max_lag=max_lag) if without_barrier else None
+            AsyncSamples(endpoint, members, self._stopwatch, max_lag=max_lag)
+            if sync == "samples" and max_lag > 0
+            else None
         )
         self._on_log = on_log
         self._on_save, self._on_tell = on_save, on_tell
@@ -144,12 +140,13 @@ class Group:
             return scalars  # the mean of one
         gradients = [_gradient(parameter) for parameter in held]
         values = np.array([scalars[name] for name in sorted(scalars)], np.float64)
-        means, averaged = self._average(weight, values, gradients)
+        head = reductions.weighted_head(weight, values, sum(gradient.size for gradient in gradients))
+        average = reductions.Weighted.read(self._collective(Operation.AVERAGE, head, *gradients))
         offset = 0
         for parameter, gradient in zip(held, gradients, strict=True):
-            _set_gradient(parameter, averaged[offset : offset + gradient.size])
+            _set_gradient(parameter, average.values[offset : offset + gradient.size])
             offset += gradient.size
-        return dict(zip(sorted(scalars), means.tolist(), strict=True))
+        return dict(zip(sorted(scalars), average.scalars.tolist(), strict=True))
 
     def mean(self, value: float, *, weight: float = 1.0) -> float:
         """The weighted mean of one number per member; 0 if all weights are 0."""
@@ -226,7 +223,7 @@ class Group:
 
     @property
     def async_samples(self) -> AsyncSamples | None:
-        """Pools samples without a barrier; None unless the policy has `sync: samples` and `reduce: fast`.
+        """Pools samples without a barrier; None unless the policy has `sync: samples` and a `max_lag` above 0.
 
         Then the workers call no collectives while they play: only the root learns, logs and saves.
         """
@@ -270,29 +267,6 @@ class Group:
         """Ends this member's part; the root first serves the others to their end. Further calls do nothing."""
         if not self._collectives.left:
             self._collectives.leave()
-
-    def _average(
-        self, weight: float, scalars: NDArray[np.float64], gradients: Sequence[NDArray[np.float32]]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
-        """The means of the scalars, and of all gradients in one flat array."""
-        head = reductions.weighted_head(weight, scalars, sum(gradient.size for gradient in gradients))
-        if self._mpi_sums:
-            total, means, present = reductions.read_weighed(self._collective(Operation.WEIGH, head))
-            if present == self.size:
-                return means, self._sum_by_mpi(weight / total if total else 0.0, gradients)
-            self._mpi_sums = False  # an MPI collective would wait for members that have left
-        average = reductions.Weighted.read(self._collective(Operation.AVERAGE, head, *gradients))
-        return average.scalars, average.values
-
-    def _sum_by_mpi(self, share: float, gradients: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
-        """The sum of `share` * gradients over the group; zeros where the share is 0, also if a gradient is NaN."""
-        mine = np.concatenate([*gradients, np.zeros(0, np.float32)])
-        mine = mine * np.float32(share) if share else np.zeros_like(mine)
-        total = np.empty_like(mine)
-        before = self._stopwatch.switch(Activity.WAITING_FOR_GROUP)
-        wait_until(self._comm.Iallreduce(mine, total).Test)
-        self._stopwatch.switch(before)
-        return total
 
     def _collective(self, operation: Operation, *pieces: Piece) -> memoryview:
         """Runs one collective; its result is valid until the next one."""

@@ -74,26 +74,6 @@ def average(parts: Parts, out: memoryview) -> None:
     out[: len(head)] = head
 
 
-def weigh(parts: Parts) -> bytes:
-    """As `average` for the scalars alone; the number of values is replaced by the number of parts."""
-    _check_sizes(parts)
-    weighted = [part for part in map(_scalars, parts.values()) if part[0] != 0.0]
-    weights = [weight for weight, _ in weighted]
-    means = np.zeros(_HEAD.unpack_from(next(iter(parts.values())))[1])
-    _mean([scalars for _, scalars in weighted], weights, _sum(weights), means)
-    return weighted_head(_sum(weights), means, len(parts))
-
-
-def read_weighed(payload: Any) -> tuple[float, NDArray[np.float64], int]:
-    """Reads a result of `weigh`: the sum of the weights, the means of the scalars, the number of parts."""
-    return *_scalars(payload), _HEAD.unpack_from(payload)[2]
-
-
-def _scalars(payload: Any) -> tuple[float, NDArray[np.float64]]:
-    weight, n_scalars, _ = _HEAD.unpack_from(payload)
-    return weight, np.frombuffer(payload, np.float64, n_scalars, _HEAD.size)
-
-
 def _check_sizes(parts: Parts) -> None:
     sizes = {_HEAD.unpack_from(part)[1:] for part in parts.values()}
     if len(sizes) > 1:

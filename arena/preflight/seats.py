@@ -98,7 +98,7 @@ def check_teams(cls: type[Any], plan: Plan, policy: PolicyPlan) -> None:
         policy: of the algorithm.
 
     Raises:
-        ConfigError: it refuses a team; or `reduce: fast`, although the workers of a team exchange observations.
+        ConfigError: it refuses a team; or `max_lag`, although the workers of a team exchange observations.
     """
     if not spec_of(cls).checks_team or not policy.workers:
         return
@@ -108,12 +108,11 @@ def check_teams(cls: type[Any], plan: Plan, policy: PolicyPlan) -> None:
     for ((match, seat), *_), size in zip(places, sizes, strict=True):
         with located(path=plan.matches[match].seat_path(seat), who=who):
             cls.check_team(size, sizes[0])
-    barrier = policy.config.frozen or (policy.config.sync, policy.config.reduce) != ("samples", "fast")
-    if len(teams) < len(policy.workers) and not barrier:
+    if len(teams) < len(policy.workers) and policy.config.max_lag and not policy.config.frozen:
         raise ConfigError(
-            "fast with sync: samples lets no worker wait for another, but the workers of a team have to exchange "
-            "observations; set reduce: ordered, or give the team one seat, as in seats: [[blue, blue], red]",
-            path=f"policies.{policy.name}.reduce",
+            f"found {policy.config.max_lag}: then no worker waits for another, but the workers of a team have to "
+            "exchange observations; set max_lag: 0, or give the team one seat, as in seats: [[blue, blue], red]",
+            path=f"policies.{policy.name}.max_lag",
         )
 
 

@@ -40,22 +40,30 @@ class Advantages(NamedTuple):
     open: Flags  # a transition began on this tick and is still incomplete after the last one
 
 
-def advantages_of(seen: Trajectories, *, gamma: float | Floats, gae_lambda: float) -> Advantages:
+def advantages_of(
+    seen: Trajectories, *, gamma: float | Floats, gae_lambda: float, ratios: Floats | None = None
+) -> Advantages:
     """Advantages by equations (11) to (16) of arXiv 1506.02438, cut where episodes end.
 
     A transition that is still incomplete after the last tick is not valid but open: the row has acted, waits for the
     others, and what it will see next is not known yet. The row's earlier transitions look ahead as far as its
     beginning, as they do before a void transition. Estimates run through given actions.
 
+    With `ratios` these are the estimates of V-trace (Espeholt et al. 2018, arXiv 1802.01561): returns are v_s of its
+    equation (1), both truncation levels are 1, and c_i has the factor lambda of remark 2. Advantages are v_s - V(s):
+    with lambda 1 what its section 4.2 multiplies grad log pi by, and with ratios of 1 those of GAE.
+
     Args:
         seen: the trajectories.
         gamma: discount per transition; or, [T, B], of the transition that begins on each tick, if these differ.
         gae_lambda: weight of the longer looks ahead; 0 is one-step, 1 is Monte Carlo minus the value.
+        ratios: [T, B] pi(a|s) / mu(a|s) of the policy that learns and the one that acted; None: they are the same.
     """
+    rho = None if ratios is None else np.minimum(ratios, 1.0)
     outside = any(flags is not None and flags.any() for flags in (seen.void, seen.given))
     if not outside and seen.active.all() and seen.last_active.all():
-        return _every_tick(seen, gamma, gae_lambda)
-    return _in_turns(seen, gamma, gae_lambda)
+        return _every_tick(seen, gamma, gae_lambda, rho)
+    return _in_turns(seen, gamma, gae_lambda, rho)
 
 
 def _final_values(seen: Trajectories) -> NDArray[np.float64]:
@@ -64,7 +72,7 @@ def _final_values(seen: Trajectories) -> NDArray[np.float64]:
     return np.where(cut, seen.final_values, 0.0).astype(np.float64)
 
 
-def _every_tick(seen: Trajectories, gamma: float | Floats, gae_lambda: float) -> Advantages:
+def _every_tick(seen: Trajectories, gamma: float | Floats, gae_lambda: float, rho: Floats | None) -> Advantages:
     """The usual case: every row acts on every tick, so all but the recursion is done at once."""
     values = seen.values.astype(np.float64)
     ended = seen.terminated | seen.truncated
@@ -76,11 +84,12 @@ def _every_tick(seen: Trajectories, gamma: float | Floats, gae_lambda: float) ->
     ahead = np.zeros(values.shape[1])
     for t in range(len(values) - 1, -1, -1):
         ahead = deltas[t] + decay[t] * ahead  # eq. (16) as a recursion
+        ahead = ahead if rho is None else rho[t] * ahead
         advantages[t] = ahead
     return Advantages(advantages, advantages + values, np.ones_like(ended), np.zeros_like(ended))
 
 
-def _in_turns(seen: Trajectories, gamma: float | Floats, gae_lambda: float) -> Advantages:
+def _in_turns(seen: Trajectories, gamma: float | Floats, gae_lambda: float, rho: Floats | None) -> Advantages:
     """The general case, one backward pass that keeps for each row what comes after its next own action."""
     values = seen.values.astype(np.float64)
     gammas = np.broadcast_to(np.asarray(gamma, np.float64), values.shape)
@@ -88,6 +97,7 @@ def _in_turns(seen: Trajectories, gamma: float | Floats, gae_lambda: float) -> A
     final_values = _final_values(seen)
     void = np.zeros_like(ended) if seen.void is None else seen.void
     own = np.ones_like(ended) if seen.given is None else ~seen.given
+    weights = np.ones_like(values) if rho is None else np.where(own, rho, 1.0)  # a given action is part of the game
     advantages, valid, opened = np.zeros_like(values), np.zeros_like(ended), np.zeros_like(ended)
     known = seen.last_active.copy()  # is it known what follows the row's action?
     spoiled = np.zeros_like(known)  # is the transition that the row's action begins void?
@@ -102,6 +112,7 @@ def _in_turns(seen: Trajectories, gamma: float | Floats, gae_lambda: float) -> A
         owed = np.where(end, 0.0, owed) + seen.rewards[t]
         sound = acted & known & ~spoiled
         estimate = np.where(sound, owed + gammas[t] * value - values[t] + gammas[t] * gae_lambda * ahead, 0.0)
+        estimate *= weights[t]
         valid[t] = sound & own[t]
         opened[t] = acted & ~known
         advantages[t] = np.where(valid[t], estimate, 0.0)

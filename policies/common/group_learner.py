@@ -1,10 +1,10 @@
-"""How the workers of a group learn together: the options `sync` and `reduce` take effect in this module.
+"""How the workers of a group learn together: the options `sync` and `max_lag` take effect in this module.
 
-    sync: gradients               every worker steps on its own minibatches, with the mean gradient of the group
-    sync: samples                 rank 0 steps on the samples of all workers, then the others take its weights
-    sync: samples, reduce: fast   the same without a barrier: every worker hands its samples over and continues with
-                                  the newest weights that have arrived, up to `max_lag` updates ahead; rank 0 learns
-                                  whenever it has samples of every worker
+    sync: gradients            every worker steps on its own minibatches, with the mean gradient of the group
+    sync: samples              rank 0 steps on the samples of all workers, then the others take its weights
+    sync: samples, max_lag: 2  the same without a barrier: every worker hands its samples over and continues with the
+                               newest weights that have arrived, up to `max_lag` updates ahead; rank 0 learns whenever
+                               it has samples of every worker
 
 On one full batch the first two are the same. What is decided around a collective (how many minibatches, when to stop)
 is decided on values that all workers agree on.
@@ -249,7 +249,12 @@ class RolloutLearner(GroupLearner):
         if self.group.async_samples is not None and self.group.is_root:
             self.group.async_samples.publish(self._weights())
 
-    def updates(self, evaluate: Callable[[], Evaluation], update: Callable[[Batch, int], Metrics]) -> Iterator[Metrics]:
+    def updates(
+        self,
+        evaluate: Callable[[], Evaluation],
+        update: Callable[[Batch, int], Metrics],
+        corrected: Callable[[Evaluation], Evaluation],
+    ) -> Iterator[Metrics]:
         """Learns from the complete rollout: yields the metrics of each update when it is made, and ends with the last.
 
         This is one update. Without a barrier rank 0 makes one whenever it has a rollout of each worker, perhaps none
@@ -259,9 +264,10 @@ class RolloutLearner(GroupLearner):
             evaluate: values and advantages of its transitions; called once.
             update: makes the gradient steps of an update, from a batch on the device and the number of transitions of
                 the worker that has the most, which all workers agree on.
+            corrected: the transitions of older weights, with importance weights.
         """
         if self.group.async_samples is not None:
-            yield from self._updates_without_barrier(evaluate, update)
+            yield from self._updates_without_barrier(evaluate, update, corrected)
             return
         self._normalization.observe(self.group, self._rollout)
         metrics = self.learn_from(evaluate().complete(self._sequence_length), update)
@@ -284,19 +290,24 @@ class RolloutLearner(GroupLearner):
         return metrics | _described(moments)
 
     def _updates_without_barrier(
-        self, evaluate: Callable[[], Evaluation], update: Callable[[Batch, int], Metrics]
+        self,
+        evaluate: Callable[[], Evaluation],
+        update: Callable[[Batch, int], Metrics],
+        corrected: Callable[[Evaluation], Evaluation],
     ) -> Iterator[Metrics]:
         """Hands a rollout over; rank 0 learns from all that has come, the others take its newest weights."""
         samples, rollout, normalization = self.group.async_samples, self._rollout, self._normalization
         assert samples is not None
         own = joined([[tuple(one) for one in normalization.describe(rollout)]], self.group.policy)
         with normalization.with_statistics(own):  # evaluated as the policy that has played it sees it
-            batch = evaluate().complete(self._sequence_length)
+            evaluation = evaluate()
         slots = rollout.ticks * rollout.rows  # not transitions, as the number of rows that act differs
-        samples.put({"statistics": [tuple(one) for one in own], "batch": batch.to_samples()}, slots)
+        samples.put({"statistics": [tuple(one) for one in own], **evaluation.to_samples()}, slots)
         for parts in self.parts_without_barrier(samples, self._load_weights):
             normalization.update(joined([part["statistics"] for part in parts], self.group.policy))
-            batch = Batch.cat([Batch.from_samples(part["batch"]) for part in parts])
+            found = [Evaluation.from_samples(part) for part in parts]
+            found = [corrected(one) if lag else one for one, lag in zip(found, samples.lags, strict=True)]
+            batch = Batch.cat([one.complete(self._sequence_length) for one in found])
             metrics: Metrics = {}
             if batch.size:
                 moments = {name: _moments(values) for name, values in batch.standardizable().items()}

@@ -26,6 +26,7 @@ from policies.common.adam import Adam
 from policies.common.algorithm import Algorithm
 from policies.common.columns import to_leaves, to_mask
 from policies.common.devices import moved
+from policies.common.gae import advantages_of
 from policies.common.group_learner import RolloutLearner
 from policies.common.normalization import Normalization, check_normalization
 from policies.common.options import (
@@ -49,7 +50,7 @@ from policies.common.options import (
 )
 from policies.common.ragged import RaggedTensor
 from policies.common.rng import ACTING, EXPLORING, stream
-from policies.common.rollout import Batch, Rollout, Rows
+from policies.common.rollout import Batch, Evaluation, Rollout, Rows
 from policies.common.serving import Random, Served, torch_generators
 from policies.exporting.network import Exported, decoding_of, exported, numbers
 from policies.extensions.encoder import make_encoder
@@ -274,6 +275,32 @@ def values_of(network: Any, leaves: list[Any], device: torch.device) -> Tensor:
     return torch.cat([torch.zeros(0), *parts])
 
 
+@torch.no_grad()
+def corrected(stale: Evaluation, network: Any, device: torch.device, *, gamma: float, gae_lambda: float) -> Evaluation:
+    """Transitions of an older policy, evaluated by the network as it is now, with importance weights: V-trace.
+
+    Log-probabilities are those of the current policy, so that an update is limited relative to it; advantages have the
+    weight min(1, pi / mu) of the transition's own action (Hilton et al. 2021, arXiv 2110.00641, decouples both alike).
+    """
+    batch, seen = stale.batch, stale.trajectories
+    log_probs, values = evaluate_network(network, batch.observations, batch.masks, batch.actions, device)
+    log_ratios = (log_probs.values if isinstance(log_probs, RaggedTensor) else log_probs) - batch.played
+    if isinstance(batch.actions, RaggedTensor):
+        log_ratios = batch.actions.sums(log_ratios)
+    final_values = np.zeros_like(seen.final_values)
+    final_values[seen.truncated & ~seen.terminated] = values_of(network, stale.finals, device).numpy()
+    seen = seen._replace(
+        values=values.view(seen.values.shape).numpy(),
+        final_values=final_values,
+        last_values=values_of(network, stale.last, device).numpy(),
+    )
+    ratios = log_ratios.double().exp().view(seen.values.shape).numpy()
+    found = advantages_of(seen, gamma=gamma, gae_lambda=gae_lambda, ratios=ratios)
+    advantages, returns = (torch.from_numpy(part).float().flatten() for part in (found.advantages, found.returns))
+    batch = batch.replace(log_probs=log_probs, values=values, advantages=advantages, returns=returns)
+    return stale._replace(batch=batch, trajectories=seen)
+
+
 def chunks(leaves: Sequence[Any]) -> Iterator[slice]:
     """Runs of rows to evaluate at once: at most `_CHUNK` rows and, of ragged leaves, `_ITEMS` items; at least a row."""
     counts = [leaf.lengths for leaf in leaves if isinstance(leaf, RaggedTensor)]
@@ -385,6 +412,10 @@ class OnPolicy(Algorithm):
     def draw_noise(self, ticks: int) -> Tensor:
         """Noise for the actions of `ticks` ticks, [ticks, B, outputs]."""
         return self.head.noise(ticks, self.env.num_envs, self.generator).to(self.device)
+
+    def corrected(self, stale: Evaluation) -> Evaluation:
+        """The transitions of older weights with importance weights; see `corrected`."""
+        return corrected(stale, self.network, self.device, gamma=self.options.gamma, gae_lambda=self.options.gae_lambda)
 
     def units_seen(self, leaves: Sequence[Any]) -> Tensor | None:
         """The number of units that transitions [N] saw, from their leaves; None in games without units."""

@@ -141,12 +141,32 @@ class Evaluation(NamedTuple):
 
     batch: Batch  # [T * B]
     valid: Flags  # [T, B] a complete transition began here
-    ended: Flags  # [T, B] the row's episode ended on this tick
+    trajectories: Trajectories  # [T, B] what the estimates were made of
+    last: list[Any]  # leaves [B, ...] after the last tick
+    finals: list[Any]  # leaves [K, ...] of episodes that were cut, tick by tick; empty where none was
+
+    def to_samples(self) -> dict[str, Any]:
+        """The nested dict of arrays that a worker sends; the inverse is `from_samples`."""
+        leaves = {name: [to_plain(leaf) for leaf in getattr(self, name)] for name in ("last", "finals")}
+        return {
+            "batch": self.batch.to_samples(),
+            "valid": self.valid,
+            "trajectories": tuple(self.trajectories),
+            **leaves,
+        }
+
+    @classmethod
+    def from_samples(cls, samples: Mapping[str, Any]) -> Evaluation:
+        """Copies of the tensors, as the arrays of a message are read-only."""
+        last, finals = ([from_plain(leaf) for leaf in samples[name]] for name in ("last", "finals"))
+        batch, seen = Batch.from_samples(samples["batch"]), Trajectories(*samples["trajectories"])
+        return cls(batch, samples["valid"], seen, last, finals)
 
     def complete(self, sequence_length: int | None) -> Batch:
         """The complete transitions alone; in sequences of at most `sequence_length`, if it is given."""
         if sequence_length is not None:
-            return to_sequences(self.batch, self.valid, self.ended, sequence_length)
+            ended = self.trajectories.terminated | self.trajectories.truncated
+            return to_sequences(self.batch, self.valid, ended, sequence_length)
         return self.batch if self.valid.all() else self.batch.take(torch.from_numpy(np.flatnonzero(self.valid)))
 
 

@@ -60,27 +60,3 @@ def test_averages_are_bit_equal_on_two_nodes(elsewhere: str, expected: list[floa
     program, config = [sys.executable, str(TESTS / "cli_on_other_node.py")], write(tmp_path, learners())
     two = by_hand(tmp_path, 7, "train", config, "--run-dir", "two", program=program, RANKS_ELSEWHERE=elsewhere)
     assert expected == digests(two, tmp_path / "two")
-
-
-@pytest.mark.parametrize(("reduce", "sums"), [("fast", [1, 2, 3]), ("ordered", [0, 0, 0])])
-def test_mpi_sums_gradients_only_if_configured(reduce: str, sums: list[int], tmp_path: Path) -> None:
-    config = write(tmp_path, learners("odd_workers:SumsByMpi", reduce=reduce))
-    ended = arena(tmp_path, "train", config, "--run-dir", "run")
-    assert ended.code == 0, ended.err
-    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line)["sums"] for line in lines] == sums
-
-
-@pytest.mark.parametrize("transport", ["auto", pytest.param("mpi", marks=pytest.mark.long)])
-def test_workers_that_reduce_in_any_order_hold_equal_weights(transport: str, tmp_path: Path) -> None:
-    options = {"n_steps": 10, "minibatch_size": 5, "check_every": 1}
-    config = write(tmp_path, {**learners("ppo", options=options, reduce="fast"), "transport": transport})
-    ended = arena(tmp_path, "train", config, "--run-dir", "fast")
-    assert ended.code == 0, ended.err
-    assert len((tmp_path / "fast" / "metrics.jsonl").read_text().splitlines()) == 6
-
-
-def test_fast_average_is_ordered_if_roles_share_processes(expected: list[float], tmp_path: Path) -> None:
-    config = write(tmp_path, learners(reduce="fast"))
-    ended = arena(tmp_path, "train", config, "--run-dir", "packed", "--ranks", "3")
-    assert expected == digests(ended, tmp_path / "packed")

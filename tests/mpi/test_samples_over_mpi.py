@@ -22,7 +22,7 @@ def _nothing_is_left_behind(tmp_path: Path) -> Iterator[None]:
 def two_matches(seconds: tuple[float, float]) -> dict[str, Any]:
     """Two matches, of which the first is played by the group's root."""
     options = {"n_steps": 5, "minibatch_size": 16, "n_epochs": 1, "hidden_sizes": [64, 64]}
-    blue = {"algorithm": "ppo", "options": options, "sync": "samples", "reduce": "fast"}
+    blue = {"algorithm": "ppo", "options": options, "sync": "samples", "max_lag": 2}
     matches = [{"env": "game", "seats": ["blue"], "env_kwargs": {"seconds": pause}} for pause in seconds]
     return {
         "name": "speeds",

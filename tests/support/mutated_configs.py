@@ -266,7 +266,7 @@ _KEYS = (
         "frozen",
         "load",
         "sync",
-        "reduce",
+        "max_lag",
     ),
     *(
         "entities",

@@ -167,36 +167,6 @@ class Forgets(Player):
         return {}
 
 
-class Counted:
-    """A communicator that counts its sums."""
-
-    def __init__(self, comm: Any) -> None:
-        self._comm = comm
-        self.sums = 0
-
-    def Iallreduce(self, *given: Any) -> Any:
-        self.sums += 1
-        return self._comm.Iallreduce(*given)
-
-
-class SumsByMpi(Player):
-    """Averages gradients, and logs how often MPI has summed."""
-
-    schedule = "ticks"
-
-    def run(self) -> None:
-        import torch
-
-        self.env.reset()
-        self.group._comm = Counted(self.group.comm)
-        for _ in range(3):
-            parameter = torch.nn.Parameter(torch.zeros(3))
-            parameter.grad = torch.full((3,), float(self.group.rank))
-            self.group.average_gradients([parameter])
-            assert parameter.grad.tolist() == [1.5] * 3
-            self.group.log(sums=self.group.comm.sums)
-
-
 class Averages(Player):
     """Averages gradients of several sizes with its group; worker 1 leaves after half of them, the root before the end.
 

@@ -22,7 +22,7 @@ def together(*mains: Any) -> None:
     """Runs a function of (endpoint, async samples) per member."""
 
     def main_of(main: Any) -> Any:
-        return lambda endpoint: main(endpoint, AsyncSamples(endpoint, MEMBERS, StoppedWatch()))
+        return lambda endpoint: main(endpoint, AsyncSamples(endpoint, MEMBERS, StoppedWatch(), max_lag=2))
 
     RoleScheduler({address: f"worker {address}" for address in MEMBERS}).run(dict(enumerate(map(main_of, mains))))
 
@@ -140,7 +140,7 @@ def test_fragments_left_over_are_used_in_the_next_leg() -> None:
         fragments.put(np.arange(3), 3)
         fragments.put(np.arange(2), 2)
         assert fragments.get() is None
-        fresh = AsyncSamples(endpoint, (0,), StoppedWatch())
+        fresh = AsyncSamples(endpoint, (0,), StoppedWatch(), max_lag=2)
         fresh.load_state_dict(fragments.state_dict())
         assert not fresh.is_ahead
         found.extend([fresh.get(), fresh.get(), fresh.get()])
@@ -149,9 +149,9 @@ def test_fragments_left_over_are_used_in_the_next_leg() -> None:
     assert [None if parts is None else len(parts[0]) for parts in found] == [3, 2, None]
 
 
-@pytest.mark.parametrize("reduce", ["ordered", "fast"])
+@pytest.mark.parametrize("max_lag", [0, 2])
 @pytest.mark.parametrize("sync", ["gradients", "samples"])
-def test_group_has_async_samples_if_configured(sync: str, reduce: str) -> None:
+def test_group_has_async_samples_if_configured(sync: str, max_lag: int) -> None:
     from arena.group.group import Group
 
     found: list[bool] = []
@@ -162,7 +162,7 @@ def test_group_has_async_samples_if_configured(sync: str, reduce: str) -> None:
             (0,),
             policy="blue",
             sync=sync,
-            reduce=reduce,
+            max_lag=max_lag,
             seed=1,
             shared_seed=2,
             comm=None,
@@ -172,14 +172,14 @@ def test_group_has_async_samples_if_configured(sync: str, reduce: str) -> None:
         found.append(group.async_samples is not None)
 
     RoleScheduler({0: "worker"}).run({0: main})
-    assert found == [(sync, reduce) == ("samples", "fast")]
+    assert found == [(sync, max_lag) == ("samples", 2)]
 
 
 def test_time_before_weights_are_published_is_learning() -> None:
     now = [0.0]
 
     def main(endpoint: RoleEndpoint) -> None:
-        samples = AsyncSamples(endpoint, (0,), stopwatch)
+        samples = AsyncSamples(endpoint, (0,), stopwatch, max_lag=2)
         stopwatch.begin_inference()
         now[0] += 3.0
         samples.publish({})

@@ -281,7 +281,6 @@ def configurations(draw: st.DrawFn) -> dict[str, Any]:
             "frozen": st.booleans(),
             "load": st.one_of(st.none(), words),
             "sync": st.sampled_from(["gradients", "samples"]),
-            "reduce": st.sampled_from(["ordered", "fast"]),
         },
     )
     policies = draw(st.dictionaries(names, policy, min_size=2, max_size=3))
@@ -409,7 +408,8 @@ def test_any_file_content_raises_only_configuration_errors(tmp_path_factory: Any
             "policies.red.sync",
             "did you mean 'gradients'? known: gradients, samples",
         ),
-        (["policies", "red", "reduce"], "quick", "policies.red.reduce", "found 'quick'; known: fast, ordered"),
+        (["policies", "red", "reduce"], "fast", "policies.red.reduce", "leave it out. Where it was `fast` with"),
+        (["policies", "red", "max_lag"], 2, "policies.red.max_lag", "only with `sync: samples` are workers ahead"),
         (
             ["policies", "red"],
             "random",

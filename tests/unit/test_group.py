@@ -19,7 +19,6 @@ from hypothesis.extra import numpy as arrays_of
 from arena.diagnostics.profile import Activity, Stopwatch
 from arena.errors import GroupError
 from arena.group.group import Group
-from arena.transport import Tag
 from arena.transport.scheduler import RoleEndpoint, RoleScheduler
 from arena.transport.shared_memory import SharedAreas
 
@@ -212,7 +211,7 @@ def test_group_counts_collectives_and_notes_other_exchanges() -> None:
 
     assert together(work) == [({"average": 2, "broadcast": 1}, False)] * 3
     for way in ("comm", "async_samples"):
-        more = {"comm": object(), "reduce": "fast", "sync": "samples"}
+        more = {"comm": object(), "max_lag": 2, "sync": "samples"}
         assert all(together(lambda group, way=way: bool(getattr(group, way)) and group.exchanges, **more))
 
 
@@ -415,76 +414,6 @@ def test_a_group_that_has_ended_leaves_no_descriptor_open() -> None:
     before = os.listdir("/proc/self/fd")
     somewhere(work, [0, 0, 1])
     assert len(os.listdir("/proc/self/fd")) == len(before)
-
-
-class Communicator:
-    """`Iallreduce` among the members of a group, as MPI has it: the same sum for all, in an order of its own."""
-
-    calls = 0
-
-    def __init__(self, endpoint: RoleEndpoint, members: Sequence[int]) -> None:
-        self._endpoint, self._others = endpoint, [other for other in members if other != endpoint.address]
-
-    def Iallreduce(self, mine: Any, total: Any) -> Communicator:
-        Communicator.calls += 1
-        for other in self._others:
-            self._endpoint.send(other, Tag.WELCOME, mine.tobytes())
-        parts = [np.frombuffer(self._endpoint.receive(other, Tag.WELCOME)[1], np.float32) for other in self._others]
-        total[:] = np.sort([mine, *parts], axis=0).sum(0, dtype=np.float32)
-        return self
-
-    def Test(self) -> bool:
-        return True
-
-
-def fast_groups(work: Callable[[Group], Any], count: int) -> list[Any]:
-    """Runs `work` at every member of a group with `reduce: fast` and a communicator."""
-    results: list[Any] = [None] * count
-
-    def main(endpoint: RoleEndpoint) -> None:
-        comm = Communicator(endpoint, range(count))
-        group = group_at(endpoint, range(count), comm=comm, reduce="fast")
-        results[group.rank] = work(group)
-        group.leave()
-
-    RoleScheduler({rank: f"role {rank}" for rank in range(count)}).run(dict.fromkeys(range(count), main))
-    return results
-
-
-def test_fast_average_is_the_mean_in_single_precision() -> None:
-    def work(group: Group) -> tuple[bytes, float]:
-        parameter = torch.nn.Parameter(torch.zeros(1000))
-        parameter.grad = torch.from_numpy(gradient_of(group.rank, 0, 1000)) if group.rank else torch.full((1000,), NAN)
-        means = group.average_gradients([parameter], weight=[0.0, 3.0, 5.0][group.rank], kl=float(group.rank))
-        return parameter.grad.numpy().tobytes(), means["kl"]
-
-    Communicator.calls = 0
-    ((found, kl),) = set(fast_groups(work, 3))
-    exact = (3 * gradient_of(1, 0, 1000).astype(np.float64) + 5 * gradient_of(2, 0, 1000)) / 8
-    np.testing.assert_allclose(np.frombuffer(found, np.float32), exact, rtol=1e-5, atol=1e-5)
-    assert (kl, Communicator.calls) == (13 / 8, 3)
-
-
-def test_fast_average_is_ordered_after_a_member_has_left() -> None:
-    def work(group: Group) -> list[bytes]:
-        return [average_of(group, turn, 50) for turn in range([3, 1, 4][group.rank])]
-
-    Communicator.calls = 0
-    found = fast_groups(work, 3)
-    assert Communicator.calls == 3, "the first average alone was MPI's"
-    assert found[0][1:] == [formula([0, 2], turn, 50) for turn in (1, 2)]
-    assert found[2][1:] == [*found[0][1:], formula([2], 3, 50)]
-
-
-def test_fast_averages_of_different_sizes_are_an_error_at_every_member() -> None:
-    def work(group: Group) -> str:
-        with pytest.raises(GroupError) as info:
-            average_of(group, 0, 2 + group.rank % 2)
-        return str(info.value)
-
-    assert set(fast_groups(work, 3)) == {
-        "policy 'blue': the workers average different numbers of (scalars, gradient values): [(0, 2), (0, 3)]"
-    }
 
 
 # --- numbers ------------------------------------------------------------------------------------------------------

@@ -496,11 +496,11 @@ def test_teams_of_one_or_of_unequal_sizes_are_refused(kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", [MADDPG, MAPPO])
 def test_team_with_pooled_samples_needs_a_barrier(kind: Any) -> None:
-    without = {"sync": "samples", "reduce": "fast"}
+    without = {"sync": "samples", "max_lag": 2}
     plan = plan_of(["p", "p", "q", "q"], **without)
-    with pytest.raises(ConfigError, match="set reduce: ordered, or give the team one seat") as caught:
+    with pytest.raises(ConfigError, match="set max_lag: 0, or give the team one seat") as caught:
         check_teams(kind, plan, plan.policies["p"])
-    assert caught.value.path == "policies.p.reduce"
+    assert caught.value.path == "policies.p.max_lag"
     for seats, policy in itertools.product([["p", "p", "q", "q"], [["p", "p"], "q", "q"]], [{}, without]):
         plan = plan_of(seats, **policy)
         if seats[0] != "p" or not policy:

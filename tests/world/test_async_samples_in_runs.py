@@ -36,7 +36,7 @@ DQN_NORMALIZED = {**DQN_OPTIONS, "normalize_observations": True}
 
 def run_of(algorithm: str, options: Any, *, lanes: tuple[int, ...] = (2, 5), **more: Any) -> dict[str, Any]:
     """One policy with a worker in each of some matches, of unequal numbers of lanes."""
-    policy = {"algorithm": algorithm, "options": options, "sync": "samples", "reduce": more.pop("reduce", "fast")}
+    policy = {"algorithm": algorithm, "options": options, "sync": "samples", "max_lag": more.pop("max_lag", 2)}
     return {
         "seed": 3,
         "ticks": 100,
@@ -61,7 +61,7 @@ def own_at(played: Played, tick: int, match: int = 0) -> Any:
     [("ppo", PPO_NORMALIZED), ("a2c", {"n_steps": 8, "hidden_sizes": [8]}), ("dqn", DQN_NORMALIZED)],
 )
 def test_single_worker_is_bit_equal_with_and_without_a_barrier(algorithm: str, options: Any, tmp_path: Path) -> None:
-    found = [play(run_of(algorithm, options, lanes=(3,), reduce=reduce), tmp_path) for reduce in ("ordered", "fast")]
+    found = [play(run_of(algorithm, options, lanes=(3,), max_lag=lag), tmp_path) for lag in (0, 2)]
     assert all_equal(*(state_at(played, 100) for played in found))
     lines = [[{**line, "seconds": 0} for line in JournalReader(played.folder.metrics)] for played in found]
     assert lines[0] == lines[1] != []
@@ -99,16 +99,16 @@ def test_replay_counts_transitions_once_through_legs_and_a_resume(tmp_path: Path
     assert due - 8 * 2 < account["replayed"] <= due
 
 
-def teams(algorithm: str, options: Any, *, ticks: int, reduce: str) -> dict[str, Any]:
+def teams(algorithm: str, options: Any, *, ticks: int, max_lag: int) -> dict[str, Any]:
     """The same in a game of two against two, each team driven by one worker."""
-    data = run_of(algorithm, options, ticks=ticks, reduce=reduce, checkpoint_every=15)
+    data = run_of(algorithm, options, ticks=ticks, max_lag=max_lag, checkpoint_every=15)
     data["envs"]["game"]["kwargs"]["team_size"] = 2
     for match in data["matches"]:
         match["seats"] = [["blue", "blue"], ["red", "red"]]
     return data
 
 
-@pytest.mark.parametrize("reduce", ["ordered", "fast"])
+@pytest.mark.parametrize("max_lag", [0, 2])
 @pytest.mark.parametrize(
     ("algorithm", "options"),
     [
@@ -118,11 +118,11 @@ def teams(algorithm: str, options: Any, *, ticks: int, reduce: str) -> dict[str,
         ("dqn", {**DQN_NORMALIZED, "exploration_fraction": 0}),
     ],
 )
-def test_resumed_run_equals_an_uninterrupted_one(algorithm: str, options: Any, reduce: str, tmp_path: Path) -> None:
+def test_resumed_run_equals_an_uninterrupted_one(algorithm: str, options: Any, max_lag: int, tmp_path: Path) -> None:
     """In one process the order of workers does not depend on time, so that runs can be compared to the bit."""
-    whole = play(teams(algorithm, options, ticks=60, reduce=reduce), tmp_path)
-    play(teams(algorithm, options, ticks=30, reduce=reduce), tmp_path / "parted", given=True)
-    parted = play(teams(algorithm, options, ticks=60, reduce=reduce), tmp_path / "parted", resume=True)
+    whole = play(teams(algorithm, options, ticks=60, max_lag=max_lag), tmp_path)
+    play(teams(algorithm, options, ticks=30, max_lag=max_lag), tmp_path / "parted", given=True)
+    parted = play(teams(algorithm, options, ticks=60, max_lag=max_lag), tmp_path / "parted", resume=True)
     assert all_equal(state_at(whole, 60), state_at(parted, 60))
     assert all(all_equal(own_at(whole, 60, match), own_at(parted, 60, match)) for match in (0, 1))
 
@@ -151,7 +151,7 @@ def test_worker_that_is_ahead_waits_for_the_slowest() -> None:
             (0, 1, 2),
             policy="blue",
             sync="samples",
-            reduce="fast",
+            max_lag=2,
             seed=me,
             shared_seed=9,
             comm=None,

@@ -110,13 +110,13 @@ def test_a_mappo_team_of_three_workers_learns_to_spread(tmp_path: Path) -> None:
     assert after > before + 2
 
 
-@pytest.mark.parametrize("reduce", ["ordered", "fast"])
-def test_samples_without_a_barrier_are_for_teams_of_one_seat(reduce: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("max_lag", [0, 2])
+def test_samples_without_a_barrier_are_for_teams_of_one_seat(max_lag: int, tmp_path: Path) -> None:
     options = {"learning_starts": 50, "batch_size": 32, "training_intensity": 1}
-    policy = {"sync": "samples", "reduce": reduce, "options": options}
+    policy = {"sync": "samples", "max_lag": max_lag, "options": options}
     play(two_step([["p", "p"]], ticks=40, **policy), tmp_path)
-    if reduce == "ordered":
+    if max_lag == 0:
         play(two_step(["p", "p"], ticks=40, **policy), tmp_path)
         return
-    with pytest.raises(RoleFailed, match=r"policies\.p\.reduce: fast with sync: samples .* set reduce: ordered"):
+    with pytest.raises(RoleFailed, match=r"policies\.p\.max_lag: found 2: then no worker waits .* set max_lag: 0"):
         play(two_step(["p", "p"], ticks=40, **policy), tmp_path)

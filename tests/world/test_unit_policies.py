@@ -58,7 +58,7 @@ def test_a_script_of_units_is_imitated(sync: str, tmp_path: Path) -> None:
 
 
 def test_samples_are_pooled_without_a_barrier(tmp_path: Path) -> None:
-    played = play(duel(ppo(sync="samples", reduce="fast"), RANDOM, copies=2), tmp_path)
+    played = play(duel(ppo(sync="samples", max_lag=2), RANDOM, copies=2), tmp_path)
     assert len(played.updates) >= 2
     for line in played.updates:
         assert np.isfinite([line[name] for name in ("policy_loss", "approx_kl", "entropy", "units", "decisions")]).all()

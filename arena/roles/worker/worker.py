@@ -97,7 +97,6 @@ class Worker:
             tuple(self._run.address(worker) for worker in workers),
             policy=self._policy.name,
             sync=self._policy.config.sync,
-            reduce=self._policy.config.reduce,
             max_lag=self._policy.config.max_lag,
             teams=self._run.plan.teams(self._policy),
             seed=self._run.worker_seed(self._role),
